@@ -1,0 +1,85 @@
+# `make demo` and `make test` each set up all they need in a virtual environment of this directory.
+#
+#   PYTHON, PYTHON312, PYTHON313   the interpreters
+#   TORCH_INDEX                    where pip finds torch, e.g. https://download.pytorch.org/whl/cpu (default: pip's own index)
+
+PYTHON ?= python3.11
+PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.1/bin/python) python3.12)
+PYTHON313 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.13.0/bin/python) python3.13)
+TORCH ?= torch==2.13.0
+TORCH312 ?= torch==2.11.0
+TORCHVISION ?= torchvision==0.28.0
+TIMM ?= timm==1.0.31
+TORCH_INDEX ?=
+PYTEST_ARGS ?=
+
+PIP_TORCH = $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dynamo_lite/*.h)
+export HF_HUB_OFFLINE = 1
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help demo test test-3.12 test-3.13 lint format bench-trace bench-overhead clean
+
+help:
+	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
+	@echo "make test            lint, layer contracts and all tests (CPython 3.11, $(TORCH))"
+	@echo "make test-3.12       the tests on CPython 3.12 with $(TORCH312)"
+	@echo "make test-3.13       the tests that need no torch, on CPython 3.13"
+	@echo "make lint | format   ruff and import-linter | ruff format"
+	@echo "make bench-trace bench-overhead   side by side with torch.compile, into benchmarks/results/"
+
+# One stamp per environment: made anew when the project file, the C file or the pinned versions change.
+.venv/.torch: Makefile
+	$(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
+	.venv/bin/python -m pip install -q $(PIP_TORCH) "$(TORCH)"
+	.venv/bin/python -m pip install -q numpy
+	touch $@
+
+.venv/.models: .venv/.torch pyproject.toml
+	.venv/bin/python -m pip install -q --no-deps "$(TIMM)" "$(TORCHVISION)"
+	touch $@
+
+.venv/.ready: .venv/.models $(BUILD_INPUTS)
+	.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint]"
+	touch $@
+
+.venv-3.12/.ready: $(BUILD_INPUTS) Makefile
+	$(PYTHON312) -m venv .venv-3.12
+	.venv-3.12/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
+	.venv-3.12/bin/python -m pip install -q $(PIP_TORCH) "$(TORCH312)"
+	.venv-3.12/bin/python -m pip install -q --no-build-isolation -e ".[test]" numpy
+	touch $@
+
+.venv-3.13/.ready: $(BUILD_INPUTS) Makefile
+	$(PYTHON313) -m venv .venv-3.13
+	.venv-3.13/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
+	.venv-3.13/bin/python -m pip install -q --no-build-isolation -e ".[test]"
+	touch $@
+
+demo: .venv/.ready
+	.venv/bin/python examples/demo.py
+
+lint: .venv/.ready
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports --no-cache
+
+format: .venv/.ready
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+test: lint
+	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+test-3.12: .venv-3.12/.ready
+	.venv-3.12/bin/python -m pytest $(PYTEST_ARGS)
+
+test-3.13: .venv-3.13/.ready
+	.venv-3.13/bin/python -m pytest $(PYTEST_ARGS)
+
+bench-trace bench-overhead: bench-%: .venv/.ready
+	.venv/bin/python -m benchmarks.$* $(BENCH_ARGS)
+
+clean:
+	rm -rf .venv .venv-3.12 .venv-3.13 build *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis

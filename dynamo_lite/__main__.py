@@ -1,0 +1,152 @@
+"""The command line: `python -m dynamo_lite run | coverage | explain | doctor`. One function per sub-command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+from . import __version__, _eval_frame
+from .config import ENVIRONMENT_PREFIX, config
+from .exc import BREAKS, slug_of
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a script; with `--coverage` end with the report, also when the script fails or exits."""
+    from .report.coverage import Measurement
+    from .report.script import redirected, run_script
+
+    if not options.coverage:
+        with redirected(options.backend):
+            run_script(options.target, options.arguments, as_module=options.module)
+        return 0
+    measurement = Measurement(options.window)
+    try:
+        with measurement, redirected(options.backend, measurement):
+            run_script(options.target, options.arguments, as_module=options.module)
+    finally:
+        print(measurement.coverage(), flush=True)
+    return 0
+
+
+def coverage(options: argparse.Namespace) -> int:
+    """`run --coverage`."""
+    options.coverage = True
+    return run(options)
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Say what a break number means (`all`: as a table), or run a script and print graphs, breaks and guards."""
+    if options.target == "all":
+        print("\n".join(_break_table()))
+        return 0
+    if _is_break(options.target):
+        kind = BREAKS[slug_of(options.target)]
+        print(f"{kind.code} {kind.title}\n  why: {kind.why}\n  do:  {kind.what_to_do}")
+        return 0
+    from .record import log
+    from .report.explain import describe_frame
+    from .report.script import redirected, run_script
+
+    try:
+        with redirected(options.backend):
+            run_script(options.target, options.arguments, as_module=options.module)
+    finally:
+        for frame in log.snapshot():
+            print("\n".join(describe_frame(frame)), end="\n\n", flush=True)
+    return 0
+
+
+def _break_table() -> Iterator[str]:
+    """`docs/breaks.md`."""
+    yield "# Graph breaks"
+    yield ""
+    yield "What ends a graph, by number. Printed by `python -m dynamo_lite explain all`."
+    yield ""
+    yield "| number | what | why | what to do |"
+    yield "|---|---|---|---|"
+    for kind in sorted(BREAKS.values()):
+        yield f"| {kind.code} | {kind.title} | {kind.why} | {kind.what_to_do} |"
+
+
+def _is_break(text: str) -> bool:
+    try:
+        slug_of(text)
+    except KeyError:
+        return False
+    return True
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Say what this installation can do. The status is 1 if something needed is missing."""
+    problems = []
+    for name, value in _environment(problems):
+        print(f"{name:12} {value}")
+    for problem in problems:
+        print(f"problem:     {problem}")
+    return 1 if problems else 0
+
+
+def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
+    yield "dynamo_lite", __version__
+    yield "python", f"{platform.python_implementation()} {platform.python_version()}"
+    hook = "callables and inner frames" if _eval_frame.HAVE_HOOK else "callables only (unknown Python version)"
+    yield "capture", hook
+    try:
+        yield "torch", importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        problems.append("torch is not installed")
+        return
+    import torch
+
+    from .backends.registry import list_backends
+
+    yield "devices", ", ".join(["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))])
+    yield "backends", ", ".join(list_backends(None))
+    compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+    yield "C++ compiler", compiler or "none: the backend inductor cannot compile for the CPU"
+    yield "settings", repr(config)
+    unknown = [
+        name
+        for name in os.environ
+        if name.startswith(ENVIRONMENT_PREFIX) and name.removeprefix(ENVIRONMENT_PREFIX).lower() not in config.to_dict()
+    ]
+    problems += [f"environment variable {name} is no setting" for name in unknown]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m dynamo_lite", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+
+    def command(function, summary: str, *, script: bool) -> argparse.ArgumentParser:
+        one = commands.add_parser(function.__name__, help=summary, description=function.__doc__)
+        one.set_defaults(function=function)
+        if script:
+            one.add_argument("--backend", help="compile with this backend, whatever the script asks for")
+            one.add_argument("-m", dest="module", action="store_true", help="the target is a module, as for python -m")
+            one.add_argument("target", help="the script")
+            one.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+        return one
+
+    for function, summary in ((run, "run a script that uses torch.compile"), (coverage, "the same, with the report")):
+        one = command(function, summary, script=True)
+        one.add_argument("--window", type=float, default=60.0, help="seconds during which operators are counted")
+        if function is run:
+            one.add_argument("--coverage", action="store_true", help="end with a report")
+    command(explain, "what a break number means, or what capture makes of a script", script=True)
+    command(doctor, "what this installation can do", script=False)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The entry point. `arguments` default to those of the process. Returns the exit status."""
+    options = _parser().parse_args(arguments)
+    return options.function(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,435 @@
+"""The surface: `compile`, `optimize` and their relatives, with the keywords and meanings of torch's functions of the
+same names.
+
+Input: the user's functions, modules, classes and settings. Output: callables that go through a `convert.Region`.
+Invariant: wrapping compiles nothing and imports no backend; all work happens at the first call. Functions wrapped twice
+with equal settings share their compiled versions, which live as long as the function or module itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import threading
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import _eval_frame, convert, markers
+from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
+from .config import config
+from .optimized_module import OptimizedModule, wrap_module
+from .record import log
+
+Backend = str | CompilerFn
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one `compile` call asks for. Equal settings share compiled versions; picklable if the backend is."""
+
+    backend: Backend = "inductor"
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    mode: str | None = None
+    options: tuple[tuple[str, Any], ...] | None = None
+    name: str | None = None
+    recompile_limit: int | None = None
+    isolate: bool = False
+
+    def compiler(self) -> CompilerFn:
+        """The backend as a callable. Raises InvalidBackend, or what the backend raises for unknown options."""
+        options = dict(self.options) if self.options else None
+        return with_options(lookup_backend(self.backend), mode=self.mode, options=options)
+
+    def new_region(self) -> convert.Region:
+        region = convert.Region(
+            self.compiler(),
+            fullgraph=self.fullgraph,
+            dynamic=self.dynamic,
+            name=self.name,
+            recompile_limit=self.recompile_limit,
+        )
+        _live_regions.add(region)
+        return region
+
+    def region_for(self, owner: Any) -> convert.Region:
+        """The region for these settings that lives with `owner`, a function or module; else a fresh one."""
+        namespace = getattr(owner, "__dict__", None)
+        if self.isolate or not isinstance(namespace, dict) or not _hashable(self):
+            return self.new_region()
+        with _table_lock:
+            table = namespace.get(_TABLE)
+            if type(table) is not _RegionTable:
+                table = namespace[_TABLE] = _RegionTable()
+            if self not in table:
+                table[self] = self.new_region()
+            return table[self]
+
+
+class _RegionTable(dict[Settings, convert.Region]):
+    """The regions of one function or module. Compiled code does not travel: copies of the owner get an empty dict."""
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return dict, ()
+
+
+_TABLE = "_dynamo_lite_regions"
+_table_lock = threading.RLock()
+_live_regions: weakref.WeakSet[convert.Region] = weakref.WeakSet()
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+# compile
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+) -> Any:
+    """A version of `model` that runs through captured and compiled graphs. Without `model`: a decorator.
+
+    `model` is a function, method, class, module, or any object with `__call__`; what comes back is of the same kind.
+
+    - `fullgraph`: a graph break raises instead of splitting the graph.
+    - `dynamic`: None makes sizes symbolic when they change, True from the start, False never.
+    - `backend`: a registered name ("inductor" by default) or a callable `(gm, example_inputs) -> callable`.
+    - `mode`, `options`: passed to the backend; for inductor as in torch. Not both.
+    - `name`: a label for reports.
+    - `disable`: return `model` as it is.
+    - `recompile_limit`: instead of `config.recompile_limit`. `isolate_recompiles`: share nothing with other calls of
+      `compile`.
+    - `shapes_spec`: accepted without effect, with a warning; use the marks.
+
+    Raises InvalidBackend for an unknown name, RuntimeError for options that contradict each other or that the backend
+    does not know, and TypeError for a `model` that cannot be called.
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if shapes_spec is not None:
+        warnings.warn("shapes_spec has no effect; use mark_dynamic and mark_static", stacklevel=2)
+    settings = Settings(
+        backend=backend if backend is not None else "inductor",
+        fullgraph=fullgraph,
+        dynamic=dynamic,
+        mode=mode,
+        options=_plain_options(options),
+        name=name,
+        recompile_limit=recompile_limit,
+        isolate=isolate_recompiles,
+    )
+    if disable or config.disable:
+        return model if model is not None else lambda model: model
+    if model is None:
+        return functools.partial(_compile, settings=settings)
+    return _compile(model, settings)
+
+
+def _plain_options(options: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...] | None:
+    if options is None:
+        return None
+    if "guard_filter_fn" in options:
+        warnings.warn("the option guard_filter_fn has no effect: guards always run", stacklevel=3)
+    return tuple((key, value) for key, value in options.items() if key != "guard_filter_fn") or None
+
+
+def _compile(model: Any, settings: Settings) -> Any:
+    target = _original(model)
+    owner = _original(target.__func__) if isinstance(target, types.MethodType) else target
+    return _replace_calls(target, settings.region_for(owner).wrap, functools.partial(_compile, settings=settings))
+
+
+def _original(model: Any) -> Any:
+    """`model` without the wrappers of an earlier `compile` or `disable`: the outermost one decides, as in torch."""
+    if isinstance(model, OptimizedModule):
+        return model._orig_mod
+    while not isinstance(model, torch.nn.Module | type | types.MethodType) and hasattr(
+        model, "_torchdynamo_orig_callable"
+    ):
+        model = model._torchdynamo_orig_callable
+    return model
+
+
+def _replace_calls(target: Any, replace: Callable[[Any], Any], rebuild: Callable[[Any], Any]) -> Any:
+    """`target` with `replace` applied to the Python functions that calling it runs: the one place that knows the kinds
+    of callables.
+
+    Functions and methods give a function or method, modules an `OptimizedModule`, classes themselves with `__call__`
+    replaced, other objects their bound `__call__`. Raises TypeError for what cannot be called.
+    """
+    target = _original(target)
+    if isinstance(target, types.FunctionType):
+        return replace(target)
+    if isinstance(target, types.MethodType):
+        return types.MethodType(_replace_calls(target.__func__, replace, rebuild), target.__self__)
+    if isinstance(target, staticmethod | classmethod):
+        return type(target)(_replace_calls(target.__func__, replace, rebuild))
+    if isinstance(target, torch.jit.ScriptModule):
+        return target
+    if isinstance(target, torch.nn.Module):
+        return wrap_module(target, replace, rebuild)
+    if isinstance(target, type):
+        call = inspect.getattr_static(target, "__call__", None)
+        if isinstance(call, types.FunctionType):
+            target.__call__ = replace(call)
+        return target
+    if not callable(target):
+        raise TypeError(f"expected a function, module or other callable, got {type(target).__name__}")
+    call = inspect.getattr_static(type(target), "__call__")
+    if isinstance(call, types.FunctionType):
+        return types.MethodType(replace(call), target)
+    return replace(_trampoline(target))
+
+
+def _trampoline(target: Callable[..., Any]) -> types.FunctionType:
+    """A Python function around a callable without bytecode, such as a builtin, so that capture has a frame."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    return functools.update_wrapper(call, target)
+
+
+def compile_module_(
+    module: torch.nn.Module,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: Backend | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+) -> torch.nn.Module:
+    """Compile `module` in place, as torch's `module.compile()` does: object, class and state stay. Returns it.
+
+    Keywords and errors are those of `compile`. Copies and pickles of the module are not compiled.
+    """
+    if not disable and not config.disable:
+        module._compiled_call_impl = compile(
+            module._call_impl,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            name=name,
+            recompile_limit=recompile_limit,
+            isolate_recompiles=isolate_recompiles,
+        )
+    return module
+
+
+# optimize
+
+
+class OptimizeContext:
+    """What `optimize(…)` returns: a decorator, and a context manager that captures what is called inside."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._entered: list[Any] = []
+
+    @functools.cached_property
+    def _region(self) -> convert.Region:
+        return self.settings.new_region()
+
+    def __call__(self, fn: Any) -> Any:
+        if not callable(fn) and not isinstance(fn, staticmethod | classmethod):
+            raise TypeError(
+                f"optimize(backend) was called with {type(fn).__name__}, not with a function; "
+                "if the backend was meant as the function to optimize, write @optimize()"
+            )
+        return _compile(fn, self.settings)
+
+    def __enter__(self) -> OptimizeContext:
+        self._entered.append(_eval_frame.set_region(self._region))
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        _eval_frame.set_region(self._entered.pop())
+
+
+class _NullOptimize(contextlib.nullcontext[None]):
+    """`optimize(disable=True)`: changes nothing."""
+
+    def __call__(self, fn: Any) -> Any:
+        return fn
+
+
+_GRAPH_PARAMETERS = {"gm", "graph_module", "graph", "fx_graph", "fx_module", "fx_g"}
+_MODULE_PARAMETERS = {"model", "mod", "module", "model_"}
+
+
+def _is_backend(candidate: Any) -> bool:
+    """Whether the positional argument of `optimize` is a backend, and not the function below a bare `@optimize`.
+
+    Both may be plain functions. A backend takes two arguments, the graph module and its inputs, and names them so.
+    """
+    if isinstance(candidate, _eval_frame.Callable | torch.nn.Module | type):
+        return False
+    if not isinstance(candidate, types.FunctionType | types.MethodType):
+        return True
+    parameters = list(inspect.signature(candidate).parameters.values())
+    required = [
+        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(required) != 2:
+        return False
+    graph, inputs = required
+    annotation = getattr(graph.annotation, "__name__", str(graph.annotation))
+    if annotation.rpartition(".")[2] == "GraphModule" or graph.name in _GRAPH_PARAMETERS:
+        return True
+    return graph.name in _MODULE_PARAMETERS and inputs.name == "example_inputs"
+
+
+def optimize(
+    backend: Any = "inductor",
+    *,
+    nopython: bool = False,
+    error_on_graph_break: bool | None = None,
+    guard_export_fn: Any = None,
+    guard_fail_fn: Any = None,
+    guard_filter_fn: Any = None,
+    disable: bool = False,
+    dynamic: bool | None = None,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+) -> Any:
+    """`compile` in the older spelling. A decorator with or without arguments, a wrapper, and a context manager:
+
+        @optimize                       @optimize("eager", nopython=True)
+        def f(x): …                     def g(x): …
+
+        h = optimize(my_backend)(fn)    with optimize("eager"):
+                                            fn(x)
+
+    `nopython` and `error_on_graph_break` are `fullgraph`. The `guard_*` arguments and `shapes_spec` are accepted
+    without effect. A plain function as the only argument is taken for a backend if its parameters look like `(gm,
+    example_inputs)`; write `@optimize()` or `backend=` to leave no doubt. Errors are those of `compile`.
+    """
+    if disable or config.disable:
+        return _NullOptimize() if _is_backend(backend) else backend
+    settings = Settings(
+        fullgraph=nopython or bool(error_on_graph_break),
+        dynamic=dynamic,
+        recompile_limit=recompile_limit,
+        isolate=isolate_recompiles,
+    )
+    if not _is_backend(backend):
+        return _compile(backend, settings)
+    settings = Settings(**{**vars(settings), "backend": backend})
+    settings.compiler()  # an unknown name is an error here, not at the first call
+    return OptimizeContext(settings)
+
+
+def optimize_assert(backend: Any = "inductor", **kwargs: Any) -> Any:
+    """`optimize(backend, nopython=True)`: a graph break raises."""
+    return optimize(backend, **{**kwargs, "nopython": True})
+
+
+# disable and run
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
+    """Never capture `fn` nor, with `recursive`, anything that it calls. Without `fn`: a decorator.
+
+    Captured code that calls it breaks the graph there; `reason` is shown in the reports. With `recursive=False` only
+    the function's own frame is left alone, and `fn` itself is returned; `wrapping=False` is accepted without effect.
+    Raises TypeError for what cannot be called.
+    """
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason, wrapping=wrapping)
+    target = _original(fn)
+    if not recursive:
+        return markers.skip(target)
+
+    def replace(function: Callable[..., Any]) -> Any:
+        uncaptured = _eval_frame.Uncaptured(function)
+        setattr(uncaptured, markers.DISABLED, True)
+        uncaptured._torchdynamo_disable_msg = reason
+        return uncaptured
+
+    if isinstance(target, type) and isinstance(target.__init__, types.FunctionType):
+        target.__init__ = replace(target.__init__)
+    return _replace_calls(target, replace, functools.partial(disable, reason=reason))
+
+
+def run(fn: Any = None) -> Any:
+    """Use what is compiled already and compile nothing: calls that fit no version run eagerly.
+
+    `fn` is a compiled function or module, or a function that calls some; without it: a decorator. The stance holds in
+    the calling thread only.
+    """
+    if fn is None:
+        return run
+    run_only = markers.Stance("eager_on_recompile")
+    call = fn.__call__ if isinstance(fn, torch.nn.Module) else fn
+
+    @functools.wraps(call)
+    def under_stance(*args: Any, **kwargs: Any) -> Any:
+        with markers.thread_stance(run_only):
+            return call(*args, **kwargs)
+
+    setattr(under_stance, markers.DISABLED, True)
+    return under_stance
+
+
+# Global state
+
+
+def reset() -> None:
+    """Forget everything that was compiled and recorded. Settings and registrations stay.
+
+    Compiled callables stay usable and compile again. Must not be called from captured code.
+    """
+    for region in tuple(_live_regions):
+        region.reset()
+    reset_backends()
+    log.reset()
+
+
+_forced_eager: list[tuple[_eval_frame.Cache, int]] = []
+
+
+def _apply_stance(stance: markers.Stance) -> None:
+    """`force_eager` has to reach calls whose guards hold, which run no Python code: switch their caches off.
+
+    Caches made under the stance stay empty, because `convert` looks at the stance.
+    """
+    for cache, state in _forced_eager:
+        cache.state = state
+    _forced_eager.clear()
+    if stance.name == "force_eager":
+        _forced_eager.extend((cache, cache.state) for region in tuple(_live_regions) for cache in region.caches)
+        for cache, _ in _forced_eager:
+            cache.state = _eval_frame.SKIP_ALL
+
+
+markers.on_stance_change(_apply_stance)

@@ -1,0 +1,3 @@
+"""Graph compilers: one registry, one file per backend, AOTAutograd behind one adapter. Only files here may import
+torch's compilers.
+"""

@@ -1,0 +1,110 @@
+"""The one adapter to AOTAutograd: FX graph in, ATen forward and backward graphs to a pair of compilers, callable out.
+
+Input: a graph as `registry` describes it. Output: a callable on the flat inputs that takes part in autograd.
+Invariant: the graph is traced with the fake tensors of its placeholders, so symbolic sizes keep their symbols, and the
+caller's graph is not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+STATIC_ADDRESS = "dynamo_lite_static_address"
+"""Set to True in the `meta` of a placeholder whose tensor keeps its address from call to call (parameters and buffers).
+"""
+
+
+def aot_autograd(
+    fw_compiler: Callable[..., Any],
+    bw_compiler: Callable[..., Any] | None = None,
+    inference_compiler: Callable[..., Any] | None = None,
+    **options: Any,
+) -> Callable[..., Any]:
+    """A backend whose forward and backward ATen graphs are compiled by the functions given, each `(gm, example_inputs)
+    -> callable`.
+
+    `bw_compiler` and `inference_compiler` default to `fw_compiler`. `options` are passed to AOTAutograd
+    (`partition_fn`, `decompositions`, `keep_inference_input_mutations`).
+    """
+
+    def backend(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+        from torch._functorch.aot_autograd import aot_module_simplified
+
+        return call_with_fakes(
+            lambda graph, fakes: aot_module_simplified(
+                graph,
+                fakes,
+                fw_compiler=fw_compiler,
+                bw_compiler=bw_compiler or fw_compiler,
+                inference_compiler=inference_compiler or fw_compiler,
+                **options,
+            ),
+            gm,
+            example_inputs,
+        )
+
+    return backend
+
+
+def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """`compiler(copy of gm, fake inputs)` inside a tracing context, with the static inputs marked for AOTAutograd.
+
+    The copy matters: the compilers rewrite the graph that they get, while reports and the fallback need it as captured.
+    """
+    import torch
+    from torch._guards import TracingContext, detect_fake_mode, tracing
+
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    fakes = [node.meta.get("example_value", real) for node, real in zip(placeholders, example_inputs, strict=True)]
+    nodes = torch.fx.Graph()
+    nodes.output(nodes.graph_copy(gm.graph, {}))
+    graph = torch.fx.GraphModule(gm, nodes)
+    graph.meta = dict(gm.meta)
+    _mark_static_inputs(graph, placeholders, example_inputs)
+    context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
+    with tracing(context):
+        return compiler(graph, fakes)
+
+
+def _mark_static_inputs(graph: Any, captured: list[Any], example_inputs: list[Any]) -> None:
+    """Tell AOTAutograd which inputs keep their address, in the form in which it reads that from a graph.
+
+    It wants `_param_name_to_source` (none: all parameters are placeholders already), a `_dynamo_source` per
+    placeholder, and the mark in the placeholder's `tensor_dict`. CUDA graphs then read these inputs in place, and
+    Inductor does not copy unaligned ones.
+    """
+    import torch
+    from torch._guards import CompileContext, CompileId
+
+    graph.meta["dynamo_compile_id"] = CompileContext.current_compile_id() or CompileId(frame_id=0, frame_compile_id=0)
+    graph._param_name_to_source = {}
+    for node, source, real in zip(graph.graph.find_nodes(op="placeholder"), captured, example_inputs, strict=True):
+        node._dynamo_source = None
+        static = (
+            source.meta.get(STATIC_ADDRESS, False)
+            or isinstance(real, torch.nn.Parameter)
+            or getattr(real, "_dynamo_static_input_type", None) is not None
+        )
+        if static:
+            node.meta["tensor_dict"] = {**node.meta.get("tensor_dict", {}), "_dynamo_static_input_type": "unguarded"}
+
+
+def aot_eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """The backend `aot_eager`: AOTAutograd's ATen graphs, run node by node. Tells capture and compiler apart."""
+    return _AOT_EAGER(gm, example_inputs)
+
+
+def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
+
+    def run(inputs: list[Any]) -> Any:
+        values = tuple(inputs)
+        inputs.clear()
+        return gm.forward(*values)
+
+    run._boxed_call = True
+    return run
+
+
+_AOT_EAGER = aot_autograd(_run_graph, keep_inference_input_mutations=True)

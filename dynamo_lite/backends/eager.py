@@ -1,0 +1,11 @@
+"""The backend `eager`: the captured graph, run node by node by torch. For debugging and for measuring capture alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """The graph's own generated Python code."""
+    return gm.forward

@@ -1,0 +1,67 @@
+"""The backend `inductor`: torch's kernel compiler, through its own entry point `compile_fx`.
+
+Input: a graph as `registry` describes it, `mode` and `options` as `torch.compile` has them. Output: a callable on the
+flat inputs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .aot import call_with_fakes
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def inductor(
+    gm: Any,
+    example_inputs: list[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile the graph and, when it is first needed, its backward. Raises RuntimeError for options that Inductor does
+    not know.
+    """
+    from torch._inductor.compile_fx import compile_fx
+
+    patches = config_patches(mode, options)
+    return call_with_fakes(lambda graph, fakes: compile_fx(graph, fakes, config_patches=patches), gm, example_inputs)
+
+
+def config_patches(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Inductor's settings for a mode and options. Raises RuntimeError for an unknown option or a wrong type."""
+    from torch._inductor import config, list_mode_options
+
+    patches = dict(list_mode_options(mode)) if mode not in (None, "default") else {}
+    known = config.get_config_copy()
+    for key, value in (options or {}).items():
+        key = key.replace("-", "_")
+        if key not in known:
+            raise RuntimeError(f"Unexpected optimization option {key}, see torch._inductor.list_options()")
+        expected = config.get_type(key)
+        if isinstance(expected, type) and not isinstance(value, expected):
+            raise RuntimeError(f"Unexpected type of option {key}: got {type(value).__name__}, need {expected.__name__}")
+        patches[key] = value
+    return patches
+
+
+def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+    """Check what the user gave to `compile`. Raises RuntimeError; imports Inductor only if there are options."""
+    if mode not in (None, *MODES):
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
+    if options:
+        config_patches(None, options)
+
+
+def reset() -> None:
+    """Drop the CUDA graphs that Inductor recorded. Nothing to do if it recorded none."""
+    trees = sys.modules.get("torch._inductor.cudagraph_trees")
+    if trees is not None:
+        trees.reset_cudagraph_trees()
+
+
+inductor.validate = validate
+inductor.reset = reset

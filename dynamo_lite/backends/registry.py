@@ -1,0 +1,153 @@
+"""Names of backends, and the one place where a backend is called.
+
+Input: a name, or a callable `(gm: torch.fx.GraphModule, example_inputs: list) -> callable`. Output: such a callable.
+`gm` has flat placeholders (tensors, among them all parameters and buffers, and ints for symbolic sizes) with the fake
+value in `meta["example_value"]`, and returns a tuple; `example_inputs` are the real inputs. The result takes the inputs
+as `*args`.
+Invariant: looking a name up imports nothing of torch's compilers; an adapter does so when it gets its first graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from ..exc import BackendCompilerFailed, InvalidBackend
+from ..markers import current_stance
+from .aot import aot_eager
+from .eager import eager
+from .inductor import inductor
+
+CompiledFn = Callable[..., Any]
+CompilerFn = Callable[..., CompiledFn]
+
+ENTRY_POINT_GROUP = "dynamo_lite.backends"
+
+_lock = threading.RLock()
+_backends: dict[str, CompilerFn] = {}
+_tags: dict[str, tuple[str, ...]] = {}
+
+
+def register_backend(
+    compiler_fn: CompilerFn | None = None, name: str | None = None, tags: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """Make a backend known by name: `register_backend(fn)`, `@register_backend`, or `@register_backend(name=…,
+    tags=…)`.
+
+    `name` defaults to the function's. The tags "debug" and "experimental" keep it out of `list_backends()`. Returns the
+    function. Raises TypeError if it is not callable and ValueError if another function has the name.
+    """
+    if compiler_fn is None:
+        return functools.partial(register_backend, name=name, tags=tags)
+    if not callable(compiler_fn):
+        raise TypeError(f"a backend is a callable (gm, example_inputs), got {type(compiler_fn).__name__}")
+    name = name or compiler_fn.__name__
+    with _lock:
+        if _backends.get(name, compiler_fn) is not compiler_fn:
+            raise ValueError(f"there is a backend named {name!r} already")
+        _backends[name] = compiler_fn
+        _tags[name] = tuple(tags)
+    return compiler_fn
+
+
+def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")) -> list[str]:
+    """The names that `backend=` takes, sorted, without those that have one of the tags; all of them for None."""
+    excluded = set(exclude_tags or ())
+    names = {*_backends, *_entry_points()}
+    return sorted(name for name in names if not excluded.intersection(_tags.get(name, ())))
+
+
+def lookup_backend(compiler_fn: str | CompilerFn) -> CompilerFn:
+    """The callable for a name; a callable is returned as it is.
+
+    Raises InvalidBackend for an unknown name (it lists the known ones), and whatever loading a third party's entry
+    point raises.
+    """
+    if not isinstance(compiler_fn, str):
+        if not callable(compiler_fn):
+            raise TypeError(f"backend must be a name or a callable, got {type(compiler_fn).__name__}")
+        return compiler_fn
+    with _lock:
+        if compiler_fn not in _backends:
+            entry_point = _entry_points().get(compiler_fn)
+            if entry_point is None:
+                raise InvalidBackend(compiler_fn, list_backends(None))
+            register_backend(entry_point.load(), name=compiler_fn)
+        return _backends[compiler_fn]
+
+
+def with_options(compiler_fn: CompilerFn, **options: Any) -> CompilerFn:
+    """`compiler_fn` with the given keyword arguments (`mode`, `options`, `name`) wherever they are not None.
+
+    A backend that checks its options offers `validate(**options)`, called here so that a mistake is seen at once.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    if not given:
+        return compiler_fn
+    validate = getattr(compiler_fn, "validate", None)
+    if validate is not None:
+        validate(**given)
+    return functools.update_wrapper(functools.partial(compiler_fn, **given), compiler_fn)
+
+
+def backend_name(compiler_fn: CompilerFn) -> str:
+    """The name for reports: the registered name, else that of the function or its class."""
+    function = compiler_fn.func if isinstance(compiler_fn, functools.partial) else compiler_fn
+    for name, known in _backends.items():
+        if known is function:
+            return name
+    return getattr(function, "__name__", None) or type(function).__name__
+
+
+def call_backend(compiler_fn: CompilerFn, gm: Any, example_inputs: list[Any], *, fullgraph: bool) -> CompiledFn:
+    """Compile `gm`. A backend that raises, or returns something that cannot be called, is replaced by the graph itself.
+
+    That gives one warning with the backend's name and error; under `fullgraph` it raises BackendCompilerFailed instead.
+    """
+    forced = current_stance().force_backend
+    if forced is not None:
+        compiler_fn = lookup_backend(forced)
+    try:
+        compiled = compiler_fn(gm, example_inputs)
+        if not callable(compiled):
+            raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
+    except Exception as error:
+        failure = BackendCompilerFailed(compiler_fn, error)
+        failure.backend_name = backend_name(compiler_fn)
+        if fullgraph:
+            raise failure from error
+        warnings.warn(
+            f"backend {failure.backend_name!r} failed, the graph runs eagerly: {_describe(error)}",
+            stacklevel=2,
+        )
+        return gm.forward
+    return compiled
+
+
+def reset_backends() -> None:
+    """Let every backend that was used drop what it keeps between graphs (a function `reset` on the backend)."""
+    with _lock:
+        known = list(_backends.values())
+    for backend in known:
+        reset = getattr(backend, "reset", None)
+        if inspect.isfunction(reset):
+            reset()
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: " + str(error).strip().split("\n", 1)[0]
+
+
+@functools.cache
+def _entry_points() -> dict[str, EntryPoint]:
+    return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+register_backend(eager, name="eager", tags=("debug",))
+register_backend(aot_eager, name="aot_eager", tags=("debug",))
+register_backend(inductor, name="inductor")

@@ -1,0 +1,601 @@
+"""Replacement code for one frame.
+
+Input: a finished or broken trace. Output: a code object that reads the graph's inputs, calls the compiled graph, builds what the
+traced code built, replays what it changed, and then returns, or executes the breaking instruction and goes on in a resume function.
+Invariant: everything is loaded before anything is stored; an object that escapes twice is built once; arguments and free variables
+of the new code are those of the original.
+"""
+
+from __future__ import annotations
+
+from types import CodeType, FunctionType
+from typing import Any
+
+from .exc import unsupported
+from .guards import ir
+from .interp.frame import NULL, ExcInfo, Frame, Lasti
+from .isa.canon import Instr, Op
+from .isa.codec import make_instr
+from .isa.emit import Assembler
+from .isa.flow import live_slots
+from .isa.lift import NULL_FIRST
+from .resume import CannotResume, resume_code, resume_freevars
+from .source import emit_source
+from .variables.base import VariableTracker, is_lazy
+from .variables.cell import CellVariable
+from .variables.constant import ConstantVariable
+
+# How many stack entries each op takes (those that take a number by their operand: a function of it) and pushes.
+OPERANDS: dict[Op, Any] = {
+    Op.CALL: lambda arg: arg[0] + 2,
+    Op.CALL_FUNCTION_EX: lambda has_kwargs: 4 if has_kwargs else 3,
+    Op.BINARY: 2,
+    Op.UNARY: 1,
+    Op.TO_BOOL: 1,
+    Op.COMPARE: 2,
+    Op.IS_OP: 2,
+    Op.CONTAINS_OP: 2,
+    Op.BINARY_SUBSCR: 2,
+    Op.STORE_SUBSCR: 3,
+    Op.DELETE_SUBSCR: 2,
+    Op.LOAD_ATTR: 1,
+    Op.LOAD_METHOD: 1,
+    Op.STORE_ATTR: 2,
+    Op.DELETE_ATTR: 1,
+    Op.LOAD_SUPER_ATTR: 3,
+    Op.GET_ITER: 1,
+    Op.FOR_ITER: 1,
+    Op.UNPACK_SEQUENCE: 1,
+    Op.UNPACK_EX: 1,
+    Op.LIST_EXTEND: lambda i: i + 1,
+    Op.SET_UPDATE: lambda i: i + 1,
+    Op.SET_ADD: lambda i: i + 1,
+    Op.MAP_ADD: lambda i: i + 2,
+    Op.DICT_UPDATE: lambda i: i + 1,
+    Op.DICT_MERGE: lambda i: i + 3,
+    Op.CONVERT: 1,
+    Op.FORMAT: lambda has_spec: 2 if has_spec else 1,
+    Op.BUILD_STRING: lambda n: n,
+    Op.BUILD_SET: lambda n: n,
+    Op.BUILD_MAP: lambda n: 2 * n,
+    Op.BEFORE_WITH: 1,
+    Op.IMPORT_NAME: 2,
+    Op.IMPORT_FROM: 1,
+    Op.MATCH_CLASS: 3,
+    Op.MATCH_KEYS: 2,
+    Op.MATCH_MAPPING: 1,
+    Op.MATCH_SEQUENCE: 1,
+    Op.GET_LEN: 1,
+    Op.LOAD_BUILD_CLASS: 0,
+    Op.STORE_GLOBAL: 1,
+    Op.DELETE_GLOBAL: 0,
+    Op.RAISE_VARARGS: lambda n: n,
+    Op.CALL_INTRINSIC: 1,
+    Op.CHECK_EXC_MATCH: 2,
+}
+# Ops that name a global: they mean the globals of their own function.
+_GLOBAL_OPS = frozenset({Op.STORE_GLOBAL, Op.DELETE_GLOBAL, Op.IMPORT_NAME})
+
+
+class Codegen:
+    """Builds one code object. `code` is the original, `globals` its module's dictionary."""
+
+    def __init__(self, tr: Any) -> None:
+        self.tr = tr
+        self.code: CodeType = tr.function.__code__
+        self.globals = tr.function.__globals__
+        self.asm = Assembler()
+        self.asm.set_location(self.code.co_firstlineno)
+        self.loaded: dict[int, str] = {}  # id(tracker) → local that holds the object
+        self.sources: dict[int, str] = {}  # id(node) → local that holds the object
+        self.in_progress: set[int] = set()
+        self.fills: list[VariableTracker] = []
+        self.names = 0
+        self.graph_out = ""
+        self.graph_call = -1  # index in asm.items of the instruction that loads the compiled graph
+        self.has_break = False
+
+    # -- the vocabulary of models
+
+    def new_local(self) -> str:
+        """A fresh local variable."""
+        self.names += 1
+        return f"__dl_{self.names}"
+
+    def load_const(self, value: Any) -> None:
+        """Push a real object."""
+        self.asm.load_const(value)
+
+    def load_callable(self, value: Any) -> None:
+        """Push a real callable and the NULL that a call wants beside it."""
+        self.asm.push_callable(lambda: self.load_const(value))
+
+    def load_source(self, node: Any) -> None:
+        """Push what a path leads to."""
+        name = self.sources.get(id(node))
+        if name is not None:
+            self.asm.load_fast(name)
+        else:
+            emit_source(self, node)
+
+    def load(self, vt: Any) -> None:
+        """Push the real object of a tracker, building it first if it is new."""
+        name = self.loaded.get(id(vt))
+        if name is not None:
+            self.asm.load_fast(name)
+        elif is_constant_value(vt):
+            self.load_const(vt.value)  # a sourced one is guarded by value
+        elif vt.__dict__.get("source") is not None:
+            self.load_source(vt.__dict__["source"])
+        else:
+            self._build(vt)
+
+    def _build(self, vt: VariableTracker) -> None:
+        """Push a new object, keeping it in a local for further uses; mutable ones are filled later."""
+        if id(vt) in self.in_progress:
+            unsupported("reconstruct", f"{vt.describe()} contains itself in a way that can't be built")
+        self.in_progress.add(id(vt))
+        vt.emit_new(self)
+        self.in_progress.discard(id(vt))
+        self._keep(vt)
+        if vt.emit_fill is not None:
+            self.fills.append(vt)
+
+    def _keep(self, vt: Any) -> None:
+        name = self.loaded[id(vt)] = self.new_local()
+        self.asm.copy(1)
+        self.asm.store_fast(name)
+
+    def load_graph_output(self, index: int) -> None:
+        """Push one output of the graph."""
+        self.asm.load_fast(self.graph_out)
+        self.load_const(index)
+        self.asm.binary_subscr()
+
+    # -- the stages
+
+    def finish(self, result: VariableTracker) -> CodeType:
+        """Code for a trace that ran to the end of the frame."""
+        self.begin([result])
+        self.load(result)
+        self.fill()
+        self.replay()
+        self.asm.return_value()
+        return self.assemble()
+
+    def begin(self, roots: list[Any]) -> None:
+        """Find what escapes, call the graph, and put everything that stores could disturb into locals."""
+        escaping = self._escaping(roots)
+        outputs = [vt for vt in escaping if self._is_graph_value(vt)]
+        for vt in outputs:
+            self.tr.graph.output(vt)
+        self.tr.graph.finish()
+        if outputs or not self.tr.graph.is_empty:
+            self._call_graph()
+        for function, args in self.tr.state.final_changes():
+            self.load_callable(function)
+            for arg in args:
+                self.load_const(arg)
+            self.asm.call(len(args))
+            self.asm.pop_top()
+        if self.tr.mutations or self.has_break:
+            self._prefetch(escaping)
+
+    @staticmethod
+    def _is_graph_value(vt: Any) -> bool:
+        return not is_lazy(vt) and vt.source is None and getattr(vt, "proxy", None) is not None
+
+    def _escaping(self, roots: list[Any]) -> list[Any]:
+        """Every tracker that the new code will need, through new and through changed objects."""
+        seen: dict[int, Any] = {}
+        pending = [*roots, *self.tr.mutations]
+        while pending:
+            vt = pending.pop()
+            if id(vt) in seen:
+                continue
+            seen[id(vt)] = vt
+            if is_lazy(vt) or (vt.source is not None and not vt.mutated):
+                continue
+            pending.extend(vt.children())
+        return list(seen.values())
+
+    def _call_graph(self) -> None:
+        """Call the compiled graph, which does not exist yet: `assemble` puts it in."""
+        self.graph_call = len(self.asm.items) + NULL_FIRST
+        self.load_callable(None)
+        inputs = self.tr.graph.inputs
+        for graph_input in inputs:
+            self.load_source(graph_input.source)
+        self.asm.call(len(inputs))
+        self.graph_out = self.new_local()
+        self.asm.store_fast(self.graph_out)
+
+    def _prefetch(self, escaping: list[Any]) -> None:
+        """Read every sourced object now: later stores may change what its path leads to."""
+        for vt in escaping:
+            source = vt.__dict__.get("source")
+            if source is not None and source.kind not in (ir.CONST, ir.FREEVAR) and not is_constant_value(vt):
+                self.load_source(source)
+                name = self.loaded[id(vt)] = self.sources[id(source)] = self.new_local()
+                self.asm.store_fast(name)
+
+    def fill(self) -> None:
+        """Fill the new mutable objects; filling may build more."""
+        while self.fills:
+            self.fills.pop().emit_fill(self)
+
+    def replay(self) -> None:
+        """Apply the changes of objects that existed before, in the order of their first change."""
+        for vt in self.tr.mutations:
+            for child in vt.children():
+                self._hold(child)
+        self.fill()
+        for vt in self.tr.mutations:
+            vt.emit_update(self)
+        self.fill()
+
+    def assemble(self) -> CodeType:
+        """The code object, with the original's signature. The backend is called here: nothing can fail after it."""
+        code = self.code
+        if self.graph_call >= 0:
+            compiled = self.tr.analysis.compile_graph(self.tr)
+            self.asm.items[self.graph_call] = make_instr("LOAD_CONST", compiled)
+        n_args = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+        return self.asm.assemble(
+            code.co_name,
+            code.co_qualname,
+            code.co_filename,
+            code.co_firstlineno,
+            code.co_argcount,
+            code.co_posonlyargcount,
+            code.co_kwonlyargcount,
+            code.co_flags & 0x0C,
+            code.co_varnames[:n_args],
+            (),
+            code.co_freevars,
+        )
+
+    # -- graph breaks
+
+    def finish_break(self, frames: list[Frame]) -> CodeType:
+        """Code for a trace that stopped before the current instruction of the innermost frame; `frames` is outermost first."""
+        self.has_break = True
+        leaf = frames[-1]
+        instr = leaf.lifted.instrs[leaf.cur]
+        if instr.op not in OPERANDS:
+            unsupported("opcode", f"break at {instr.op.name}")
+        if instr.op in _GLOBAL_OPS and leaf.globals is not frames[0].globals:
+            error = _refuse("opcode", f"{instr.op.name} in another module's function")
+            error.break_step = leaf.call_step
+            raise error
+        n = OPERANDS[instr.op]
+        n = n if isinstance(n, int) else n(instr.arg)
+        states = [self._state(frame, n if frame is leaf else 0) for frame in frames]
+        operands = leaf.stack[len(leaf.stack) - n :]
+        roots = [v for state in states for v in state.values()] + [v for v in operands if isinstance(v, VariableTracker) or is_lazy(v)]
+        handled = self.tr.handled
+        self.begin([*roots, *([handled] if handled is not None else [])])
+        for vt in roots:
+            self._hold(vt)
+        if handled is not None:
+            self._hold(handled)
+        self.fill()
+        self.replay()
+        _BreakEmitter(self, frames, states).emit(instr, operands, handled)
+        return self.assemble()
+
+    def _hold(self, vt: Any) -> None:
+        """Have the object in a local before the breaking instruction runs."""
+        if id(vt) in self.loaded or is_constant_value(vt):
+            return
+        self.load(vt)
+        if id(vt) not in self.loaded:
+            self._keep(vt)
+        self.asm.pop_top()
+
+    def _state(self, frame: Frame, n_operands: int) -> _FrameState:
+        return _FrameState(frame, frame.stack[: len(frame.stack) - n_operands])
+
+
+def is_constant_value(vt: Any) -> bool:
+    """True for a constant that has been looked at: guarded by its value, so that the value can stand in the code."""
+    return not is_lazy(vt) and isinstance(vt, ConstantVariable)
+
+
+def _refuse(slug: str, context: str) -> Any:
+    try:
+        unsupported(slug, context)
+    except Exception as error:
+        return error
+
+
+class _FrameState:
+    """What a resume function gets of one frame: its stack below the current instruction's operands, live locals, cells."""
+
+    def __init__(self, frame: Frame, stack: list[Any]) -> None:
+        self.frame = frame
+        self.stack = stack
+        self.cells = [frame.locals[frame.lifted.local_names.index(name)] for name in resume_freevars(frame.code)]
+
+    def values(self) -> list[Any]:
+        """All trackers in it."""
+        on_stack = [v.exc if isinstance(v, ExcInfo) else v for v in self.stack if v is not NULL]
+        live = {s for i in self._successors() for s in live_slots(self.frame.lifted, i)}
+        locals_ = [self.frame.locals[s] for s in live if self.frame.locals[s] is not None]
+        return [*on_stack, *locals_, *(c for c in self.cells if c is not None)]
+
+    def _successors(self) -> list[int]:
+        lifted = self.frame.lifted
+        instr = lifted.instrs[self.frame.cur]
+        found = [self.frame.cur + 1] + ([instr.target] if instr.target is not None else [])
+        handler = lifted.handler_at[self.frame.cur]
+        if handler is not None:
+            found.append(handler.target)
+        group_end = self.frame.cur
+        while not lifted.instrs[group_end].last:
+            group_end += 1
+            following = lifted.instrs[group_end]
+            found.append(group_end + 1)
+            if following.target is not None:
+                found.append(following.target)
+        return [i for i in found if i < len(lifted.instrs)]
+
+    def live_locals(self, indices: list[int]) -> list[tuple[str, Any]]:
+        """(name, tracker) of the bound plain locals that are live before one of these instructions."""
+        frame = self.frame
+        slots = sorted({s for i in indices for s in live_slots(frame.lifted, i)})
+        return [(frame.lifted.local_names[s], frame.locals[s]) for s in slots if frame.locals[s] is not None]
+
+
+class _BreakEmitter:
+    """Emits the breaking instruction and the calls of the resume functions."""
+
+    def __init__(self, cg: Codegen, frames: list[Frame], states: list[_FrameState]) -> None:
+        self.cg = cg
+        self.asm = cg.asm
+        self.frames = frames
+        self.states = states
+
+    def emit(self, instr: Instr, operands: list[Any], handled: Any) -> None:
+        """Execute `instr` for real; then resume after it, or where its exception goes."""
+        asm = self.asm
+        guarded = any(f.lifted.handler_at[f.cur] is not None for f in self.frames)
+        failed = asm.label() if guarded else None
+        if handled is not None:
+            self._establish(handled)
+        asm.set_location(*instr.pos)
+        if guarded:
+            asm.begin_try(failed)
+        for entry in operands:
+            if entry is NULL:
+                asm.push_null()
+            else:
+                self.cg.load(entry)
+        if instr.op is Op.FOR_ITER:
+            self._for_iter(instr, guarded, handled)
+        else:
+            pair = instr.op in _PAIR
+            asm.emit_op(Op.LOAD_ATTR if pair else instr.op, instr.arg)
+            if guarded:
+                asm.end_try()
+            results: list[Any] = self._save_results(1 if pair else _pushed(instr))
+            if pair:
+                results.insert(0 if NULL_FIRST else 1, NULL)
+            self._leave_handled(handled)
+            self._after(instr, results)
+        if guarded:
+            asm.place(failed)
+            self._failed(handled)
+
+    def _establish(self, handled: Any) -> None:
+        """Make an exception the one being handled: leaves the previous one and itself on the stack."""
+        asm = self.asm
+        caught = asm.label()
+        asm.begin_try(caught)
+        self.cg.load(handled)
+        asm.raise_varargs(1)
+        asm.end_try()
+        asm.place(caught)
+        asm.push_exc_info()
+
+    def _leave_handled(self, handled: Any) -> None:
+        if handled is not None:
+            self.asm.pop_top()
+            self.asm.pop_except()
+
+    def _save_results(self, n: int) -> list[str]:
+        """Pop n results into locals; their names bottom to top."""
+        names = [self.cg.new_local() for _ in range(n)]
+        for name in reversed(names):
+            self.asm.store_fast(name)
+        return names
+
+    def _after(self, instr: Instr, results: list[Any]) -> None:
+        """Carry out what is left of the original instruction, then resume behind it."""
+        leaf = self.frames[-1]
+        stack: list[Any] = [*self.states[-1].stack, *results]
+        i = leaf.cur
+        instrs = leaf.lifted.instrs
+        while not instrs[i].last:
+            i += 1
+            step = instrs[i]
+            if step.op is Op.POP_TOP:
+                stack.pop()
+            elif step.op is Op.NOT:
+                self.asm.load_fast(stack.pop())
+                self.asm.emit_op(Op.NOT, None)
+                stack += self._save_results(1)
+            elif step.op is Op.JUMP_IF:
+                taken = self.asm.label()
+                self.asm.load_fast(stack.pop())
+                self.asm.jump_if(step.arg, taken)
+                self._two_ways(stack, i, step.target, taken)
+                return
+            else:
+                unsupported("opcode", f"{step.op.name} after a break at {instr.op.name}")
+        following = i + 1
+        self._resume(stack, following)
+
+    def _two_ways(self, stack: list[Any], i: int, target: int, taken: Any) -> None:
+        instrs = self.frames[-1].lifted.instrs
+        rest = list(stack)
+        j = i
+        while not instrs[j].last:
+            j += 1
+            assert instrs[j].op is Op.POP_TOP
+            rest.pop()
+        self._resume(rest, j + 1)
+        self.asm.place(taken)
+        self._resume(stack, target)
+
+    def _for_iter(self, instr: Instr, guarded: bool, handled: Any) -> None:
+        asm = self.asm
+        iterator = self.frames[-1].stack[-1]
+        exhausted = asm.label()
+        asm.for_iter(exhausted)
+        if guarded:
+            asm.end_try()
+        (item,) = self._save_results(1)
+        asm.pop_top()
+        self._leave_handled(handled)
+        self._resume([*self.states[-1].stack, iterator, item], self.frames[-1].cur + 1)
+        asm.place_for_end(exhausted)
+        self._leave_handled(handled)
+        self._resume(list(self.states[-1].stack), instr.target)
+
+    def _failed(self, handled: Any) -> None:
+        """The instruction raised: the innermost frame goes on as if it had raised there."""
+        asm = self.asm
+        asm.push_exc_info()
+        asm.swap(2)
+        asm.pop_except()
+        error = self.cg.new_local()
+        asm.store_fast(error)
+        self._leave_handled(handled)
+        leaf = self.frames[-1]
+        self._call_chain(self.states[-1].stack, leaf.cur, "raise", error)
+
+    def _resume(self, stack: list[Any], index: int) -> None:
+        self._call_chain(stack, index, "value", None)
+
+    def _call_chain(self, stack: list[Any], index: int, mode: str, error: str | None) -> None:
+        """Call the outermost frame's resume function; those of inlined frames are its arguments."""
+        asm, cg = self.asm, self.cg
+        inner: tuple[str, str] | None = None
+        for depth in range(len(self.frames) - 1, -1, -1):
+            frame, state = self.frames[depth], self.states[depth]
+            is_leaf = depth == len(self.frames) - 1
+            at = index if is_leaf else frame.cur + 1
+            entries = stack if is_leaf else state.stack
+            function, args = self._resume_parts(frame, state, entries, at, mode if is_leaf else "call", error if is_leaf else None, inner)
+            if depth:
+                function()
+                name = cg.new_local()
+                asm.store_fast(name)
+                asm.build_tuple(args())
+                args_name = cg.new_local()
+                asm.store_fast(args_name)
+                inner = (name, args_name)
+            else:
+                cg.load_callable(cg.tr.region.cache_for(self._code))
+                function()
+                asm.call(1 + args())
+                asm.return_value()
+
+    def _resume_parts(
+        self, frame: Frame, state: _FrameState, entries: list[Any], at: int, mode: str, error: str | None, inner: tuple[str, str] | None
+    ) -> tuple[Any, Any]:
+        """(emit the resume function, emit its arguments and return their number)."""
+        cg, asm = self.cg, self.asm
+        lifted = frame.lifted
+        call_offset = lifted.instrs[frame.cur].offset
+        handler = lifted.handler_at[frame.cur] if mode != "value" else None
+        entry_points = [at] * (mode != "raise") + ([handler.target] if handler is not None else [])
+        locals_ = state.live_locals(entry_points)
+        after = mode != "value"
+        offset = call_offset if after else lifted.instrs[at].offset
+        try:
+            code = resume_code(
+                frame.code,
+                offset,
+                len(entries) + (mode == "call"),
+                tuple(i for i, e in enumerate(entries) if e is NULL),
+                tuple(name for name, _ in locals_),
+                after=after,
+                mode=mode,
+                exc_entries=tuple(i for i, e in enumerate(entries) if isinstance(e, ExcInfo)),
+                lasti_entries=tuple((i, e.value) for i, e in enumerate(entries) if isinstance(e, Lasti)),
+            )
+        except CannotResume as reason:
+            unbreakable = _refuse("reconstruct", str(reason))
+            unbreakable.break_step = frame.call_step
+            raise unbreakable from reason
+        self._code = code = cg.tr.region.resume_code(code)
+
+        def function() -> None:
+            if not state.cells:
+                cg.load_const(cg.tr.region.resume_function(code, frame.globals.value))
+                return
+            cg.load_callable(FunctionType)
+            cg.load_const(code)
+            cg.load_const(frame.globals.value)
+            cg.load_const(code.co_name)
+            cg.load_const(None)
+            for cell in state.cells:
+                cg.load(cell if cell is not None else CellVariable())
+            asm.build_tuple(len(state.cells))
+            asm.call(5)
+
+        def arguments() -> int:
+            count = 0
+            for entry in entries:
+                if entry is NULL or isinstance(entry, Lasti):
+                    continue
+                count += 1
+                if isinstance(entry, str):
+                    asm.load_fast(entry)
+                else:
+                    cg.load(entry.exc if isinstance(entry, ExcInfo) else entry)
+            for _, vt in locals_:
+                cg.load(vt)
+            count += len(locals_)
+            if mode == "raise":
+                asm.load_fast(error)
+                count += 1
+            if mode == "call":
+                asm.load_fast(inner[0])
+                asm.load_fast(inner[1])
+                count += 2
+            return count
+
+        return function, arguments
+
+
+# The pair of method and self can't be kept in locals (one may be NULL): the bound method serves as well.
+_PAIR = frozenset({Op.LOAD_METHOD})
+_KEEPING = frozenset({Op.MATCH_KEYS, Op.MATCH_MAPPING, Op.MATCH_SEQUENCE, Op.GET_LEN, Op.IMPORT_FROM, Op.CHECK_EXC_MATCH})
+_NONE = frozenset({Op.STORE_SUBSCR, Op.DELETE_SUBSCR, Op.STORE_ATTR, Op.DELETE_ATTR, Op.STORE_GLOBAL, Op.DELETE_GLOBAL, Op.RAISE_VARARGS})
+
+
+def _pushed(instr: Instr) -> int:
+    """How many entries the op leaves in place of its operands."""
+    op, arg = instr.op, instr.arg
+    if op in _NONE:
+        return 0
+    if op is Op.BEFORE_WITH:
+        return 2
+    if op is Op.UNPACK_SEQUENCE:
+        return arg
+    if op is Op.UNPACK_EX:
+        return arg[0] + 1 + arg[1]
+    if op in (Op.LIST_EXTEND, Op.SET_UPDATE, Op.SET_ADD, Op.DICT_UPDATE):
+        return arg
+    if op is Op.MAP_ADD:
+        return arg
+    if op is Op.DICT_MERGE:
+        return arg + 2
+    if op in _KEEPING:
+        return OPERANDS[op] + (op is not Op.CHECK_EXC_MATCH)
+    return 1
+
+

@@ -1,0 +1,226 @@
+"""Settings of the compiler: one dataclass, one instance, scoped overrides.
+
+`dynamo_lite.config` *is* the instance: `config.recompile_limit = 16` sets a key for the process, and
+`config.patch(recompile_limit=16)` sets it for a `with` block or the calls of a decorated function. Names and meanings
+are those of `torch._dynamo.config` where it has the key. Each field can be preset by the environment variable
+`DYNAMO_LITE_<KEY>`, read once at import.
+
+Threads: a key has one value for the whole process, as in `torch._dynamo.config`; reads are plain attribute reads
+without a lock. `patch` restores the value that it found on entry, so two threads that patch the *same* key at the same
+time see each other's value; different keys do not disturb each other.
+
+Invariant: assigning or patching a name that is no field raises AttributeError with the nearest names; a spelling
+mistake is never silent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import operator
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+ENVIRONMENT_PREFIX = "DYNAMO_LITE_"
+
+ALIASES: dict[str, str] = {
+    "cache_size_limit": "recompile_limit",
+    "accumulated_cache_size_limit": "accumulated_recompile_limit",
+    "fail_on_cache_limit_hit": "fail_on_recompile_limit_hit",
+}
+"""Old names of keys; reading and writing one is reading and writing the key itself."""
+
+ACCEPTED: frozenset[str] = frozenset(
+    {
+        "dynamic_shapes",
+        "enable_compiler_collectives",
+        "enable_cpp_guard_manager",
+        "enable_cpp_symbolic_shape_guards",
+        "enable_faithful_generator_behavior",
+        "enable_trace_contextlib",
+        "enable_trace_load_build_class",
+        "enable_trace_unittest",
+        "optimize_ddp",
+        "report_guard_failures",
+        "rewrite_assert_with_torch_assert",
+        "skip_fsdp_guards",
+        "skip_nnmodule_hook_guards",
+        "use_lazy_graph_module",
+    }
+)
+"""Keys of `torch._dynamo.config` that may be set and have no effect: what they say is always so, or never here."""
+
+
+@dataclasses.dataclass(repr=False)
+class Config:
+    """Every setting with its default. Instances hold plain attributes, because the engine reads them on hot paths."""
+
+    # Recompilation
+    recompile_limit: int = 8  # compiled versions of one code object, per module instance; then it runs eagerly
+    accumulated_recompile_limit: int = 256  # the same, over all module instances
+    fail_on_recompile_limit_hit: bool = False  # raise FailOnRecompileLimitHit instead of running eagerly
+    error_on_recompile: bool = False  # any recompilation raises RecompileError
+
+    # Shapes and numbers
+    assume_static_by_default: bool = True  # sizes are constants until they change
+    automatic_dynamic_shapes: bool = True  # a size or int that changed becomes symbolic at the recompile
+    specialize_int: bool = False  # ints are always constants
+    specialize_float: bool = True  # floats are always constants
+    force_parameter_static_shapes: bool = True  # sizes of parameters stay constants
+    force_nn_module_property_static_shapes: bool = True  # ints that are attributes of modules stay constants
+    allow_unspec_int_on_nn_module: bool = False  # overrides the previous key for ints
+    allow_ignore_mark_dynamic: bool = False  # a marked dimension that the code makes constant is no error
+    capture_scalar_outputs: bool = False  # .item() becomes a graph value instead of a break
+    capture_dynamic_output_shape_ops: bool = False  # nonzero() and the like become graph nodes instead of breaks
+    do_not_emit_runtime_asserts: bool = False  # leave out the assertions on data-dependent sizes
+    prefer_deferred_runtime_asserts_over_guards: bool = False  # assertions in the graph instead of guards on sizes
+
+    # Capture
+    error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
+    nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
+    inline_inbuilt_nn_modules: bool = True  # forward() of torch.nn modules is captured like the user's own
+    guard_nn_modules: bool = True  # attributes of modules are guarded
+    allow_rnn: bool = True  # capture nn.RNN, LSTM and GRU
+    trace_numpy: bool = True  # numpy calls on arrays made from tensors may enter the graph
+    max_inline_depth: int = 200  # nested calls that are followed before a break
+    capture_pure_python: bool = False  # compile frames that hold no tensor operation at all
+
+    # Errors and insight
+    suppress_errors: bool = True  # an internal error runs the frame eagerly, once logged; False raises it
+    verbose: bool = False  # longer logs and errors
+    debug: bool = False  # internal errors are raised, and tracebacks keep the compiler's own frames
+    strict_guards: bool = False  # run the C guard program and its Python mirror on every call, and compare
+    timing: bool = False  # print what each compilation took
+    disable: bool = False  # everything runs eagerly
+
+    # torch._dynamo keys without effect here; see ACCEPTED
+    dynamic_shapes: bool = True
+    enable_compiler_collectives: bool = False
+    enable_cpp_guard_manager: bool = True
+    enable_cpp_symbolic_shape_guards: bool = False
+    enable_faithful_generator_behavior: bool = True
+    enable_trace_contextlib: bool = True
+    enable_trace_load_build_class: bool = True
+    enable_trace_unittest: bool = True
+    optimize_ddp: bool | str = True
+    report_guard_failures: bool = True
+    rewrite_assert_with_torch_assert: bool = True
+    skip_fsdp_guards: bool = True
+    skip_nnmodule_hook_guards: bool = True
+    use_lazy_graph_module: bool = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _DEFAULTS:
+            name = _canonical(name)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"config.{name} cannot be deleted; its default is {_DEFAULTS[_canonical(name)]!r}")
+
+    def __repr__(self) -> str:
+        changed = [f"{key}={value!r}" for key, value in self.changed().items()]
+        return f"dynamo_lite.config({', '.join(changed)})"
+
+    def changed(self) -> dict[str, Any]:
+        """The keys whose value is not the default."""
+        return {key: getattr(self, key) for key, default in _DEFAULTS.items() if getattr(self, key) != default}
+
+    def to_dict(self) -> dict[str, Any]:
+        """All keys and their values."""
+        return {key: getattr(self, key) for key in _DEFAULTS}
+
+    def reset(self) -> None:
+        """Every key back to its default (environment variables are not read again)."""
+        for key, default in _DEFAULTS.items():
+            setattr(self, key, default)
+
+    def patch(self, key: str | Mapping[str, Any] | None = None, value: Any = None, /, **changes: Any) -> ConfigPatch:
+        """Override keys for a while: `patch(key=v, …)`, `patch({"key": v})` or `patch("key", v)`.
+
+        The result is a context manager and a decorator; it may be entered again and nested. Unknown keys raise
+        AttributeError here, not at the time of entry.
+        """
+        if isinstance(key, str):
+            changes = {key: value, **changes}
+        elif key is not None:
+            changes = {**key, **changes}
+        return ConfigPatch(self, {_canonical(name): new for name, new in changes.items()})
+
+
+class ConfigPatch(contextlib.ContextDecorator):
+    """What `Config.patch` returns. Entering saves the present values, leaving restores them in reverse order."""
+
+    def __init__(self, target: Config, changes: dict[str, Any]) -> None:
+        self._target = target
+        self._changes = changes
+        self._saved: list[dict[str, Any]] = []
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The keys and values that are set inside."""
+        return dict(self._changes)
+
+    def _recreate_cm(self) -> ConfigPatch:
+        # A decorated function may call itself or run in several threads: each call gets its own saved values.
+        return ConfigPatch(self._target, self._changes)
+
+    def __enter__(self) -> None:
+        self._saved.append({key: getattr(self._target, key) for key in self._changes})
+        for key, value in self._changes.items():
+            setattr(self._target, key, value)
+
+    def __exit__(self, *exc_info: object) -> None:
+        for key, value in self._saved.pop().items():
+            setattr(self._target, key, value)
+
+
+def _unknown(name: str) -> AttributeError:
+    near = difflib.get_close_matches(name, [*_DEFAULTS, *ALIASES], n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return AttributeError(f"dynamo_lite.config has no key {name!r}{hint}", name=name, obj=None)
+
+
+def _canonical(name: str) -> str:
+    """The field behind a name or an alias. Raises AttributeError with near misses for anything else."""
+    name = ALIASES.get(name, name)
+    if name not in _DEFAULTS:
+        raise _unknown(name)
+    return name
+
+
+def _parse(text: str, default: Any) -> Any:
+    """The value of an environment variable, in the type of the key's default. Raises ValueError if it is malformed."""
+    if isinstance(default, bool):
+        lowered = text.strip().lower()
+        if lowered in ("1", "true", "yes", "on"):
+            return True
+        if lowered in ("", "0", "false", "no", "off"):
+            return False
+        raise ValueError(f"expected 0 or 1, got {text!r}")
+    return int(text) if isinstance(default, int) else text
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The overrides that the environment holds. A malformed value is reported once and ignored."""
+    found = {}
+    for key, default in _DEFAULTS.items():
+        text = environ.get(ENVIRONMENT_PREFIX + key.upper())
+        if text is None:
+            continue
+        try:
+            found[key] = _parse(text, default)
+        except ValueError as error:
+            warnings.warn(f"{ENVIRONMENT_PREFIX}{key.upper()} is ignored: {error}", stacklevel=2)
+    return found
+
+
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Config)}
+
+# Properties rather than a `__getattr__`: a class that has one loses the interpreter's fast path for every attribute.
+for _alias, _key in ALIASES.items():
+    setattr(Config, _alias, property(operator.attrgetter(_key)))
+
+config = Config(**_from_environment(os.environ))

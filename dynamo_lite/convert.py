@@ -1,0 +1,327 @@
+"""From a guard miss to a cache entry.
+
+Input: the C side's callback, with the function whose call missed and its bound arguments. Output: an `Entry` in the cache, or None:
+run the original.
+Invariant: a failure in here never breaks the user's program: it runs eagerly and the failure is logged once; only `fullgraph` and
+debug mode raise. One analysis at a time per code object; an analysis commits whole or leaves nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import weakref
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from . import _eval_frame, markers, skip
+from .backends.registry import backend_name, call_backend
+from .codegen import Codegen
+from .config import config
+from .exc import (
+    FailOnRecompileLimitHit,
+    InternalTorchDynamoError,
+    RecompileError,
+    Restart,
+    TorchDynamoException,
+    Unsupported,
+)
+from .guards.mirror import explain_miss, mirror_source
+from .guards.program import build_program
+from .interp import ops as _ops  # noqa: F401  (fills the handler table)
+from .interp.frame import Frame, GraphBreak
+from .record import GRAPH_RECORD, BreakRecord, FrameRecord, GraphRecord, log
+from .trace import Trace
+from .variables.base import ObservedException
+
+logger = logging.getLogger("dynamo_lite")
+
+MAX_RUNS = 256
+"""Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
+
+_GENERATOR_FLAGS = 0x2A0
+_RECURSION_LIMIT = 20_000
+_analysis_locks: weakref.WeakKeyDictionary[CodeType, threading.RLock] = weakref.WeakKeyDictionary()
+_locks_lock = threading.Lock()
+
+
+def _lock_of(code: CodeType) -> threading.RLock:
+    with _locks_lock:
+        return _analysis_locks.setdefault(code, threading.RLock())
+
+
+class Version:
+    """The Python side of one cache entry: what it rests on, for reports and for explaining misses."""
+
+    def __init__(self, guards: Any, record: FrameRecord, module_id: int | None) -> None:
+        self.guards = guards
+        self.record = record
+        self.module_id = module_id
+
+
+class _GuardText:
+    """Guards of a frame for reports; the text is made when asked for."""
+
+    def __init__(self, guards: Any) -> None:
+        self.guards = guards
+
+    def __len__(self) -> int:
+        return len(self.guards)
+
+    def text(self) -> str:
+        return mirror_source(self.guards)
+
+
+class Region(_eval_frame.Region):
+    """One `optimize()` context: a backend with settings, and every cache filled under it.
+
+    `backend` is a callable `(gm, example_inputs) -> callable`; `dynamic` None makes a size symbolic when it changes, True at once, False never;
+    `fullgraph` raises `Unsupported` at the first break.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Region:
+        return super().__new__(cls, None)
+
+    def __init__(
+        self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None, name: str | None = None, recompile_limit: int | None = None
+    ) -> None:
+        self.backend = backend
+        self.fullgraph = fullgraph
+        self.dynamic = dynamic
+        self.name = name
+        self.recompile_limit = recompile_limit
+        self.wanted: set[CodeType] = set()  # codes that the user or a resume function asked for: no skip rule applies
+        self.hints: dict[CodeType, dict[str, Any]] = {}
+        self.resume_codes: dict[tuple[CodeType, str], CodeType] = {}
+        self.resume_functions: dict[tuple[int, int], FunctionType] = {}
+        self.seen_once: set[CodeType] = set()
+        self.callback = self.on_miss
+
+    # -- entry points
+
+    def wrap(self, fn: Any) -> Any:
+        """The compiled callable for a function. Functions without bytecode are returned as they are."""
+        function = getattr(fn, "__func__", fn)
+        if not isinstance(function, FunctionType):
+            return fn
+        self.wanted.add(function.__code__)
+        wrapped = _eval_frame.Callable(function, self.cache_for(function.__code__))
+        return wrapped if function is fn else wrapped.__get__(fn.__self__)
+
+    def resume_code(self, code: CodeType) -> CodeType:
+        """The one code object for equal resume codes: a loop's second resume function is its first."""
+        found = self.resume_codes.setdefault((code, code.co_filename), code)
+        self.wanted.add(found)
+        return found
+
+    def resume_function(self, code: CodeType, globals_: dict[str, Any]) -> FunctionType:
+        """The one function object of a resume code without free variables."""
+        key = (id(code), id(globals_))
+        found = self.resume_functions.get(key)
+        if found is None:
+            found = self.resume_functions[key] = FunctionType(code, globals_)
+        return found
+
+    def reset(self) -> None:
+        """Forget all compiled versions."""
+        for cache in self.caches:
+            cache.clear()
+            cache.state = _eval_frame.COMPILE
+        self.hints.clear()
+        self.seen_once.clear()
+
+    # -- the callback
+
+    def on_miss(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
+        """Called by the C side when no entry of `cache` fits. Raises only what the user must see."""
+        code = cache.code
+        stance = markers.current_stance().name
+        if config.disable or stance in ("force_eager", "eager_on_recompile") or torch.compiler.is_exporting():
+            return None
+        if code.co_flags & _GENERATOR_FLAGS or (code not in self.wanted and skip.why_not_captured(code, fn.__globals__)):
+            cache.state = _eval_frame.SKIP
+            return None
+        if stance == "eager_then_compile" and code not in self.seen_once:
+            self.seen_once.add(code)
+            return None
+        with _lock_of(code):
+            for entry in cache.entries:  # another thread may have been here first
+                if entry.guards.check(values, fn.__closure__):
+                    return entry
+            if cache.entries and stance == "fail_on_recompile":
+                raise RecompileError(self._miss_text(cache, fn, values))
+            if not self._may_compile(cache, fn, values):
+                return None
+            with log.capture_context():
+                return self._compile(cache, fn, values)
+
+    def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
+        """The recompile limits. Instances of a module class that share code have a limit each."""
+        if not cache.entries:
+            return True
+        if config.error_on_recompile:
+            raise RecompileError(self._miss_text(cache, fn, values))
+        module_id = _module_id(values)
+        same = sum(e.owner.module_id == module_id for e in cache.entries)
+        limit = self.recompile_limit if self.recompile_limit is not None else config.recompile_limit
+        if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
+            return True
+        text = f"{cache.code.co_qualname} reached the limit of {limit} compiled versions; it runs eagerly where none fits.\n"
+        text += self._miss_text(cache, fn, values)
+        if config.fail_on_recompile_limit_hit or self.fullgraph:
+            raise FailOnRecompileLimitHit(text)
+        logger.warning(text)
+        cache.state = _eval_frame.RUN_ONLY
+        return False
+
+    def _miss_text(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> str:
+        """Why the nearest entry does not fit."""
+        nearest: list[Any] = []
+        for entry in cache.entries:
+            failures = explain_miss(entry.owner.guards, values, fn.__closure__)
+            if failures and (not nearest or len(failures) < len(nearest)):
+                nearest = failures
+        return "\n".join(str(f) for f in nearest) or "no guard of a compiled version fails now"
+
+    def _compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
+        code = cache.code
+        record = FrameRecord(code, code.co_qualname, code.co_filename, code.co_firstlineno)
+        record.is_resume = code.co_name.startswith("__resume_at_")
+        record.entry_index = len(cache.entries)
+        if cache.entries:
+            record.recompile_reason = self._miss_text(cache, fn, values)
+        started = time.perf_counter()
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+        try:
+            entry = Analysis(self, cache, fn, values, record).run()
+        except TorchDynamoException as error:
+            record.skipped = str(error)
+            raise
+        except Exception as error:
+            record.skipped = f"internal error: {error!r}"
+            if config.debug or not config.suppress_errors:
+                raise InternalTorchDynamoError(f"{type(error).__name__}: {error}") from error
+            logger.warning("dynamo_lite failed on %s and runs it eagerly: %r", code.co_qualname, error, exc_info=config.verbose)
+            cache.state = _eval_frame.SKIP
+            return None
+        finally:
+            sys.setrecursionlimit(limit)
+            record.trace_seconds = time.perf_counter() - started - record.backend_seconds
+            log.add(record)
+        return entry
+
+
+def _module_id(values: tuple[Any, ...]) -> int | None:
+    return id(values[0]) if values and isinstance(values[0], torch.nn.Module) else None
+
+
+class Analysis:
+    """All runs over one frame for one set of arguments."""
+
+    def __init__(self, region: Region, cache: Any, fn: FunctionType, values: tuple[Any, ...], record: FrameRecord) -> None:
+        self.region = region
+        self.cache = cache
+        self.fn = fn
+        self.values = values
+        self.record = record
+        self.break_step = -1
+        self.pending: Unsupported | None = None  # why the next run breaks
+        self.tr: Trace | None = None
+
+    def run(self) -> Any:
+        """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""
+        hints = self.region.hints.setdefault(self.fn.__code__, {})
+        for _ in range(MAX_RUNS):
+            self.tr = tr = Trace(self, self.fn, self.values, self.break_step, hints)
+            try:
+                return self._attempt(tr)
+            except Unsupported as error:
+                if not self._learn(tr, error):
+                    return self._eager_entry(tr)
+            except Restart as restart:
+                self.record.restarts += 1
+                logger.debug("restart: %s", restart)
+            finally:
+                tr.state.restore()
+        return self._eager_entry(tr)
+
+    def _attempt(self, tr: Trace) -> Any:
+        try:
+            result = tr.run()
+        except GraphBreak:
+            return self._break(tr)
+        except ObservedException:
+            # The call raises: eager execution gives the exception its true traceback.
+            return self._eager_entry(tr)
+        tr.state.restore()
+        if tr.graph.is_empty and not tr.mutations and not config.capture_pure_python:
+            return self._eager_entry(tr)
+        return self._commit(tr, Codegen(tr).finish(result), False)
+
+    def _break(self, tr: Trace) -> Any:
+        tr.state.restore()
+        frames: list[Frame] = []
+        frame = tr.frame
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.parent
+        entry = self._commit(tr, Codegen(tr).finish_break(frames[::-1]), True)
+        if self.pending is not None:
+            self.record.breaks.append(BreakRecord.of(self.pending))
+        return entry
+
+    def _learn(self, tr: Trace, error: Unsupported) -> bool:
+        """Take note of where the next run has to break; False if that can't help."""
+        if not error.user_stack:
+            error.user_stack = tr.user_stack()
+        if self.region.fullgraph or config.error_on_graph_break:
+            raise error
+        step = getattr(error, "break_step", None)
+        if step is None:
+            step = tr.failing_step()
+        if self.break_step >= 0 and step >= self.break_step:
+            self.record.breaks.append(BreakRecord.of(error))
+            return False
+        self.break_step = step
+        self.pending = error
+        self.record.restarts += 1
+        return True
+
+    def _commit(self, tr: Trace, code: CodeType, needs_hook: bool) -> Any:
+        tr.graph.shapes.finish(tr)
+        entry = self._entry(tr, code, needs_hook)
+        if not entry.guards.check(self.values, self.fn.__closure__):
+            failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
+            raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
+        self.cache.add(entry)
+        return entry
+
+    def _entry(self, tr: Trace, code: CodeType, needs_hook: bool) -> Any:
+        self.record.guards = _GuardText(tr.guards)
+        version = Version(tr.guards, self.record, _module_id(self.values))
+        return _eval_frame.Entry(build_program(tr.guards), code, version, needs_hook)
+
+    def _eager_entry(self, tr: Trace) -> Any:
+        """An entry that runs the original: for these arguments there is nothing to gain."""
+        tr.state.restore()
+        return self._commit(tr, self.fn.__code__, True)
+
+    def compile_graph(self, tr: Trace) -> Any:
+        """Hand the finished graph to the backend; a callable that runs with capture switched off."""
+        gm = tr.graph.finish()
+        record = GraphRecord(
+            log.next_graph_id(), tr.graph.op_count, len(gm.graph.nodes), backend_name(self.region.backend), code_text=lambda: gm.code
+        )
+        gm.meta[GRAPH_RECORD] = record
+        started = time.perf_counter()
+        with torch._guards.tracing(torch._guards.TracingContext(tr.graph.fake_mode)):
+            compiled = call_backend(self.region.backend, gm, tr.graph.example_inputs(), fullgraph=self.region.fullgraph)
+        record.compile_seconds = time.perf_counter() - started
+        self.record.backend_seconds += record.compile_seconds
+        self.record.graphs.append(record)
+        return _eval_frame.Uncaptured(compiled)

@@ -1,0 +1,500 @@
+"""The FX graph of one trace, built operator by operator.
+
+Input: operator calls with trackers as arguments. Output: trackers of the results; at the end a `torch.fx.GraphModule` with flat
+placeholders, in the order in which they were first used, that returns a tuple.
+Invariant: a node is added after its operator has been propagated, never before; a placeholder is made when something first uses it.
+
+The package knows nothing of trackers: `variables` registers how a tracker becomes an argument (`packs`) and how a result becomes a tracker
+(`MODELS`).
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import types
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from .. import shapes
+from ..exc import unsupported
+from ..guards import ir
+from ..guards.tensor import tensor_spec
+from .fake import Propagator
+from .meta import LiveMeta, is_plain, meta_of_input
+from .state import AmbientState
+from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
+
+STATIC_ADDRESS = "dynamo_lite_static_address"
+"""Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
+
+MODELS = types.SimpleNamespace()
+"""What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type, items)` make trackers."""
+
+Packer = Callable[["Packing", Any], Any]
+
+PACKERS: dict[type, Packer] = {}
+"""Tracker class → function(packing, tracker) -> argument of an FX node."""
+
+
+def packs(*classes: type) -> Callable[[Packer], Packer]:
+    """Register how trackers of these classes (and their subclasses) become arguments."""
+
+    def decorate(packer: Packer) -> Packer:
+        PACKERS.update(dict.fromkeys(classes, packer))
+        return packer
+
+    return decorate
+
+
+class GraphInput(NamedTuple):
+    """A placeholder, where its value comes from, and the value at trace time."""
+
+    node: Node
+    source: Any
+    value: Any
+
+
+class NodeMeta(dict):
+    """The `meta` of a node. "example_value" and "stack_trace" are made when something asks for them."""
+
+    __slots__ = ("builder", "place", "subject")
+
+    def __init__(self, builder: Any = None, subject: Any = None, place: Any = None) -> None:
+        self.builder = builder
+        self.subject = subject
+        self.place = place
+
+    def __missing__(self, key: str) -> Any:
+        maker = _MADE_ON_DEMAND.get(key)
+        made = maker(self) if maker is not None else None
+        if made is None:
+            raise KeyError(key)
+        self[key] = made
+        return made
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or (key in _MADE_ON_DEMAND and self.get(key) is not None)
+
+    def copy(self) -> dict[str, Any]:
+        for key in _MADE_ON_DEMAND:
+            self.get(key)
+        return dict(self)
+
+    __copy__ = copy
+
+    def __reduce__(self) -> Any:
+        return dict, (self.copy(),)
+
+
+def _example_value(meta: NodeMeta) -> Any:
+    return meta.builder.host_value(meta.subject) if meta.subject is not None else None
+
+
+def _stack_trace(meta: NodeMeta) -> str | None:
+    if meta.place is None:
+        return None
+    code, lineno = meta.place
+    return f'  File "{code.co_filename}", line {lineno}, in {code.co_name}'
+
+
+_MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}
+
+
+class Packing:
+    """The arguments of one call on their way into the graph."""
+
+    __slots__ = ("builder", "key", "memorable", "tensors", "values")
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+        self.tensors: list[TensorValue] = []
+        self.values: dict[Node, Any] = {}
+        self.key: list[Any] = []
+        self.memorable = True
+
+    def pack(self, vt: Any) -> Any:
+        """The argument for a tracker. Raises `Unsupported` for what can't be in a graph."""
+        cls = vt.__class__
+        packer = PACKERS.get(cls)
+        if packer is None:
+            packer = _find_packer(cls)
+        return packer(self, vt)
+
+    def tensor(self, value: TensorValue) -> Node:
+        """A tensor argument."""
+        node = value.node
+        if node is None:
+            node = self.builder.node(value)
+        meta = value.meta
+        if meta.live or (value.fake is not None and value.fake.constant is not None):
+            self.memorable = False
+        self.tensors.append(value)
+        self.values[node] = value
+        self.key.append(meta)
+        return node
+
+    def symbol(self, value: SymValue) -> Any:
+        """A symbolic number."""
+        self.memorable = False
+        node = self.builder.node(value)
+        self.values[node] = value
+        return node
+
+    def constant(self, value: Any) -> Any:
+        """A Python value that is itself."""
+        kind = type(value)
+        if kind in _UNTAGGED:
+            self.key.append(value)
+        elif kind in _ARGUMENT_TYPES or isinstance(value, _ARGUMENT_CLASSES):
+            self.key.append((kind, value))
+        else:
+            unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+        return value
+
+    def opens(self, kind: type, length: int) -> None:
+        """A container of so many items follows."""
+        self.key.append((kind, length))
+
+
+# 1, 1.0 and True are one dictionary key but not one argument: int stands for itself, the others carry their type.
+_UNTAGGED = frozenset({int, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format})
+_ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
+_ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, int, str, float)
+
+
+def _find_packer(cls: type) -> Packer:
+    for base in cls.__mro__:
+        if base in PACKERS:
+            PACKERS[cls] = PACKERS[base]
+            return PACKERS[base]
+    return _refuse
+
+
+def _refuse(packing: Packing, vt: Any) -> Any:
+    return unsupported("graph-argument-type", f"{vt.python_type().__qualname__} {vt.describe()}")
+
+
+class GraphBuilder:
+    """The graph under construction. `tr` is the trace."""
+
+    def __init__(self, tr: Any) -> None:
+        self.tr = tr
+        self.graph = Graph()
+        self.propagator = Propagator()
+        self.module_nodes: set[Any] = set()
+        self.state = AmbientState(self)
+        self.shapes = ShapeGuards(self)
+        self._symbols: Any = None
+        self.inputs: list[GraphInput] = []
+        self.outputs: list[Node] = []
+        self.module: GraphModule | None = None
+        self._items: dict[Any, Node] = {}
+        self._create = self.graph.create_node
+
+    # -- inputs
+
+    def tensor_input(self, value: torch.Tensor, source: Any) -> Any:
+        """The model of a real tensor, guarded. Its placeholder is made when something uses it."""
+        vt = MODELS.tensor(self.input_value(value, source))
+        vt.source, vt.value = source, value
+        return vt
+
+    def input_value(self, value: torch.Tensor, source: Any) -> TensorValue:
+        """The graph value of a real tensor, guarded."""
+        origin = ("input", source, value)
+        if not is_plain(value):
+            fake = self.propagator.slow_fake(value)
+            self.tr.guard(source, ir.TENSOR, tensor_spec(value))
+            return TensorValue(LiveMeta(fake), origin=origin, fake=fake)
+        dynamic = shapes.dynamic_dims(self.tr, value, source, isinstance(value, torch.nn.Parameter))
+        if not dynamic:
+            self.tr.guard(source, ir.TENSOR, tensor_spec(value))
+            return TensorValue(meta_of_input(value), origin=origin)
+        size, stride = self.symbols.shape_of(value, source, dynamic, shapes.strict_dims(value))
+        fixed = [s if type(s) is int else None for s in stride]
+        self.tr.guard(source, ir.TENSOR, tensor_spec(value, dynamic, fixed))
+        fake = self.propagator.symbolic_fake(size, stride, value)
+        return TensorValue(LiveMeta(fake), origin=origin, fake=fake)
+
+    @property
+    def symbols(self) -> Any:
+        """The symbolic numbers of this trace. Their machinery is loaded with the first one."""
+        if self._symbols is None:
+            self._symbols = import_module(f"{__package__}.symbols").Symbols(self.propagator.mode, self.tr)
+        return self._symbols
+
+    @property
+    def fake_mode(self) -> Any:
+        """The mode of all fake tensors of this graph."""
+        return self.propagator.mode
+
+    @property
+    def last_node(self) -> Node:
+        """The node added last."""
+        return self.graph._root._prev
+
+    def symbolic_int(self, value: int, source: Any) -> Any:
+        """The model of an int from outside if it is to be symbolic, else None."""
+        return self.symint_input(value, source) if shapes.is_dynamic_int(self.tr, value, source) else None
+
+    def symint_input(self, value: int, source: Any) -> Any:
+        """The model of an int whose value is not fixed."""
+        self.tr.guard(source, ir.TYPE_IS, int)
+        vt = MODELS.symbol(SymValue(self.symbols.int_of(value, source), origin=("input", source, value)))
+        vt.source, vt.real = source, value
+        return vt
+
+    # -- nodes
+
+    def node(self, value: TensorValue | SymValue) -> Node:
+        """The node of a value; made if there is none yet."""
+        if value.node is None:
+            kind, *parts = value.origin
+            value.node = _NODE_MAKERS[kind](self, value, *parts)
+        return value.node
+
+    def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
+        graph = self.graph
+        with graph.inserting_after(self.inputs[-1].node if self.inputs else graph._root):
+            node = self._create("placeholder", placeholder_name(source.path))
+        node.meta = NodeMeta(self, value)
+        if isinstance(real, torch.nn.Parameter) or source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers":
+            node.meta[STATIC_ADDRESS] = True
+        self.inputs.append(GraphInput(node, source, real))
+        return node
+
+    def _item(self, value: Any, parent: Node, *path: int) -> Node:
+        """The node of one item of an operator's result."""
+        node = parent
+        for i in range(len(path)):
+            key = (parent, path[: i + 1])
+            item = self._items.get(key)
+            if item is None:
+                item = self._items[key] = self._create("call_function", operator.getitem, (node, path[i]), {})
+                item.meta = NodeMeta(self, None, parent.meta.place)
+            node = item
+        node.meta.subject = value
+        return node
+
+    def _method(self, value: SymValue, tensor: TensorValue, name: str, *args: Any) -> Node:
+        return self._add("call_method", name, (self.node(tensor), *args), {}, value)
+
+    def _sym_call(self, value: SymValue, function: Any, args: tuple[Any, ...]) -> Node:
+        nodes = tuple([self.node(a) if type(a) in (SymValue, TensorValue) else a for a in args])
+        return self._add("call_function", function, nodes, {}, value)
+
+    def _add(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], subject: Any) -> Node:
+        node = self._create(op, target, args, kwargs)
+        node.meta = NodeMeta(self, subject)
+        return node
+
+    def host_value(self, subject: Any) -> Any:
+        """The fake tensor, symbolic number or container of them that a node computes."""
+        if isinstance(subject, TensorValue):
+            return self.propagator.fake_of(subject)
+        if isinstance(subject, SymValue):
+            return subject.sym
+        if isinstance(subject, list):
+            return tuple([self.host_value(item) for item in subject])
+        return subject
+
+    # -- operators
+
+    def call(
+        self, tx: Any, op: str, target: Any, args: list[Any], kwargs: dict[str, Any] | None = None, memo: bool = True
+    ) -> Any:
+        """Add the call of an operator on trackers and return the tracker of its result.
+
+        `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for real.
+        """
+        packing = Packing(self)
+        pack = packing.pack
+        fx_args = tuple([pack(a) for a in args])
+        fx_kwargs = {}
+        if kwargs:
+            for name, a in kwargs.items():
+                packing.key.append(name)
+                fx_kwargs[name] = pack(a)
+        key = (target, self.state.key, *packing.key) if memo and packing.memorable else None
+        tensors = packing.tensors
+        outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, packing.values, key)
+        result, changes = outcome
+        if changes:
+            self._apply_changes(tensors, changes, fakes is None)
+        if type(result) is ConstantResult and result.value is not None and not changes:
+            return MODELS.constant(tx, result.value)
+        node = self._create(op, target, fx_args, fx_kwargs)
+        node.meta = NodeMeta(self, None, (tx.code, tx.lineno))
+        return self._wrap_result(tx, result, node, tensors, fakes)
+
+    def _wrap_result(self, tx: Any, result: Any, node: Node, tensors: list[TensorValue], fakes: list[Any] | None) -> Any:
+        kind = type(result)
+        if kind is TensorResult:
+            value = TensorValue(result.meta, node, None, fakes[0] if fakes is not None else None)
+            node.meta.subject = value
+            if result.base is not None:
+                _join_family(tensors[result.base], value)
+            return MODELS.tensor(value)
+        if kind is SameResult:
+            value = tensors[result.index]
+            value.node = node
+            node.meta.subject = value
+            return value.tracker
+        if kind is SequenceResult:
+            return self._wrap_items(tx, result, node, (), tensors, iter(fakes) if fakes is not None else None)
+        if kind is SymResult:
+            value = SymValue(result.sym, node)
+            node.meta.subject = value
+            return MODELS.symbol(value)
+        return MODELS.constant(tx, result.value)
+
+    def _wrap_items(
+        self,
+        tx: Any,
+        result: SequenceResult,
+        node: Node,
+        path: tuple[int, ...],
+        tensors: list[TensorValue],
+        fakes: Iterator[Any] | None,
+    ) -> Any:
+        items = []
+        for i, item in enumerate(result.items):
+            kind = type(item)
+            origin = ("item", node, *path, i)
+            if kind is TensorResult:
+                value = TensorValue(item.meta, None, origin, next(fakes) if fakes is not None else None)
+                if item.base is not None:
+                    _join_family(tensors[item.base], value)
+                items.append(MODELS.tensor(value))
+            elif kind is SameResult:
+                items.append(tensors[item.index].tracker)
+            elif kind is SequenceResult:
+                items.append(self._wrap_items(tx, item, node, (*path, i), tensors, fakes))
+            elif kind is SymResult:
+                items.append(MODELS.symbol(SymValue(item.sym, None, origin)))
+            else:
+                items.append(MODELS.constant(tx, item.value))
+        return MODELS.sequence(tx, result.type, items)
+
+    def _apply_changes(self, tensors: list[TensorValue], changes: Any, remembered: bool) -> None:
+        for position, meta in changes:
+            value = tensors[position]
+            gains_grad = meta.requires_grad and not value.meta.requires_grad
+            value.meta = meta
+            if remembered:
+                value.fake = None
+            if gains_grad and value.family is not None:
+                _require_grad(value)
+
+    def add_state_call(self, function: Any, args: tuple[Any, ...]) -> Node:
+        """Add a node that changes torch's ambient state."""
+        return self._add("call_function", function, args, {}, None)
+
+    def attribute(self, value: TensorValue, name: str) -> Node:
+        """A `getattr` node on a tensor."""
+        return self._add("call_function", getattr, (self.node(value), name), {}, None)
+
+    # -- the end
+
+    def output(self, vt: Any) -> int:
+        """Register the tensor or symbolic number of a tracker as an output; its index among the outputs."""
+        node = self.node(vt.proxy)
+        for i, known in enumerate(self.outputs):
+            if known is node:
+                return i
+        self.outputs.append(node)
+        return len(self.outputs) - 1
+
+    @property
+    def op_count(self) -> int:
+        """The number of operator calls in the graph."""
+        return len(self.graph.nodes) - len(self.inputs) - (self.module is not None)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing would be computed."""
+        return self.op_count == 0
+
+    def finish(self) -> GraphModule:
+        """Leave the ambient state as it was found, remove what nothing uses, and make the module (once)."""
+        if self.module is None:
+            self.state.at_end(self)
+            self._remove_dead()
+            self.graph.output(tuple(self.outputs))
+            self.module = _LazyGraphModule({}, self.graph)
+        return self.module
+
+    def _remove_dead(self) -> None:
+        wanted = set(self.outputs)
+        for node in reversed(list(self.graph.nodes)):
+            if not node.users and node not in wanted and is_removable(node):
+                self.graph.erase_node(node)
+        self.inputs = [i for i in self.inputs if not i.node._erased]
+
+    def example_inputs(self) -> list[Any]:
+        """The real inputs in placeholder order."""
+        return [i.value for i in self.inputs]
+
+
+class ShapeGuards:
+    """What the trace assumed about symbolic numbers."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+
+    def finish(self, tr: Any) -> None:
+        """Add the guards, at the end of the trace. Raises UserError for a broken `mark_dynamic`."""
+        if self.builder._symbols is not None:
+            self.builder._symbols.add_guards()
+
+
+_NODE_MAKERS = {
+    "input": GraphBuilder._placeholder,
+    "item": GraphBuilder._item,
+    "method": GraphBuilder._method,
+    "call": GraphBuilder._sym_call,
+}
+
+
+def is_removable(node: Node) -> bool:
+    """True for nodes that can't fail and have no effect: inputs, items of results, basic indexing, sizes and arithmetic on them."""
+    if node.op == "placeholder":
+        return True
+    if node.target is operator.getitem:
+        return len(node.all_input_nodes) == 1
+    return type(node.meta.subject) is SymValue
+
+
+def _join_family(base: TensorValue, view: TensorValue) -> None:
+    if base.family is None:
+        base.family = [base]
+    base.family.append(view)
+    view.family = base.family
+
+
+def _require_grad(value: TensorValue) -> None:
+    """A write to one member gave all views of the storage a gradient."""
+    for member in value.family:
+        if member is not value and not member.meta.live and not member.meta.requires_grad:
+            member.meta = member.meta.replace(requires_grad=True, is_leaf=False)
+            member.fake = None
+
+
+_not_identifier = re.compile(r"\W+")
+
+
+def placeholder_name(path: str) -> str:
+    """`self.layers[3].weight` → `l_self_layers_3_weight_`."""
+    return f"l_{_not_identifier.sub('_', path).strip('_')}_".lower()

@@ -1,0 +1,331 @@
+"""Propagation of metadata: what an operator's outputs look like, without data.
+
+Input: an operator, arguments with FX nodes in them, and the graph values of these nodes. Output: an `Outcome`: the metas of the results,
+which of them are or view an argument, and how arguments changed.
+Invariant: `Propagator.propagate` is the only place that runs operators on fake tensors; when it raises it leaves no trace. An outcome is
+remembered only if it follows from the operator, the ambient state and interned metas alone.
+
+Fake tensors are made when an operator really has to be run: most calls in a network repeat an earlier call with equal metadata.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorConverter,
+    FakeTensorMode,
+)
+from torch.fx import Node
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..exc import Unsupported, unsupported
+from .lean import without_compiler
+from .meta import TensorMeta, meta_of_fake
+from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
+
+# -- the mode
+
+
+class PropagationMode(FakeTensorMode):
+    """A `FakeTensorMode` that costs little to make and does not import torch's own compiler, as the constructor of its base does."""
+
+    def __init__(self, shape_env: Any = None) -> None:
+        TorchDispatchMode.__init__(self)
+        self.allow_fallback_kernels = True
+        self.propagate_real_tensors = False
+        self.fake_tensor_converter = FakeTensorConverter(copy_data=False, export=False)
+        self.static_shapes = shape_env is None
+        self.allow_scalar_outputs = False
+        self._allow_unsafe_data_ptr_access = True
+        self.allow_meta = True
+        self.cache_enabled = True
+        self.cache_crosscheck_enabled = False
+        self.allow_non_fake_inputs = False
+        self.in_kernel_invocation = False
+        self.enter_stack = []
+        self.shape_env = shape_env
+        self._stack_trace = []
+        self._stack = ""
+        self._mode_key = torch._C._TorchDispatchModeKey.FAKE
+        counter = torch.nested._internal.nested_tensor._tensor_id_counter
+        self.nt_tensor_id_initial_count = self.nt_tensor_id_counter = counter
+
+
+_LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
+
+
+def _dispatch(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    if func in _LIFTS and type(args[0]) is torch.Tensor:
+        return _lift(self, args[0])
+    return self.dispatch(func, types, args, kwargs or {})
+
+
+def _lift(mode: FakeTensorMode, real: torch.Tensor) -> FakeTensor:
+    """The fake of a tensor made from Python numbers; a single number stays known."""
+    sample = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
+    known = real.numel() == 1 and real.device.type == "cpu"
+    fake = FakeTensor(mode, sample, real.device, constant=real if known else None)
+    if known:
+        mode.fake_tensor_converter.add_constant_storage_mapping(fake)
+    return fake
+
+
+# Set after the class exists: the base wraps what a class body defines, for the benefit of torch's own compiler, at a price per operator.
+PropagationMode.__torch_dispatch__ = _dispatch
+
+
+# -- outcomes
+
+MEMO: dict[Any, Outcome] = {}
+"""(operator, ambient state, arguments with metas) → outcome, for the whole process."""
+
+MAX_MEMO = 100_000
+
+
+class Stats:
+    """Counters since the last `reset`: operators run on fake tensors, and operators answered from the memo."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start again at zero."""
+        self.fake_calls = 0
+        self.memo_hits = 0
+
+
+STATS = Stats()
+
+# Expected failures are graph breaks; torch logs each with a traceback.
+_log = logging.getLogger("torch._subclasses.fake_tensor")
+
+
+class Propagator:
+    """The fake tensors of one trace."""
+
+    def __init__(self) -> None:
+        self.mode = PropagationMode()
+
+    # -- fake tensors
+
+    def fake_of(self, value: TensorValue) -> FakeTensor:
+        """The fake tensor of a value; made when first needed."""
+        if value.fake is None:
+            value.fake = self.make_fake(value.meta)
+        return value.fake
+
+    def make_fake(self, meta: TensorMeta) -> FakeTensor:
+        """A new fake tensor with the given metadata."""
+        offset = meta.offset
+        if offset:
+            span = offset + 1 + sum((n - 1) * s for n, s in zip(meta.shape, meta.stride, strict=True) if n)
+            sample = torch.empty(span, dtype=meta.dtype, device="meta").as_strided(meta.shape, meta.stride, offset)
+        else:
+            sample = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="meta")
+        fake = FakeTensor(self.mode, sample, meta.device)
+        if meta.requires_grad:
+            fake.requires_grad_()
+            if not meta.is_leaf:
+                with self.mode, without_compiler, torch.enable_grad():
+                    fake = fake.clone()
+        return fake
+
+    def symbolic_fake(self, shape: Sequence[Any], stride: Sequence[Any], real: torch.Tensor) -> FakeTensor:
+        """The fake of a real tensor with symbolic sizes."""
+        with self.mode, without_compiler:
+            fake = torch.empty_strided(shape, stride, dtype=real.dtype, device=real.device)
+        if real.requires_grad:
+            fake.requires_grad_()
+            if not real.is_leaf:
+                with self.mode, without_compiler, torch.enable_grad():
+                    fake = fake.clone()
+        return fake
+
+    def slow_fake(self, real: torch.Tensor) -> FakeTensor:
+        """The fake of a tensor that no interned meta describes. Raises `Unsupported` if there is none."""
+        try:
+            with without_compiler:
+                return self.mode.from_tensor(real, static_shapes=True)
+        except Exception as error:
+            unsupported("sparse-or-quantized", f"{type(real).__name__} of layout {real.layout}", error)
+
+    # -- propagation
+
+    def propagate(
+        self,
+        op: str,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[TensorValue],
+        values: dict[Node, Any],
+        key: Any,
+    ) -> tuple[Outcome, list[FakeTensor] | None]:
+        """What `target(*args, **kwargs)` returns and changes.
+
+        `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among them in order of
+        appearance; `key` names the call for the memo, None if it must not be remembered. The second result lists the fake tensors of
+        the `TensorResult`s in order, None if the outcome was remembered. Raises `Unsupported`.
+        """
+        if key is not None:
+            outcome = MEMO.get(key)
+            if outcome is not None:
+                STATS.memo_hits += 1
+                return outcome, None
+        STATS.fake_calls += 1
+        fakes = [self.fake_of(t) for t in tensors]
+        if key is not None and any(f.constant is not None for f in fakes):
+            key = None
+        versions = _versions(fakes)
+        result = self._run(op, target, args, kwargs, values)
+        new: list[FakeTensor] = []
+        outcome = Outcome(_describe(result, fakes, new, target), _changes(tensors, fakes, versions, target))
+        if key is not None and not any(f.constant is not None for f in new) and _is_memorable(outcome):
+            if len(MEMO) >= MAX_MEMO:
+                MEMO.clear()
+            MEMO[key] = outcome
+        return outcome, new
+
+    def _run(self, op: str, target: Any, args: Any, kwargs: Any, values: dict[Node, Any]) -> Any:
+        host = self._substitute(args, values)
+        host_kwargs = {name: self._substitute(arg, values) for name, arg in kwargs.items()} if kwargs else {}
+        was_disabled = _log.disabled
+        _log.disabled = True
+        # The cache of autocast would keep casts of fake parameters.
+        caches_casts = torch._C._is_any_autocast_enabled() and torch.is_autocast_cache_enabled()
+        if caches_casts:
+            torch.set_autocast_cache_enabled(False)
+        try:
+            with self.mode, without_compiler:
+                if op == "call_method":
+                    return getattr(host[0], target)(*host[1:], **host_kwargs)
+                return target(*host, **host_kwargs)
+        except Unsupported:
+            raise
+        except Exception as error:
+            _refuse(target, error)
+        finally:
+            _log.disabled = was_disabled
+            if caches_casts:
+                torch.set_autocast_cache_enabled(True)
+
+    def _substitute(self, arg: Any, values: dict[Node, Any]) -> Any:
+        kind = type(arg)
+        if kind is Node:
+            value = values[arg]
+            return value.sym if type(value) is SymValue else value.fake
+        if kind is tuple or kind is list:
+            return kind([self._substitute(item, values) for item in arg])
+        if kind is dict:
+            return {name: self._substitute(item, values) for name, item in arg.items()}
+        if kind is slice:
+            return slice(*[self._substitute(item, values) for item in (arg.start, arg.stop, arg.step)])
+        return arg
+
+
+def _refuse(target: Any, error: Exception) -> None:
+    """Turn what an operator raised on fake tensors into the break that runs it for real."""
+    for cls, slug in _FAILURES.items():
+        if isinstance(error, cls):
+            unsupported(slug, _name(target), error)
+    slug = "data-dependent-size" if type(error).__name__ == "GuardOnDataDependentSymNode" else "fake-tensor-error"
+    unsupported(slug, f"{_name(target)}: {error}", error)
+
+
+_FAILURES = {
+    DataDependentOutputException: "data-dependent-operator",
+    DynamicOutputShapeException: "dynamic-shape-operator",
+}
+
+
+def _name(target: Any) -> str:
+    return target if isinstance(target, str) else getattr(target, "__name__", None) or str(target)
+
+
+def _versions(fakes: list[FakeTensor]) -> list[int]:
+    try:
+        return [f._version for f in fakes]
+    except RuntimeError:  # inference tensors have no version
+        return [-1] * len(fakes)
+
+
+def _changes(
+    tensors: list[TensorValue], fakes: list[FakeTensor], versions: list[int], target: Any
+) -> tuple[tuple[int, Any], ...]:
+    """The arguments whose metadata is another after the call."""
+    suspicious = _name(target).endswith("_")
+    changed = []
+    for i, (value, fake, version, after) in enumerate(zip(tensors, fakes, versions, _versions(fakes), strict=True)):
+        if (suspicious or version != after or after < 0) and not value.meta.live:
+            meta = meta_of_fake(fake)
+            if meta is not value.meta:
+                changed.append((i, meta))
+    return tuple(changed)
+
+
+def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], target: Any) -> Any:
+    """The result as data; its new fake tensors are appended to `new` in order."""
+    if isinstance(result, FakeTensor):
+        for i, fake in enumerate(fakes):
+            if fake is result:
+                return SameResult(i)
+        new.append(result)
+        return TensorResult(meta_of_fake(result), _base_index(result, fakes))
+    kind = type(result)
+    if kind is tuple or kind is list or (isinstance(result, tuple) and kind is not torch.Size):
+        return SequenceResult(kind, tuple([_describe(item, fakes, new, target) for item in result]))
+    if isinstance(result, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return SymResult(result)
+    if kind is torch.Size and not all(type(n) is int for n in result):
+        return SequenceResult(kind, tuple([_describe(item, fakes, new, target) for item in result]))
+    if kind in _CONSTANT_TYPES:
+        return ConstantResult(result)
+    return unsupported("graph-argument-type", f"{_name(target)} returns {kind.__name__}")
+
+
+_CONSTANT_TYPES = frozenset(
+    {
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        torch.Size,
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+        torch.qscheme,
+    }
+)
+
+
+def _base_index(result: FakeTensor, fakes: list[FakeTensor]) -> int | None:
+    if not result._is_view():
+        return None
+    base = result._base
+    for i, fake in enumerate(fakes):
+        if base is fake or (fake._is_view() and fake._base is base):
+            return i
+    return None
+
+
+def _is_memorable(outcome: Outcome) -> bool:
+    return _is_interned(outcome.result) and all(not meta.live for _, meta in outcome.changes)
+
+
+def _is_interned(result: Any) -> bool:
+    kind = type(result)
+    if kind is TensorResult:
+        return not result.meta.live
+    if kind is SequenceResult:
+        return all(_is_interned(item) for item in result.items)
+    return kind is not SymResult

@@ -1,0 +1,240 @@
+"""Torch's ambient state during an analysis: grad mode, autocast, default dtype, deterministic algorithms.
+
+Input: the calls by which the traced code reads and changes it. Output: constants for reads; for changes, graph nodes, and what is still
+changed at the end.
+Invariant: the process has the state that the traced code has at this point (operators on fake tensors depend on it) until `restore`
+puts back what was found. The graph leaves the state as it found it; the code after the graph makes the lasting changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from ..exc import unsupported
+from ..guards.tensor import global_state_check
+
+_C = torch._C
+
+
+class Setting(NamedTuple):
+    """How one part of the state is written and read: `write(*key, value)`, `read(*key)`; the key has `n_keys` arguments."""
+
+    write: Callable[..., Any]
+    read: Callable[..., Any]
+    n_keys: int = 0
+
+
+SETTINGS: dict[Callable[..., Any], Setting] = {
+    setting.write: setting
+    for setting in (
+        Setting(_C._set_grad_enabled, torch.is_grad_enabled),
+        Setting(torch.set_autocast_enabled, torch.is_autocast_enabled, 1),
+        Setting(torch.set_autocast_dtype, torch.get_autocast_dtype, 1),
+        Setting(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled),
+        Setting(_C._set_default_dtype, torch.get_default_dtype),
+        Setting(_C._set_deterministic_fill_uninitialized_memory, _C._get_deterministic_fill_uninitialized_memory),
+    )
+}
+"""The C function that changes a part of the state → the part. Reads are folded wherever they are (`READS`)."""
+
+READS: frozenset[Callable[..., Any]] = frozenset(
+    {
+        *(setting.read for setting in SETTINGS.values()),
+        torch.is_autocast_cpu_enabled,
+        torch.get_autocast_cpu_dtype,
+        torch.get_autocast_gpu_dtype,
+        torch.is_inference_mode_enabled,
+        _C._get_deterministic_algorithms,
+        _C._get_deterministic_algorithms_warn_only,
+        _C._is_any_autocast_enabled,
+        _C._get_cublas_allow_tf32,
+        _C._get_cudnn_allow_tf32,
+        _C._get_cudnn_enabled,
+        _C._get_cudnn_benchmark,
+        _C._get_cudnn_deterministic,
+        _C._get_mkldnn_enabled,
+        _C._get_flash_sdp_enabled,
+        _C._get_mem_efficient_sdp_enabled,
+        _C._get_math_sdp_enabled,
+        _C._get_cudnn_sdp_enabled,
+        _C._len_torch_function_stack,
+        _C._is_torch_function_mode_enabled,
+        _C._is_torch_function_enabled,
+    }
+)
+"""C functions that only read the state."""
+
+# What the guard on torch's global state looks at by itself.
+_COVERED = frozenset(
+    {
+        torch.is_grad_enabled,
+        torch.is_autocast_enabled,
+        torch.get_autocast_dtype,
+        torch.is_autocast_cache_enabled,
+        torch.get_default_dtype,
+        _C._get_deterministic_algorithms,
+        _C._get_deterministic_algorithms_warn_only,
+        _C._get_cublas_allow_tf32,
+        _C._len_torch_function_stack,
+        _C._is_torch_function_mode_enabled,
+        _C._is_any_autocast_enabled,
+    }
+)
+
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+def leave_autocast() -> None:
+    """What leaving an autocast region does besides resetting flags: outside of the last one the cache of casts is dropped."""
+    if torch.autocast_decrement_nesting() == 0:
+        torch.clear_autocast_cache()
+
+
+class AmbientState:
+    """The state of one trace. `key` identifies it for the memo of propagated operators."""
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+        self.initial: dict[tuple[Any, ...], Any] = {}
+        self.final: dict[tuple[Any, ...], Any] | None = None
+        self.nesting = 0
+        self.guarded: set[Any] = set()
+        self._key: Any = None
+        self._last: tuple[Any, tuple[Any, ...], Any] | None = None
+
+    # -- reading
+
+    @property
+    def key(self) -> Any:
+        """Equal keys mean that operators behave alike. The first use guards the state."""
+        if self._key is None:
+            self._guard_basics()
+            self._key = self._compute_key()
+        return self._key
+
+    @staticmethod
+    def _compute_key() -> tuple[Any, ...]:
+        autocast: Any = _C._is_any_autocast_enabled()
+        if autocast:
+            autocast = tuple([(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES])
+        return (
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            autocast,
+            torch.get_default_dtype(),
+            _C._get_deterministic_algorithms(),
+            _C._get_flash_sdp_enabled(),
+            _C._get_mem_efficient_sdp_enabled(),
+            _C._get_math_sdp_enabled(),
+            _default_devices(),
+        )
+
+    def _guard_basics(self) -> None:
+        if "basics" in self.guarded:
+            return
+        self.guarded.add("basics")
+        check_modes()
+        guards = self.builder.tr.guards
+        guards.global_state(global_state_check(), "torch's global state (grad mode, autocast, default dtype, ...)")
+        expected = _default_devices()
+        guards.global_state(lambda: _default_devices() == expected, "no TorchFunctionMode is active, default device unchanged")
+
+    def read(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """The present value, guarded unless the traced code itself has set it."""
+        value = function(*args)
+        write = _WRITE_OF.get(function)
+        if write is None or (write, *args) not in self.initial:
+            self._guard(function, args, value)
+        return value
+
+    def _guard(self, function: Any, args: tuple[Any, ...], value: Any) -> None:
+        self._guard_basics()
+        if function not in _COVERED and (function, args) not in self.guarded:
+            self.guarded.add((function, args))
+            text = f"{function.__name__}({', '.join(map(repr, args))}) == {value!r}"
+            self.builder.tr.guards.global_state(lambda: function(*args) == value, text)
+
+    # -- changing
+
+    def write(self, function: Any, args: tuple[Any, ...]) -> None:
+        """Carry out a change, for the rest of the trace and in the graph."""
+        setting = SETTINGS[function]
+        if len(args) != setting.n_keys + 1:
+            unsupported("grad-mode", f"{function.__name__}{args}")
+        key = (function, *args[:-1])
+        before = setting.read(*args[:-1])
+        if key not in self.initial:
+            self._guard(setting.read, args[:-1], before)
+            self.initial[key] = before
+        value = args[-1]
+        self._write_node(key, before, value)
+        function(*args)
+        self._key = None
+
+    def _write_node(self, key: tuple[Any, ...], before: Any, value: Any) -> None:
+        """One node per change that an operator sees."""
+        builder = self.builder
+        if self._last is not None and self._last[1] == key and builder.last_node is self._last[0]:
+            node, _, before = self._last
+            builder.graph.erase_node(node)
+            self._last = None
+        if before != value:
+            node = builder.add_state_call(key[0], (*key[1:], value))
+            self._last = (node, key, before)
+
+    def nest(self, change: int) -> None:
+        """Enter (1) or leave (-1) an autocast region. The depth of the process changes when the graph runs."""
+        self._guard_basics()
+        self.nesting += change
+        self.builder.add_state_call(_NESTING[change], ())
+
+    # -- the end
+
+    def restore(self) -> None:
+        """Put back the state that was found. What the traced code left is kept for `final_changes`."""
+        if self.final is None:
+            self.final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+            for key, value in self.initial.items():
+                key[0](*key[1:], value)
+
+    def _changed(self) -> list[tuple[Any, ...]]:
+        final = self.final
+        if final is None:
+            final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+        return [(key, value) for key, value in final.items() if value != self.initial[key]]
+
+    def at_end(self, builder: Any) -> None:
+        """Have the graph put back what it changed."""
+        for key, value in self._changed():
+            self._write_node(key, value, self.initial[key])
+        for _ in range(abs(self.nesting)):
+            builder.add_state_call(_NESTING[-1 if self.nesting > 0 else 1], ())
+
+    def final_changes(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """The calls that bring the process to the state in which the traced code left it."""
+        calls = [(key[0], (*key[1:], value)) for key, value in self._changed()]
+        calls.extend([(_NESTING[1 if self.nesting > 0 else -1], ())] * abs(self.nesting))
+        return calls
+
+
+_WRITE_OF = {setting.read: setting.write for setting in SETTINGS.values()}
+_NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
+
+
+def _default_devices() -> Any:
+    """The active `torch.set_default_device` contexts; other TorchFunctionModes see every operator, so they are a break."""
+    n = _C._len_torch_function_stack()
+    if not n:
+        return ()
+    return tuple([getattr(_C._get_function_stack_at(i), "device", _C._get_function_stack_at(i)) for i in range(n)])
+
+
+def check_modes() -> None:
+    """Refuse to capture under a mode that wants to see every operator."""
+    for i in range(_C._len_torch_function_stack()):
+        mode = _C._get_function_stack_at(i)
+        if type(mode).__name__ != "DeviceContext":
+            unsupported("torch-function-mode", type(mode).__qualname__)

@@ -1,0 +1,93 @@
+"""Values of the graph under construction.
+
+Input: nothing; this is the vocabulary of the package. Output: `TensorValue` and `SymValue`, what stands for a tensor or a symbolic number
+between the models and the FX nodes, and `Outcome`, what an operator does to metadata.
+Invariant: a value that nothing has used yet need not have a node; `builder.node(value)` makes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class TensorValue:
+    """A tensor in the graph.
+
+    Attributes:
+        meta: a `TensorMeta`, or a `LiveMeta` for what that can't describe.
+        node: the FX node, None until something needs it; `origin` says how to make it: `("input", source, real tensor)` or
+            `("item", parent node, index)`.
+        fake: the fake tensor if one has been made.
+        family: all values known to share this one's storage through views, itself included; None if it is alone.
+        tracker: the model of this tensor.
+    """
+
+    __slots__ = ("fake", "family", "meta", "node", "origin", "tracker")
+
+    def __init__(self, meta: Any, node: Any = None, origin: Any = None, fake: Any = None) -> None:
+        self.meta = meta
+        self.node = node
+        self.origin = origin
+        self.fake = fake
+        self.family: list[TensorValue] | None = None
+        self.tracker: Any = None
+
+    def __repr__(self) -> str:
+        return f"TensorValue({self.node or self.origin}, {self.meta})"
+
+
+class SymValue:
+    """A number that is symbolic: `sym` is a SymInt, SymFloat or SymBool.
+
+    `origin` is `("input", source, real number)`, `("method", tensor value, name, …)`, `("item", parent node, index)` or
+    `("call", function, arguments)`, the arguments being values and constants.
+    """
+
+    __slots__ = ("node", "origin", "sym")
+
+    def __init__(self, sym: Any, node: Any = None, origin: Any = None) -> None:
+        self.sym = sym
+        self.node = node
+        self.origin = origin
+
+    def __repr__(self) -> str:
+        return f"SymValue({self.sym})"
+
+
+class TensorResult(NamedTuple):
+    """An operator returns a new tensor; `base` is the position among its tensor arguments of one that it is a view of."""
+
+    meta: Any
+    base: int | None
+
+
+class SameResult(NamedTuple):
+    """An operator returns its tensor argument number `index` itself."""
+
+    index: int
+
+
+class SymResult(NamedTuple):
+    """An operator returns a symbolic number."""
+
+    sym: Any
+
+
+class ConstantResult(NamedTuple):
+    """An operator returns a Python value that follows from metadata."""
+
+    value: Any
+
+
+class SequenceResult(NamedTuple):
+    """An operator returns a tuple, list or structure sequence of type `type`."""
+
+    type: type
+    items: tuple[Any, ...]
+
+
+class Outcome(NamedTuple):
+    """What an operator does: its result, and the new metas of arguments that it changed, by position."""
+
+    result: Any
+    changes: tuple[tuple[int, Any], ...] = ()

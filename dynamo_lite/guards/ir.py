@@ -1,0 +1,278 @@
+"""Guard IR: a trie of access paths with checks, and relations between the values they lead to.
+
+Input: calls by the tracer, thousands per trace, so interning a node or adding a check costs about a microsecond.
+Output: `GuardSet`, read by `program` (C), `mirror` (Python) and reports.
+Invariant: a node is created after its parent; a guard's index is its position in `GuardSet.guards`.
+
+The kind numbers are repeated in `_guards.c`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+# Accessors. The first three are roots.
+LOCAL = 0  # local slot: int
+FREEVAR = 1  # i: the i-th cell of the function's closure
+CONST = 2  # the object itself
+ATTR = 3  # name: getattr(), which may run user code
+INSTANCE_DICT = 4  # the object's __dict__
+DICT_ITEM = 5  # key, looked up in the dict's own storage
+INDEX = 6  # i, looked up in the storage of a list or tuple
+CELL_CONTENTS = 7
+TYPE = 8
+TYPE_ATTR = 9  # name: looked up along the MRO of a type, without descriptors
+FUNC_CODE = 10
+FUNC_DEFAULTS = 11
+FUNC_KWDEFAULTS = 12
+FUNC_CLOSURE = 13
+METHOD_SELF = 14
+METHOD_FUNC = 15
+ITER_ITEM = 16  # k: the k-th item still to come of a builtin iterator
+DICT_KEY = 17  # i: the i-th key of a dict
+CALL = 18  # a Python function of the object
+
+# Checks.
+IS = 32  # object
+IS_NOT = 33  # object
+TYPE_IS = 34  # type, exactly
+EQUALS = 35  # constant: same exact type and equal, all the way down
+LEN = 36  # n
+DICT_KEYS = 37  # tuple of all keys, in order
+HAS_KEY = 38  # key of a dict or set
+LACKS_KEY = 39
+ABSENT = 40  # the accessor finds nothing
+TENSOR = 41  # spec, see `tensor`
+TRUTH = 42  # bool
+PYTHON = 43  # predicate(value)
+SAVE = 44  # slot; added by `program` for relations
+
+# Relations.
+SAME = 64
+DISTINCT = 65
+PREDICATE = 66
+GLOBAL_STATE = 67
+
+KINDS: dict[str, int] = {name: value for name, value in list(globals().items()) if name.isupper()}
+KIND_NAMES: dict[int, str] = {value: name for name, value in KINDS.items()}
+
+User = tuple[str, int] | None
+"""The user's line that made the guard necessary: (file name, line number)."""
+
+# Constants of these types are the same argument if they are equal (0.0 and -0.0 rule out float); others if identical.
+_BY_VALUE = frozenset({int, bool, bytes})
+
+
+def _key(arg: Any) -> Any:
+    kind = type(arg)
+    if kind is str:
+        return arg
+    return (kind, arg) if kind in _BY_VALUE else id(arg)
+
+
+class Guard:
+    """One condition. `node` is where it applies; relations have `nodes` instead."""
+
+    __slots__ = ("arg", "index", "kind", "node", "nodes", "text", "user")
+
+    def __init__(
+        self,
+        kind: int,
+        node: GuardNode | None,
+        nodes: tuple[GuardNode, ...],
+        arg: Any,
+        user: User,
+        text: str | None,
+        index: int,
+    ):
+        self.kind = kind
+        self.node = node
+        self.nodes = nodes
+        self.arg = arg
+        self.user = user
+        self.text = text
+        self.index = index
+
+    @property
+    def path(self) -> str:
+        """The guarded value, as the user would write it."""
+        return self.node.path if self.node is not None else ", ".join(node.path for node in self.nodes)
+
+    def __repr__(self) -> str:
+        return f"<Guard {self.index}: {self.path} {KIND_NAMES[self.kind]} {self.text or ''}>"
+
+
+class GuardNode:
+    """A value that guards can reach: an accessor applied to the parent's value."""
+
+    __slots__ = ("arg", "checks", "children", "kind", "owner", "parent", "_path", "_seen")
+
+    def __init__(self, owner: GuardSet, parent: GuardNode | None, kind: int, arg: Any):
+        self.owner = owner
+        self.parent = parent
+        self.kind = kind
+        self.arg = arg
+        self.checks: list[Guard] = []
+        self.children: dict[Any, GuardNode] = {}
+        self._seen: set[Any] = set()
+        self._path: str | None = None
+
+    @property
+    def path(self) -> str:
+        """A readable Python expression, such as `self.layers[3].eps`."""
+        if self._path is None:
+            chain = [self]
+            while (parent := chain[-1].parent) is not None and parent._path is None:
+                chain.append(parent)
+            for node in reversed(chain):
+                node._path = _describe(node)
+        return self._path
+
+    def __repr__(self) -> str:
+        return f"<GuardNode {self.path}>"
+
+
+class GuardSet:
+    """All guards of one trace.
+
+    `local_names` and `free_names` are the names of the local slots and of the closure's cells, for readable paths.
+    """
+
+    def __init__(self, local_names: Sequence[str] = (), free_names: Sequence[str] = ()):
+        self.local_names = local_names
+        self.free_names = free_names
+        self.roots: dict[Any, GuardNode] = {}
+        self.nodes: list[GuardNode] = []
+        self.guards: list[Guard] = []
+        self._distinct: set[tuple[int, ...]] = set()
+
+    def node(self, parent: GuardNode | None, kind: int, arg: Any = None) -> GuardNode:
+        """The child of `parent` (None: a root) by this accessor; made at the first request."""
+        children = self.roots if parent is None else parent.children
+        key = (kind, _key(arg))
+        node = children.get(key)
+        if node is None:
+            node = children[key] = GuardNode(self, parent, kind, arg)
+            self.nodes.append(node)
+        return node
+
+    def check(self, node: GuardNode, kind: int, arg: Any = None, user: User = None) -> None:
+        """Require a property of the node's value. Asking for the same thing twice adds nothing."""
+        key = (kind, _key(arg))
+        if key not in node._seen:
+            node._seen.add(key)
+            node.checks.append(self._add(kind, node, (), arg, user, None))
+
+    def same(self, node_a: GuardNode, node_b: GuardNode, user: User = None) -> None:
+        """Require both nodes to lead to one object."""
+        if node_a is not node_b:
+            self._relate(SAME, (node_a, node_b), user)
+
+    def distinct(self, nodes: Sequence[GuardNode], user: User = None) -> None:
+        """Require all nodes to lead to different objects."""
+        if len(nodes) > 1:
+            self._relate(DISTINCT, tuple(nodes), user)
+
+    def predicate(self, fn: Callable[..., Any], nodes: Sequence[GuardNode], text: str, user: User = None) -> None:
+        """Require fn(*values) to be true; `text` is what reports print."""
+        self._add(PREDICATE, None, tuple(nodes), fn, user, text)
+
+    def global_state(self, fn: Callable[[], Any], text: str) -> None:
+        """Require fn() to be true; evaluated before everything else."""
+        self._add(GLOBAL_STATE, None, (), fn, None, text)
+
+    def _relate(self, kind: int, nodes: tuple[GuardNode, ...], user: User) -> None:
+        key = (kind, *map(id, nodes))
+        if key not in self._distinct:
+            self._distinct.add(key)
+            self._add(kind, None, nodes, None, user, None)
+
+    def _add(self, kind: int, node: GuardNode | None, nodes: tuple, arg: Any, user: User, text: str | None) -> Guard:
+        guard = Guard(kind, node, nodes, arg, user, text, len(self.guards))
+        self.guards.append(guard)
+        return guard
+
+    @property
+    def relations(self) -> Iterator[Guard]:
+        """The guards that are not checks of one node."""
+        return (guard for guard in self.guards if guard.node is None)
+
+    @property
+    def checks(self) -> int:
+        """How many guards there are."""
+        return len(self.guards)
+
+    def __len__(self) -> int:
+        return len(self.guards)
+
+    def __iter__(self) -> Iterator[Guard]:
+        return iter(self.guards)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Paths.
+
+
+def _describe(node: GuardNode) -> str:
+    kind, arg = node.kind, node.arg
+    if node.parent is None:
+        return _describe_root(node.owner, kind, arg)
+    parent = node.parent.path
+    if kind == DICT_ITEM:
+        return _describe_dict_item(node.parent, arg)
+    if kind == CELL_CONTENTS and node.parent.kind == FREEVAR:
+        return parent.removesuffix(" (cell)")
+    if kind in (ATTR, TYPE_ATTR):
+        return f"{parent}.{arg}"
+    if kind in (INDEX, DICT_KEY, ITER_ITEM):
+        return {INDEX: "{}[{}]", DICT_KEY: "list({})[{}]", ITER_ITEM: "list({})[{}]"}[kind].format(parent, arg)
+    if kind == TYPE:
+        return f"type({parent})"
+    if kind == CALL:
+        return f"{getattr(arg, '__name__', 'f')}({parent})"
+    return f"{parent}.{_FIELD_NAMES[kind]}"
+
+
+_FIELD_NAMES = {
+    INSTANCE_DICT: "__dict__",
+    CELL_CONTENTS: "cell_contents",
+    FUNC_CODE: "__code__",
+    FUNC_DEFAULTS: "__defaults__",
+    FUNC_KWDEFAULTS: "__kwdefaults__",
+    FUNC_CLOSURE: "__closure__",
+    METHOD_SELF: "__self__",
+    METHOD_FUNC: "__func__",
+}
+
+
+def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
+    if kind == LOCAL:
+        return owner.local_names[arg] if arg < len(owner.local_names) else f"argument {arg}"
+    if kind == FREEVAR:
+        return (owner.free_names[arg] if arg < len(owner.free_names) else f"free variable {arg}") + " (cell)"
+    if _is_namespace(arg):
+        return f"vars({arg['__name__']})"
+    name = getattr(arg, "__qualname__", None) or getattr(arg, "__name__", None)
+    return name if isinstance(name, str) else f"<{type(arg).__name__}>"
+
+
+def _is_namespace(arg: Any) -> bool:
+    """Is this a module's dict?"""
+    return type(arg) is dict and isinstance(arg.get("__name__"), str)
+
+
+# nn.Module finds what lies in these dicts as its attributes.
+_ATTRIBUTE_DICTS = ("_parameters", "_buffers", "_modules")
+
+
+def _describe_dict_item(parent: GuardNode, key: Any) -> str:
+    named = type(key) is str and key.isidentifier()
+    if named and parent.kind == INSTANCE_DICT:
+        return f"{parent.parent.path}.{key}"
+    if named and parent.kind == DICT_ITEM and parent.arg in _ATTRIBUTE_DICTS:
+        return f"{parent.path.rpartition('.')[0]}.{key}"
+    if named and parent.kind == CONST and _is_namespace(parent.arg):
+        module = parent.arg["__name__"]
+        return key if module == "__main__" else f"{module}.{key}"
+    return f"{parent.path}[{key!r}]"

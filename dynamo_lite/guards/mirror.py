@@ -1,0 +1,607 @@
+"""Guard IR → Python: a function that says the same as the C program, and the reasons why a call missed.
+
+Input: a `GuardSet`. Output: readable source, the function made from it, and `Failure` records.
+Invariant: `Mirror.first_failure` equals `GuardProgram.first_failure` up to the order of roots; strict mode compares
+`check`. Mirrors `_guards.c` accessor by accessor and check by check.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CellType, FunctionType, MethodType
+from typing import Any
+
+from dynamo_lite.guards import ir
+from dynamo_lite.guards.ir import Guard, GuardNode, GuardSet, User
+
+
+class _Marker:
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+MISSING = _Marker("nothing")
+"""The accessor is applicable and finds nothing."""
+
+WRONG = _Marker("an object of another kind")
+"""The accessor does not apply to this value, or user code raised: always a miss."""
+
+
+def _is(value: Any, *kinds: type) -> bool:
+    """isinstance() that does not believe what `value.__class__` says."""
+    return issubclass(type(value), kinds)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Accessors.
+
+
+def local(values: Sequence[Any], i: int) -> Any:
+    """The i-th bound argument."""
+    return values[i] if i < len(values) else WRONG
+
+
+def free(cells: tuple | None, i: int) -> Any:
+    """The i-th cell of the closure."""
+    return cells[i] if cells is not None and i < len(cells) else WRONG
+
+
+def attr(value: Any, name: str) -> Any:
+    """getattr()"""
+    try:
+        return getattr(value, name)
+    except AttributeError:
+        return MISSING
+    except Exception:
+        return WRONG
+
+
+# Instances' __dict__ is looked up past any user-defined __getattribute__; classes keep a proxy there.
+def instance_dict(value: Any) -> Any:
+    """The object's own dict."""
+    if _is(value, type):
+        return type.__dict__["__dict__"].__get__(value)
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return MISSING
+
+
+def dict_item(value: Any, key: Any) -> Any:
+    """An item of a dict's own storage."""
+    if _is(value, dict):
+        get = dict.get
+    elif type(value) is _MAPPING_PROXY:  # the dict of a class, see instance_dict()
+        get = _MAPPING_PROXY.get
+    else:
+        return WRONG
+    try:
+        return get(value, key, MISSING)
+    except Exception:
+        return WRONG
+
+
+_MAPPING_PROXY = type(type.__dict__)
+
+
+def index(value: Any, i: int) -> Any:
+    """An element of a list's or tuple's own storage."""
+    for sequence in (list, tuple):
+        if _is(value, sequence):
+            return sequence.__getitem__(value, i) if i < sequence.__len__(value) else MISSING
+    return WRONG
+
+
+def cell_contents(value: Any) -> Any:
+    """What a cell holds."""
+    if type(value) is not CellType:
+        return WRONG
+    try:
+        return value.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def type_attr(value: Any, name: str) -> Any:
+    """A class attribute, found along the MRO and not bound."""
+    if not _is(value, type):
+        return WRONG
+    return next((vars(base)[name] for base in type.__dict__["__mro__"].__get__(value) if name in vars(base)), MISSING)
+
+
+def _field(kind: type, name: str) -> Callable[[Any], Any]:
+    def field(value: Any) -> Any:
+        return getattr(value, name) if type(value) is kind else WRONG
+
+    return field
+
+
+_ITERATORS = tuple({type(iter(i)) for i in ([], (), range(0), {}, {}.values(), {}.items(), range(1 << 70))})
+
+
+def iter_item(value: Any, k: int) -> Any:
+    """The k-th item still to come of a builtin iterator, which does not move."""
+    if type(value) not in _ITERATORS:
+        return WRONG
+    _, (sequence,), *state = value.__reduce__()
+    k += state[0] if state and state[0] is not None else 0
+    return sequence[k] if k < len(sequence) else MISSING
+
+
+def keys_in_order(value: dict) -> Iterator[Any]:
+    """The keys in the order of the dict's own storage; an OrderedDict keeps another one."""
+    return OrderedDict.__iter__(value) if _is(value, OrderedDict) else dict.__iter__(value)
+
+
+def dict_key(value: Any, i: int) -> Any:
+    """The i-th key of a dict."""
+    return next(itertools.islice(keys_in_order(value), i, None), MISSING) if _is(value, dict) else WRONG
+
+
+def call(value: Any, function: Callable[[Any], Any]) -> Any:
+    """function(value)"""
+    try:
+        return function(value)
+    except Exception:
+        return WRONG
+
+
+_ACCESSORS: dict[int, Callable[..., Any]] = {
+    ir.LOCAL: local,
+    ir.FREEVAR: free,
+    ir.ATTR: attr,
+    ir.INSTANCE_DICT: instance_dict,
+    ir.DICT_ITEM: dict_item,
+    ir.INDEX: index,
+    ir.CELL_CONTENTS: cell_contents,
+    ir.TYPE: type,
+    ir.TYPE_ATTR: type_attr,
+    ir.FUNC_CODE: _field(FunctionType, "__code__"),
+    ir.FUNC_DEFAULTS: _field(FunctionType, "__defaults__"),
+    ir.FUNC_KWDEFAULTS: _field(FunctionType, "__kwdefaults__"),
+    ir.FUNC_CLOSURE: _field(FunctionType, "__closure__"),
+    ir.METHOD_SELF: _field(MethodType, "__self__"),
+    ir.METHOD_FUNC: _field(MethodType, "__func__"),
+    ir.ITER_ITEM: iter_item,
+    ir.DICT_KEY: dict_key,
+    ir.CALL: call,
+}
+
+_WITHOUT_ARGUMENT = frozenset(
+    {
+        ir.INSTANCE_DICT,
+        ir.CELL_CONTENTS,
+        ir.TYPE,
+        ir.FUNC_CODE,
+        ir.FUNC_DEFAULTS,
+        ir.FUNC_KWDEFAULTS,
+        ir.FUNC_CLOSURE,
+        ir.METHOD_SELF,
+        ir.METHOD_FUNC,
+    }
+)
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Checks: functions of (value, argument).
+
+
+def equals(a: Any, b: Any) -> bool:
+    """Same exact type and equal, all the way down; 0.0 and -0.0 differ, a NaN equals itself."""
+    if a is b:
+        return True
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is float:
+        return struct.pack("d", a) == struct.pack("d", b)
+    if kind is complex:
+        return equals(a.real, b.real) and equals(a.imag, b.imag)
+    if kind is list or (issubclass(kind, tuple) and kind.__eq__ is tuple.__eq__):
+        return len(a) == len(b) and all(map(equals, tuple.__iter__(tuple(a)), tuple(b)))
+    if kind is dict:
+        return equals(list(a.items()), list(b.items()))
+    if kind is range or kind is slice:
+        return equals((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+    if not a == b:
+        return False
+    return kind not in (set, frozenset) or all(any(equals(x, y) for y in b) for x in a)
+
+
+def length(value: Any, n: int) -> bool:
+    """Number of items in the object's own storage, or still to come of an iterator."""
+    for kind in (tuple, list, dict, set, frozenset):
+        if _is(value, kind):
+            return kind.__len__(value) == n
+    return value.__length_hint__() == n if type(value) in _ITERATORS else len(value) == n
+
+
+def dict_keys(value: Any, keys: tuple) -> bool:
+    """All keys, in order."""
+    return _is(value, dict) and equals(list(keys_in_order(value)), list(keys))
+
+
+def has_key(value: Any, key: Any) -> bool:
+    """Membership in a dict's or set's own storage."""
+    kind = next((kind for kind in (dict, set, frozenset, _MAPPING_PROXY) if _is(value, kind)), None)
+    return kind is not None and kind.__contains__(value, key)
+
+
+def lacks_key(value: Any, key: Any) -> bool:
+    """Not a member; false for what is no container at all."""
+    return _is(value, dict, set, frozenset, _MAPPING_PROXY) and not has_key(value, key)
+
+
+def truth(value: Any, expected: bool) -> bool:
+    """bool(value)"""
+    return bool(value) is expected
+
+
+def tensor(value: Any, spec: tuple) -> bool:
+    """The metadata that `tensor.tensor_spec` recorded."""
+    return next(tensor_differences(value, spec), None) is None
+
+
+def tensor_differences(value: Any, spec: tuple) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (what, expected, found) for the metadata that differ; nothing after a type or layout that differs."""
+    kind, dtype, device, layout, requires_grad, sizes, strides, keys, _ = spec
+    if type(value) is not kind:
+        yield "type", kind.__qualname__, type(value).__qualname__
+        return
+    if value.layout is not layout:
+        yield "layout", layout, value.layout
+        return
+    if value.dtype is not dtype:
+        yield "dtype", dtype, value.dtype
+    if value.device != device:
+        yield "device", device, value.device
+    if value.requires_grad is not requires_grad:
+        yield "requires_grad", requires_grad, value.requires_grad
+    if keys is not None and keys[0](value) != keys[1]:
+        yield "dispatch keys", hex(keys[1]), hex(keys[0](value))
+    if not _dims_match(value.shape, sizes):
+        yield "shape", _dims(sizes), _dims(value.shape)
+    elif strides is not None and not _dims_match(value.stride(), strides):
+        yield "stride", _dims(strides), _dims(value.stride())
+
+
+def _dims_match(actual: Sequence[int], expected: tuple) -> bool:
+    return len(actual) == len(expected) and all(b is None or a == b for a, b in zip(actual, expected, strict=True))
+
+
+def _dims(dims: Sequence[int | None]) -> str:
+    return "(" + ", ".join("*" if dim is None else str(dim) for dim in dims) + ")"
+
+
+_CHECKS: dict[int, Callable[[Any, Any], Any]] = {
+    ir.IS: lambda value, arg: value is arg,
+    ir.IS_NOT: lambda value, arg: value is not arg,
+    ir.TYPE_IS: lambda value, arg: type(value) is arg,
+    ir.EQUALS: equals,
+    ir.LEN: length,
+    ir.DICT_KEYS: dict_keys,
+    ir.HAS_KEY: has_key,
+    ir.LACKS_KEY: lacks_key,
+    ir.TENSOR: tensor,
+    ir.TRUTH: truth,
+    ir.PYTHON: lambda value, arg: arg(value),
+}
+
+
+def holds(check: Callable[..., Any], *args: Any) -> bool:
+    """Is check(*args) true? An exception counts as no."""
+    try:
+        return bool(check(*args))
+    except Exception:
+        return False
+
+
+def all_distinct(*values: Any) -> bool:
+    """Are these all different objects?"""
+    return len(set(map(id, values))) == len(values)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Source.
+
+_FIELD_NAMES = {
+    ir.FUNC_CODE: "func_code",
+    ir.FUNC_DEFAULTS: "func_defaults",
+    ir.FUNC_KWDEFAULTS: "func_kwdefaults",
+    ir.FUNC_CLOSURE: "func_closure",
+    ir.METHOD_SELF: "method_self",
+    ir.METHOD_FUNC: "method_func",
+}
+
+_ACCESSOR_NAMES = {kind: _FIELD_NAMES.get(kind, accessor.__name__) for kind, accessor in _ACCESSORS.items()}
+
+# How a check reads in the generated source. `{v}` is the value, `{k}` the constant.
+_CHECK_SOURCE = {
+    ir.IS: "{v} is {k}",
+    ir.IS_NOT: "{v} is not {k}",
+    ir.TYPE_IS: "type({v}) is {k}",
+    ir.EQUALS: "holds(equals, {v}, {k})",
+    ir.LEN: "holds(length, {v}, {k})",
+    ir.DICT_KEYS: "holds(dict_keys, {v}, {k})",
+    ir.HAS_KEY: "holds(has_key, {v}, {k})",
+    ir.LACKS_KEY: "holds(lacks_key, {v}, {k})",
+    ir.TENSOR: "holds(tensor, {v}, {k})",
+    ir.TRUTH: "holds(truth, {v}, {k})",
+    ir.PYTHON: "holds({k}, {v})",
+}
+
+
+class _Writer:
+    """Writes the source of one guard set, naming the objects that are not literals."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+
+    def constant(self, value: Any) -> str:
+        if value is None or type(value) in (bool, int, str):
+            return repr(value)
+        name = self._names.get(id(value))
+        if name is None:
+            name = self._names[id(value)] = f"K{len(self._names)}"
+            self.constants[name] = value
+        return name
+
+    def line(self, code: str, comment: str = "") -> None:
+        self.lines.append(f"    {code:<60}  # {comment}" if comment else f"    {code}")
+
+    def source(self) -> str:
+        header = [f"# {name} = {_short(value)}" for name, value in self.constants.items()]
+        return "\n".join([*header, "def first_failure(L, C):", *self.lines, "    return None", ""])
+
+
+def mirror_source(guardset: GuardSet) -> str:
+    """The guards as the source of a Python function of (locals, closure)."""
+    return _write(guardset).source()
+
+
+def _write(guardset: GuardSet) -> _Writer:
+    writer = _Writer()
+    names: dict[GuardNode, str] = {}
+    saved = {node for guard in guardset.relations for node in guard.nodes}
+    for guard in guardset.relations:
+        if guard.kind == ir.GLOBAL_STATE:
+            writer.line(f"if not holds({writer.constant(guard.arg)}): return {guard.index}", guard.text or "")
+    for root in sorted(guardset.roots.values(), key=lambda root: root.kind):
+        _write_tree(writer, root, names, saved)
+    for guard in guardset.relations:
+        if guard.kind != ir.GLOBAL_STATE:
+            _write_relation(writer, guard, [names[node] for node in guard.nodes])
+    return writer
+
+
+def _write_tree(writer: _Writer, root: GuardNode, names: dict[GuardNode, str], saved: set[GuardNode]) -> None:
+    first = _first_guards(root, saved)
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node not in first:
+            continue  # nothing to check here or below
+        name = names[node] = f"v{len(names)}"
+        writer.line(f"{name} = {_accessor_source(writer, node, names)}", node.path)
+        if any(guard.kind == ir.ABSENT for guard in node.checks):
+            writer.line(f"if {name} is not MISSING: return {first[node]}", _user_line(node.checks[0].user))
+            continue
+        writer.line(f"if {name} is MISSING or {name} is WRONG: return {first[node]}")
+        for guard in node.checks:
+            text = _CHECK_SOURCE[guard.kind].format(v=name, k=writer.constant(guard.arg))
+            writer.line(f"if not ({text}): return {guard.index}", _user_line(guard.user))
+        stack.extend(reversed(node.children.values()))
+
+
+def _first_guards(root: GuardNode, saved: set[GuardNode]) -> dict[GuardNode, int]:
+    """For each node with something to check at or below it: the guard to report if its accessor fails."""
+    order = [root]
+    for node in order:
+        order.extend(node.children.values())
+    first: dict[GuardNode, int] = {}
+    for node in reversed(order):
+        if node.checks:
+            first[node] = node.checks[0].index
+        elif node in saved:
+            first[node] = next(guard.index for guard in node.owner.relations if node in guard.nodes)
+        else:
+            below = next((first[child] for child in node.children.values() if child in first), None)
+            if below is not None:
+                first[node] = below
+    return first
+
+
+def _accessor_source(writer: _Writer, node: GuardNode, names: dict[GuardNode, str]) -> str:
+    if node.kind == ir.CONST:
+        return writer.constant(node.arg)
+    function = _ACCESSOR_NAMES[node.kind]
+    if node.kind in (ir.LOCAL, ir.FREEVAR):
+        return f"{function}({'L' if node.kind == ir.LOCAL else 'C'}, {node.arg})"
+    arguments = [names[node.parent]]
+    if node.kind not in _WITHOUT_ARGUMENT:
+        arguments.append(writer.constant(node.arg))
+    return f"{function}({', '.join(arguments)})"
+
+
+def _write_relation(writer: _Writer, guard: Guard, names: list[str]) -> None:
+    values = ", ".join(names)
+    if guard.kind == ir.PREDICATE:
+        test = f"holds({writer.constant(guard.arg)}, {values})"
+    else:
+        test = f"{names[0]} is {names[1]}" if guard.kind == ir.SAME else f"all_distinct({values})"
+    writer.line(f"if not ({test}): return {guard.index}", " ".join(filter(None, [guard.text, _user_line(guard.user)])))
+
+
+def _user_line(user: User) -> str:
+    return f"{user[0]}:{user[1]}" if user is not None else ""
+
+
+def _short(value: Any) -> str:
+    """A short description. Not the repr of tensors and modules, which is long and can wait for a device."""
+    if hasattr(type(value), "__torch_function__"):
+        return f"{type(value).__name__} {_dims(value.shape)}"
+    if hasattr(type(value), "named_modules"):
+        return f"{type(value).__name__} module"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = object.__repr__(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class Mirror:
+    """The guards as a Python function; strict mode runs it next to the C program."""
+
+    def __init__(self, guardset: GuardSet):
+        writer = _write(guardset)
+        self.source = writer.source()
+        namespace = {**_HELPERS, **writer.constants}
+        exec(compile(self.source, "<guards>", "exec"), namespace)
+        self._first_failure = namespace["first_failure"]
+
+    def first_failure(self, values: Sequence[Any], closure: tuple | None = None) -> int | None:
+        """The index of a guard that does not hold, or None."""
+        return self._first_failure(values, closure)
+
+    def check(self, values: Sequence[Any], closure: tuple | None = None) -> bool:
+        """Do all guards hold?"""
+        return self._first_failure(values, closure) is None
+
+
+_HELPERS: dict[str, Any] = {
+    "MISSING": MISSING,
+    "WRONG": WRONG,
+    "holds": holds,
+    "all_distinct": all_distinct,
+    **{f.__name__: f for f in (equals, length, dict_keys, has_key, lacks_key, truth, tensor)},
+    **{_ACCESSOR_NAMES[kind]: accessor for kind, accessor in _ACCESSORS.items()},
+}
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Why did it miss?
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One guard that does not hold, in the user's terms."""
+
+    path: str
+    user_line: User
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        where = f"  ({_user_line(self.user_line)})" if self.user_line is not None else ""
+        return f"{self.path}: expected {self.expected}, found {self.found}{where}"
+
+
+def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | None = None) -> list[Failure]:
+    """All guards that fail for these arguments; below a value that fails a check nothing more is looked at."""
+    failures: list[Failure] = []
+    found: dict[GuardNode, Any] = {}
+    for guard in guardset.relations:
+        if guard.kind == ir.GLOBAL_STATE and not holds(guard.arg):
+            failures.append(Failure(guard.text or "global state", guard.user, "unchanged", "changed"))
+    for node in guardset.nodes:
+        if node.parent is None or node.parent in found:
+            value = _value(node, found, values, closure)
+            failure = _explain_node(node, value)
+            if failure is not None:
+                failures.append(failure)
+            elif value is not MISSING and value is not WRONG:
+                found[node] = value
+    for guard in guardset.relations:
+        if guard.kind != ir.GLOBAL_STATE and all(node in found for node in guard.nodes):
+            failures.extend(_explain_relation(guard, [found[node] for node in guard.nodes]))
+    return failures
+
+
+def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], closure: tuple | None) -> Any:
+    if node.kind == ir.CONST:
+        return node.arg
+    accessor = _ACCESSORS[node.kind]
+    if node.parent is None:
+        return accessor(values if node.kind == ir.LOCAL else closure, node.arg)
+    value = found[node.parent]
+    return accessor(value) if node.kind in _WITHOUT_ARGUMENT else accessor(value, node.arg)
+
+
+def _explain_node(node: GuardNode, value: Any) -> Failure | None:
+    absent = next((guard for guard in node.checks if guard.kind == ir.ABSENT), None)
+    if absent is not None:
+        return None if value is MISSING else Failure(node.path, absent.user, "nothing there", _short(value))
+    if value is MISSING or value is WRONG:
+        if not node.checks and not node.children:
+            return None
+        return Failure(node.path, next((guard.user for guard in node.checks), None), "a value", repr(value))
+    for guard in node.checks:
+        if not holds(_CHECKS[guard.kind], value, guard.arg):
+            return Failure(node.path, guard.user, *_explain_check(guard, value))
+    return None
+
+
+def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
+    """What was expected and what was found."""
+    kind, arg = guard.kind, guard.arg
+    if kind == ir.TENSOR:
+        return _explain_tensor(value, arg)
+    if kind == ir.TYPE_IS:
+        return f"type {arg.__qualname__}", f"type {type(value).__qualname__}"
+    if kind == ir.LEN:
+        return f"length {arg}", f"length {_length_of(value)}"
+    if kind == ir.DICT_KEYS:
+        return f"keys {_short(list(arg))}", f"keys {_short(list(value))}" if _is(value, dict) else _short(value)
+    text = {
+        ir.IS: "the same object {}",
+        ir.IS_NOT: "another object than {}",
+        ir.EQUALS: "{}",
+        ir.HAS_KEY: "a key {}",
+        ir.LACKS_KEY: "no key {}",
+        ir.TRUTH: "truth value {}",
+        ir.PYTHON: "{} to hold",
+    }[kind]
+    return text.format(_short(arg)), _short(value)
+
+
+def _length_of(value: Any) -> str:
+    try:
+        return str(value.__length_hint__() if type(value) in _ITERATORS else len(value))
+    except Exception:
+        return "unknown"
+
+
+def _explain_tensor(value: Any, spec: tuple) -> tuple[str, str]:
+    differences = list(tensor_differences(value, spec))
+    expected = ", ".join(f"{what} {wanted}" for what, wanted, _ in differences)
+    return expected, ", ".join(f"{what} {actual}" for what, _, actual in differences)
+
+
+def _explain_relation(guard: Guard, values: list[Any]) -> list[Failure]:
+    if guard.kind == ir.PREDICATE:
+        if holds(guard.arg, *values):
+            return []
+        return [Failure(guard.path, guard.user, guard.text or "predicate", ", ".join(map(_short, values)))]
+    if guard.kind == ir.SAME:
+        same = values[0] is values[1]
+        return [] if same else [Failure(guard.path, guard.user, "the same object", "different objects")]
+    if all_distinct(*values):
+        return []
+    return [Failure(_aliases(guard, values), guard.user, "different objects", "the same object")]
+
+
+def _aliases(guard: Guard, values: list[Any]) -> str:
+    """The paths of the first values that turn out to be one object."""
+    paths: dict[int, str] = {}
+    for node, value in zip(guard.nodes, values, strict=True):
+        if id(value) in paths:
+            return f"{paths[id(value)]}, {node.path}"
+        paths[id(value)] = node.path
+    return guard.path

@@ -1,0 +1,156 @@
+"""What torch contributes to guards: the metadata of a tensor, and torch's global state.
+
+Input: real tensors. Output: the argument of a `TENSOR` check, the function of a `GLOBAL_STATE` guard.
+Invariant: a check gives the same answer whether the C side reads tensors through torch's C shim or by attributes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from dynamo_lite._eval_frame import init_tensor, read_tensor
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Dispatch keys: what sets a conjugated, functorch, inference ... tensor apart from a plain one.
+
+
+def dispatch_keys(tensor: torch.Tensor) -> int:
+    """The tensor's dispatch key set, as a number."""
+    return torch._C._dispatch_keys(tensor).raw_repr()
+
+
+_HAVE_KEYS = hasattr(torch._C, "_dispatch_keys") and hasattr(torch._C.DispatchKeySet, "raw_repr")
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The connection to torch's C shim.
+
+
+def _library_names() -> tuple[str, ...]:
+    """Names by which the loaded libraries of torch can be found; bare ones match what is loaded already."""
+    suffix = "dylib" if sys.platform == "darwin" else "so"
+    names = [f"libtorch_cpu.{suffix}", f"libc10.{suffix}"]
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    return (*names, *(os.path.join(folder, name) for name in names))
+
+
+class _Subclass(torch.Tensor):
+    """A probe."""
+
+
+def _probe_tensors() -> list[torch.Tensor]:
+    """Tensors of several kinds, sizes and key sets, so that nothing else agrees with all of them by accident."""
+    with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):
+        plain = torch.empty(2, 3, 5)
+        leaf = torch.empty(7, requires_grad=True)
+        with torch.enable_grad():
+            result = leaf * 2
+        with torch.inference_mode():
+            inference = torch.empty(3)
+        return [
+            plain,
+            plain.transpose(0, 2),
+            torch.nn.Parameter(torch.empty(4, 1)),
+            torch.nn.Parameter(torch.empty(4, 1), requires_grad=False),
+            leaf,
+            result,
+            inference,
+            torch.empty(3, device="meta", dtype=torch.int64),
+            torch.empty((), dtype=torch.bool),
+            torch.empty(2, dtype=torch.complex64).conj(),
+            torch.empty(2, 4).as_subclass(_Subclass),
+        ]
+
+
+def _connect() -> dict[str, bool]:
+    """Let the C side find its way into tensors, and check what it reads there."""
+    try:
+        tensors = _probe_tensors()
+        probes = tuple((t, t._cdata, t.requires_grad, dispatch_keys(t) if _HAVE_KEYS else 0) for t in tensors)
+    except (AttributeError, RuntimeError, TypeError):  # this torch, or a mode that is active now, has other ways
+        return {}
+    plain_types = (torch.Tensor, torch.nn.Parameter)
+    found = init_tensor(torch.Tensor, plain_types, _library_names(), probes)
+    if found["metadata"] and not all(map(_reads_correctly, tensors)):
+        return init_tensor(torch.Tensor, plain_types, (), ())  # disconnect
+    return found
+
+
+def _reads_correctly(tensor: torch.Tensor) -> bool:
+    read = read_tensor(tensor)
+    if read is None:
+        return False
+    (_, _, index, _), sizes, strides = read
+    expected_index = -1 if tensor.device.index is None else tensor.device.index
+    return (sizes, strides, index) == (tuple(tensor.shape), tensor.stride(), expected_index)
+
+
+SHIM: dict[str, bool] = _connect()
+"""What the C side reads without going through Python: "metadata", "keys", "requires_grad"."""
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Guards.
+
+
+def tensor_spec(
+    tensor: torch.Tensor,
+    dynamic_sizes: Iterable[int] = (),
+    strides: Sequence[int | None] | None | bool = True,
+) -> tuple:
+    """The argument of a `TENSOR` check that this tensor passes.
+
+    `dynamic_sizes`: dimensions whose size may vary. `strides`: True: as they are, except those that follow from a
+    dynamic size, for which the caller must add what it assumes as a predicate; a sequence, where None stands for any
+    stride; False or None: not checked.
+    """
+    dynamic = frozenset(dynamic_sizes)
+    sizes = tuple([None if i in dynamic else int(size) for i, size in enumerate(tensor.shape)])
+    if tensor.layout is not torch.strided or strides is False:
+        strides = None
+    elif strides is True:
+        strides = _static_strides(tensor, dynamic)
+    read = read_tensor(tensor)
+    return (
+        type(tensor),
+        tensor.dtype,
+        tensor.device,
+        tensor.layout,
+        tensor.requires_grad,
+        sizes,
+        None if strides is None else tuple(strides),
+        (dispatch_keys, dispatch_keys(tensor)) if _HAVE_KEYS else None,
+        None if read is None else read[0],
+    )
+
+
+def _static_strides(tensor: torch.Tensor, dynamic: frozenset[int]) -> tuple[int | None, ...]:
+    """The strides, except those that a dynamic size can change: all larger than that dimension's own."""
+    stride = tensor.stride()
+    threshold = min((stride[i] for i in dynamic), default=None)
+    if threshold is None:
+        return stride
+    return tuple([None if value > threshold else value for value in stride])
+
+
+def global_state_check() -> Callable[[], bool]:
+    """A function that tells whether torch's global flags (grad mode, autocast, ...) are as they are now."""
+    guard = getattr(getattr(torch._C._dynamo, "guards", None), "GlobalStateGuard", None)
+    if guard is not None:
+        return guard().check
+    expected = _global_state()
+    return lambda: _global_state() == expected
+
+
+def _global_state() -> tuple[Any, ...]:
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        *(f(device) for device in ("cuda", "cpu") for f in (torch.is_autocast_enabled, torch.get_autocast_dtype)),
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )

@@ -1,0 +1,1 @@
+"""The metacircular interpreter: frames, one handler per canonical op, calls, generators. It knows no types."""

@@ -1,0 +1,191 @@
+"""One frame of the traced program and the evaluation loop.
+
+Input: a function model and its bound arguments. Output: the model of the return value, `ObservedException` for an exception that
+leaves the frame, `GraphBreak` when the step at which this run must stop is reached, `Unsupported` for what can't be captured.
+Invariant: the operand stack holds trackers, `NULL` and `ExcInfo` only; a slot of `locals` holds a tracker (cells: a
+`CellVariable`) or None while unbound; an instruction either completes or leaves the frame as `GraphBreak` finds it.
+Mirrors `Python/ceval.c` and the frame part of `Include/internal/pycore_frame.h`.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any, NoReturn
+
+from ..isa.canon import Lifted
+from ..isa.lift import lift
+from ..variables import abstract
+from ..variables.base import ObservedException, VariableTracker
+from ..variables.constant import ConstantVariable
+from ..variables.exc import exception_from, make_exception
+
+
+class _Null:
+    """The type of `NULL`, the empty self-or-callable entry that a call leaves below its arguments."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NULL"
+
+
+NULL = _Null()
+
+
+class ExcInfo:
+    """Stack entry that `PUSH_EXC_INFO` leaves: the exception handled before (None for none), and the one handled since."""
+
+    __slots__ = ("exc", "previous")
+
+    def __init__(self, previous: VariableTracker | None, exc: VariableTracker) -> None:
+        self.previous = previous
+        self.exc = exc
+
+
+class Lasti(ConstantVariable):
+    """Stack entry that tells a later RERAISE where the exception was raised (a byte offset)."""
+
+
+class GraphBreak(Exception):
+    """The run has reached the step at which the graph must end. The innermost frame is `tr.frame`, its instruction not yet done."""
+
+
+class Frame:
+    """A frame being interpreted.
+
+    Attributes:
+        direct: the parent's current call instruction pushes this frame's result unchanged, so that the parent can be resumed
+            with it after a break in here.
+        call_step: `tr.steps` when the parent's instruction started: where to break if a break in here can't be resumed.
+        cur: index of the instruction being executed; `ip` of the next one.
+    """
+
+    __slots__ = (
+        "builtins",
+        "call_step",
+        "class_namespace",
+        "code",
+        "cur",
+        "direct",
+        "function",
+        "generator",
+        "globals",
+        "handled",
+        "ip",
+        "lifted",
+        "locals",
+        "parent",
+        "stack",
+        "tr",
+    )
+
+    def __init__(self, tr: Any, function: Any, locals_: list[VariableTracker | None], parent: Frame | None, direct: bool) -> None:
+        self.tr = tr
+        self.function = function
+        self.code: CodeType = function.code
+        self.lifted: Lifted = lift(self.code)
+        self.globals = function.globals  # GlobalsNamespace
+        self.locals = locals_ + [None] * (len(self.lifted.local_names) - len(locals_))
+        first_free = self.lifted.first_free_slot
+        for i, cell in enumerate(function.closure):
+            self.locals[first_free + i] = cell
+        self.stack: list[Any] = []
+        self.ip = 0
+        self.cur = 0
+        self.parent = parent
+        self.direct = direct
+        self.call_step = tr.steps
+        self.generator = None
+        self.class_namespace = None
+
+    # -- services for models (the `tx` protocol)
+
+    @staticmethod
+    def const(value: Any) -> ConstantVariable:
+        """A constant tracker."""
+        return ConstantVariable(value)
+
+    def call(self, fn: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> VariableTracker:
+        """Call any callable tracker."""
+        return abstract.call(self, fn, args, kwargs or {})
+
+    def raises(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """Raise `cls(*args)` in the traced program; args are host values of constants."""
+        self.raise_exception(make_exception(self, cls, [self.tr.wrap_new(a) for a in args]))
+
+    def raises_like(self, error: BaseException) -> NoReturn:
+        """Raise in the traced program what a real call raised during the analysis."""
+        self.raise_exception(exception_from(self, error))
+
+    def raise_exception(self, exc: VariableTracker) -> NoReturn:
+        """Raise an exception instance (`_PyErr_SetObject`: the exception being handled becomes its context)."""
+        handled = self.tr.handled
+        if handled is not None and handled is not exc:
+            exc.set_context(handled)
+        raise ObservedException(exc)
+
+    # -- the stack
+
+    def push(self, v: Any) -> None:
+        """Push one entry."""
+        self.stack.append(v)
+
+    def pop(self) -> Any:
+        """Pop one entry."""
+        return self.stack.pop()
+
+    def popn(self, n: int) -> list[Any]:
+        """Pop n entries; the list has them bottom to top."""
+        if not n:
+            return []
+        values = self.stack[-n:]
+        del self.stack[-n:]
+        return values
+
+    # -- evaluation
+
+    def run(self) -> VariableTracker:
+        """Interpret until return or yield; the value. `generator.suspended` tells the two apart."""
+        tr = self.tr
+        handlers = OPS
+        instrs = self.lifted.instrs
+        outer, tr.frame = tr.frame, self
+        while True:
+            self.cur = ip = self.ip
+            instr = instrs[ip]
+            self.ip = ip + 1
+            tr.steps += 1
+            if tr.steps == tr.break_step and tr.confirm_break(self):
+                raise GraphBreak
+            try:
+                result = handlers[instr.op](self, instr)
+            except ObservedException as observed:
+                if not self.unwind(observed.exc):
+                    tr.frame = outer
+                    raise
+            else:
+                if result is not None:
+                    tr.frame = outer
+                    return result
+
+    def unwind(self, exc: VariableTracker) -> bool:
+        """Go to the handler of the current instruction with `exc` on the stack; False if the frame has none."""
+        exc.add_traceback(self)
+        handler = self.lifted.handler_at[self.cur]
+        if handler is None:
+            return False
+        del self.stack[handler.depth :]
+        if handler.lasti:
+            self.push(Lasti(self.lifted.instrs[self.cur].offset))
+        self.push(exc)
+        self.ip = handler.target
+        return True
+
+    @property
+    def lineno(self) -> int:
+        """The user's line of the current instruction."""
+        return self.lifted.instrs[self.cur].lineno or self.code.co_firstlineno
+
+
+OPS: list[Any] = []
+"""Handlers by op number, filled by `interp.ops`: (frame, instr) -> None, or the value with which the frame returns or yields."""

@@ -1,0 +1,104 @@
+"""Structural pattern matching.
+
+Input: a subject and the operands of the MATCH_* ops. Output: what they push.
+Mirrors `match_class`, `match_keys` of `Python/ceval.c`.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+from typing import Any
+
+from ..variables import abstract
+from ..variables.base import ObservedException, VariableTracker
+from ..variables.constant import ConstantVariable
+from ..variables.tuple import TupleVariable
+
+Py_TPFLAGS_SEQUENCE = 1 << 5
+Py_TPFLAGS_MAPPING = 1 << 6
+_MATCH_SELF = 1 << 22
+NONE = ConstantVariable(None)
+assert int.__flags__ & _MATCH_SELF and not collections.abc.Mapping.__flags__ & _MATCH_SELF
+
+
+def is_sequence(subject: VariableTracker) -> ConstantVariable:
+    """MATCH_SEQUENCE."""
+    return ConstantVariable(bool(subject.python_type().__flags__ & Py_TPFLAGS_SEQUENCE))
+
+
+def is_mapping(subject: VariableTracker) -> ConstantVariable:
+    """MATCH_MAPPING."""
+    return ConstantVariable(bool(subject.python_type().__flags__ & Py_TPFLAGS_MAPPING))
+
+
+def match_keys(f: Any, subject: VariableTracker, keys: TupleVariable) -> VariableTracker:
+    """MATCH_KEYS: the values of all keys as a tuple, or None."""
+    get = subject.tp_getattro(f, "get")
+    dummy = f.tr.new_instance(f, object)
+    values = []
+    seen: list[VariableTracker] = []
+    for key in abstract.unpack(f, keys):
+        if any(abstract.equal(f, key, other) for other in seen):
+            f.raises(ValueError, f"mapping pattern checks duplicate key ({key.as_python_constant()!r})")
+        seen.append(key)
+        value = f.call(get, [key, dummy])
+        if value is dummy:
+            return NONE
+        values.append(value)
+    return TupleVariable(values)
+
+
+def match_class(f: Any, subject: VariableTracker, cls: VariableTracker, n_positional: int, names: tuple[str, ...]) -> VariableTracker:
+    """MATCH_CLASS: the attributes as a tuple, or None."""
+    real = cls.as_python_constant()
+    if not isinstance(real, type):
+        f.raises(TypeError, "called match pattern must be a class")
+    if not abstract.is_true(f, f.call(f.tr.wrap_callable(isinstance), [subject, cls])):
+        return NONE
+    attributes: list[VariableTracker] = []
+    seen: list[str] = []
+    if n_positional:
+        positional = _positional_names(f, cls, real, n_positional)
+        if positional is None:
+            attributes.append(subject)
+        else:
+            for name in positional:
+                if not _take(f, subject, real, name, seen, attributes):
+                    return NONE
+    for name in names:
+        if not _take(f, subject, real, name, seen, attributes):
+            return NONE
+    return TupleVariable(attributes)
+
+
+def _positional_names(f: Any, cls: VariableTracker, real: type, n: int) -> list[str] | None:
+    """Names for positional sub-patterns; None where the single sub-pattern is the subject itself."""
+    match_self = False
+    try:
+        match_args = cls.tp_getattro(f, "__match_args__")
+        names = match_args.as_python_constant()
+        if not isinstance(names, tuple):
+            f.raises(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {type(names).__name__})")
+    except ObservedException as observed:
+        if not issubclass(observed.exc.python_type(), AttributeError):
+            raise
+        names = ()
+        match_self = bool(real.__flags__ & _MATCH_SELF)
+    allowed = 1 if match_self else len(names)
+    if allowed < n:
+        plural = "" if allowed == 1 else "s"
+        f.raises(TypeError, f"{real.__name__}() accepts {allowed} positional sub-pattern{plural} ({n} given)")
+    return None if match_self else list(names[:n])
+
+
+def _take(f: Any, subject: VariableTracker, real: type, name: str, seen: list[str], attributes: list[VariableTracker]) -> bool:
+    if name in seen:
+        f.raises(TypeError, f"{real.__name__}() got multiple sub-patterns for attribute {name!r}")
+    seen.append(name)
+    try:
+        attributes.append(subject.tp_getattro(f, name))
+    except ObservedException as observed:
+        if not issubclass(observed.exc.python_type(), AttributeError):
+            raise
+        return False
+    return True

@@ -1,0 +1,10 @@
+"""Everything that knows a CPython version: lifting bytecode to canonical ops, liveness, emitting code.
+
+Input: code objects. Output: `Lifted` programs (`lift`), live slots (`flow`), new code objects (`emit`). Nothing here
+imports torch.
+"""
+
+from dynamo_lite.isa.canon import Handler, Instr, Lifted, Op, stack_effect
+from dynamo_lite.isa.lift import NULL_FIRST, LiftError, lift
+
+__all__ = ["NULL_FIRST", "Handler", "Instr", "LiftError", "Lifted", "Op", "lift", "stack_effect"]

@@ -1,0 +1,88 @@
+"""Which slots are live before a canonical instruction.
+
+Input: a `Lifted` program and an index. Output: frozensets of slots. Computed once per program, backwards over jumps,
+falls and exception edges, with one integer as bit set per instruction.
+Invariant: a plain local that is not in `live_slots` can be left unbound at that point without a difference for the
+program. Code that looks at its frame (`locals()`, `eval`, zero-argument `super()`) is recognised by the names it loads.
+"""
+
+from dynamo_lite.isa.canon import TERMINAL, Instr, Lifted, Op
+
+_READS = {Op.LOAD_FAST, Op.LOAD_FAST_AND_CLEAR, Op.DELETE_FAST}
+_KILLS = {Op.STORE_FAST, Op.DELETE_FAST, Op.LOAD_FAST_AND_CLEAR}
+_CELL_OPS = {
+    Op.MAKE_CELL, Op.LOAD_CELL, Op.LOAD_DEREF, Op.STORE_DEREF, Op.DELETE_DEREF, Op.LOAD_CLASSDEREF,
+    Op.LOAD_FROM_DICT_OR_DEREF,
+}  # fmt: skip
+_NAME_OPS = {Op.LOAD_GLOBAL, Op.LOAD_NAME}
+_FRAME_READERS = {"locals", "vars", "dir", "eval", "exec"}
+
+
+def live_slots(lifted: Lifted, index: int) -> frozenset[int]:
+    """Plain local slots whose value may be read at or after `index`."""
+    return _slots(_flow(lifted)[index] & ~_cell_mask(lifted))
+
+
+def live_cells(lifted: Lifted, index: int) -> frozenset[int]:
+    """Cell and free slots that some instruction reachable from `index` touches (reads, writes or hands to a
+    closure)."""
+    return _slots(_flow(lifted)[index] & _cell_mask(lifted))
+
+
+def _slots(bits: int) -> frozenset[int]:
+    return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
+
+
+def _cell_mask(lifted: Lifted) -> int:
+    return sum(1 << i for i, is_cell in enumerate(lifted.is_cell) if is_cell)
+
+
+def _effect(instr: Instr, cells: int, plain: int, reads_self: bool) -> tuple[int, int]:
+    """(bits used, bits kept from what is live after)."""
+    op = instr.op
+    if op in _READS or op in _KILLS or op in _CELL_OPS:
+        bit = 1 << instr.arg
+        if bit & cells:
+            return bit, -1
+        return bit if op in _READS else 0, ~bit if op in _KILLS else -1
+    if op in _NAME_OPS:
+        if instr.arg in _FRAME_READERS:
+            return plain, -1
+        if instr.arg == "super" and reads_self:
+            return 1, -1
+    return 0, -1
+
+
+def _flow(lifted: Lifted) -> list[int]:
+    """Bit sets of the live slots before each instruction (and 0 after the last)."""
+    if lifted.flow is not None:
+        return lifted.flow
+    instrs, count = lifted.instrs, len(lifted.instrs)
+    cells = _cell_mask(lifted)
+    plain = (1 << lifted.first_free_slot) - 1 & ~cells
+    reads_self = "__class__" in lifted.local_names[lifted.first_free_slot :]
+    effects = [_effect(instr, cells, plain, reads_self) for instr in instrs]
+    after = [
+        (
+            None if instr.op in TERMINAL else i + 1,
+            instr.target if instr.target is not None else count,
+            handler.target if handler is not None else count,
+        )
+        for i, (instr, handler) in enumerate(zip(instrs, lifted.handler_at, strict=True))
+    ]
+    live = [0] * (count + 1)
+    changed = True
+    while changed:
+        changed = False
+        for i in range(count - 1, -1, -1):
+            falls, jumps, catches = after[i]
+            used, kept = effects[i]
+            out = live[jumps]
+            if falls is not None:
+                out |= live[falls]
+            bits = used | out & kept | live[catches]
+            if bits != live[i]:
+                live[i] = bits
+                changed = True
+    lifted.flow = live
+    return live

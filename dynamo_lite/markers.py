@@ -1,0 +1,333 @@
+"""What a program can say to the compiler: markers that captured code calls, marks on tensors, and the stance.
+
+Input: calls in the user's program. Output: attributes and sets that the engine reads; it recognises the functions here
+by identity. Invariant: outside of captured code every marker is an ordinary function without an effect on values.
+Nothing here imports torch or the engine. Attribute names are those of torch's own marks, so `torch.compiler.disable`
+and `torch._dynamo.mark_dynamic`, which libraries already call, are honoured, and ours are honoured there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
+
+T = TypeVar("T")
+
+ALLOWED_IN_GRAPH: set[Any] = set()
+"""Callables that become one graph node without being looked into."""
+
+DISALLOWED_IN_GRAPH: set[Any] = set()
+"""Callables that end the graph."""
+
+FORBIDDEN_IN_GRAPH: set[Any] = set()
+"""Callables that raise when captured code reaches them."""
+
+SKIPPED_CODES: set[types.CodeType] = set()
+"""Code objects that run as they are, while the functions that they call may be captured."""
+
+DISABLED = "_torchdynamo_disable"
+CONSTANT_RESULT = "_dynamo_marked_constant"
+HAS_MARKS = "_has_dynamo_dim_marking"
+DYNAMIC = "_dynamo_dynamic_indices"
+WEAK_DYNAMIC = "_dynamo_weak_dynamic_indices"
+STATIC = "_dynamo_static_indices"
+UNBACKED = "_dynamo_unbacked_indices"
+STRICT_UNBACKED = "_dynamo_strict_unbacked_indices"
+DYNAMIC_RANGE = "_dynamo_dynamic_range"
+UNBACKED_BOUNDS = "_dynamo_unbacked_bounds"
+SHAPE_IDS = "_dynamo_shape_ids"
+STATIC_CLASS = "_dynamo_marked_static"
+STATIC_ADDRESS = "_dynamo_static_input_type"
+
+
+# Markers inside captured code
+
+
+def graph_break(msg: str = "") -> None:
+    """End the graph here. `msg` appears in the reports. Does nothing outside of captured code."""
+
+
+def skip_frame(msg: str = "") -> None:
+    """Run the function that contains this call eagerly, for ever. Does nothing outside of captured code."""
+
+
+def is_compiling() -> bool:
+    """True inside captured code, False when the code runs eagerly."""
+    return False
+
+
+# Marks on functions
+
+
+def _mark_all(target: set[Any], fn: T) -> T:
+    for one in fn if isinstance(fn, list | tuple) else (fn,):
+        if not callable(one):
+            raise TypeError(f"expected a callable, got {type(one).__name__}")
+        target.add(one)
+    return fn
+
+
+def allow_in_graph(fn: T) -> T:
+    """Put calls of `fn` (or of each function of a list) into the graph as one node, without following them.
+
+    The function must be free of effects on Python state and work on fake tensors. Returns `fn`. Raises TypeError if it
+    is not callable.
+    """
+    DISALLOWED_IN_GRAPH.difference_update(fn if isinstance(fn, list | tuple) else (fn,))
+    return _mark_all(ALLOWED_IN_GRAPH, fn)
+
+
+def disallow_in_graph(fn: T) -> T:
+    """End the graph at calls of `fn` (or of each function of a list). Returns `fn`; TypeError if it is not callable."""
+    ALLOWED_IN_GRAPH.difference_update(fn if isinstance(fn, list | tuple) else (fn,))
+    return _mark_all(DISALLOWED_IN_GRAPH, fn)
+
+
+def forbid_in_graph(fn: T) -> T:
+    """Raise an error when captured code calls `fn`. Returns `fn`. Raises TypeError if it is not callable."""
+    return _mark_all(FORBIDDEN_IN_GRAPH, fn)
+
+
+def assume_constant_result(fn: T) -> T:
+    """Call `fn` once during capture and use its result as a constant, without a guard. Returns `fn`.
+
+    The caller vouches that the result does not change: a wrong promise gives wrong results.
+    """
+    setattr(fn, CONSTANT_RESULT, True)
+    return fn
+
+
+def skip(fn: T) -> T:
+    """Run `fn` itself eagerly while the functions that it calls may be captured. Returns `fn`.
+
+    Raises TypeError if `fn` has no Python code.
+    """
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        raise TypeError(f"expected a Python function, got {type(fn).__name__}")
+    SKIPPED_CODES.add(code)
+    return fn
+
+
+def is_disabled(fn: Any) -> bool:
+    """Whether `fn` was given to `disable` of this package or of torch."""
+    return bool(getattr(fn, DISABLED, False))
+
+
+# Marks on tensors
+
+
+class DimRange(NamedTuple):
+    """The range that `mark_dynamic` promises for one dimension; None is unbounded. Torch's record has these fields."""
+
+    dim: int
+    min: int | None
+    max: int | None
+
+
+Dims = int | Iterable[int]
+
+
+def _dims(index: Dims) -> tuple[int, ...]:
+    return (index,) if isinstance(index, int) else tuple(index)
+
+
+def _add_marks(tensor: Any, attribute: str, index: Dims) -> None:
+    """Add `index` to the tensor's marked dimensions, and to those of tensors of the same rank inside a wrapper."""
+    marked = getattr(tensor, attribute, None)
+    if marked is None:
+        marked = set()
+        setattr(tensor, attribute, marked)
+    marked.update(_dims(index))
+    setattr(tensor, HAS_MARKS, True)
+    for inner in _inner_tensors(tensor):
+        _add_marks(inner, attribute, index)
+
+
+def _inner_tensors(tensor: Any) -> Iterator[Any]:
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is not None:
+        for name in flatten()[0]:
+            inner = getattr(tensor, name)
+            if getattr(inner, "ndim", None) == tensor.ndim:
+                yield inner
+
+
+@forbid_in_graph
+def mark_dynamic(
+    t: Any,
+    index: Dims,
+    *,
+    hint_override: int | None = None,
+    min: int | None = None,
+    max: int | None = None,
+    specialize_on: list[Any] | None = None,
+) -> None:
+    """Make the given dimension(s) of `t` symbolic from the first compilation on, within [min, max].
+
+    Call it before the compiled function. If the code can only work for one size, the compilation raises UserError.
+    `hint_override` and `specialize_on` are accepted as torch has them and have no effect.
+    """
+    _add_marks(t, DYNAMIC, index)
+    ranges = getattr(t, DYNAMIC_RANGE, None)
+    if ranges is None:
+        ranges = set()
+        setattr(t, DYNAMIC_RANGE, ranges)
+    ranges.update(DimRange(dim, min, max) for dim in _dims(index))
+
+
+@forbid_in_graph
+def maybe_mark_dynamic(t: Any, index: Dims) -> None:
+    """As `mark_dynamic`, but code that works for one size only makes the dimension constant instead of raising."""
+    _add_marks(t, WEAK_DYNAMIC, index)
+
+
+def mark_static(t: Any, index: Dims | None = None) -> Any:
+    """Keep the given dimension(s) of `t` constant (all of them without `index`), even under `dynamic=True`.
+
+    Given a module class instead of a tensor, int attributes of its instances stay constant; the class is returned.
+    """
+    if isinstance(t, type):
+        setattr(t, STATIC_CLASS, True)
+        return t
+    _add_marks(t, STATIC, range(t.dim()) if index is None else index)
+    return None
+
+
+@forbid_in_graph
+def mark_unbacked(
+    t: Any,
+    index: Dims,
+    hint_override: int | None = None,
+    strict: bool = False,
+    specialize_on: list[Any] | None = None,
+    shape_id: str | None = None,
+    min: int | None = None,
+    max: int | None = None,
+) -> None:
+    """Make the given dimension(s) of `t` symbolic without looking at the present size, not even for 0 and 1.
+
+    Code that needs the number breaks the graph or fails. `hint_override` and `specialize_on` have no effect.
+    """
+    _add_marks(t, STRICT_UNBACKED if strict else UNBACKED, index)
+    for attribute, value in ((UNBACKED_BOUNDS, (min, max)), (SHAPE_IDS, shape_id)):
+        if value in (None, (None, None)):
+            continue
+        per_dim = getattr(t, attribute, None)
+        if per_dim is None:
+            per_dim = {}
+            setattr(t, attribute, per_dim)
+        per_dim.update(dict.fromkeys(_dims(index), value))
+
+
+@forbid_in_graph
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Promise that calls pass the tensor at the same address, so that CUDA graphs need not copy it."""
+    setattr(t, STATIC_ADDRESS, "guarded" if guard else "unguarded")
+
+
+# The stance: what a call does when no compiled version fits
+
+StanceName = Literal["default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile"]
+
+
+class Stance(NamedTuple):
+    """How compiled functions behave now. `force_backend` is used for graphs that are compiled under the stance."""
+
+    name: StanceName = "default"
+    force_backend: str | Callable[..., Any] | None = None
+
+
+_DEFAULT_STANCE = Stance()
+_process_stance = _DEFAULT_STANCE
+_stance_listeners: list[Callable[[Stance], None]] = []
+
+
+class _ThreadStance(threading.local):
+    override: Stance | None = None
+
+
+_thread = _ThreadStance()
+
+
+def current_stance() -> Stance:
+    """The stance for this thread: what `run` set for it, else what `set_stance` set for the process."""
+    return _thread.override or _process_stance
+
+
+def on_stance_change(listener: Callable[[Stance], None]) -> None:
+    """Call `listener(stance)` whenever the stance of the process changes."""
+    _stance_listeners.append(listener)
+
+
+def _set_process_stance(stance: Stance) -> Stance:
+    global _process_stance
+    previous, _process_stance = _process_stance, stance
+    for listener in _stance_listeners:
+        listener(stance)
+    return previous
+
+
+@contextlib.contextmanager
+def thread_stance(stance: Stance) -> Iterator[None]:
+    """Use `stance` in this thread only."""
+    previous, _thread.override = _thread.override, stance
+    try:
+        yield
+    finally:
+        _thread.override = previous
+
+
+class set_stance:  # a verb, as in torch: plain call, decorator and context manager in one
+    """Choose what compiled functions do, for the whole process.
+
+    - `default`: compile when no version fits.
+    - `force_eager`: ignore all compiled versions and compile nothing.
+    - `eager_on_recompile`: use the versions that exist; where none fits, run eagerly.
+    - `fail_on_recompile`: use the versions that exist; where none fits, raise RecompileError.
+    - `eager_then_compile`: run the first call of each function eagerly, compile from the second on.
+
+    `set_stance("force_eager")` takes effect at once and stays. As a context manager it ends with the block, as a
+    decorator it holds during calls of the function. `skip_guard_eval_unsafe` is accepted and has no effect: guards
+    always run. Raises ValueError for an unknown stance.
+    """
+
+    def __init__(
+        self,
+        stance: StanceName = "default",
+        *,
+        skip_guard_eval_unsafe: bool = False,
+        force_backend: str | Callable[..., Any] | None = None,
+    ) -> None:
+        if stance not in get_args(StanceName):
+            raise ValueError(f"unknown stance {stance!r}; there are {', '.join(get_args(StanceName))}")
+        if force_backend is not None and stance != "default":
+            raise ValueError("force_backend needs the default stance: the others compile nothing")
+        self.stance = Stance(stance, force_backend)
+        self.previous = _set_process_stance(self.stance)
+
+    def __enter__(self) -> None:
+        _set_process_stance(self.stance)
+
+    def __exit__(self, *exc_info: object) -> None:
+        _set_process_stance(self.previous)
+
+    def __call__(self, fn: Callable[..., T]) -> Callable[..., T]:
+        # As a decorator the stance must not stay in force after the definition.
+        _set_process_stance(self.previous)
+        stance = self.stance
+
+        @functools.wraps(fn)
+        def under_stance(*args: Any, **kwargs: Any) -> T:
+            previous = _set_process_stance(stance)
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                _set_process_stance(previous)
+
+        setattr(under_stance, DISABLED, True)
+        return under_stance

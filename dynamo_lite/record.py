@@ -1,0 +1,222 @@
+"""The log of what the compiler did. `convert` and `codegen` write it; `report` and `testing` read it.
+
+Input: one record per compiled graph, per graph break and per analysed frame. Output: `log`, a bounded list of frames
+and the counters. Invariant: a record is complete when it is added and is not changed afterwards, except for its call
+counts; texts (graph code, guards) are made only when a report asks. This module does not import torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import types
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .config import config
+from .exc import BREAKS, Unsupported, UserFrame, UserStack, format_break
+
+MAX_FRAMES = 10_000
+"""Frames that the log keeps; the oldest are dropped, the counters keep counting."""
+
+
+GRAPH_RECORD = "dynamo_lite_record"
+"""The key of `GraphModule.meta` under which a graph's `GraphRecord` travels to the backend."""
+
+
+class GuardText(Protocol):
+    """What `FrameRecord.guards` offers to reports: how many checks there are, and the readable Python mirror."""
+
+    def __len__(self) -> int: ...
+
+    def text(self) -> str: ...
+
+
+@dataclass(slots=True)
+class BreakRecord:
+    """One graph break of one frame."""
+
+    slug: str
+    context: str
+    user_stack: UserStack
+
+    @classmethod
+    def of(cls, exc: Unsupported) -> BreakRecord:
+        """The record of a break that the interpreter raised."""
+        return cls(exc.slug, exc.context, tuple(exc.user_stack))
+
+    @property
+    def number(self) -> int:
+        return BREAKS[self.slug].number
+
+    @property
+    def code(self) -> str:
+        return BREAKS[self.slug].code
+
+    @property
+    def title(self) -> str:
+        return BREAKS[self.slug].title
+
+    @property
+    def user_frame(self) -> UserFrame | None:
+        """The line that caused the break."""
+        return self.user_stack[-1] if self.user_stack else None
+
+    @property
+    def reason(self) -> str:
+        """What happened, in one line."""
+        return f"{self.code} {self.title}" + (f": {self.context}" if self.context else "")
+
+    def __str__(self) -> str:
+        return format_break(self.slug, self.context, self.user_stack)
+
+
+@dataclass(slots=True)
+class GraphRecord:
+    """One FX graph handed to a backend, which finds this record as `gm.meta[GRAPH_RECORD]`.
+
+    `calls` and `seconds` (time in the compiled graph) are counted only while a report measures; see `report.coverage`.
+    """
+
+    id: int
+    op_count: int
+    node_count: int
+    backend: str
+    compile_seconds: float = 0.0
+    code_text: Callable[[], str] = str
+    user_frame: UserFrame | None = None
+    calls: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class FrameRecord:
+    """One finished analysis of one code object: the entry that it made, its graphs, breaks, guards and times.
+
+    `entry_index` is the position among the entries of this code object: 0 for the first compilation, more for
+    recompilations. `recompile_reason` says which guard of the nearest earlier entry failed. `skipped` says why no entry
+    was made, if so.
+    """
+
+    code: types.CodeType
+    name: str
+    filename: str
+    lineno: int
+    graphs: list[GraphRecord] = field(default_factory=list)
+    breaks: list[BreakRecord] = field(default_factory=list)
+    guards: GuardText | None = None
+    trace_seconds: float = 0.0
+    backend_seconds: float = 0.0
+    restarts: int = 0
+    recompile_reason: str | None = None
+    entry_index: int = 0
+    is_resume: bool = False
+    skipped: str | None = None
+
+    @property
+    def location(self) -> str:
+        return f"{self.filename}:{self.lineno}"
+
+    @property
+    def ops_total(self) -> int:
+        """Operations in all graphs of this frame."""
+        return sum(graph.op_count for graph in self.graphs)
+
+    def timing(self) -> str:
+        """The line that `config.timing` prints for this frame."""
+        return (
+            f"TIMING: entire_frame_compile:{self.trace_seconds + self.backend_seconds:.5f} "
+            f"backend_compile:{self.backend_seconds:.5f} {self.name} {self.location}"
+        )
+
+
+Listener = Callable[[FrameRecord], None]
+
+
+class RecordLog:
+    """All frames in the order in which their analysis ended, and the counters. Safe to write from several threads.
+
+    `counters` has the shape of `torch._dynamo.utils.counters`: `counters["graph_break"][text]`,
+    `counters["stats"]["unique_graphs"]`, `counters["frames"]["total" | "ok"]`, `counters["recompiles"][reason]`.
+
+    `convert` does its work inside `with log.capture_context():`, so that a report which measures can tell it from the
+    user's program.
+    """
+
+    def __init__(self, max_frames: int = MAX_FRAMES) -> None:
+        self.frames: deque[FrameRecord] = deque(maxlen=max_frames)
+        self.counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.capture_context: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self._lock = threading.Lock()
+        self._graph_ids = itertools.count()
+        self._listeners: tuple[Listener, ...] = ()
+
+    def next_graph_id(self) -> int:
+        """A number for a new `GraphRecord`, unique in this log since the last `reset`."""
+        return next(self._graph_ids)
+
+    def add(self, frame: FrameRecord) -> None:
+        """Append a finished frame, count it, and tell the listeners (in this thread, outside of the lock)."""
+        with self._lock:
+            self.frames.append(frame)
+            frames, stats = self.counters["frames"], self.counters["stats"]
+            frames["total"] += 1
+            if frame.skipped is None:
+                frames["ok"] += 1
+            else:
+                self.counters["skipped"][frame.skipped] += 1
+            stats["unique_graphs"] += len(frame.graphs)
+            stats["calls_captured"] += frame.ops_total
+            stats["restarts"] += frame.restarts
+            for record in frame.breaks:
+                self.counters["graph_break"][f"{record.code} {record.title}"] += 1
+            if frame.recompile_reason is not None:
+                self.counters["recompiles"][frame.recompile_reason] += 1
+            listeners = self._listeners
+        if config.timing:
+            print(frame.timing(), file=sys.stderr)
+        for listener in listeners:
+            listener(frame)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(frame)` for every frame added from now on. Returns a function that ends this."""
+        with self._lock:
+            self._listeners += (listener,)
+
+        def remove() -> None:
+            with self._lock:
+                self._listeners = tuple(entry for entry in self._listeners if entry is not listener)
+
+        return remove
+
+    def snapshot(self) -> list[FrameRecord]:
+        """The frames so far, as a list that later additions do not change."""
+        with self._lock:
+            return list(self.frames)
+
+    def graphs(self) -> list[GraphRecord]:
+        """The graphs of all frames."""
+        return [graph for frame in self.snapshot() for graph in frame.graphs]
+
+    def breaks(self) -> list[BreakRecord]:
+        """The breaks of all frames."""
+        return [record for frame in self.snapshot() for record in frame.breaks]
+
+    def reset(self) -> None:
+        """Forget all frames and counters. Listeners stay."""
+        with self._lock:
+            self.frames.clear()
+            self.counters.clear()
+            self._graph_ids = itertools.count()
+
+
+def user_frames(rows: Sequence[Sequence[Any]]) -> UserStack:
+    """`UserFrame`s from plain tuples `(filename, lineno, function, source_line, …)`."""
+    return tuple(UserFrame(*row) for row in rows)
+
+
+log = RecordLog()

@@ -1,0 +1,1 @@
+"""What the compiler did, for people: coverage, explanations, and running unmodified scripts."""

@@ -1,0 +1,363 @@
+"""Coverage: how much of a program's torch work runs in captured graphs, and what is in the way.
+
+Input: compiled functions and backends wrapped by a `Measurement`, and the records that capture writes meanwhile.
+Output: a `Coverage`, whose `str` is the report.
+
+Units. An operator is a call node of a graph, or an operator that torch's profiler sees at top level in eager code: both
+are one call at the level of the user's program. Eager operators are counted between entry to and return from a compiled
+function, outside of graphs and of capture itself. Time is wall time in compiled functions without capture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from ..backends.registry import backend_name, lookup_backend
+from ..exc import UserFrame
+from ..optimized_module import OptimizedModule
+from ..record import GRAPH_RECORD, BreakRecord, FrameRecord, GraphRecord, log
+
+GRAPH_RANGE = "dynamo_lite::graph "
+FUNCTION_RANGE = "dynamo_lite::function "
+CAPTURE_RANGE = "dynamo_lite::capture"
+
+
+@dataclass
+class FunctionCoverage:
+    """One function or module given to `compile`, with all frames that were captured while it ran."""
+
+    name: str
+    calls: int = 0
+    seconds: float = 0.0
+    graph_seconds: float = 0.0
+    captured_ops: int = 0
+    eager_ops: int = 0
+    frames: list[FrameRecord] = field(default_factory=list)
+
+    @property
+    def graphs(self) -> list[GraphRecord]:
+        return [graph for frame in self.frames for graph in frame.graphs]
+
+    @property
+    def total_ops(self) -> int:
+        return self.captured_ops + self.eager_ops
+
+    @property
+    def breaks(self) -> list[BreakRecord]:
+        return [record for frame in self.frames for record in frame.breaks]
+
+
+@dataclass
+class Coverage:
+    """The result of a `Measurement`. `str(coverage)` is the report that `run --coverage` prints."""
+
+    functions: list[FunctionCoverage] = field(default_factory=list)
+    window_seconds: float | None = None
+
+    @property
+    def frames(self) -> list[FrameRecord]:
+        return [frame for function in self.functions for frame in function.frames]
+
+    @property
+    def graphs(self) -> list[GraphRecord]:
+        return [graph for function in self.functions for graph in function.graphs]
+
+    @property
+    def breaks(self) -> list[BreakRecord]:
+        return [record for function in self.functions for record in function.breaks]
+
+    @property
+    def captured_ops(self) -> int:
+        return sum(function.captured_ops for function in self.functions)
+
+    @property
+    def total_ops(self) -> int:
+        return sum(function.total_ops for function in self.functions)
+
+    @property
+    def graph_calls(self) -> int:
+        return sum(graph.calls for graph in self.graphs)
+
+    @property
+    def time_share(self) -> float:
+        """The part of the time in compiled functions that is spent in graphs, 0 to 1."""
+        seconds = sum(function.seconds for function in self.functions)
+        return sum(function.graph_seconds for function in self.functions) / seconds if seconds else 0.0
+
+    @property
+    def recompiles(self) -> list[FrameRecord]:
+        return [frame for frame in self.frames if frame.entry_index > 0]
+
+    def __str__(self) -> str:
+        return "\n".join(_report(self))
+
+
+class Measurement:
+    """Measures while it is entered: `backend` and `function` give wrapped versions that report to it.
+
+    The operators are counted for at most `window` seconds, because the profiler keeps every event in memory; graph
+    calls and times are counted to the end.
+    """
+
+    def __init__(self, window: float = 60.0) -> None:
+        self.window = window
+        self._functions: list[FunctionCoverage] = []
+        self._backends: dict[Any, _MeasuredBackend] = {}
+        self._current = _CurrentFunction()
+        self._profiler: profile | None = None
+        self._started = 0.0
+        self._window_ended_at: float | None = None
+        self._stop: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Measurement:
+        self._stop = log.listen(self._frame_done)
+        log.capture_context = self._capture
+        self._profiler = profile(activities=[ProfilerActivity.CPU], acc_events=True)
+        self._profiler.__enter__()
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._end_window()
+        log.capture_context = contextlib.nullcontext
+        self._stop()
+
+    def backend(self, backend: str | Callable[..., Any]) -> _MeasuredBackend:
+        """`backend`, with its graphs counted and timed. The same object for the same backend."""
+        if backend not in self._backends:
+            self._backends[backend] = _MeasuredBackend(lookup_backend(backend), self._current)
+        return self._backends[backend]
+
+    def function(self, compiled: Any) -> Any:
+        """A compiled function, method or module, with its calls counted and timed. Modules are changed in place."""
+        if isinstance(compiled, OptimizedModule):
+            cls = type(compiled)
+            cls.__call__ = staticmethod(self._counted(cls.__call__, type(compiled._orig_mod).__qualname__))
+            return compiled
+        if isinstance(compiled, types.MethodType):
+            # What the method is bound to names a module better than `Module._call_impl` does.
+            name = type(compiled.__self__).__qualname__
+            return self._counted(compiled, f"{name}.{compiled.__name__}")
+        return self._counted(compiled, getattr(compiled, "__qualname__", type(compiled).__qualname__))
+
+    def coverage(self) -> Coverage:
+        """What was measured so far; complete after the exit."""
+        return Coverage([function for function in self._functions if function.calls], self._window_ended_at)
+
+    def _counted(self, fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+        function = FunctionCoverage(name)
+        range_name = f"{FUNCTION_RANGE}{len(self._functions)}"
+        self._functions.append(function)
+
+        @functools.wraps(fn)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if self._current.function is not None:
+                return fn(*args, **kwargs)
+            if time.perf_counter() - self._started > self.window:
+                self._end_window()
+            self._current.function, self._current.capture_seconds = function, 0.0
+            start = time.perf_counter()
+            try:
+                with record_function(range_name):
+                    return fn(*args, **kwargs)
+            finally:
+                function.calls += 1
+                function.seconds += time.perf_counter() - start - self._current.capture_seconds
+                self._current.function = None
+
+        return counted
+
+    @contextlib.contextmanager
+    def _capture(self) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            with record_function(CAPTURE_RANGE):
+                yield
+        finally:
+            self._current.capture_seconds += time.perf_counter() - start
+
+    def _frame_done(self, frame: FrameRecord) -> None:
+        if self._current.function is not None:
+            self._current.function.frames.append(frame)
+
+    def _end_window(self) -> None:
+        if self._profiler is None:
+            return
+        profiler, self._profiler = self._profiler, None
+        elapsed = time.perf_counter() - self._started
+        profiler.__exit__(None, None, None)
+        self._window_ended_at = elapsed if elapsed > self.window else None
+        self._count_operators(profiler.events())
+
+    def _count_operators(self, events: Any) -> None:
+        ops_of_graph = {graph.id: graph.op_count for function in self._functions for graph in function.graphs}
+        for event in events:
+            parents = _parent_names(event)
+            function = next((name for name in parents if name.startswith(FUNCTION_RANGE)), None)
+            if function is None:
+                continue
+            coverage = self._functions[int(function.removeprefix(FUNCTION_RANGE))]
+            if event.name.startswith(GRAPH_RANGE):
+                coverage.captured_ops += ops_of_graph.get(int(event.name.removeprefix(GRAPH_RANGE)), 0)
+            elif _is_operator(event.name) and not any(
+                _is_operator(name) or name == CAPTURE_RANGE or name.startswith(GRAPH_RANGE) for name in parents
+            ):
+                coverage.eager_ops += 1
+
+
+class _CurrentFunction(threading.local):
+    """The outermost compiled function that runs in this thread, and the capture time spent in it."""
+
+    function: FunctionCoverage | None = None
+    capture_seconds: float = 0.0
+
+
+class _MeasuredBackend:
+    """A backend whose compiled graphs add to their `GraphRecord` what they are called and how long they take."""
+
+    def __init__(self, inner: Callable[..., Any], current: _CurrentFunction) -> None:
+        self._inner = inner
+        self._current = current
+        self.__name__ = backend_name(inner)
+        self.validate = getattr(inner, "validate", lambda **options: None)
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Callable[..., Any]:
+        compiled = self._inner(gm, example_inputs, **options)
+        record: GraphRecord = gm.meta[GRAPH_RECORD]
+        range_name = f"{GRAPH_RANGE}{record.id}"
+        current = self._current
+
+        def measured(*inputs: Any) -> Any:
+            start = time.perf_counter()
+            with record_function(range_name):
+                result = compiled(*inputs)
+            seconds = time.perf_counter() - start
+            record.calls += 1
+            record.seconds += seconds
+            if current.function is not None:
+                current.function.graph_seconds += seconds
+            return result
+
+        return measured
+
+
+def _is_operator(name: str) -> bool:
+    """Operators are `namespace::name`; the profiler's other events and our own ranges are not."""
+    namespace, separator, _ = name.partition("::")
+    return bool(separator) and namespace.isidentifier() and namespace not in ("dynamo_lite", "autograd", "torch")
+
+
+def _parent_names(event: Any) -> list[str]:
+    names = []
+    while (event := event.cpu_parent) is not None:
+        names.append(event.name)
+    return names
+
+
+# The report
+
+
+def _report(coverage: Coverage) -> Iterator[str]:
+    trace = sum(frame.trace_seconds for frame in coverage.frames)
+    backend = sum(frame.backend_seconds for frame in coverage.frames)
+    yield (
+        f"dynamo_lite coverage: {_many(len(coverage.functions), 'function')}, {_many(len(coverage.frames), 'frame')}, "
+        f"{_many(len(coverage.graphs), 'graph')}, {_many(coverage.graph_calls, 'graph call')}"
+    )
+    yield (
+        f"captured {_share(coverage.captured_ops, coverage.total_ops)} operators, "
+        f"{coverage.time_share:.1%} of the time; {_many(len(coverage.breaks), 'graph break')}, "
+        f"{_many(len(coverage.recompiles), 'recompile')}; "
+        f"trace {trace:.2f} s, backend {backend:.2f} s"
+    )
+    if coverage.window_seconds is not None:
+        yield f"operators were counted in the first {coverage.window_seconds:.0f} s only"
+    for function in coverage.functions:
+        yield ""
+        yield from _function_lines(function)
+    yield from _break_lines(coverage.breaks)
+    yield from _recompile_lines(coverage.recompiles)
+
+
+def _function_lines(function: FunctionCoverage) -> Iterator[str]:
+    share = function.graph_seconds / function.seconds if function.seconds else 0.0
+    yield (
+        f"{function.name}: {_many(function.calls, 'call')}, "
+        f"captured {_share(function.captured_ops, function.total_ops)} operators, "
+        f"{share:.1%} of {function.seconds:.3f} s"
+    )
+    rows = [("frame", "where", "graphs", "calls", "ops", "time", "breaks", "recompiles", "trace s")]
+    for (name, where), frames in _by_place(function.frames).items():
+        graphs = [graph for frame in frames for graph in frame.graphs]
+        seconds = sum(graph.seconds for graph in graphs)
+        rows.append(
+            (
+                name,
+                where,
+                str(len(graphs)),
+                str(sum(graph.calls for graph in graphs)),
+                str(sum(graph.calls * graph.op_count for graph in graphs)),
+                f"{seconds / function.seconds if function.seconds else 0:.1%}",
+                str(sum(len(frame.breaks) for frame in frames)),
+                str(sum(frame.entry_index > 0 for frame in frames)),
+                f"{sum(frame.trace_seconds for frame in frames):.3f}",
+            )
+        )
+    yield from _table(rows, left=2)
+
+
+def _by_place(frames: list[FrameRecord]) -> dict[tuple[str, str], list[FrameRecord]]:
+    places: dict[tuple[str, str], list[FrameRecord]] = {}
+    for frame in frames:
+        places.setdefault((frame.name, frame.location), []).append(frame)
+    return places
+
+
+def _break_lines(breaks: list[BreakRecord]) -> Iterator[str]:
+    """Breaks by number and line, the most frequent first."""
+    counts = Counter((record.reason, record.user_frame) for record in breaks)
+    if counts:
+        yield ""
+        yield "graph breaks"
+    for (reason, place), count in counts.most_common():
+        yield f"  {count}x {reason}"
+        if isinstance(place, UserFrame):
+            yield f"      {place.location}  {place.line.strip()}"
+
+
+def _recompile_lines(frames: list[FrameRecord]) -> Iterator[str]:
+    if frames:
+        yield ""
+        yield "recompiles"
+    for frame in frames:
+        yield f"  {frame.name} {frame.location}: {frame.recompile_reason}"
+
+
+def _table(rows: list[tuple[str, ...]], left: int) -> Iterator[str]:
+    """Rows in aligned columns, the first `left` columns flush left, indented by two."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  " + "  ".join(cells).rstrip()
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} of {whole}" + (f" ({part / whole:.1%})" if whole else "")
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,96 @@
+"""`explain(fn)(*args)`: what capture makes of one call, as an object with a readable `str`.
+
+Input: a function or module, and arguments. Output: an `ExplainOutput`. The function really runs, once, with its
+effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..api import compile
+from ..record import BreakRecord, FrameRecord
+from .coverage import Coverage, Measurement
+
+
+@dataclass
+class ExplainOutput:
+    """What capture found. The fields up to `compile_times` have the names and meanings of torch's `ExplainOutput`."""
+
+    graphs: list[torch.fx.GraphModule]
+    graph_count: int
+    graph_break_count: int
+    break_reasons: list[BreakRecord]
+    op_count: int
+    ops_per_graph: list[list[Any]]
+    out_guards: list[str]
+    compile_times: str
+    coverage: Coverage
+
+    @property
+    def frames(self) -> list[FrameRecord]:
+        return self.coverage.frames
+
+    def __str__(self) -> str:
+        lines = [str(self.coverage)]
+        for frame in self.frames:
+            lines += ["", *describe_frame(frame)]
+        return "\n".join(lines)
+
+
+def describe_frame(frame: FrameRecord) -> list[str]:
+    """The parts of one captured frame: what it was made from, its graphs, breaks and guards."""
+    times = f"traced in {frame.trace_seconds:.3f} s, compiled in {frame.backend_seconds:.3f} s"
+    lines = [f"── {frame.name} {frame.location}: version {frame.entry_index}, {times}"]
+    if frame.recompile_reason is not None:
+        lines.append(f"recompiled because {frame.recompile_reason}")
+    if frame.skipped is not None:
+        lines.append(f"not captured: {frame.skipped}")
+    for graph in frame.graphs:
+        lines += [f"graph {graph.id}: {graph.op_count} operators, backend {graph.backend}", graph.code_text().strip()]
+    for record in frame.breaks:
+        lines += ["graph break", str(record)]
+    if frame.guards is not None:
+        lines += [f"{len(frame.guards)} guards", frame.guards.text().strip()]
+    return lines
+
+
+def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """`explain(fn)(*args, **kwargs)` runs `fn` once, captured afresh with the backend "eager", and says what happened.
+
+    Earlier compiled versions are neither used nor changed. With arguments after `f` the call is made at once.
+    Exceptions of `fn` propagate.
+    """
+
+    def run(*args: Any, **kwargs: Any) -> ExplainOutput:
+        graphs: list[torch.fx.GraphModule] = []
+
+        def keep_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+            graphs.append(gm)
+            return gm.forward
+
+        with Measurement() as measurement:
+            compiled = compile(f, backend=measurement.backend(keep_graph), isolate_recompiles=True)
+            measurement.function(compiled)(*args, **kwargs)
+        return _output(graphs, measurement.coverage())
+
+    return run(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else run
+
+
+def _output(graphs: list[torch.fx.GraphModule], coverage: Coverage) -> ExplainOutput:
+    ops_per_graph = [[node.target for node in gm.graph.nodes if node.op.startswith("call_")] for gm in graphs]
+    return ExplainOutput(
+        graphs=graphs,
+        graph_count=len(graphs),
+        graph_break_count=len(coverage.breaks),
+        break_reasons=coverage.breaks,
+        op_count=sum(map(len, ops_per_graph)),
+        ops_per_graph=ops_per_graph,
+        out_guards=[frame.guards.text() for frame in coverage.frames if frame.guards is not None],
+        compile_times="\n".join(frame.timing() for frame in coverage.frames),
+        coverage=coverage,
+    )

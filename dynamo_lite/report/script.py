@@ -1,0 +1,72 @@
+"""Run an unmodified script with torch's compile entry points redirected here.
+
+Input: the path of a script or the name of a module, and its arguments. Output: its exit status as if run by Python, and
+what a `Measurement` saw. The redirection ends with the script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+
+from .. import markers
+from ..api import compile, compile_module_, disable, reset
+from .coverage import Measurement
+
+
+@contextlib.contextmanager
+def redirected(backend: str | None = None, measurement: Measurement | None = None) -> Iterator[None]:
+    """Within the block `torch.compile`, `nn.Module.compile` and what belongs to them in `torch.compiler` are ours.
+
+    `backend` replaces the one that the program asks for, whose mode and options are then dropped.
+    """
+
+    def settings(options: dict[str, Any]) -> dict[str, Any]:
+        if backend is not None:
+            options = {**options, "backend": backend, "mode": None, "options": None}
+        if measurement is not None:
+            options["backend"] = measurement.backend(options.get("backend") or "inductor")
+        return options
+
+    def redirected_compile(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return lambda model: redirected_compile(model, **options)
+        compiled = compile(model, **settings(options))
+        return compiled if measurement is None or compiled is model else measurement.function(compiled)
+
+    def redirected_module_compile(self: torch.nn.Module, **options: Any) -> None:
+        compile_module_(self, **settings(options))
+        if measurement is not None and self._compiled_call_impl is not None:
+            self._compiled_call_impl = measurement.function(self._compiled_call_impl)
+
+    replacements: list[tuple[Any, str, Callable[..., Any]]] = [
+        (torch, "compile", redirected_compile),
+        (torch.nn.Module, "compile", redirected_module_compile),
+        (torch.compiler, "reset", reset),
+        (torch.compiler, "disable", disable),
+        (torch.compiler, "set_stance", markers.set_stance),
+        (torch.compiler, "allow_in_graph", markers.allow_in_graph),
+        (torch.compiler, "assume_constant_result", markers.assume_constant_result),
+    ]
+    with contextlib.ExitStack() as stack:
+        for owner, name, replacement in replacements:
+            stack.enter_context(mock.patch.object(owner, name, replacement))
+        yield
+
+
+def run_script(target: str, arguments: Sequence[str], *, as_module: bool = False) -> None:
+    """Run a script, or with `as_module` what `python -m` would run, as `__main__`. Its exceptions propagate."""
+    with mock.patch.object(sys, "argv", [target, *arguments]), mock.patch.object(sys, "path", list(sys.path)):
+        if as_module:
+            sys.path[0] = os.getcwd()
+            runpy.run_module(target, run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = os.path.dirname(os.path.abspath(target))
+            runpy.run_path(target, run_name="__main__")

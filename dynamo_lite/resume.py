@@ -1,0 +1,322 @@
+"""Continuation functions: run a code object on from the middle, after a graph break.
+
+Input: a code object, a place in it, the shape of the stack there and the names of the locals that are bound.
+Output: the code of a plain function (a generator function for a generator's code) which restores the stack and runs on.
+Invariant: body, positions, exception regions and names are those of the original; only the prologue is new and
+unreachable code is gone. Nothing here mirrors a CPython file; the frame state that is rebuilt is that of
+`Include/internal/pycore_frame.h`.
+
+Parameters, positional, in this order:
+
+- `__stack_<i>` for each stack position i that is not a NULL (`null_positions`), not a lasti (`lasti_entries`), and in
+  mode "call" not the top position. At the positions in `exc_entries`, where the frame has the saved exc_info of an
+  active handler, the value to pass is the exception which that handler handles;
+- the locals in `locals_passed`, in that order. A local that is not passed is unbound. For a cell slot that holds a
+  plain value (a 3.12+ inlined comprehension whose variable has the name of an outer cell) the name of the cell can be
+  passed too;
+- mode "raise" and "raise_new": `__exc`; mode "call": `__inner`, `__inner_args`.
+
+Free variables: `resume_freevars(code)`; the caller makes the function with the frame's actual cells. (In a slot that
+holds no cell just then, which only happens inside an inlined comprehension, any cell will do.)
+"""
+
+import re
+import sys
+import weakref
+from collections.abc import Iterable
+from types import CodeType
+
+from bytecode import FreeVar, Instr, Label, TryBegin, TryEnd
+
+from dynamo_lite.isa import codec, emit
+
+_MODES = ("value", "raise", "raise_new", "call")
+_NEEDED = emit.CO_OPTIMIZED | emit.CO_NEWLOCALS
+_DROPPED_FLAGS = emit.CO_VARARGS | emit.CO_VARKEYWORDS
+_OWN_NAME = re.compile(r"__resume_at_\d+_(.*)", re.DOTALL)
+_OWN_QUALNAME = re.compile(r"(.*) \(resumed at line \S+\)", re.DOTALL)
+# Instructions that only prepare the next one: the canonical program has no stack effect for them, so a continuation
+# *at* the next one must begin with them.
+_PREPARES = {
+    ("KW_NAMES", "PRECALL"),
+    ("KW_NAMES", "CALL"),
+    ("PRECALL", "CALL"),
+    ("LOAD_CONST", "CALL_KW"),
+    *([("PUSH_NULL", "CALL_FUNCTION_EX")] if sys.version_info >= (3, 14) else ()),
+}
+
+_made: dict[int, tuple[weakref.ref, dict]] = {}
+
+
+class CannotResume(Exception):
+    """This code object cannot be continued there; `args[0]` says why."""
+
+
+def resume_freevars(code: CodeType) -> tuple[str, ...]:
+    """The names of the continuation's free variables, in order."""
+    return (*code.co_cellvars, *code.co_freevars)
+
+
+def resume_code(
+    code: CodeType,
+    offset: int,
+    stack_len: int,
+    null_positions: Iterable[int] = (),
+    locals_passed: Iterable[str] = (),
+    *,
+    after: bool = True,
+    mode: str = "value",
+    exc_entries: Iterable[int] = (),
+    lasti_entries: Iterable[tuple[int, int]] = (),
+) -> CodeType:
+    """The code of the function that continues `code` after (or at) the instruction at byte `offset`; cached.
+
+    stack_len: depth of the stack where execution goes on (mode "call": the result of the inner call included; mode
+    "raise": where the exception is raised). after: go on after that instruction; False: at it (a jump's target).
+    mode "value": go on. mode "call": the top item is `__inner(*__inner_args)`, called inside the exception regions of
+    the instruction at `offset`; then go on. mode "raise": inside these regions `__exc` is raised, traceback and context
+    as they are; "raise_new": as by a `raise` statement, this frame's line is added to the traceback.
+    exc_entries: positions that hold a saved exc_info (what PUSH_EXC_INFO put below the exception). The exception
+    handled there is passed instead and re-established: raised and caught. (It need not lie on the stack: `except E as
+    e` has popped it.)
+    lasti_entries: (position, byte offset) of stack items which are the place of a raise, for a later RERAISE.
+    """
+    shape = (offset, stack_len, tuple(null_positions), tuple(locals_passed))
+    key = (*shape, after, mode, tuple(exc_entries), tuple(lasti_entries))
+    known = _known(code)
+    made = known.get(key)
+    if made is None:
+        made = known[key] = _Resume(code, *key).build()
+    return made
+
+
+def _known(code: CodeType) -> dict:
+    """The continuations of `code` made so far; by identity, as equal code objects may differ in their file."""
+    found = _made.get(id(code))
+    if found is not None and found[0]() is code:
+        return found[1]
+    key = id(code)
+
+    def forget(ref, made=_made):  # bound here: at exit the module's names are gone first
+        if key in made and made[key][0] is ref:
+            del made[key]
+
+    known: dict = {}
+    _made[key] = (weakref.ref(code, forget), known)
+    return known
+
+
+class _Resume:
+    """One continuation while it is built."""
+
+    def __init__(self, code, offset, stack_len, nulls, passed, after, mode, exc_entries, lasti_entries):
+        if mode not in _MODES:
+            raise ValueError(f"unknown mode {mode!r}")
+        if code.co_flags & _NEEDED != _NEEDED:
+            raise CannotResume("a module or class body keeps its locals in a dict")
+        self.code, self.offset, self.stack_len, self.mode = code, offset, stack_len, mode
+        self.nulls, self.passed = frozenset(nulls), passed
+        self.exc_entries, self.lasti_entries = frozenset(exc_entries), dict(lasti_entries)
+        self.freevars = resume_freevars(code)
+        self.body = codec.decode(code, codec.slot_operands(code, cell=FreeVar))
+        self.index = self.body.index_of_offset[offset]
+        self.entry = self.index + 1 if after or mode != "value" else self._whole_instruction(self.index)
+        self.asm = emit.Assembler()
+        self.location = self.body.instrs[self.index].location
+        self.asm._location = self.location
+        self.dead_ends: list = []
+
+    def _whole_instruction(self, index: int) -> int:
+        instrs = self.body.instrs
+        while index and (instrs[index - 1].name, instrs[index].name) in _PREPARES:
+            index -= 1
+        return index
+
+    def build(self) -> CodeType:
+        code = self.code
+        names = self._restore_stack()
+        names += self._act()
+        keep = self._reachable()
+        items = self._start() + self.asm.items
+        if any(keep):
+            if self.mode in ("value", "call") and not self._falls_into(keep):
+                items.append(codec.make_instr("JUMP_FORWARD", self._label(self.entry), self.location))
+            items += self._body_items(keep)
+        items += self.dead_ends
+        header = codec.Header(
+            name=f"__resume_at_{self.offset}_{self._root(_OWN_NAME, code.co_name)}",
+            qualname=f"{self._root(_OWN_QUALNAME, code.co_qualname)} (resumed at line {self._line()})",
+            filename=code.co_filename,
+            firstlineno=code.co_firstlineno,
+            flags=code.co_flags & ~_DROPPED_FLAGS,
+            argcount=len(names),
+            varnames=tuple(names),
+            freevars=self.freevars,
+            consts=(None,),
+            stacksize=max(code.co_stacksize, self.stack_len + 4) + 1,
+        )
+        return codec.encode(items, header)
+
+    @staticmethod
+    def _root(pattern: re.Pattern, name: str) -> str:
+        """The original's name, if `name` is that of a continuation already."""
+        match = pattern.fullmatch(name)
+        return match[1] if match else name
+
+    def _line(self):
+        return self.location.lineno if self.location is not None else "?"
+
+    def _start(self) -> list:
+        generator = bool(self.code.co_flags & emit.GENERATOR_FLAGS)
+        return emit.prologue((), self.freevars, generator, self.code.co_firstlineno)
+
+    # -- the new prologue
+
+    def _restore_stack(self) -> list[str]:
+        """Emit the pushes; returns the parameter names for the stack and the locals."""
+        names = []
+        given = self.stack_len - (self.mode == "call")
+        for position in range(given):
+            if position in self.nulls:
+                self.asm.push_null()
+            elif position in self.lasti_entries:
+                self._push_lasti(self.lasti_entries[position])
+            else:
+                names.append(f"__stack_{position}")
+                if position in self.exc_entries:
+                    self._handle_exception(position, names[-1])
+                else:
+                    self.asm.load_fast_and_clear(names[-1])
+        return names + [self._restore_local(name) for name in self.passed]
+
+    def _restore_local(self, name: str) -> str:
+        if name not in self.freevars or name in self.body_locals():
+            return name
+        parameter = f"__slot_{name}"
+        self.asm.load_fast_and_clear(parameter)
+        self.asm.emit("STORE_FAST", FreeVar(name))
+        return parameter
+
+    def body_locals(self) -> set[str]:
+        """Names of slots that stay plain locals (one may have the name of a free variable of the original)."""
+        return set(self.code.co_varnames).difference(self.code.co_cellvars)
+
+    def _handle_exception(self, position: int, name: str) -> None:
+        """Raise and catch it, so that it is the exception being handled; RERAISE leaves its traceback and context
+        alone."""
+        handler = Label()
+        begin = TryBegin(handler, False, position)
+        self.asm.items.append(begin)
+        self.asm.load_fast_and_clear(name)
+        self.asm.reraise(0)
+        self.asm.items.append(TryEnd(begin))
+        self.asm.place(handler)
+        self.asm.push_exc_info()
+        self.asm.pop_top()
+
+    def _push_lasti(self, offset: int) -> None:
+        """Push the place, in the new code, of a NOP with the position of the instruction that raised."""
+        place = Label()
+        self.asm.load_const(codec.UnitOffset(place))
+        instr = self.body.instrs[self.body.index_of_offset[offset]]
+        self.dead_ends += [place, codec.make_instr("NOP", location=instr.location)]
+
+    def _act(self) -> list[str]:
+        """Emit what happens inside the exception regions of the instruction; returns the last parameters."""
+        if self.mode == "value":
+            return []
+        asm = self.asm
+        region = self.body.handler_at[self.index]
+        begin = TryBegin(self._label(region[0]), region[2], region[1]) if region else None
+        if begin:
+            asm.items.append(begin)
+        if self.mode == "call":
+            names = ["__inner", "__inner_args"]
+            asm.push_callable(lambda: asm.load_fast_and_clear(names[0]))
+            asm.load_fast_and_clear(names[1])
+            asm.call_function_ex(False)
+        else:
+            names = ["__exc"]
+            asm.load_fast_and_clear(names[0])
+            if self.mode == "raise":
+                asm.reraise(0)
+            else:
+                asm.raise_varargs(1)
+        if begin:
+            asm.items.append(TryEnd(begin))
+        return names
+
+    # -- the old body
+
+    def _label(self, index: int) -> Label:
+        return self.body.labels.setdefault(index, Label())
+
+    def _reachable(self) -> list[bool]:
+        """Which instructions of the body can still run."""
+        body = self.body
+        index_of = {label: index for index, label in body.labels.items()}
+        keep = [False] * len(body.instrs)
+        work = [self.entry] if self.mode in ("value", "call") else []
+        if self.mode != "value" and body.handler_at[self.index]:
+            work.append(body.handler_at[self.index][0])
+        while work:
+            i = work.pop()
+            while not keep[i]:
+                keep[i] = True
+                handler = body.handler_at[i]
+                if handler is not None:
+                    work.append(handler[0])
+                instr = body.instrs[i]
+                if instr.arg.__class__ is Label:
+                    work.append(index_of[instr.arg])
+                if instr.opcode in codec.FINAL:
+                    break
+                i += 1
+        self.first = self._cover_call(keep)
+        return keep
+
+    def _cover_call(self, keep: list[bool]) -> int:
+        """CPython 3.13 looks up the handler of an exception out of a Python call one unit before the call: put a NOP of
+        the same
+        region there if the body is cut right before the entry. Returns where to enter."""
+        before = self.entry - 1
+        if keep[self.entry] and not keep[before]:
+            keep[before] = True
+            self.body.instrs[before] = codec.make_instr("NOP", location=self.location)
+            self.body.handler_at[before] = self.body.handler_at[self.entry]
+            return before
+        return self.entry
+
+    def _falls_into(self, keep: list[bool]) -> bool:
+        return keep.index(True) == self.first
+
+    def _body_items(self, keep: list[bool]) -> list:
+        items = codec.to_items(self.body, keep)
+        if "super" in self.code.co_names and "__class__" in self.freevars and self.code.co_argcount:
+            items = self._explicit_super(items)
+        return items
+
+    def _explicit_super(self, items: list) -> list:
+        """`super()` looks at the frame's first argument, which is another one here: pass it what it would find. (3.12+
+        has that on the stack for `super().name`, but may call `super()` all the same: say that it has two arguments.)
+        """
+        owner = self.code.co_varnames[0]
+        self_load = ("LOAD_DEREF", FreeVar(owner)) if owner in self.code.co_cellvars else ("LOAD_FAST", owner)
+        out: list = []
+        instrs = [item for item in items if isinstance(item, Instr)]
+        calls = {}  # id of the LOAD_GLOBAL → of the instructions up to its CALL
+        for i, instr in enumerate(instrs):
+            if instr.name == "LOAD_GLOBAL" and instr.arg == (True, "super"):
+                end = i + 2 if instrs[i + 1].name == "PRECALL" else i + 1
+                if instrs[end].name == "CALL" and instrs[end].arg == 0:
+                    calls[id(instr)] = [id(other) for other in instrs[i + 1 : end + 1]]
+        bump = {one for call in calls.values() for one in call}
+        for item in items:
+            if isinstance(item, Instr) and item.name == "LOAD_SUPER_ATTR":
+                is_method, _, name = item.arg
+                item = codec.make_instr(item.name, (is_method, True, name), item.location)
+            out.append(codec.make_instr(item.name, 2, item.location) if id(item) in bump else item)
+            if id(item) in calls:
+                out.append(codec.make_instr("LOAD_DEREF", FreeVar("__class__"), item.location))
+                out.append(codec.make_instr(*self_load, item.location))
+        return out

@@ -1,0 +1,89 @@
+"""Which sizes and ints are symbolic.
+
+Input: a real tensor or int with its access path, the marks on the tensor, and what earlier compilations of the same code saw.
+Output: the dimensions that become symbolic, or whether an int does.
+Invariant: static first; a size or int becomes symbolic when it differs from that of an earlier compilation, when it is marked, or when
+everything was asked to be. 0 and 1 are always constants (except for ints that changed). Nothing here imports torch.
+
+`tr.dynamic_hints` is the memory: access path → tuple of sizes, or int; None in place of a number says that it varies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .config import config
+from .guards import ir
+from .markers import DYNAMIC, STATIC, WEAK_DYNAMIC
+
+NONE: frozenset[int] = frozenset()
+
+
+def dynamic_dims(tr: Any, tensor: Any, source: Any, is_parameter: bool) -> frozenset[int]:
+    """The dimensions of an input tensor that become symbolic. Remembers its sizes for the next compilation."""
+    wanted = tr.region.dynamic
+    if is_parameter and config.force_parameter_static_shapes:
+        return NONE
+    marked = tensor.__dict__
+    chosen = {*marked.get(DYNAMIC, ()), *marked.get(WEAK_DYNAMIC, ())} if marked else set()
+    sizes = tensor.shape
+    if wanted or (wanted is None and not config.assume_static_by_default):
+        chosen.update(range(len(sizes)))
+    elif wanted is None and config.automatic_dynamic_shapes:
+        chosen.update(_changed_dims(tr.dynamic_hints, source.path, tuple(sizes)))
+    if not chosen:
+        return NONE
+    chosen.difference_update(marked.get(STATIC, ()))
+    return frozenset(dim for dim in chosen if sizes[dim] not in (0, 1))
+
+
+def _changed_dims(hints: dict[str, Any], path: str, sizes: tuple[int, ...]) -> Iterable[int]:
+    seen = hints.get(path)
+    if type(seen) is not tuple or len(seen) != len(sizes):
+        hints[path] = sizes
+        return ()
+    if seen != sizes:
+        hints[path] = seen = tuple([a if a == b else None for a, b in zip(seen, sizes, strict=True)])
+    return [dim for dim, size in enumerate(seen) if size is None]
+
+
+def strict_dims(tensor: Any) -> frozenset[int]:
+    """The dimensions that `mark_dynamic` promises to vary: it is an error if the code makes them constant."""
+    return frozenset(tensor.__dict__.get(DYNAMIC, ()))
+
+
+def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
+    """Whether an int from outside becomes symbolic. Remembers it for the next compilation."""
+    wanted = tr.region.dynamic
+    if config.specialize_int or type(value) is not int or wanted is False or not _may_vary(tr, source):
+        return False
+    if wanted:
+        return value not in (0, 1)
+    hints = tr.dynamic_hints
+    path = source.path
+    seen = hints.setdefault(path, value)
+    if seen is None or type(seen) is tuple:
+        return seen is None
+    if seen != value and config.automatic_dynamic_shapes:
+        hints[path] = None
+        return True
+    return False
+
+
+def _may_vary(tr: Any, source: Any) -> bool:
+    """Ints that are part of a program rather than its data are constants: attributes of modules, defaults, what no argument leads to."""
+    node = source
+    modules = tr.graph.module_nodes
+    while node is not None:
+        kind = node.kind
+        if kind in _FIXED_KINDS:
+            return False
+        parent = node.parent
+        if kind == ir.INSTANCE_DICT and parent in modules and not config.allow_unspec_int_on_nn_module:
+            return not config.force_nn_module_property_static_shapes
+        node = parent
+    return True
+
+
+_FIXED_KINDS = frozenset({ir.CONST, ir.FUNC_DEFAULTS, ir.FUNC_KWDEFAULTS, ir.TYPE_ATTR, ir.FUNC_CODE})

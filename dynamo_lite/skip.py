@@ -1,0 +1,78 @@
+"""Which Python functions are followed and which are left to run.
+
+Input: a function or code object. Output: the reason why it is not captured, or None.
+Invariant: leaving a function out is a graph break with a reason, never silent.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from typing import Any
+
+# Modules that talk to the world, look at frames or manage threads: following them would only reach a C function that breaks.
+SKIPPED_MODULES = frozenset(
+    """
+    asyncio atexit bdb cProfile code codeop concurrent ctypes dis faulthandler gc getpass glob http importlib inspect io linecache
+    logging mmap multiprocessing os pathlib pdb pickle platform posixpath profile pstats runpy select selectors shutil signal socket
+    sqlite3 ssl subprocess sys tempfile threading time timeit tokenize trace traceback tracemalloc unittest urllib uuid warnings zipfile
+    pytest _pytest tqdm
+    """.split()
+)
+
+# Parts of torch that drive compilers, files or processes rather than compute.
+SKIPPED_TORCH = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torch._functorch.aot_autograd",
+    "torch._subclasses",
+    "torch._ops",
+    "torch._library",
+    "torch.library",
+    "torch.fx",
+    "torch.jit",
+    "torch.multiprocessing",
+    "torch.onnx",
+    "torch.package",
+    "torch.profiler",
+    "torch.serialization",
+    "torch.testing",
+    "torch.utils.data",
+    "torch.utils.tensorboard",
+)
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def is_internal(code: types.CodeType) -> bool:
+    """True for our own code (polyfills): it is not the user's, and never a place to break at."""
+    return code.co_filename.startswith(_HERE)
+
+
+def why_not_inlined(fn: Any) -> tuple[str, str] | None:
+    """(slug, context) of the break that calling a real Python function means, or None to follow it."""
+    attributes = fn.__dict__
+    if attributes and attributes.get("_torchdynamo_disable"):
+        return ("call-skipped-function", f"{fn.__qualname__} is disabled")
+    module = fn.__globals__.get("__name__") or ""
+    top = module.partition(".")[0]
+    if top in SKIPPED_MODULES:
+        return ("call-skipped-function", f"{module}.{fn.__qualname__}")
+    if top == "torch" and module.startswith(SKIPPED_TORCH):
+        return ("call-skipped-function", f"{module}.{fn.__qualname__}")
+    return None
+
+
+def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> str | None:
+    """Why a frame reached from eager code is left alone, or None to capture it."""
+    module = globals_.get("__name__") or ""
+    top = module.partition(".")[0]
+    if is_internal(code):
+        return "part of the engine"
+    if top in SKIPPED_MODULES or top == "torch":
+        return f"module {module}"
+    if code.co_flags & 0x2A0:
+        return "generator or coroutine"
+    if not code.co_flags & 0x1 or code.co_name in ("<module>",):
+        return "not a function body"
+    return None

@@ -1,0 +1,136 @@
+"""Access paths: how generated code reloads a value that guards can check.
+
+Input: a path (`guards.ir.GuardNode`). Output: instructions that push the value it leads to.
+Invariant: a reload runs no user code beyond what the path says, and gives the object that the guard program checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from .guards import ir
+
+
+def emit_source(cg: Any, node: Any) -> None:
+    """Push the value at `node`."""
+    RELOAD[node.kind](cg, node)
+
+
+def _local(cg: Any, node: Any) -> None:
+    cg.asm.load_fast(cg.code.co_varnames[node.arg])
+
+
+def _freevar(cg: Any, node: Any) -> None:
+    cg.asm.load_cell(cg.code.co_freevars[node.arg])
+
+
+def _const(cg: Any, node: Any) -> None:
+    cg.load_const(node.arg)
+
+
+def _attribute(name: str) -> Callable[[Any, Any], None]:
+    def emit(cg: Any, node: Any) -> None:
+        cg.load_source(node.parent)
+        cg.asm.load_attr(name)
+
+    return emit
+
+
+def _attr(cg: Any, node: Any) -> None:
+    cg.load_source(node.parent)
+    cg.asm.load_attr(node.arg)
+
+
+def _dict_item(cg: Any, node: Any) -> None:
+    """The storage of the dictionary itself: a subclass may override subscripts."""
+    parent = node.parent
+    if parent.kind == ir.CONST and parent.arg is cg.globals and type(node.arg) is str:
+        cg.asm.load_global(node.arg)
+        return
+    if parent.kind == ir.INSTANCE_DICT or parent.kind == ir.CONST:
+        cg.load_source(parent)
+        cg.load_const(node.arg)
+        cg.asm.binary_subscr()
+        return
+    cg.load_callable(dict.__getitem__)
+    cg.load_source(parent)
+    cg.load_const(node.arg)
+    cg.asm.call(2)
+
+
+def _get_index(sequence: Any, i: int) -> Any:
+    return (list if isinstance(sequence, list) else tuple).__getitem__(sequence, i)
+
+
+def _dict_key(dictionary: Any, i: int) -> Any:
+    return list(dict.keys(dictionary))[i]
+
+
+def _iter_item(iterator: Any, k: int) -> Any:
+    """Looks ahead without moving the iterator: iterators copy by `__reduce__`."""
+    function, *state = iterator.__reduce__()
+    ahead = function(*state[0])
+    if len(state) > 1:
+        ahead.__setstate__(state[1])
+    for _ in range(k):
+        next(ahead)
+    return next(ahead)
+
+
+def _type_attr(cls: type, name: str) -> Any:
+    return next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
+
+
+def _helper(function: FunctionType) -> Callable[[Any, Any], None]:
+    def emit(cg: Any, node: Any) -> None:
+        cg.load_callable(function)
+        cg.load_source(node.parent)
+        cg.load_const(node.arg)
+        cg.asm.call(2)
+
+    return emit
+
+
+def _cell_contents(cg: Any, node: Any) -> None:
+    if node.parent.kind == ir.FREEVAR:
+        cg.asm.load_deref(cg.code.co_freevars[node.parent.arg])
+    else:
+        cg.load_source(node.parent)
+        cg.asm.load_attr("cell_contents")
+
+
+def _type(cg: Any, node: Any) -> None:
+    cg.load_callable(type)
+    cg.load_source(node.parent)
+    cg.asm.call(1)
+
+
+def _call(cg: Any, node: Any) -> None:
+    cg.load_callable(node.arg)
+    cg.load_source(node.parent)
+    cg.asm.call(1)
+
+
+RELOAD: dict[int, Callable[[Any, Any], None]] = {
+    ir.LOCAL: _local,
+    ir.FREEVAR: _freevar,
+    ir.CONST: _const,
+    ir.ATTR: _attr,
+    ir.INSTANCE_DICT: _attribute("__dict__"),
+    ir.DICT_ITEM: _dict_item,
+    ir.INDEX: _helper(_get_index),
+    ir.CELL_CONTENTS: _cell_contents,
+    ir.TYPE: _type,
+    ir.TYPE_ATTR: _helper(_type_attr),
+    ir.FUNC_CODE: _attribute("__code__"),
+    ir.FUNC_DEFAULTS: _attribute("__defaults__"),
+    ir.FUNC_KWDEFAULTS: _attribute("__kwdefaults__"),
+    ir.FUNC_CLOSURE: _attribute("__closure__"),
+    ir.METHOD_SELF: _attribute("__self__"),
+    ir.METHOD_FUNC: _attribute("__func__"),
+    ir.ITER_ITEM: _helper(_iter_item),
+    ir.DICT_KEY: _helper(_dict_key),
+    ir.CALL: _call,
+}

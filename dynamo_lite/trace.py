@@ -1,0 +1,310 @@
+"""One analysis of one frame: everything it accumulates, and the services that models and the interpreter call.
+
+Input: a function, the real values of its bound arguments, and what earlier runs of the same analysis learned (the step to break at).
+Output: after `run`, the return value's tracker; on the way the graph, the guards, the mutations.
+Invariant: a run leaves no trace in the process unless `convert` commits it: nothing real is changed during the analysis.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from . import skip
+from .config import config
+from .exc import UserFrame, unsupported
+from .graph.builder import GraphBuilder
+from .guards import ir
+from .interp.call import bind_arguments
+from .interp.frame import Frame
+from .variables import abstract, subclass
+from .variables.base import MISSING, LazyVariable, VariableTracker
+from .variables.constant import ATOMIC_TYPES, ConstantVariable
+from .variables.dict import DictVariable
+from .variables.dispatch import HANDLERS
+from .variables.function import FunctionVariable, call_handler
+from .variables.instance import special
+from .variables.iter import SequenceIteratorVariable
+from .variables.list import ListVariable
+from .variables.module import GlobalsNamespace
+from .variables.set import SetVariable
+from .variables.tuple import TupleVariable
+from .variables.wrap import find_builder
+
+# Objects that are known by identity wherever they come from: no alias guard is needed when two paths lead to one.
+_IDENTITY_TYPES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.CodeType)
+
+
+class Trace:
+    """The state of one run.
+
+    Attributes:
+        steps: instructions interpreted so far; a step number names a point of the run, since the analysis is deterministic.
+        break_step: the step before which this run must stop (-1: none).
+        frame: the innermost frame being interpreted.
+        handled: the exception being handled (`exc_info`), or None.
+    """
+
+    def __init__(self, analysis: Any, function: types.FunctionType, values: tuple[Any, ...], break_step: int, hints: Any) -> None:
+        code = function.__code__
+        self.analysis = analysis
+        self.region = analysis.region
+        self.function = function
+        self.steps = 0
+        self.break_step = break_step
+        self.frame: Frame | None = None
+        self.depth = 0
+        self.handled: VariableTracker | None = None
+        self.dynamic_hints = hints
+        self.guards = ir.GuardSet(code.co_varnames, code.co_freevars)
+        self.heap: dict[int, Any] = {}
+        self.keep_alive: list[Any] = []
+        self.type_attributes: dict[tuple[type, str], VariableTracker | None] = {}
+        self.namespaces: dict[int, GlobalsNamespace] = {}
+        self.literals: dict[int, VariableTracker] = {}
+        self.mutations: list[VariableTracker] = []
+        self.graph = GraphBuilder(self)
+        self.state = self.graph.state
+        self.root = self._root_function(function)
+        self.arguments = [
+            self.wrap(value, self.source(None, ir.LOCAL, slot)) if value is not MISSING else None for slot, value in enumerate(values)
+        ]
+
+    def _root_function(self, function: types.FunctionType) -> FunctionVariable:
+        closure = [self.wrap(cell, self.source(None, ir.FREEVAR, i)) for i, cell in enumerate(function.__closure__ or ())]
+        return FunctionVariable(function.__code__, self.namespace(function.__globals__), closure, function, self.constant_source(function))
+
+    def run(self) -> VariableTracker:
+        """Interpret the frame to its end."""
+        return Frame(self, self.root, list(self.arguments), None, True).run()
+
+    # -- wrapping real objects
+
+    def source(self, parent: Any, kind: int, arg: Any = None) -> Any:
+        """The access path one step below `parent`."""
+        return self.guards.node(parent, kind, arg)
+
+    def constant_source(self, value: Any) -> Any:
+        """The path of an object that other guards pin by identity."""
+        return self.guards.node(None, ir.CONST, value)
+
+    def wrap(self, value: Any, source: Any) -> Any:
+        """The tracker of a real object: one per identity, looked at lazily."""
+        if type(value) in ATOMIC_TYPES:
+            return LazyVariable(self, value, source)
+        found = self.heap.get(id(value))
+        if found is not None:
+            self._alias(found, value, source)
+            return found
+        lazy = LazyVariable(self, value, source)
+        self.heap[id(value)] = lazy
+        self.keep_alive.append(value)
+        return lazy
+
+    def _alias(self, found: Any, value: Any, source: Any) -> None:
+        """A second path to a known object: the paths must keep leading to one object."""
+        first = found.__dict__["source"]
+        if first is source or first is None or isinstance(value, _IDENTITY_TYPES):
+            return
+        if first.kind == ir.CONST:
+            if source.kind != ir.CONST:
+                self.guard(source, ir.IS, value)
+        elif source.kind != ir.CONST:
+            self.guards.same(first, source, self.here())
+
+    def build(self, value: Any, source: Any) -> VariableTracker:
+        """The model of a real object, with its guards."""
+        if type(value) in ATOMIC_TYPES:
+            return self._build_atomic(value, source)
+        return find_builder(value)(self, value, source)
+
+    def _build_atomic(self, value: Any, source: Any) -> VariableTracker:
+        if type(value) is int:
+            symbolic = self.graph.symbolic_int(value, source)
+            if symbolic is not None:
+                return symbolic
+        singleton = value is None or value is True or value is False or value is Ellipsis or value is NotImplemented
+        self.guard(source, ir.IS if singleton else ir.EQUALS, value)
+        return ConstantVariable(value, source)
+
+    def wrap_new(self, value: Any) -> VariableTracker | None:
+        """The model of a value that the analysis computed; None if it has no model. Containers are taken over as new ones."""
+        cls = type(value)
+        if cls in ATOMIC_TYPES:
+            return ConstantVariable(value)
+        if cls in _NEW_CONTAINERS:
+            items = [self.wrap_new(v) for v in value]
+            return None if any(i is None for i in items) else _NEW_CONTAINERS[cls](items)
+        if cls is dict:
+            result = DictVariable()
+            for key, item in value.items():
+                result.mp_ass_subscript(self.frame, self.wrap_new(key), self.wrap_new(item))
+            return result
+        return self.build_constant_object(value)
+
+    def build_constant_object(self, value: Any) -> VariableTracker:
+        """An object whose identity the analysis knows: a function, class, module, dtype, the result of folding …"""
+        if type(value) in ATOMIC_TYPES:
+            return ConstantVariable(value)
+        return self.wrap(value, self.constant_source(value))
+
+    wrap_callable = build_constant_object
+    type_tracker = build_constant_object
+
+    def literal(self, value: Any) -> VariableTracker:
+        """LOAD_CONST: constants of code objects, tuples and frozensets of such included."""
+        if type(value) in ATOMIC_TYPES:
+            return ConstantVariable(value)
+        found = self.literals.get(id(value))
+        if found is None:
+            found = ConstantVariable(value) if type(value) is types.CodeType else self.wrap_new(value)
+            self.literals[id(value)] = found
+        return found
+
+    def namespace(self, globals_: dict[str, Any]) -> GlobalsNamespace:
+        """The model of a module's globals."""
+        found = self.namespaces.get(id(globals_))
+        if found is None:
+            builtins = globals_.get("__builtins__", __builtins__)
+            builtins = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
+            below = self.namespace(builtins) if builtins is not globals_ and builtins is not None else None
+            found = GlobalsNamespace(globals_, self.constant_source(globals_), below)
+            self.namespaces[id(globals_)] = found
+        return found
+
+    # -- guards and mutation
+
+    def guard(self, source: Any, kind: int, arg: Any = None) -> None:
+        """Require a property of what `source` leads to."""
+        if source.kind != ir.CONST or kind in (ir.LEN, ir.DICT_KEYS, ir.HAS_KEY, ir.LACKS_KEY):
+            self.guards.check(source, kind, arg, self.here())
+
+    def mutating(self, vt: VariableTracker) -> None:
+        """Announce the change of an object. One that existed before must know how to replay the change."""
+        if vt.source is None or vt.mutated:
+            return
+        if getattr(vt.emit_update, "__func__", None) is VariableTracker.emit_update:
+            unsupported("mutation-of-unknown-object", vt.describe())
+        vt.mutated = True
+        self.mutations.append(vt)
+
+    def same_object(self, v: VariableTracker, w: VariableTracker) -> bool:
+        """`v is w`."""
+        if v is w:
+            return True
+        if v.is_python_constant() and w.is_python_constant():
+            a, b = v.as_python_constant(), w.as_python_constant()
+            return a is b if type(a) not in (tuple, frozenset) else False
+        if is_sourced(v) and is_sourced(w) and not isinstance(v, ConstantVariable) and not isinstance(w, ConstantVariable):
+            self.guards.distinct((v.source, w.source), self.here())
+        return False
+
+    def identity_hash(self, vt: VariableTracker) -> VariableTracker:
+        """The default hash as a number, which differs from run to run."""
+        return unsupported("object-identity", f"hash of {vt.describe()}")
+
+    # -- types
+
+    def type_of(self, tx: Any, vt: VariableTracker) -> VariableTracker:
+        """`type(vt)`."""
+        return self.type_tracker(vt.python_type())
+
+    def lookup_special(self, tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
+        """A special method looked up on the type and bound."""
+        return special(tx, obj, dunder)
+
+    native_class = staticmethod(subclass.native_class)
+    instance_class = staticmethod(subclass.instance_class)
+
+    def new_instance(self, tx: Any, cls: type) -> VariableTracker:
+        """A bare instance of a user class, as `object.__new__(cls)` makes it."""
+        if cls is not object and hasattr(cls, "__del__"):
+            unsupported("del-finalizer", cls.__qualname__)
+        return subclass.new_instance(self, cls)
+
+    def construct_foreign(self, tx: Any, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker | None:
+        """Refuse to make instances of C classes without a model; None if `cls` can be instantiated by the ordinary algorithm."""
+        if not subclass.can_instantiate(cls.value):
+            unsupported("call-c-function", f"{cls.value.__module__}.{cls.value.__qualname__}")
+        return None
+
+    def sequence_iterator(self, v: VariableTracker) -> VariableTracker:
+        """`PySeqIter_New`."""
+        return SequenceIteratorVariable(v)
+
+    def unpack(self, tx: Any, v: VariableTracker) -> list[VariableTracker]:
+        """All items of an iterable."""
+        return abstract.unpack(self.frame, v)
+
+    # -- calls
+
+    def inline(self, tx: Any, fn: FunctionVariable, args: list[Any], kwargs: dict[str, Any], direct: bool) -> VariableTracker:
+        """Call a Python function: its handler if it has one, else interpret it in a new frame."""
+        real = fn.value
+        if real is not MISSING:
+            handler = HANDLERS.get(real)
+            if handler is not None:
+                return call_handler(tx, real, handler, args, kwargs)
+            reason = skip.why_not_inlined(real)
+            if reason is not None:
+                unsupported(*reason)
+        if self.depth >= config.max_inline_depth:
+            unsupported("recursion-limit", fn.describe())
+        frame = Frame(self, fn, bind_arguments(tx, fn, args, kwargs), tx, direct)
+        self.depth += 1
+        try:
+            return frame.run()
+        finally:
+            self.depth -= 1
+
+    def call_foreign(self, tx: Any, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        """A callable without bytecode, handler, polyfill or place in the graph."""
+        owner = getattr(fn, "__objclass__", None) or getattr(fn, "__module__", None)
+        name = getattr(fn, "__qualname__", repr(fn))
+        return unsupported("call-c-function", name if owner is None or isinstance(owner, type) else f"{owner}.{name}")
+
+    # -- where the program is
+
+    def here(self) -> tuple[str, int] | None:
+        """The user's (file, line) now."""
+        f = self.frame
+        while f is not None and skip.is_internal(f.code):
+            f = f.parent
+        return (f.code.co_filename, f.lineno) if f is not None else None
+
+    def user_stack(self) -> list[UserFrame]:
+        """The user's frames now, outermost first."""
+        stack = []
+        f = self.frame
+        while f is not None:
+            if not skip.is_internal(f.code):
+                pos = f.lifted.instrs[f.cur].pos
+                lineno = pos[0] or f.code.co_firstlineno
+                stack.append(UserFrame(f.code.co_filename, lineno, f.code.co_name, "", pos[2], pos[3], pos[1]))
+            f = f.parent
+        return stack[::-1]
+
+    def confirm_break(self, frame: Frame) -> bool:
+        """The break step is reached."""
+        return True
+
+    def failing_step(self) -> int:
+        """Where the next run has to break because of what failed now: the innermost point from which every frame above can be
+        resumed."""
+        step = self.steps
+        f = self.frame
+        while f is not None and f.parent is not None:
+            if not f.direct or skip.is_internal(f.code) or not config.nested_graph_breaks:
+                step = f.call_step
+            f = f.parent
+        return step
+
+
+_NEW_CONTAINERS: dict[type, Any] = {tuple: TupleVariable, list: ListVariable, set: SetVariable.of, frozenset: SetVariable.frozen}
+
+
+def is_sourced(v: VariableTracker) -> bool:
+    """True for an object that can be reached again by a path which other guards don't pin."""
+    return v.source is not None and v.source.kind != ir.CONST
+
+

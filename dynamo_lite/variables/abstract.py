@@ -1,0 +1,332 @@
+"""The generic object algorithms: what an operation means for any two objects.
+
+Input: trackers. Output: a tracker, or `ObservedException` for what CPython would raise, with its message.
+Invariant: no builtin type is named here except where `abstract.c` names it; everything goes through slots.
+Mirrors `Objects/abstract.c` (operators, subscripts, iteration, length), `Objects/object.c` (comparison, truth, attributes).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..exc import unsupported
+from .base import VariableTracker
+from .constant import ATOMIC_TYPES, ConstantVariable, fold
+
+
+class BinaryOp(NamedTuple):
+    """One row of the operator table: the number slot, its in-place slot, the symbol for messages, sequence fall-backs."""
+
+    slot: str
+    inplace: str | None
+    symbol: str
+    sequence: str | None = None
+
+
+BINARY_OPS: dict[Callable[..., Any], BinaryOp] = {
+    operator.add: BinaryOp("nb_add", None, "+", "sq_concat"),
+    operator.sub: BinaryOp("nb_subtract", None, "-"),
+    operator.mul: BinaryOp("nb_multiply", None, "*", "sq_repeat"),
+    operator.mod: BinaryOp("nb_remainder", None, "%"),
+    divmod: BinaryOp("nb_divmod", None, "divmod()"),
+    operator.pow: BinaryOp("nb_power", None, "** or pow()"),
+    operator.lshift: BinaryOp("nb_lshift", None, "<<"),
+    operator.rshift: BinaryOp("nb_rshift", None, ">>"),
+    operator.and_: BinaryOp("nb_and", None, "&"),
+    operator.xor: BinaryOp("nb_xor", None, "^"),
+    operator.or_: BinaryOp("nb_or", None, "|"),
+    operator.floordiv: BinaryOp("nb_floor_divide", None, "//"),
+    operator.truediv: BinaryOp("nb_true_divide", None, "/"),
+    operator.matmul: BinaryOp("nb_matrix_multiply", None, "@"),
+    operator.iadd: BinaryOp("nb_add", "nb_inplace_add", "+=", "sq_inplace_concat"),
+    operator.isub: BinaryOp("nb_subtract", "nb_inplace_subtract", "-="),
+    operator.imul: BinaryOp("nb_multiply", "nb_inplace_multiply", "*=", "sq_inplace_repeat"),
+    operator.imod: BinaryOp("nb_remainder", "nb_inplace_remainder", "%="),
+    operator.ipow: BinaryOp("nb_power", "nb_inplace_power", "**="),
+    operator.ilshift: BinaryOp("nb_lshift", "nb_inplace_lshift", "<<="),
+    operator.irshift: BinaryOp("nb_rshift", "nb_inplace_rshift", ">>="),
+    operator.iand: BinaryOp("nb_and", "nb_inplace_and", "&="),
+    operator.ixor: BinaryOp("nb_xor", "nb_inplace_xor", "^="),
+    operator.ior: BinaryOp("nb_or", "nb_inplace_or", "|="),
+    operator.ifloordiv: BinaryOp("nb_floor_divide", "nb_inplace_floor_divide", "//="),
+    operator.itruediv: BinaryOp("nb_true_divide", "nb_inplace_true_divide", "/="),
+    operator.imatmul: BinaryOp("nb_matrix_multiply", "nb_inplace_matrix_multiply", "@="),
+}
+
+UNARY_OPS: dict[Callable[..., Any], tuple[str, str]] = {
+    operator.neg: ("nb_negative", "unary -"),
+    operator.pos: ("nb_positive", "unary +"),
+    operator.invert: ("nb_invert", "unary ~"),
+    abs: ("nb_absolute", "abs()"),
+}
+
+SWAPPED_COMPARE = {"<": ">", "<=": ">=", "==": "==", "!=": "!=", ">": "<", ">=": "<="}
+COMPARE_OPS: dict[str, Callable[..., Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def is_not_implemented(v: VariableTracker) -> bool:
+    """True for the constant NotImplemented, by which a slot declines."""
+    return v.value is NotImplemented
+
+
+def type_name(v: VariableTracker) -> str:
+    """`type(v).__name__`, as error messages print it."""
+    return v.python_type().__name__
+
+
+def _atomic(v: VariableTracker) -> bool:
+    return isinstance(v, ConstantVariable) and type(v.value) in ATOMIC_TYPES
+
+
+# -- operators
+
+
+def binary_op(tx: Any, fn: Callable[..., Any], v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    """`PyNumber_Add` and its kin, in-place forms included; `fn` is the function of the `operator` module (or `divmod`)."""
+    if _atomic(v) and _atomic(w):
+        return fold(tx, fn, [v, w], {})
+    row = BINARY_OPS[fn]
+    if row.inplace is not None:
+        slot = getattr(v, row.inplace)
+        if slot is not None:
+            result = slot(tx, v, w)
+            if not is_not_implemented(result):
+                return result
+    result = _binary_op1(tx, row.slot, v, w)
+    if not is_not_implemented(result):
+        return result
+    if row.sequence is not None:
+        result = _sequence_op(tx, row, v, w)
+        if result is not None:
+            return result
+    return tx.raises(
+        TypeError,
+        f"unsupported operand type(s) for {row.symbol}: '{type_name(v)}' and '{type_name(w)}'",
+    )
+
+
+def _binary_op1(tx: Any, slot: str, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    """`binary_op1` of abstract.c: the right operand's slot first if its type is a proper subclass of the left one's."""
+    slot_v = getattr(v, slot)
+    slot_w = getattr(w, slot)
+    if slot_w is not None and v.python_type() is w.python_type():
+        slot_w = None if slot_v is not None else slot_w
+    if slot_v is not None:
+        if slot_w is not None and issubclass(w.python_type(), v.python_type()):
+            result = slot_w(tx, v, w)
+            if not is_not_implemented(result):
+                return result
+            slot_w = None
+        result = slot_v(tx, v, w)
+        if not is_not_implemented(result):
+            return result
+    if slot_w is not None:
+        return slot_w(tx, v, w)
+    return ConstantVariable(NotImplemented)
+
+
+def _sequence_op(tx: Any, row: BinaryOp, v: VariableTracker, w: VariableTracker) -> VariableTracker | None:
+    """The sequence half of `PyNumber_Add`, `PyNumber_Multiply` and their in-place forms."""
+    if row.slot == "nb_add":
+        slot = (getattr(v, row.sequence) if row.inplace else None) or v.sq_concat
+        return slot(tx, w) if slot is not None else None
+    slot = (getattr(v, row.sequence) if row.inplace else None) or v.sq_repeat
+    if slot is not None:
+        return slot(tx, _repeat_count(tx, w))
+    if w.sq_repeat is not None:
+        return w.sq_repeat(tx, _repeat_count(tx, v))
+    return None
+
+
+def _repeat_count(tx: Any, n: VariableTracker) -> VariableTracker:
+    if n.nb_index is None:
+        return tx.raises(TypeError, f"can't multiply sequence by non-int of type '{type_name(n)}'")
+    return n.nb_index(tx)
+
+
+def unary_op(tx: Any, fn: Callable[..., Any], v: VariableTracker) -> VariableTracker:
+    """`PyNumber_Negative` and its kin."""
+    if _atomic(v):
+        return fold(tx, fn, [v], {})
+    slot_name, symbol = UNARY_OPS[fn]
+    slot = getattr(v, slot_name)
+    if slot is None:
+        return tx.raises(TypeError, f"bad operand type for {symbol}: '{type_name(v)}'")
+    return slot(tx)
+
+
+def richcompare(tx: Any, v: VariableTracker, w: VariableTracker, op: str) -> VariableTracker:
+    """`PyObject_RichCompare`: subclass-first reflected rule, identity as the last resort for == and !=."""
+    if _atomic(v) and _atomic(w):
+        return fold(tx, COMPARE_OPS[op], [v, w], {})
+    tried_reflected = False
+    type_v, type_w = v.python_type(), w.python_type()
+    if type_v is not type_w and issubclass(type_w, type_v) and w.tp_richcompare is not None:
+        tried_reflected = True
+        result = w.tp_richcompare(tx, v, SWAPPED_COMPARE[op])
+        if not is_not_implemented(result):
+            return result
+    if v.tp_richcompare is not None:
+        result = v.tp_richcompare(tx, w, op)
+        if not is_not_implemented(result):
+            return result
+    if not tried_reflected and w.tp_richcompare is not None:
+        result = w.tp_richcompare(tx, v, SWAPPED_COMPARE[op])
+        if not is_not_implemented(result):
+            return result
+    if op == "==":
+        return is_same(tx, v, w)
+    if op == "!=":
+        return ConstantVariable(not is_same(tx, v, w).value)
+    return tx.raises(
+        TypeError, f"'{op}' not supported between instances of '{type_name(v)}' and '{type_name(w)}'"
+    )
+
+
+def is_same(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    """`v is w`. One object has one tracker, so identity of trackers is identity of objects, constants aside."""
+    return ConstantVariable(tx.tr.same_object(v, w))
+
+
+def equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
+    """`PyObject_RichCompareBool(v, w, Py_EQ)`: identity implies equality."""
+    return tx.tr.same_object(v, w) or is_true(tx, richcompare(tx, v, w, "=="))
+
+
+# -- truth, length, membership
+
+
+def is_true(tx: Any, v: VariableTracker) -> bool:
+    """`PyObject_IsTrue`. Raises `Unsupported` if the truth is known only at run time."""
+    if isinstance(v, ConstantVariable):
+        return bool(v.value)
+    if v.nb_bool is not None:
+        result = v.nb_bool(tx)
+        if not isinstance(result, ConstantVariable):
+            unsupported("data-dependent-branch", v.describe())
+        return bool(result.value)
+    slot = v.mp_length or v.sq_length
+    if slot is not None:
+        return is_true(tx, slot(tx))
+    return True
+
+
+def length(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`PyObject_Size`."""
+    if isinstance(v, ConstantVariable):
+        return fold(tx, len, [v], {})
+    slot = v.sq_length or v.mp_length
+    if slot is None:
+        return tx.raises(TypeError, f"object of type '{type_name(v)}' has no len()")
+    return slot(tx)
+
+
+def contains(tx: Any, container: VariableTracker, item: VariableTracker) -> VariableTracker:
+    """`PySequence_Contains`; falls back to iteration."""
+    if _atomic(container) and _atomic(item):
+        return fold(tx, operator.contains, [container, item], {})
+    if container.sq_contains is not None:
+        return container.sq_contains(tx, item)
+    if container.tp_iter is None and container.sq_item is None:
+        return tx.raises(TypeError, f"argument of type '{type_name(container)}' is not iterable")
+    iterator = get_iter(tx, container)
+    while (candidate := iter_next(tx, iterator)) is not None:
+        if equal(tx, candidate, item):
+            return ConstantVariable(True)
+    return ConstantVariable(False)
+
+
+# -- subscripts
+
+
+def get_item(tx: Any, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
+    """`PyObject_GetItem`: mapping slot, sequence slot, `__class_getitem__` of a class."""
+    if _atomic(obj) and key.is_python_constant():
+        return fold(tx, operator.getitem, [obj, key], {})
+    if obj.mp_subscript is not None:
+        return obj.mp_subscript(tx, key)
+    if obj.sq_item is not None:
+        if key.nb_index is None:
+            return tx.raises(TypeError, f"sequence index must be integer, not '{type_name(key)}'")
+        return obj.sq_item(tx, key.nb_index(tx))
+    return tx.raises(TypeError, f"'{type_name(obj)}' object is not subscriptable")
+
+
+def set_item(tx: Any, obj: VariableTracker, key: VariableTracker, value: VariableTracker | None) -> None:
+    """`PyObject_SetItem`; `PyObject_DelItem` when `value` is None."""
+    if obj.mp_ass_subscript is not None:
+        obj.mp_ass_subscript(tx, key, value)
+    elif obj.sq_ass_item is not None and key.nb_index is not None:
+        obj.sq_ass_item(tx, key.nb_index(tx), value)
+    else:
+        verb = "assignment" if value is not None else "deletion"
+        tx.raises(TypeError, f"'{type_name(obj)}' object does not support item {verb}")
+
+
+def index(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`PyNumber_Index`."""
+    if isinstance(v, ConstantVariable) and isinstance(v.value, int):
+        return v
+    if v.nb_index is None:
+        return tx.raises(TypeError, f"'{type_name(v)}' object cannot be interpreted as an integer")
+    return v.nb_index(tx)
+
+
+# -- iteration
+
+
+def get_iter(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`PyObject_GetIter`."""
+    if v.tp_iter is not None:
+        iterator = v.tp_iter(tx)
+        if iterator.tp_iternext is None:
+            return tx.raises(TypeError, f"iter() returned non-iterator of type '{type_name(iterator)}'")
+        return iterator
+    if v.sq_item is not None:
+        return tx.tr.sequence_iterator(v)
+    return tx.raises(TypeError, f"'{type_name(v)}' object is not iterable")
+
+
+def iter_next(tx: Any, iterator: VariableTracker) -> VariableTracker | None:
+    """`PyIter_Next`: the next item, or None at the end (StopIteration swallowed)."""
+    return iterator.tp_iternext(tx)
+
+
+def unpack(tx: Any, v: VariableTracker) -> list[VariableTracker]:
+    """All items of an iterable, as `list(v)` would see them."""
+    iterator = get_iter(tx, v)
+    items = []
+    while (item := iter_next(tx, iterator)) is not None:
+        items.append(item)
+    return items
+
+
+# -- attributes, calls
+
+
+def get_attr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker:
+    """`PyObject_GetAttr`."""
+    return obj.tp_getattro(tx, name)
+
+
+def set_attr(tx: Any, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
+    """`PyObject_SetAttr`; deletes when `value` is None."""
+    if obj.tp_setattro is None:
+        tx.raises(AttributeError, f"'{type_name(obj)}' object has no attribute '{name}'")
+    obj.tp_setattro(tx, name, value)
+
+
+def call(tx: Any, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    """`PyObject_Call`."""
+    if fn.tp_call is None:
+        return tx.raises(TypeError, f"'{type_name(fn)}' object is not callable")
+    return fn.tp_call(tx, args, kwargs)

@@ -1,0 +1,181 @@
+"""The model of one Python object during an analysis.
+
+Input: nothing; this is the root of the class tree. Output: `VariableTracker`, whose class attributes are CPython's type slots, and
+`LazyVariable`, a placeholder that turns into the right model in place when it is first looked at.
+Invariant: one object of the traced program has one tracker, mutated in place; an absent slot is `None`, as a C type has NULL there.
+Mirrors `Include/cpython/object.h` (slot names) and `Objects/object.c`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ..exc import NotConstant
+
+
+class _Missing:
+    """The type of `MISSING`, which stands for "no such Python object" where None would be a value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Any = _Missing()
+
+
+class ObservedException(Exception):
+    """A Python exception in flight inside the traced program (not an error of the analysis).
+
+    Attributes: `exc`, the tracker of the exception instance.
+    """
+
+    def __init__(self, exc: VariableTracker) -> None:
+        super().__init__(exc)
+        self.exc = exc
+
+
+class VariableTracker:
+    """Model of one Python object.
+
+    Attributes:
+        source: the access path (a `guards.ir.GuardNode`) by which generated code can reload the object and guards can check it;
+            None for an object that the traced code created.
+        value: the real object where one exists (sourced objects and constants), else `MISSING`.
+        mutated: the object existed before the frame and has been changed by the traced code, so that codegen must replay the change.
+
+    Slots are methods called as in C with the frame first: unary `nb_negative(tx)`, `mp_subscript(tx, key)`; binary number slots are
+    *static* `nb_add(tx, v, w)` because CPython calls them with the operands in source order whichever side owns the slot.
+    A slot returns a tracker, or the constant NotImplemented where C returns Py_NotImplemented, and reports a Python exception by
+    raising `ObservedException`; what it cannot model it refuses with `exc.unsupported`.
+    """
+
+    source: Any = None
+    value: Any = MISSING
+    mutated: bool = False
+
+    # -- tp slots
+    tp_getattro = None  # (tx, name: str) -> tracker
+    tp_setattro = None  # (tx, name: str, value: tracker | None for delete)
+    tp_call = None  # (tx, args: list, kwargs: dict) -> tracker
+    tp_hash = None  # (tx) -> tracker
+    tp_richcompare = None  # (tx, other, op: "<" "<=" "==" "!=" ">" ">=") -> tracker
+    tp_iter = None  # (tx) -> tracker
+    tp_iternext = None  # (tx) -> tracker | None when exhausted
+    tp_repr = None  # (tx) -> tracker
+    tp_str = None  # (tx) -> tracker
+    tp_descr_get = None  # (tx, obj: tracker | None, cls: tracker) -> tracker
+    tp_descr_set = None  # (tx, obj, value | None)
+
+    # -- number, sequence and mapping slots
+    nb_bool = None  # (tx) -> tracker (a bool constant)
+    nb_index = nb_int = nb_float = None
+    nb_negative = nb_positive = nb_absolute = nb_invert = None
+    nb_add = nb_subtract = nb_multiply = nb_remainder = nb_divmod = nb_power = None
+    nb_lshift = nb_rshift = nb_and = nb_xor = nb_or = None
+    nb_floor_divide = nb_true_divide = nb_matrix_multiply = None
+    nb_inplace_add = nb_inplace_subtract = nb_inplace_multiply = nb_inplace_remainder = nb_inplace_power = None
+    nb_inplace_lshift = nb_inplace_rshift = nb_inplace_and = nb_inplace_xor = nb_inplace_or = None
+    nb_inplace_floor_divide = nb_inplace_true_divide = nb_inplace_matrix_multiply = None
+    sq_length = sq_concat = sq_repeat = sq_item = sq_ass_item = sq_contains = None
+    sq_inplace_concat = sq_inplace_repeat = None
+    mp_length = None  # (tx) -> tracker (an int)
+    mp_subscript = None  # (tx, key) -> tracker
+    mp_ass_subscript = None  # (tx, key, value | None for delete)
+
+    # -- what every model answers
+
+    def python_type(self) -> type:
+        """The object's real type (`type(x)`)."""
+        raise NotImplementedError(type(self).__name__)
+
+    def is_python_constant(self) -> bool:
+        """True if the object's whole value is known and immutable, or it is known by identity."""
+        return False
+
+    def as_python_constant(self) -> Any:
+        """The object itself. Raises `NotConstant` where `is_python_constant()` is False."""
+        raise NotConstant(f"{self!r} is not a constant")
+
+    def as_proxy(self) -> Any:
+        """What stands for the object as an argument in the FX graph. Raises `Unsupported` where nothing can."""
+        from_constant = self.as_python_constant()
+        return from_constant
+
+    def direct_call(self, tx: Any, args: list[Any]) -> Any:
+        """`(function, arguments)` if calling the object with `args` is nothing but a call of that Python function, else None."""
+        return None
+
+    def children(self) -> Any:
+        """Trackers that this object holds (for escape analysis and materialisation)."""
+        return ()
+
+    # -- codegen: an object that did not exist before the frame
+
+    def emit_new(self, cg: Any) -> None:
+        """Emit code that leaves the new object on the stack. Objects that can be part of a cycle leave an empty one here and
+        are filled in `emit_fill`."""
+        raise NotImplementedError(type(self).__name__)
+
+    emit_fill = None  # (cg): fill the object made by emit_new; reached through cg.load(self)
+
+    # -- codegen: replay the mutation of an object that existed before the frame
+
+    def emit_update(self, cg: Any) -> None:
+        """Emit code that brings the real object (reached through `cg.load(self)`) to the state of the model."""
+        raise NotImplementedError(type(self).__name__)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.describe()})"
+
+    def describe(self) -> str:
+        """A short text for messages; never runs user code."""
+        return self.source.path if self.source is not None else ""
+
+
+_set_class = object.__dict__["__class__"].__set__
+
+
+@functools.cache
+def _subclass_of(cls: type) -> type:
+    return type(cls.__name__, (cls,), {})
+
+
+class LazyVariable:
+    """A sourced object nobody has looked at yet: no guard, no model.
+
+    Any attribute read, and `isinstance`, builds the model and turns this very object into it (same identity, other class), so that
+    no other code has to know about laziness; only `type(x) is …` must not be used on trackers. A lazy value that is merely passed
+    on, stored or returned is reloaded from its source without any guard.
+    """
+
+    def __init__(self, tr: Any, value: Any, source: Any) -> None:
+        self.__dict__.update(_lazy=(tr, value), source=source, mutated=False)
+
+    def _realize(self) -> type:
+        tr, value = self.__dict__["_lazy"]
+        model = tr.build(value, self.__dict__["source"])
+        _set_class(self, type(model))
+        self.__dict__.clear()
+        self.__dict__.update(model.__dict__)
+        return type(model)
+
+    @property
+    def __class__(self) -> type:
+        # isinstance() ignores a `__class__` that equals the type, which by now it would: it gets a subclass.
+        return _subclass_of(self._realize())
+
+    def __getattr__(self, name: str) -> Any:
+        self._realize()
+        return getattr(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._realize()
+        setattr(self, name, value)
+
+
+def is_lazy(vt: Any) -> bool:
+    """True for a value that has not been looked at; asking does not count as looking."""
+    return type(vt) is LazyVariable

@@ -1,0 +1,74 @@
+"""Closure cells.
+
+Input: a real cell with its access path, or the initial content of a new one. Output: `CellVariable`.
+Invariant: closures that share a cell share its tracker; the content is read (and guarded) only when used.
+Mirrors `Objects/cellobject.c`.
+"""
+
+from __future__ import annotations
+
+from types import CellType
+from typing import Any
+
+from ..guards import ir
+from .base import MISSING, VariableTracker
+from .wrap import builds
+
+
+class CellVariable(VariableTracker):
+    """A cell. `content` is a tracker, None while empty, `MISSING` while the real cell has not been read."""
+
+    def __init__(self, content: Any = None, source: Any = None, value: Any = MISSING) -> None:
+        self.content = content
+        self.source = source
+        self.value = value
+
+    def python_type(self) -> type:
+        return CellType
+
+    def get(self, tx: Any) -> VariableTracker | None:
+        """The content, or None for an empty cell."""
+        if self.content is MISSING:
+            tr = tx.tr
+            node = tr.source(self.source, ir.CELL_CONTENTS, None)
+            try:
+                real = self.value.cell_contents
+            except ValueError:
+                tr.guard(node, ir.ABSENT, None)
+                self.content = None
+            else:
+                self.content = tr.wrap(real, node)
+        return self.content
+
+    def set(self, tx: Any, content: VariableTracker | None) -> None:
+        """Store a tracker; None empties the cell."""
+        tx.tr.mutating(self)
+        self.content = content
+
+    def children(self) -> Any:
+        return () if self.content in (None, MISSING) else (self.content,)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(CellType)
+        cg.asm.call(0)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.content is not None:
+            self.emit_update(cg)
+
+    def emit_update(self, cg: Any) -> None:
+        if self.content is MISSING:
+            return
+        if self.content is None:
+            cg.load(self)
+            cg.asm.delete_attr("cell_contents")
+        else:
+            cg.load(self.content)
+            cg.load(self)
+            cg.asm.store_attr("cell_contents")
+
+
+@builds(CellType)
+def build_cell(tr: Any, value: CellType, source: Any) -> CellVariable:
+    tr.guard(source, ir.TYPE_IS, CellType)
+    return CellVariable(MISSING, source, value)

@@ -1,0 +1,372 @@
+"""`collections.deque`.
+
+Input: trackers of the items, or a real deque. Output: `DequeVariable`.
+Invariant: `items` is one host deque for the life of the model, so that `maxlen` and changes during iteration work as in CPython. The
+host deque's own comparisons are never used.
+Mirrors `Modules/_collectionsmodule.c`.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ..guards import ir
+from .abstract import get_iter, iter_next, type_name
+from .base import VariableTracker
+from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
+from .descr import getset
+from .dispatch import constructor, method
+from .iter import IteratorVariable
+from .list import iterate
+from .native import (
+    NativeVariable,
+    checked_size,
+    emit_all,
+    emit_bare,
+    emit_call,
+    host_index,
+    host_int,
+    recursive_repr,
+    repr_text,
+    same_or_equal,
+)
+from .sequence import clamp, compare_items, slice_bound
+from .wrap import builds
+
+deque = collections.deque
+
+
+class DequeVariable(NativeVariable):
+    """A deque."""
+
+    cls = base = deque
+    items: Any
+
+    def __init__(self, items: Iterable[VariableTracker] = (), maxlen: int | None = None) -> None:
+        self.items = deque(items, maxlen)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "items" or "_tr" not in self.__dict__:
+            raise AttributeError(name)
+        tr, source = self._tr, self.source
+        real = list(deque.__iter__(self.value))
+        tr.guard(source, ir.LEN, len(real))
+        node = tr.source(source, ir.CALL, items_of)
+        items = [tr.wrap(item, tr.source(node, ir.INDEX, i)) for i, item in enumerate(real)]
+        self.items = result = deque(items, self.value.maxlen)
+        return result
+
+    def children(self) -> Any:
+        return list(self.__dict__.get("items", ()))
+
+    # -- slots
+
+    def sq_length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(len(self.items))
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        return DequeIterator(self)
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        return boolean(any(self.compare_each(tx, item, "deque mutated during iteration", RuntimeError)))
+
+    def compare_each(self, tx: Any, value: VariableTracker, complaint: str, error: Any) -> Iterator[bool]:
+        """Whether each item equals `value`, one after the other."""
+        host = iter(self.items)
+        while True:
+            try:
+                item = next(host)
+            except StopIteration:
+                return
+            except RuntimeError:
+                tx.raises(error, complaint)
+            yield same_or_equal(tx, item, value)
+
+    def sq_item(self, tx: Any, index: VariableTracker) -> VariableTracker:
+        try:
+            return self.items[host_int(index)]
+        except IndexError:
+            return tx.raises(IndexError, "deque index out of range")
+
+    def sq_ass_item(self, tx: Any, index: VariableTracker, value: VariableTracker | None) -> None:
+        i = host_int(index)
+        if not -len(self.items) <= i < len(self.items):
+            tx.raises(IndexError, "deque index out of range")
+        self.changing(tx)
+        if value is None:
+            del self.items[i]
+        else:
+            self.items[i] = value
+
+    def make(self, items: Iterable[VariableTracker]) -> DequeVariable:
+        """A deque with the same bound."""
+        return DequeVariable(items, self.items.maxlen)
+
+    def sq_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        if not issubclass(other.python_type(), deque):
+            return tx.raises(TypeError, f'can only concatenate deque (not "{type_name(other)}") to deque')
+        return self.make([*self.items, *other.items])
+
+    def sq_inplace_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        deque_extend(tx, self, other)
+        return self
+
+    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        return self.make(self._repeated(tx, count))
+
+    def sq_inplace_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        items = self._repeated(tx, count)
+        self.changing(tx)
+        self.items.clear()
+        self.items.extend(items)
+        return self
+
+    def _repeated(self, tx: Any, count: VariableTracker) -> list[VariableTracker]:
+        n = max(host_index(tx, count), 0)
+        checked_size(n * len(self.items))
+        return list(self.items) * n
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not issubclass(other.python_type(), deque):
+            return NOT_IMPLEMENTED
+        return compare_items(tx, list(self.items), list(other.items), op)
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        def text() -> str:
+            items = ", ".join([repr_text(tx, item) for item in self.items])
+            bound = f", maxlen={self.items.maxlen}" if self.items.maxlen is not None else ""
+            return f"{self.python_type().__name__}([{items}]{bound})"
+
+        return recursive_repr(tx, self, "[...]", text)
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is not deque:
+            emit_bare(cg, deque, self.cls)
+            return
+        cg.load_callable(deque)
+        cg.load_const(())
+        cg.load_const(self.items.maxlen)
+        cg.asm.call(2)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.cls is not deque and self.items.maxlen is not None:
+            emit_call(cg, deque.__init__, self, ConstantVariable(()), ConstantVariable(self.items.maxlen))
+            cg.asm.pop_top()
+        self._emit_extend(cg)
+
+    def _emit_extend(self, cg: Any) -> None:
+        cg.load_callable(deque.extend)
+        cg.load(self)
+        cg.asm.build_list(emit_all(cg, self.items))
+        cg.asm.call(2)
+        cg.asm.pop_top()
+
+    def emit_update(self, cg: Any) -> None:
+        emit_call(cg, deque.clear, self)
+        cg.asm.pop_top()
+        self._emit_extend(cg)
+
+
+def items_of(real: Any) -> tuple[Any, ...]:
+    """The items of a real deque."""
+    return tuple(deque.__iter__(real))
+
+
+class DequeIterator(IteratorVariable):
+    """An iterator over a deque, forwards or backwards."""
+
+    parts = ("seq",)
+
+    def __init__(self, seq: DequeVariable, backwards: bool = False) -> None:
+        self.seq = seq
+        self.backwards = backwards
+        self.host = reversed(seq.items) if backwards else iter(seq.items)
+        self.cls = type(self.host)
+        self.consumed = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        try:
+            item = next(self.host)
+        except StopIteration:
+            return None
+        except RuntimeError as error:
+            tx.raises_like(error)
+        self.consumed += 1
+        return item
+
+    def emit_new(self, cg: Any) -> None:
+        # The type takes the deque and a position.
+        emit_call(cg, self.cls, self.seq, ConstantVariable(self.consumed))
+
+
+@builds(deque)
+def build_deque(tr: Any, value: Any, source: Any) -> DequeVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    tr.guard(tr.source(source, ir.ATTR, "maxlen"), ir.EQUALS, value.maxlen)
+    result = DequeVariable.__new__(DequeVariable)
+    result._tr, result.value, result.source = tr, value, source
+    return result
+
+
+@constructor(deque)
+def new_deque(tx: Any, cls: VariableTracker, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
+    result = DequeVariable()
+    deque_init(tx, result, iterable, maxlen)
+    return result
+
+
+@method(deque.__init__)
+def deque_init(tx: Any, self: DequeVariable, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
+    bound = None
+    if not is_none(maxlen):
+        if maxlen.nb_index is None:
+            return tx.raises(TypeError, "an integer is required")
+        bound = host_index(tx, maxlen)
+        if bound < 0:
+            return tx.raises(ValueError, "maxlen must be non-negative")
+    items = [] if iterable is None else iterate(tx, iterable)
+    self.changing(tx)
+    self.items = deque(items, bound)
+    return NONE
+
+
+@getset(deque.__dict__["maxlen"])
+def deque_maxlen(tx: Any, self: DequeVariable) -> VariableTracker:
+    return ConstantVariable(self.items.maxlen)
+
+
+# -- methods
+
+
+def _adder(name: str) -> Callable[..., VariableTracker]:
+    def add(tx: Any, self: DequeVariable, item: VariableTracker) -> VariableTracker:
+        self.changing(tx)
+        getattr(self.items, name)(item)
+        return NONE
+
+    return method(getattr(deque, name))(add)
+
+
+_adder("append")
+_adder("appendleft")
+
+
+def _remover(name: str) -> Callable[..., VariableTracker]:
+    def remove(tx: Any, self: DequeVariable) -> VariableTracker:
+        if not self.items:
+            return tx.raises(IndexError, "pop from an empty deque")
+        self.changing(tx)
+        return getattr(self.items, name)()
+
+    return method(getattr(deque, name))(remove)
+
+
+_remover("pop")
+_remover("popleft")
+
+
+@method(deque.extend)
+def deque_extend(tx: Any, self: DequeVariable, iterable: VariableTracker) -> VariableTracker:
+    return _extend(tx, self, iterable, "append")
+
+
+@method(deque.extendleft)
+def deque_extendleft(tx: Any, self: DequeVariable, iterable: VariableTracker) -> VariableTracker:
+    return _extend(tx, self, iterable, "appendleft")
+
+
+def _extend(tx: Any, self: DequeVariable, iterable: VariableTracker, name: str) -> VariableTracker:
+    self.changing(tx)
+    if iterable is self:
+        for item in list(self.items):
+            getattr(self.items, name)(item)
+        return NONE
+    iterator = get_iter(tx, iterable)
+    while (item := iter_next(tx, iterator)) is not None:
+        getattr(self.items, name)(item)
+    return NONE
+
+
+@method(deque.clear)
+def deque_clear(tx: Any, self: DequeVariable) -> VariableTracker:
+    self.changing(tx)
+    self.items.clear()
+    return NONE
+
+
+@method(deque.copy, deque.__copy__)
+def deque_copy(tx: Any, self: DequeVariable) -> VariableTracker:
+    if self.python_type() is deque:
+        return self.make(self.items)
+    bound = [] if self.items.maxlen is None else [ConstantVariable(self.items.maxlen)]
+    return tx.call(tx.tr.type_of(tx, self), [self, *bound])
+
+
+@method(deque.reverse)
+def deque_reverse(tx: Any, self: DequeVariable) -> VariableTracker:
+    self.changing(tx)
+    self.items.reverse()
+    return NONE
+
+
+@method(deque.rotate)
+def deque_rotate(tx: Any, self: DequeVariable, n: VariableTracker | None = None) -> VariableTracker:
+    steps = 1 if n is None else host_index(tx, n)
+    self.changing(tx)
+    self.items.rotate(steps)
+    return NONE
+
+
+@method(deque.count)
+def deque_count(tx: Any, self: DequeVariable, value: VariableTracker) -> VariableTracker:
+    return ConstantVariable(sum(self.compare_each(tx, value, "deque mutated during iteration", RuntimeError)))
+
+
+@method(deque.index)
+def deque_index(
+    tx: Any,
+    self: DequeVariable,
+    value: VariableTracker,
+    start: VariableTracker | None = None,
+    stop: VariableTracker | None = None,
+) -> VariableTracker:
+    n = len(self.items)
+    first = 0 if start is None else clamp(slice_bound(tx, start), n)
+    last = n if stop is None else min(clamp(slice_bound(tx, stop), n), n)
+    items = list(self.items)
+    for i in range(first, last):
+        if same_or_equal(tx, items[i], value):
+            return ConstantVariable(i)
+    return tx.raises(ValueError, f"{repr_text(tx, value)} is not in deque")
+
+
+@method(deque.insert)
+def deque_insert(tx: Any, self: DequeVariable, index: VariableTracker, value: VariableTracker) -> VariableTracker:
+    i = host_index(tx, index)
+    if self.items.maxlen == len(self.items):
+        return tx.raises(IndexError, "deque already at its maximum size")
+    self.changing(tx)
+    self.items.insert(i, value)
+    return NONE
+
+
+@method(deque.remove)
+def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker) -> VariableTracker:
+    n = len(self.items)
+    for i, equal in enumerate(self.compare_each(tx, value, "deque mutated during remove().", IndexError)):
+        if equal:
+            if len(self.items) != n:
+                return tx.raises(IndexError, "deque mutated during remove().")
+            self.changing(tx)
+            del self.items[i]
+            return NONE
+    return tx.raises(ValueError, "deque.remove(x): x not in deque")
+
+
+@method(deque.__reversed__)
+def deque_reversed(tx: Any, self: DequeVariable) -> VariableTracker:
+    return DequeIterator(self, backwards=True)

@@ -1,0 +1,253 @@
+"""Attribute lookup: the real MRO, descriptors, the generic getattr and setattr.
+
+Input: an object's tracker and a name. Output: the attribute's tracker.
+Invariant: what a class defines is read from the real classes and guarded; user descriptors and properties are followed as Python code.
+Mirrors `Objects/descrobject.c` and `_PyObject_GenericGetAttrWithDict` of `Objects/object.c`.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ..exc import unsupported
+from ..guards import ir
+from .base import VariableTracker
+from .constant import ConstantVariable
+from .wrap import builds
+
+_BUILTIN_TYPES = (types.GetSetDescriptorType, types.MemberDescriptorType)
+METHOD_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_ABSENT = object()
+
+
+def type_lookup(cls: type, name: str) -> Any:
+    """`_PyType_Lookup`: the raw class attribute, or `_ABSENT`."""
+    for base in cls.__mro__:
+        found = base.__dict__.get(name, _ABSENT)
+        if found is not _ABSENT:
+            return found
+    return _ABSENT
+
+
+def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
+    """The tracker of what the MRO of `cls` has under `name` (unbound), guarded; None if nothing."""
+    tr = tx.tr
+    cache = tr.type_attributes
+    key = (cls, name)
+    if key in cache:
+        return cache[key]
+    raw = type_lookup(cls, name)
+    node = None
+    if cls.__flags__ & Py_TPFLAGS_IMMUTABLETYPE:
+        # A static type of C: its attributes can't be changed.
+        result = tr.wrap(raw, tr.constant_source(raw)) if raw is not _ABSENT else None
+    else:
+        node = tr.source(tr.constant_source(cls), ir.TYPE_ATTR, name)
+        if raw is _ABSENT:
+            tr.guard(node, ir.ABSENT, None)
+            result = None
+        else:
+            result = tr.wrap(raw, node)
+    cache[key] = result
+    return result
+
+
+Py_TPFLAGS_IMMUTABLETYPE = 1 << 8
+
+
+def generic_getattr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker:
+    """`PyObject_GenericGetAttr`. Raises AttributeError in the traced program."""
+    found = generic_lookup(tx, obj, name)
+    if found is None:
+        return tx.raises(AttributeError, f"'{obj.python_type().__name__}' object has no attribute '{name}'")
+    return found
+
+
+def generic_lookup(tx: Any, obj: VariableTracker, name: str) -> VariableTracker | None:
+    """As `generic_getattr`, None for a missing attribute: data descriptor, instance dictionary, other class attribute."""
+    cls = obj.python_type()
+    attribute = type_attribute(tx, cls, name)
+    if attribute is not None and attribute.tp_descr_set is not None and attribute.tp_descr_get is not None:
+        return attribute.tp_descr_get(tx, obj, tx.tr.type_tracker(cls))
+    dictionary = obj.instance_dict(tx) if hasattr(obj, "instance_dict") else None
+    if dictionary is not None:
+        found = dictionary.lookup(tx, ConstantVariable(name))
+        if found is not None:
+            return found
+    if attribute is not None:
+        if attribute.tp_descr_get is not None:
+            return attribute.tp_descr_get(tx, obj, tx.tr.type_tracker(cls))
+        return attribute
+    return None
+
+
+def generic_setattr(tx: Any, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
+    """`PyObject_GenericSetAttr`; deletes when `value` is None."""
+    cls = obj.python_type()
+    attribute = type_attribute(tx, cls, name)
+    if attribute is not None and attribute.tp_descr_set is not None:
+        attribute.tp_descr_set(tx, obj, value)
+        return
+    dictionary = obj.instance_dict(tx) if hasattr(obj, "instance_dict") else None
+    if dictionary is None:
+        problem = "object attribute '{}' is read-only" if attribute is not None else "object has no attribute '{}'"
+        tx.raises(AttributeError, f"'{cls.__name__}' " + problem.format(name))
+    if value is None and dictionary.lookup(tx, ConstantVariable(name)) is None:
+        tx.raises(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+    dictionary.mp_ass_subscript(tx, ConstantVariable(name), value)
+
+
+class DescriptorVariable(VariableTracker):
+    """A class attribute that is a C or builtin descriptor, known by identity."""
+
+    def __init__(self, value: Any, source: Any = None) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def is_python_constant(self) -> bool:
+        return True
+
+    def as_python_constant(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return repr(self.value)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return tx.tr.build_constant_object(getattr(self.value, name))
+
+
+class PropertyVariable(DescriptorVariable):
+    """A property that exists before the frame: its functions are followed."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if obj is None:
+            return self
+        if self.value.fget is None:
+            return tx.raises(AttributeError, f"property of '{cls.value.__name__}' object has no getter")
+        return tx.call(self._part(tx, "fget"), [obj])
+
+    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        part = "fdel" if value is None else "fset"
+        if getattr(self.value, part) is None:
+            what = "deleter" if value is None else "setter"
+            tx.raises(AttributeError, f"property of '{obj.python_type().__name__}' object has no {what}")
+        tx.call(self._part(tx, part), [obj] if value is None else [obj, value])
+
+    def _part(self, tx: Any, name: str) -> VariableTracker:
+        return tx.tr.wrap(getattr(self.value, name), tx.tr.source(self.source, ir.ATTR, name))
+
+
+class StaticMethodVariable(DescriptorVariable):
+    """A staticmethod object."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return tx.tr.wrap(self.value.__func__, tx.tr.source(self.source, ir.ATTR, "__func__"))
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.tp_descr_get(tx, None, None), args, kwargs)
+
+
+class ClassMethodVariable(DescriptorVariable):
+    """A classmethod object."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        function = tx.tr.wrap(self.value.__func__, tx.tr.source(self.source, ir.ATTR, "__func__"))
+        return function.tp_descr_get(tx, cls, tx.tr.type_of(tx, cls))
+
+
+class SlotDescriptorVariable(DescriptorVariable):
+    """A member descriptor made by `__slots__`."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if obj is None:
+            return self
+        if not hasattr(obj, "get_slot"):
+            return foreign_attribute(tx, obj, self.value)
+        found = obj.get_slot(tx, self.value)
+        if found is None:
+            return tx.raises(AttributeError, f"'{cls.value.__name__}' object has no attribute '{self.value.__name__}'")
+        return found
+
+    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        if not hasattr(obj, "set_slot"):
+            unsupported("mutation-of-unknown-object", self.describe())
+        if value is None and obj.get_slot(tx, self.value) is None:
+            tx.raises(AttributeError, self.value.__name__)
+        obj.set_slot(tx, self.value, value)
+
+
+GETSETS: dict[Any, tuple[Any, Any]] = {}
+"""Real getset or member descriptor of a C type → (getter(tx, obj), setter(tx, obj, value | None) | None)."""
+
+
+def getset(descriptor: Any, setter: Any = None) -> Any:
+    """Register the getter (decorated) and setter of a C attribute."""
+
+    def decorate(getter: Any) -> Any:
+        GETSETS[descriptor] = (getter, setter)
+        return getter
+
+    return decorate
+
+
+class GetSetVariable(DescriptorVariable):
+    """An attribute implemented in C."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if obj is None:
+            return self
+        entry = GETSETS.get(self.value)
+        if entry is not None:
+            return entry[0](tx, obj)
+        return foreign_attribute(tx, obj, self.value)
+
+    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        entry = GETSETS.get(self.value)
+        if entry is None or entry[1] is None:
+            unsupported("mutation-of-unknown-object", self.describe())
+        entry[1](tx, obj, value)
+
+
+def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> VariableTracker:
+    """An attribute that C code computes: of a constant it is a constant; of a sourced object it is read again by each guard check."""
+    name = descriptor.__name__
+    if obj.is_python_constant():
+        return tx.tr.build_constant_object(getattr(obj.as_python_constant(), name))
+    if obj.source is not None and not obj.mutated and type(descriptor) in _BUILTIN_TYPES:
+        return tx.tr.wrap(getattr(obj.value, name), tx.tr.source(obj.source, ir.ATTR, name))
+    return unsupported("attribute-of-unknown-object", f"{descriptor!r}")
+
+
+@builds(types.GetSetDescriptorType, types.MemberDescriptorType)
+def build_getset(tr: Any, value: Any, source: Any) -> DescriptorVariable:
+    tr.guard(source, ir.IS, value)
+    slotted = type(value) is types.MemberDescriptorType and value not in GETSETS and is_heap_type(value.__objclass__)
+    return SlotDescriptorVariable(value, source) if slotted else GetSetVariable(value, source)
+
+
+def is_heap_type(cls: type) -> bool:
+    """True for classes made by a class statement (their member descriptors are `__slots__`)."""
+    return bool(cls.__flags__ & (1 << 9)) and not cls.__flags__ & Py_TPFLAGS_IMMUTABLETYPE
+
+
+@builds(property)
+def build_property(tr: Any, value: property, source: Any) -> PropertyVariable:
+    tr.guard(source, ir.IS, value)
+    return PropertyVariable(value, source)
+
+
+@builds(staticmethod)
+def build_staticmethod(tr: Any, value: Any, source: Any) -> StaticMethodVariable:
+    tr.guard(source, ir.IS, value)
+    return StaticMethodVariable(value, source)
+
+
+@builds(classmethod)
+def build_classmethod(tr: Any, value: Any, source: Any) -> ClassMethodVariable:
+    tr.guard(source, ir.IS, value)
+    return ClassMethodVariable(value, source)

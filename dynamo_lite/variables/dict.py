@@ -1,0 +1,566 @@
+"""Dicts.
+
+Input: host keys and trackers of the values, or a real dict. Output: `DictVariable` with the method surface of `dict`;
+`MappingProxyVariable`.
+Invariant: `items` maps host keys (`keys.key_of`) to trackers in the dict's order, and is one host dict for the life of the model, so
+that iterators over it notice changes as CPython's do. A sourced dict is read key by key until something needs all of them: until
+then stores and deletions of constant keys are kept in `pending`, without a guard on the rest of the dict.
+Mirrors `Objects/dictobject.c` and `Objects/descrobject.c` (mapping proxy).
+"""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from ..guards import ir
+from .abstract import get_attr, get_item, get_iter, iter_next, length, type_name, unpack
+from .base import MISSING, VariableTracker
+from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
+from .descr import getset
+from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
+from .dispatch import constructor, method
+from .keys import is_constant_key, key_of, key_tracker
+from .native import (
+    NativeVariable,
+    emit_bare,
+    emit_call,
+    host_value,
+    optional_attr,
+    raise_with,
+    recursive_repr,
+    repr_text,
+    same_or_equal,
+)
+from .tuple import TupleVariable
+from .wrap import builds
+
+
+class DictVariable(NativeVariable):
+    """A dict or the native part of an instance of a subclass; `base` is the builtin type whose storage it has."""
+
+    cls = base = dict
+    host_type: type = dict
+    items: dict[Any, VariableTracker]
+
+    def __init__(self, items: dict[Any, VariableTracker] | None = None, cls: type | None = None) -> None:
+        self.items = self.host_type() if items is None else items
+        if cls is not None and cls is not self.cls:
+            self.cls = cls
+
+    # -- a real dict, read as far as needed
+
+    def load_from(self, tr: Any, value: Any, source: Any) -> None:
+        """Stand for the real `value`."""
+        self._tr, self.value, self.source = tr, value, source
+        self.read: dict[Any, VariableTracker | None] = {}
+        self.pending: dict[Any, tuple[bool, VariableTracker | None]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached for `items` of a dict that has not been read as a whole.
+        if name != "items" or "_tr" not in self.__dict__:
+            raise AttributeError(name)
+        tr, source = self._tr, self.source
+        pairs = self.real_items(tr)
+        items = self.host_type()
+        for i, (key, real) in enumerate(pairs):
+            value = self.read.get(key) if is_constant_key(key) else None
+            if value is None:
+                value = tr.wrap(real, tr.source(source, ir.DICT_ITEM, key))
+            if not is_constant_key(key):
+                key = key_of(tr.frame, tr.wrap(key, tr.source(source, ir.DICT_KEY, i)))
+            items[key] = value
+        self.original = dict(items)
+        for key, (deleted, value) in self.pending.items():
+            if deleted or value is None:
+                items.pop(key, None)
+            if value is not None:
+                items[key] = value
+        self.items = items
+        return items
+
+    def real_items(self, tr: Any) -> list[tuple[Any, Any]]:
+        """The real keys and values, in order; the keys are guarded."""
+        pairs = list(dict.items(self.value))
+        tr.guard(self.source, ir.DICT_KEYS, tuple([key for key, _ in pairs]))
+        return pairs
+
+    def _read(self, key: Any) -> VariableTracker | None:
+        """The real dict's value for a constant key, guarded; None if it has none."""
+        if key in self.read:
+            return self.read[key]
+        tr, source = self._tr, self.source
+        real = dict.get(self.value, key, MISSING)
+        if real is MISSING:
+            tr.guard(source, ir.LACKS_KEY, key)
+            found = None
+        else:
+            node = tr.source(source, ir.DICT_ITEM, key)
+            tr.guard(node, ir.IS_NOT, MISSING)  # that there is a value, should nothing else be asked of it
+            found = tr.wrap(real, node)
+        self.read[key] = found
+        return found
+
+    # -- access by host key
+
+    def find(self, key: Any) -> VariableTracker | None:
+        """The value for a host key, or None."""
+        items = self.__dict__.get("items")
+        if items is None:
+            if is_constant_key(key):
+                entry = self.pending.get(key)
+                return self._read(key) if entry is None else entry[1]
+            items = self.items
+        return items.get(key)
+
+    def store(self, tx: Any, key: Any, value: VariableTracker) -> None:
+        """`d[key] = value` for a host key."""
+        if self.source is not None:
+            tx.tr.mutating(self)
+            if "items" not in self.__dict__ and is_constant_key(key):
+                self.pending[key] = (self.pending.get(key, (False,))[0], value)
+                return
+        self.items[key] = value
+
+    def discard(self, tx: Any, key: Any) -> VariableTracker | None:
+        """Remove a host key; its value, None if it was not there."""
+        found = self.find(key)
+        if found is None:
+            return None
+        self.changing(tx)
+        if "items" in self.__dict__:
+            del self.items[key]
+        else:
+            # A later store puts the key at the end of the dict, so the deletion has to come first in the replay.
+            self.pending.pop(key, None)
+            self.pending[key] = (True, None)
+        return found
+
+    def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
+        """The value for a key, or None."""
+        return self.find(key_of(tx, key))
+
+    def pairs(self) -> Iterator[tuple[VariableTracker, VariableTracker]]:
+        """Keys and values."""
+        return ((key_tracker(key), value) for key, value in self.items.items())
+
+    def children(self) -> Any:
+        items = self.__dict__.get("items")
+        if items is None:
+            return [value for _, value in self.pending.values() if value is not None]
+        return [*map(key_tracker, items), *items.values()]
+
+    def host_copy(self) -> dict[Any, Any]:
+        """The host dict of an all-constant one. Raises `NotConstant`."""
+        return {k.as_python_constant(): v.as_python_constant() for k, v in self.pairs()}
+
+    def describe(self) -> str:
+        return self.source.path if self.source is not None else f"of {len(self.items)} items"
+
+    # -- slots
+
+    def mp_length(self, tx: Any) -> VariableTracker:
+        if "items" not in self.__dict__ and not self.pending:
+            n = dict.__len__(self.value)
+            tx.tr.guard(self.source, ir.LEN, n)
+            return ConstantVariable(n)
+        return ConstantVariable(len(self.items))
+
+    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        found = self.find(key_of(tx, key))
+        if found is not None:
+            return found
+        if self.cls is not dict:
+            missing = tx.tr.lookup_special(tx, self, "__missing__")
+            if missing is not None:
+                return tx.call(missing, [key])
+        return raise_with(tx, KeyError, key)
+
+    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+        host_key = key_of(tx, key)
+        if value is not None:
+            self.store(tx, host_key, value)
+        elif self.discard(tx, host_key) is None:
+            raise_with(tx, KeyError, key)
+
+    def sq_contains(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return boolean(self.find(key_of(tx, key)) is not None)
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        return DictIterator(self, "keys")
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if op not in ("==", "!=") or not issubclass(other.python_type(), dict):
+            return NOT_IMPLEMENTED
+        return boolean(self.equals(tx, other) is (op == "=="))
+
+    def equals(self, tx: Any, other: Any) -> bool:
+        """`dict_equal`."""
+        if len(self.items) != len(other.items):
+            return False
+        for key, value in list(self.items.items()):
+            found = other.find(key)
+            if found is None or not same_or_equal(tx, value, found):
+                return False
+        return True
+
+    @staticmethod
+    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not issubclass(v.python_type(), dict) or not issubclass(w.python_type(), dict):
+            return NOT_IMPLEMENTED
+        result = v.or_copy(tx)
+        result.merge(tx, w)
+        return result
+
+    def or_copy(self, tx: Any) -> DictVariable:
+        """The new dict that `self | other` starts from."""
+        return DictVariable(dict(self.items))
+
+    @staticmethod
+    def nb_inplace_or(tx: Any, v: Any, w: VariableTracker) -> VariableTracker:
+        update_from(tx, v, w)
+        return v
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return recursive_repr(tx, self, "{...}", lambda: f"{{{self.repr_items(tx)}}}")
+
+    def repr_items(self, tx: Any) -> str:
+        """`key: value` texts with commas between."""
+        return ", ".join([f"{repr_text(tx, k)}: {repr_text(tx, v)}" for k, v in list(self.pairs())])
+
+    # -- merging
+
+    def merge(self, tx: Any, other: VariableTracker, unique_for: VariableTracker | None = None) -> None:
+        """`dict_merge` with a mapping; `unique_for`: the function whose keyword arguments are collected."""
+        if isinstance(other, DictVariable) and other.python_type().__iter__ is other.base.__iter__:
+            pairs: Any = [(key, other.items[key]) for key in list(other.items)]
+        else:
+            pairs = self._foreign_pairs(tx, other, unique_for)
+        for key, value in pairs:
+            if unique_for is not None and self.find(key) is not None:
+                name = key_tracker(key).as_python_constant()
+                tx.raises(TypeError, f"{function_text(tx, unique_for)} got multiple values for keyword argument '{name}'")
+            self.store(tx, key, value)
+
+    def _foreign_pairs(self, tx: Any, other: VariableTracker, unique_for: Any) -> Iterator[tuple[Any, VariableTracker]]:
+        keys = optional_attr(tx, other, "keys")
+        if keys is None:
+            if unique_for is None:
+                tx.raises(TypeError, f"'{type_name(other)}' object is not a mapping")
+            what = f"{function_text(tx, unique_for)} argument after ** must be a mapping"
+            tx.raises(TypeError, f"{what}, not {type_name(other)}")
+        iterator = get_iter(tx, tx.call(keys, []))
+        while (key := iter_next(tx, iterator)) is not None:
+            yield key_of(tx, key), get_item(tx, other, key)
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is dict:
+            cg.asm.build_map(0)
+        else:
+            emit_bare(cg, dict, self.cls)
+
+    def emit_fill(self, cg: Any) -> None:
+        self.emit_stores(cg, self.items.items())
+
+    def emit_stores(self, cg: Any, pairs: Any) -> None:
+        """Store (host key, value) pairs past any `__setitem__` of a subclass."""
+        for key, value in pairs:
+            if self.cls is dict:
+                cg.load(value)
+                cg.load(self)
+                cg.load(key_tracker(key))
+                cg.asm.store_subscr()
+            else:
+                emit_call(cg, self.base.__setitem__, self, key_tracker(key), value)
+                cg.asm.pop_top()
+
+    def emit_deletions(self, cg: Any, keys: Any) -> None:
+        """Delete host keys."""
+        for key in keys:
+            emit_call(cg, self.base.__delitem__, self, key_tracker(key))
+            cg.asm.pop_top()
+
+    def emit_update(self, cg: Any) -> None:
+        if "items" not in self.__dict__:
+            self.emit_pending(cg)
+            return
+        original, final = self.original, self.items
+        kept = [key for key in original if key in final]
+        if all(same_key(a, b) for a, b in zip(kept, final, strict=False)):
+            self.emit_deletions(cg, [key for key in original if key not in final])
+            self.emit_stores(cg, [(k, v) for k, v in final.items() if original.get(k) is not v])
+        else:
+            emit_call(cg, self.base.clear, self)
+            cg.asm.pop_top()
+            self.emit_stores(cg, final.items())
+
+    def emit_pending(self, cg: Any) -> None:
+        """Replay the changes of single keys."""
+        for key, (deleted, value) in self.pending.items():
+            if deleted and dict.__contains__(self.value, key):
+                self.emit_deletions(cg, [key])
+            if value is not None:
+                self.emit_stores(cg, [(key, value)])
+
+
+def same_key(a: Any, b: Any) -> bool:
+    """Whether two host keys are one key, without running code of the program."""
+    return a is b or (is_constant_key(a) and is_constant_key(b) and a == b)
+
+
+def function_text(tx: Any, function: VariableTracker) -> str:
+    """`_PyObject_FunctionStr`."""
+    qualname = optional_attr(tx, function, "__qualname__")
+    if qualname is None:
+        return repr_text(tx, function)
+    module = optional_attr(tx, function, "__module__")
+    name = host_value(qualname)
+    if module is None or module.value is None or module.value == "builtins":
+        return f"{name}()"
+    return f"{host_value(module)}.{name}()"
+
+
+@builds(dict)
+def build_dict(tr: Any, value: dict[Any, Any], source: Any) -> DictVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = DictVariable.__new__(DictVariable)
+    result.load_from(tr, value, source)
+    return result
+
+
+# -- making
+
+
+@constructor(dict)
+def new_dict(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    result = DictVariable()
+    dict_update_common(tx, result, "dict", args, kwargs)
+    return result
+
+
+@method(dict.__init__)
+def dict_init(tx: Any, self: DictVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    dict_update_common(tx, self, "dict", args, kwargs)
+    return NONE
+
+
+@method(dict.update)
+def dict_update(tx: Any, self: DictVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    dict_update_common(tx, self, "update", args, kwargs)
+    return NONE
+
+
+def dict_update_common(tx: Any, self: DictVariable, name: str, args: Any, kwargs: dict[str, VariableTracker]) -> None:
+    """`dict_update_common`: at most one mapping or iterable of pairs, then keywords."""
+    if len(args) > 1:
+        tx.raises(TypeError, f"{name} expected at most 1 argument, got {len(args)}")
+    if args:
+        update_from(tx, self, args[0])
+    for key, value in kwargs.items():
+        self.store(tx, key, value)
+
+
+def update_from(tx: Any, self: DictVariable, other: VariableTracker) -> None:
+    """`dict_update_arg`."""
+    if other.python_type() is dict or optional_attr(tx, other, "keys") is not None:
+        self.merge(tx, other)
+    else:
+        merge_pairs(tx, self, other)
+
+
+def merge_pairs(tx: Any, self: DictVariable, iterable: VariableTracker) -> None:
+    """`PyDict_MergeFromSeq2`."""
+    iterator = get_iter(tx, iterable)
+    i = 0
+    while (pair := iter_next(tx, iterator)) is not None:
+        if pair.tp_iter is None and pair.sq_item is None:
+            tx.raises(TypeError, f"cannot convert dictionary update sequence element #{i} to a sequence")
+        parts = unpack(tx, pair)
+        if len(parts) != 2:
+            tx.raises(ValueError, f"dictionary update sequence element #{i} has length {len(parts)}; 2 is required")
+        self.store(tx, key_of(tx, parts[0]), parts[1])
+        i += 1
+
+
+@method(dict.__dict__["fromkeys"])
+def dict_fromkeys(
+    tx: Any, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE
+) -> VariableTracker:
+    result = tx.call(cls, [])
+    direct = result.python_type() is dict
+    iterator = get_iter(tx, iterable)
+    while (key := iter_next(tx, iterator)) is not None:
+        if direct:
+            result.store(tx, key_of(tx, key), value)
+        else:
+            result.mp_ass_subscript(tx, key, value)
+    return result
+
+
+# -- methods
+
+
+@method(dict.get)
+def dict_get(tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE) -> VariableTracker:
+    found = self.find(key_of(tx, key))
+    return default if found is None else found
+
+
+@method(dict.setdefault)
+def dict_setdefault(
+    tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE
+) -> VariableTracker:
+    host_key = key_of(tx, key)
+    found = self.find(host_key)
+    if found is None:
+        self.store(tx, host_key, default)
+        return default
+    return found
+
+
+@method(dict.pop)
+def dict_pop(
+    tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None
+) -> VariableTracker:
+    found = self.discard(tx, key_of(tx, key))
+    if found is not None:
+        return found
+    return default if default is not None else raise_with(tx, KeyError, key)
+
+
+@method(dict.popitem)
+def dict_popitem(tx: Any, self: DictVariable) -> VariableTracker:
+    if not self.items:
+        return tx.raises(KeyError, "popitem(): dictionary is empty")
+    self.changing(tx)
+    key, value = self.items.popitem()
+    return TupleVariable([key_tracker(key), value])
+
+
+@method(dict.clear)
+def dict_clear(tx: Any, self: DictVariable) -> VariableTracker:
+    self.changing(tx)
+    self.items.clear()
+    return NONE
+
+
+@method(dict.copy)
+def dict_copy(tx: Any, self: DictVariable) -> VariableTracker:
+    return DictVariable(dict(self.items))
+
+
+@method(dict.keys)
+def dict_keys(tx: Any, self: DictVariable) -> VariableTracker:
+    return DictKeysVariable(self)
+
+
+@method(dict.values)
+def dict_values(tx: Any, self: DictVariable) -> VariableTracker:
+    return DictValuesVariable(self)
+
+
+@method(dict.items)
+def dict_items(tx: Any, self: DictVariable) -> VariableTracker:
+    return DictItemsVariable(self)
+
+
+@method(dict.__getitem__)
+def dict_getitem(tx: Any, self: DictVariable, key: VariableTracker) -> VariableTracker:
+    return DictVariable.mp_subscript(self, tx, key)
+
+
+@method(dict.__contains__)
+def dict_contains(tx: Any, self: DictVariable, key: VariableTracker) -> VariableTracker:
+    return DictVariable.sq_contains(self, tx, key)
+
+
+@method(dict.__reversed__)
+def dict_reversed(tx: Any, self: DictVariable) -> VariableTracker:
+    return DictIterator(self, "keys", backwards=True)
+
+
+# -- mapping proxies
+
+DICT_KEYS, DICT_VALUES, DICT_ITEMS = [VIEW_TYPES[False, kind] for kind in ("keys", "values", "items")]
+
+
+class MappingProxyVariable(NativeVariable):
+    """`types.MappingProxyType(mapping)`, also the `mapping` attribute of dict views."""
+
+    cls = types.MappingProxyType
+
+    def __init__(self, mapping: VariableTracker, source: Any = None) -> None:
+        self.mapping = mapping
+        self.source = source
+
+    def children(self) -> Any:
+        return (self.mapping,)
+
+    def mp_length(self, tx: Any) -> VariableTracker:
+        return length(tx, self.mapping)
+
+    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return get_item(tx, self.mapping, key)
+
+    def sq_contains(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return self.mapping.sq_contains(tx, key)
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        return get_iter(tx, self.mapping)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        return self.mapping.tp_richcompare(tx, other, op)
+
+    @staticmethod
+    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        v, w = [x.mapping if isinstance(x, MappingProxyVariable) else x for x in (v, w)]
+        return v.nb_or(tx, v, w)
+
+    @staticmethod
+    def nb_inplace_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        return tx.raises(TypeError, "'|=' is not supported by mappingproxy; use '|' instead")
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(f"mappingproxy({repr_text(tx, self.mapping)})")
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, types.MappingProxyType, self.mapping)
+
+
+def mapping_behind(proxy: Any) -> Any:
+    """The mapping of a mapping proxy."""
+    return gc.get_referents(proxy)[0]
+
+
+@builds(types.MappingProxyType)
+def build_mapping_proxy(tr: Any, value: Any, source: Any) -> MappingProxyVariable:
+    tr.guard(source, ir.TYPE_IS, types.MappingProxyType)
+    return MappingProxyVariable(tr.wrap(mapping_behind(value), tr.source(source, ir.CALL, mapping_behind)), source)
+
+
+@constructor(types.MappingProxyType)
+def new_mapping_proxy(tx: Any, cls: VariableTracker, mapping: VariableTracker) -> VariableTracker:
+    if mapping.mp_subscript is None or issubclass(mapping.python_type(), (list, tuple)):
+        return tx.raises(TypeError, f"mappingproxy() argument must be a mapping, not {type_name(mapping)}")
+    return MappingProxyVariable(mapping)
+
+
+@getset(DICT_KEYS.__dict__["mapping"])
+@getset(DICT_VALUES.__dict__["mapping"])
+@getset(DICT_ITEMS.__dict__["mapping"])
+def view_mapping(tx: Any, self: DictKeysVariable) -> VariableTracker:
+    return MappingProxyVariable(self.mapping)
+
+
+def _forward(name: str) -> None:
+    @method(getattr(types.MappingProxyType, name))
+    def forward(tx: Any, self: MappingProxyVariable, *args: VariableTracker) -> VariableTracker:
+        return tx.call(get_attr(tx, self.mapping, name), list(args))
+
+
+for _name in ("get", "keys", "values", "items", "copy", "__reversed__"):
+    _forward(_name)

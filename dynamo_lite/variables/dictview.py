@@ -1,0 +1,236 @@
+"""Views of dicts and the iterators over dicts.
+
+Input: a `DictVariable`. Output: live views, and iterators that hold the dict and a position.
+Invariant: views hold the dict, never a copy. An iterator wraps a host iterator over the model's own host dict, which goes through the
+same changes as the dict of the traced program, so that it ends, and complains, exactly as CPython's.
+Mirrors the second half of `Objects/dictobject.c` and `Objects/odictobject.c` (views, iterators).
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+from ..exc import unsupported
+from ..guards import ir
+from .abstract import COMPARE_OPS, contains, unpack
+from .base import VariableTracker
+from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
+from .dispatch import method
+from .iter import IteratorVariable, advance
+from .keys import key_of, key_tracker
+from .native import NativeVariable, emit_call, recursive_repr, repr_text, same_or_equal
+from .tuple import TupleVariable
+from .wrap import builds
+
+OrderedDict = collections.OrderedDict
+
+
+class DictViewVariable(NativeVariable):
+    """A view; `kind` is the name of the dict method that makes it."""
+
+    kind: str
+
+    def __init__(self, mapping: Any, source: Any = None) -> None:
+        self.mapping = mapping
+        self.source = source
+
+    def python_type(self) -> type:
+        return VIEW_TYPES[self.mapping.base is OrderedDict, self.kind]
+
+    def children(self) -> Any:
+        return (self.mapping,)
+
+    def mp_length(self, tx: Any) -> VariableTracker:
+        return self.mapping.__class__.mp_length(self.mapping, tx)
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        return DictIterator(self.mapping, self.kind)
+
+    def objects(self) -> list[VariableTracker]:
+        """What the view gives, in order."""
+        return [item_of(self.kind, *pair) for pair in self.mapping.items.items()]
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        def text() -> str:
+            return f"{self.python_type().__name__}([{', '.join([repr_text(tx, v) for v in self.objects()])}])"
+
+        return recursive_repr(tx, self, "...", text)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, getattr(self.mapping.base, self.kind), self.mapping)
+
+
+def item_of(kind: str, key: Any, value: VariableTracker) -> VariableTracker:
+    """What an iterator of this kind gives for one entry."""
+    if kind == "keys":
+        return key_tracker(key)
+    return value if kind == "values" else TupleVariable([key_tracker(key), value])
+
+
+class DictValuesVariable(DictViewVariable):
+    """`d.values()`."""
+
+    kind = "values"
+
+
+class SetLike(DictViewVariable):
+    """Keys and items views compare as sets; their set algebra is in `set.py`."""
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        """`dictview_richcompare`: by lengths first, then containment of the smaller one."""
+        if not is_set_like(other):
+            return NOT_IMPLEMENTED
+        size_v, size_w = len(self.objects()), len(unpack(tx, other))
+        if op in ("==", "!="):
+            equal = size_v == size_w and all_contained(tx, self, other)
+            return boolean(equal is (op == "=="))
+        if not COMPARE_OPS[op](size_v, size_w):
+            return boolean(False)
+        small, large = (self, other) if op in ("<", "<=") else (other, self)
+        return boolean(all_contained(tx, small, large))
+
+
+def is_set_like(v: VariableTracker) -> bool:
+    """`PyAnySet_Check(v) || PyDictViewSet_Check(v)`."""
+    return isinstance(v, SetLike) or issubclass(v.python_type(), (set, frozenset))
+
+
+def all_contained(tx: Any, small: VariableTracker, large: VariableTracker) -> bool:
+    """`all_contained_in`."""
+    return all(contains(tx, large, item).value for item in unpack(tx, small))
+
+
+class DictKeysVariable(SetLike):
+    """`d.keys()`."""
+
+    kind = "keys"
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        return boolean(self.mapping.find(key_of(tx, item)) is not None)
+
+
+class DictItemsVariable(SetLike):
+    """`d.items()`."""
+
+    kind = "items"
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        if not issubclass(item.python_type(), tuple) or len(item.items) != 2:
+            return boolean(False)
+        found = self.mapping.find(key_of(tx, item.items[0]))
+        return boolean(found is not None and same_or_equal(tx, found, item.items[1]))
+
+
+VIEW_TYPES: dict[tuple[bool, str], type] = {
+    (ordered, kind): type(getattr(d, kind)())
+    for ordered, d in ((False, {}), (True, OrderedDict()))
+    for kind in ("keys", "values", "items")
+}
+_MODELS = {"keys": DictKeysVariable, "values": DictValuesVariable, "items": DictItemsVariable}
+
+
+# -- iterators
+
+
+class DictIterator(IteratorVariable):
+    """An iterator over a dict's keys, values or items, forwards or backwards."""
+
+    def __init__(self, mapping: Any, kind: str, backwards: bool = False) -> None:
+        self.mapping = mapping
+        self.kind = kind
+        self.backwards = backwards
+        self.consumed = 0
+        self.size = len(mapping.items)
+        items = mapping.items.items()
+        self.host: Iterator[tuple[Any, VariableTracker]] = reversed(items) if backwards else iter(items)
+        self.done = False
+
+    def python_type(self) -> type:
+        return ITERATOR_TYPES[self.mapping.base is OrderedDict, self.kind, self.backwards]
+
+    def children(self) -> Any:
+        return (self.mapping,)
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        if self.done:
+            return None
+        try:
+            key, value = next(self.host)
+        except StopIteration:
+            self.done = True
+            return None
+        except RuntimeError as error:
+            tx.raises_like(error)
+        self.consumed += 1
+        return item_of(self.kind, key, value)
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        return 0 if self.done else operator.length_hint(self.host)
+
+    def emit_new(self, cg: Any) -> None:
+        if not self.done and len(self.mapping.items) != self.size:
+            unsupported("reconstruct", "an iterator over a dict that has changed since")
+        cg.load_callable(advance)
+        view = _MODELS[self.kind](self.mapping)
+        cg.load_callable(reversed if self.backwards else iter)
+        view.emit_new(cg)
+        cg.asm.call(1)
+        cg.load_const(self.consumed + self.done)
+        cg.asm.call(2)
+
+
+def _iterator_type(d: Any, kind: str, backwards: bool) -> type:
+    view = getattr(d, kind)()
+    return type(reversed(view) if backwards else iter(view))
+
+
+ITERATOR_TYPES: dict[tuple[bool, str, bool], type] = {
+    (ordered, kind, backwards): _iterator_type(d, kind, backwards)
+    for ordered, d in ((False, {}), (True, OrderedDict()))
+    for kind in ("keys", "values", "items")
+    for backwards in (False, True)
+}
+
+for _cls in dict.fromkeys(ITERATOR_TYPES.values()):
+    if hasattr(_cls, "__length_hint__"):
+
+        @method(_cls.__length_hint__)
+        def dict_iterator_length_hint(tx: Any, self: Any) -> VariableTracker:
+            return ConstantVariable(self.remaining(tx))
+
+
+# -- methods of views
+
+
+for _cls in VIEW_TYPES.values():
+
+    @method(_cls.__reversed__)
+    def view_reversed(tx: Any, self: DictViewVariable) -> VariableTracker:
+        return DictIterator(self.mapping, self.kind, backwards=True)
+
+
+@method(VIEW_TYPES[False, "keys"].isdisjoint, VIEW_TYPES[False, "items"].isdisjoint)
+def view_isdisjoint(tx: Any, self: SetLike, other: VariableTracker) -> VariableTracker:
+    return boolean(not any(contains(tx, self, item).value for item in unpack(tx, other)))
+
+
+# -- views that exist before the frame
+
+
+def dict_behind(view: Any) -> Any:
+    """The dict of a real view."""
+    return gc.get_referents(view)[0]
+
+
+@builds(*dict.fromkeys(VIEW_TYPES.values()))
+def build_view(tr: Any, value: Any, source: Any) -> DictViewVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    mapping = tr.wrap(dict_behind(value), tr.source(source, ir.CALL, dict_behind))
+    kind = next(kind for (_, kind), cls in VIEW_TYPES.items() if cls is type(value))
+    return _MODELS[kind](mapping, source)
+

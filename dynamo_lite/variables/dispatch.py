@@ -1,0 +1,52 @@
+"""Which function models which real callable without bytecode.
+
+Input: a real builtin function, type or descriptor. Output: its handler.
+Invariant: keyed by the real object, never by name; registering twice is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Handler = Callable[..., Any]
+
+HANDLERS: dict[Any, Handler] = {}
+"""Real callable → handler(tx, *args, **kwargs), arguments being trackers. For descriptors the first argument is self."""
+
+CONSTRUCTORS: dict[type, Handler] = {}
+"""Builtin type → handler(tx, cls_tracker, *args, **kwargs) that makes an instance."""
+
+PURE: set[Any] = set()
+"""Callables without effects whose result depends on their (constant) arguments only: folded."""
+
+
+def _register(table: dict[Any, Handler], keys: tuple[Any, ...]) -> Callable[[Handler], Handler]:
+    def decorate(handler: Handler) -> Handler:
+        for key in keys:
+            if key in table:
+                raise ValueError(f"{key!r} has a handler already: {table[key]}")
+            table[key] = handler
+        return handler
+
+    return decorate
+
+
+def builtin(*functions: Any) -> Callable[[Handler], Handler]:
+    """Register the handler of builtin functions: `@builtin(len) def builtin_len(tx, obj)`."""
+    return _register(HANDLERS, functions)
+
+
+def method(*descriptors: Any) -> Callable[[Handler], Handler]:
+    """Register the handler of method descriptors: `@method(list.append) def list_append(tx, self, item)`."""
+    return _register(HANDLERS, descriptors)
+
+
+def constructor(*types: type) -> Callable[[Handler], Handler]:
+    """Register what calling a builtin type does: `@constructor(list) def new_list(tx, cls, iterable=None)`."""
+    return _register(CONSTRUCTORS, types)
+
+
+def pure(*functions: Any) -> None:
+    """Declare callables foldable on constant arguments."""
+    PURE.update(functions)

@@ -1,0 +1,388 @@
+"""Functions with bytecode, bound methods, and callables without bytecode.
+
+Input: a real callable with its access path, or the parts of a function made in the traced code. Output: `FunctionVariable`,
+`MethodVariable`, `BuiltinVariable`.
+Invariant: a Python function is followed, never called, unless it must be skipped; a C callable goes handler → polyfill → fold →
+graph → break (docs/dev/internals.md section 4).
+Mirrors `Objects/funcobject.c`, `Objects/classobject.c`, `Objects/methodobject.c`.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from ..exc import NotConstant, unsupported
+from ..guards import ir
+from ..polyfills.registry import find_polyfill
+from .base import MISSING, VariableTracker
+from .cell import CellVariable
+from .constant import ConstantVariable, fold, is_constant
+from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, generic_setattr
+from .dict import DictVariable
+from .dispatch import HANDLERS, PURE
+from .slots import SLOTDEFS, call_slot
+from .tuple import TupleVariable
+from .wrap import builds
+
+
+class FunctionVariable(VariableTracker):
+    """A Python function.
+
+    `defaults` and `kwdefaults` are host lists and dicts of trackers; `closure` the cells in `co_freevars` order. For a sourced
+    function they are read from the real one when first needed.
+    """
+
+    def __init__(self, code: types.CodeType, globals_: Any, closure: list[CellVariable], value: Any = MISSING, source: Any = None) -> None:
+        self.code = code
+        self.globals = globals_
+        self.closure = closure
+        self.value = value
+        self.source = source
+        self.made: dict[str, VariableTracker] = {}
+        self.dict: DictVariable | None = None
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def is_python_constant(self) -> bool:
+        return self.value is not MISSING and not self.mutated
+
+    def as_python_constant(self) -> Any:
+        if self.value is MISSING:
+            raise NotConstant(f"{self.code.co_qualname} was made by the traced code")
+        return self.value
+
+    def describe(self) -> str:
+        return self.code.co_qualname
+
+    # -- parts
+
+    def default_values(self, tx: Any) -> list[VariableTracker]:
+        """Trackers of `__defaults__`."""
+        if "__defaults__" in self.made:
+            made = self.made["__defaults__"]
+            return made.items if isinstance(made, TupleVariable) else []
+        real = self.value.__defaults__ if self.value is not MISSING else None
+        if self.source is None:
+            return []
+        node = tx.tr.source(self.source, ir.FUNC_DEFAULTS, None)
+        if real is None:
+            tx.tr.guard(node, ir.IS, None)
+            return []
+        tx.tr.guard(node, ir.LEN, len(real))
+        return [tx.tr.wrap(v, tx.tr.source(node, ir.INDEX, i)) for i, v in enumerate(real)]
+
+    def keyword_default(self, tx: Any, name: str) -> VariableTracker | None:
+        """Tracker of one of `__kwdefaults__`, or None."""
+        if "__kwdefaults__" in self.made:
+            return self.made["__kwdefaults__"].lookup(tx, ConstantVariable(name))
+        real = self.value.__kwdefaults__ if self.value is not MISSING else None
+        if self.source is None:
+            return None
+        node = tx.tr.source(self.source, ir.FUNC_KWDEFAULTS, None)
+        if real is None:
+            tx.tr.guard(node, ir.IS, None)
+            return None
+        if name not in real:
+            tx.tr.guard(node, ir.LACKS_KEY, name)
+            return None
+        return tx.tr.wrap(real[name], tx.tr.source(node, ir.DICT_ITEM, name))
+
+    def set_made_attribute(self, flag: int, value: VariableTracker) -> None:
+        """SET_FUNCTION_ATTRIBUTE: 1 defaults, 2 keyword defaults, 4 annotations, 8 closure."""
+        if flag == 8:
+            self.closure = list(value.items)
+        else:
+            self.made[{1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__"}[flag]] = value
+
+    def instance_dict(self, tx: Any) -> DictVariable:
+        """The function's `__dict__`."""
+        if self.dict is None:
+            if self.source is None:
+                self.dict = DictVariable()
+            else:
+                self.dict = tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.ATTR, "__dict__"))
+        return self.dict
+
+    # -- slots
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        """(function, arguments) if calling this object is exactly a call of a Python function."""
+        return self, args
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.tr.inline(tx, self, args, kwargs, False)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        reader = _FUNCTION_ATTRIBUTES.get(name)
+        if reader is not None:
+            return reader(tx, self)
+        return generic_getattr(tx, self, name)
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        if name in _MADE_ATTRIBUTES and self.source is None and value is not None:
+            self.made[name] = value
+        elif name in _FUNCTION_ATTRIBUTES:
+            unsupported("mutation-of-unknown-object", f"{self.describe()}.{name}")
+        else:
+            generic_setattr(tx, self, name, value)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    # -- codegen
+
+    def children(self) -> Any:
+        return [*self.closure, *self.made.values(), *([self.dict] if self.dict is not None else [])]
+
+    def emit_new(self, cg: Any) -> None:
+        made = self.made
+        cg.load_callable(types.FunctionType)
+        cg.load_const(self.code)
+        cg.load_const(self.globals.value)
+        cg.load_const(self.code.co_name)
+        cg.load(made.get("__defaults__", ConstantVariable(None)))
+        for cell in self.closure:
+            cg.load(cell)
+        cg.asm.build_tuple(len(self.closure))
+        cg.asm.call(5)
+
+    def emit_fill(self, cg: Any) -> None:
+        for name, value in self.made.items():
+            if name != "__defaults__":
+                cg.load(value)
+                cg.load(self)
+                cg.asm.store_attr(name)
+        if self.dict is not None and self.dict.source is None:
+            for key, value in self.dict.pairs():
+                cg.load(value)
+                cg.load(self)
+                cg.asm.store_attr(key.value)
+
+
+def _made_or_real(name: str, default: Any) -> Any:
+    def read(tx: Any, f: FunctionVariable) -> VariableTracker:
+        if name in f.made:
+            return f.made[name]
+        if f.value is MISSING:
+            return default(tx, f)
+        return tx.tr.wrap(getattr(f.value, name), tx.tr.source(f.source, ir.ATTR, name))
+
+    return read
+
+
+_NONE = lambda tx, f: ConstantVariable(None)  # noqa: E731
+_MADE_ATTRIBUTES = frozenset({"__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__defaults__", "__kwdefaults__"})
+_FUNCTION_ATTRIBUTES = {
+    "__name__": _made_or_real("__name__", lambda tx, f: ConstantVariable(f.code.co_name)),
+    "__qualname__": _made_or_real("__qualname__", lambda tx, f: ConstantVariable(f.code.co_qualname)),
+    "__doc__": _made_or_real("__doc__", lambda tx, f: ConstantVariable(_docstring(f.code))),
+    "__module__": _made_or_real("__module__", lambda tx, f: f.globals.load(tx, "__name__") or ConstantVariable(None)),
+    "__annotations__": _made_or_real("__annotations__", lambda tx, f: f.made.setdefault("__annotations__", DictVariable())),
+    "__defaults__": _made_or_real("__defaults__", _NONE),
+    "__kwdefaults__": _made_or_real("__kwdefaults__", _NONE),
+    "__code__": lambda tx, f: ConstantVariable(f.code),
+    "__globals__": lambda tx, f: tx.tr.wrap(f.globals.value, tx.tr.constant_source(f.globals.value)),
+    "__closure__": lambda tx, f: TupleVariable(list(f.closure)) if f.closure else ConstantVariable(None),
+    "__dict__": lambda tx, f: f.instance_dict(tx),
+}
+
+
+def _docstring(code: types.CodeType) -> str | None:
+    first = code.co_consts[0] if code.co_consts else None
+    return first if isinstance(first, str) else None
+
+
+def make_function(
+    tx: Any,
+    code: VariableTracker,
+    defaults: VariableTracker | None,
+    kwdefaults: VariableTracker | None,
+    annotations: VariableTracker | None,
+    closure: TupleVariable | None,
+) -> FunctionVariable:
+    """MAKE_FUNCTION."""
+    function = FunctionVariable(code.as_python_constant(), tx.globals, list(closure.items) if closure is not None else [])
+    if defaults is not None:
+        function.made["__defaults__"] = defaults
+    if kwdefaults is not None:
+        function.made["__kwdefaults__"] = kwdefaults
+    if annotations is not None:
+        pairs = annotations.items if isinstance(annotations, TupleVariable) else None
+        if pairs is not None:  # 3.11–3.13 hand over a flat tuple (name, annotation, …)
+            annotations = DictVariable()
+            for name, value in zip(pairs[::2], pairs[1::2], strict=True):
+                annotations.mp_ass_subscript(tx, name, value)
+        function.made["__annotations__"] = annotations
+    return function
+
+
+@builds(types.FunctionType)
+def build_function(tr: Any, value: types.FunctionType, source: Any) -> FunctionVariable:
+    tr.guard(tr.source(source, ir.FUNC_CODE, None), ir.IS, value.__code__)
+    closure = []
+    if value.__closure__:
+        node = tr.source(source, ir.FUNC_CLOSURE, None)
+        closure = [tr.wrap(cell, tr.source(node, ir.INDEX, i)) for i, cell in enumerate(value.__closure__)]
+    # The globals of a function can't be replaced; other functions with the same code may have others.
+    namespace = tr.namespace(value.__globals__)
+    if source.kind != ir.CONST:
+        tr.guard(tr.source(source, ir.ATTR, "__globals__"), ir.IS, value.__globals__)
+    return FunctionVariable(value.__code__, namespace, closure, value, source)
+
+
+class MethodVariable(VariableTracker):
+    """A bound method; `function` may be any callable."""
+
+    def __init__(self, function: VariableTracker, self_: VariableTracker, value: Any = MISSING, source: Any = None) -> None:
+        self.function = function
+        self.self = self_
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        builtin = isinstance(self.function, BuiltinVariable)
+        return types.BuiltinMethodType if builtin else types.MethodType
+
+    def is_python_constant(self) -> bool:
+        return is_constant(self.function, self.self)
+
+    def as_python_constant(self) -> Any:
+        if self.value is not MISSING:
+            return self.value
+        return self.function.as_python_constant().__get__(self.self.as_python_constant())
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        return self.function.direct_call(tx, [self.self, *args])
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, [self.self, *args], kwargs)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.self
+        if name == "__func__":
+            return self.function
+        return self.function.tp_getattro(tx, name)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if op not in ("==", "!=") or not isinstance(other, MethodVariable):
+            return ConstantVariable(NotImplemented)
+        same = tx.tr.same_object(self.self, other.self) and tx.tr.same_object(self.function, other.function)
+        return ConstantVariable(same is (op == "=="))
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    def children(self) -> Any:
+        return (self.function, self.self)
+
+    def emit_new(self, cg: Any) -> None:
+        if isinstance(self.function, BuiltinVariable):
+            cg.load_callable(self.function.value.__get__)
+            cg.load(self.self)
+            cg.asm.call(1)
+            return
+        cg.load_callable(types.MethodType)
+        cg.load(self.function)
+        cg.load(self.self)
+        cg.asm.call(2)
+
+
+@builds(types.MethodType)
+def build_method(tr: Any, value: types.MethodType, source: Any) -> MethodVariable:
+    tr.guard(source, ir.TYPE_IS, types.MethodType)
+    function = tr.wrap(value.__func__, tr.source(source, ir.METHOD_FUNC, None))
+    self_ = tr.wrap(value.__self__, tr.source(source, ir.METHOD_SELF, None))
+    return MethodVariable(function, self_, value, source)
+
+
+class BuiltinVariable(DescriptorVariable):
+    """A callable without bytecode, known by identity: a builtin function or a method descriptor of a C type."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if not isinstance(self.value, METHOD_DESCRIPTORS) or obj is None:
+            return self
+        return MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        fn = self.value
+        handler = HANDLERS.get(fn)
+        if handler is not None:
+            return call_handler(tx, fn, handler, args, kwargs)
+        if isinstance(fn, types.WrapperDescriptorType):
+            owner = tx.tr.native_class(fn.__objclass__)
+            definition = SLOTDEFS.get(fn.__name__)
+            if owner is not None and definition is not None and args:
+                return call_slot(tx, definition, owner, args[0], args[1:], kwargs)
+        polyfill = find_polyfill(fn)
+        if fn in PURE and is_constant(*args, *kwargs.values()):
+            return fold(tx, fn, args, kwargs)
+        if polyfill is not None:
+            return tx.call(tx.tr.wrap(polyfill, tx.tr.constant_source(polyfill)), args, kwargs)
+        return tx.tr.call_foreign(tx, fn, args, kwargs)
+
+
+def call_handler(tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    """Call a registered handler; arguments that don't fit its signature raise TypeError in the traced program."""
+    try:
+        result = handler(tx, *args, **kwargs)
+    except TypeError as error:
+        # Raised by the call itself (no frame below this one): the traced program's arguments are wrong.
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise
+        if is_constant(*args, *kwargs.values()):
+            return fold(tx, fn, args, kwargs)
+        return tx.raises(TypeError, str(error).replace(handler.__name__, getattr(fn, "__name__", "function")))
+    return result if result is not None else ConstantVariable(None)
+
+
+@builds(types.BuiltinFunctionType)
+def build_builtin(tr: Any, value: Any, source: Any) -> VariableTracker:
+    owner = value.__self__
+    if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+        # A bound method of a C object: list.append of one list.
+        descriptor = getattr(type(owner), value.__name__, None)
+        if isinstance(descriptor, types.MethodDescriptorType):
+            tr.guard(source, ir.TYPE_IS, type(value))
+            tr.guard(tr.source(source, ir.ATTR, "__name__"), ir.EQUALS, value.__name__)
+            self_ = tr.wrap(owner, tr.source(source, ir.METHOD_SELF, None))
+            function = tr.wrap(descriptor, tr.constant_source(descriptor))
+            return MethodVariable(function, self_, value, source)
+    tr.guard(source, ir.IS, value)
+    return BuiltinVariable(value, source)
+
+
+@builds(
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+def build_descriptor(tr: Any, value: Any, source: Any) -> VariableTracker:
+    tr.guard(source, ir.IS, value)
+    if isinstance(value, types.ClassMethodDescriptorType):
+        return BuiltinClassMethodVariable(value, source)
+    return BuiltinVariable(value, source)
+
+
+class BuiltinClassMethodVariable(BuiltinVariable):
+    """A class method of a C type (`dict.fromkeys`)."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return MethodVariable(self, cls)
+
+
+@builds(types.MethodWrapperType)
+def build_method_wrapper(tr: Any, value: Any, source: Any) -> MethodVariable:
+    tr.guard(source, ir.TYPE_IS, types.MethodWrapperType)
+    tr.guard(tr.source(source, ir.ATTR, "__name__"), ir.EQUALS, value.__name__)
+    descriptor = getattr(value.__objclass__, value.__name__)
+    self_ = tr.wrap(value.__self__, tr.source(source, ir.METHOD_SELF, None))
+    return MethodVariable(tr.wrap(descriptor, tr.constant_source(descriptor)), self_, value, source)

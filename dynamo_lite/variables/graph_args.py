@@ -1,0 +1,83 @@
+"""Trackers as arguments of graph nodes, and results of operators as trackers.
+
+Input: trackers, and the graph's values. Output: entries of `graph.builder.PACKERS`, and `MODELS`.
+Invariant: what can't be an argument is refused with the break "graph-argument-type", before anything is added to the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..exc import unsupported
+from ..graph.builder import MODELS, Packing, packs
+from .base import VariableTracker
+from .constant import NONE, ConstantVariable
+from .descr import DescriptorVariable
+from .dict import DictVariable
+from .function import FunctionVariable
+from .list import ListVariable
+from .slice import RangeVariable, SliceVariable
+from .tuple import TupleVariable
+from .type import TypeVariable
+
+
+@packs(ConstantVariable, RangeVariable)
+def pack_constant(packing: Packing, vt: ConstantVariable) -> Any:
+    return packing.constant(vt.value)
+
+
+@packs(TupleVariable)
+def pack_tuple(packing: Packing, vt: TupleVariable) -> Any:
+    items = vt.items
+    packing.opens(tuple, len(items))
+    return tuple([packing.pack(item) for item in items])
+
+
+@packs(ListVariable)
+def pack_list(packing: Packing, vt: ListVariable) -> Any:
+    items = vt.items
+    packing.opens(list, len(items))
+    return [packing.pack(item) for item in items]
+
+
+@packs(SliceVariable)
+def pack_slice(packing: Packing, vt: SliceVariable) -> Any:
+    packing.opens(slice, 3)
+    return slice(packing.pack(vt.start), packing.pack(vt.stop), packing.pack(vt.step))
+
+
+@packs(DictVariable)
+def pack_dict(packing: Packing, vt: DictVariable) -> Any:
+    tx = packing.builder.tr.frame
+    pairs = vt.pairs(tx)
+    packing.opens(dict, len(pairs))
+    result = {}
+    for key, value in pairs:
+        if not (key.is_python_constant() and isinstance(key.as_python_constant(), str)):
+            unsupported("graph-argument-type", "dict with keys that are not strings")
+        result[packing.constant(key.as_python_constant())] = packing.pack(value)
+    return result
+
+
+@packs(FunctionVariable, TypeVariable, DescriptorVariable)
+def pack_callable(packing: Packing, vt: VariableTracker) -> Any:
+    return unsupported("graph-argument-type", f"{vt.python_type().__name__} {vt.describe()}")
+
+
+def make_constant(tx: Any, value: Any) -> VariableTracker:
+    """The tracker of a Python value that an operator returned."""
+    return NONE if value is None else tx.tr.wrap_new(value)
+
+
+def make_sequence(tx: Any, cls: type, items: list[VariableTracker]) -> VariableTracker:
+    """The tracker of a tuple, list or structure sequence that an operator returned."""
+    if cls is list:
+        return ListVariable(items)
+    return SEQUENCES[cls](items) if cls in SEQUENCES else TupleVariable(items, cls)
+
+
+SEQUENCES: dict[type, Any] = {}
+"""Type → function(items) for tuple subclasses with a model of their own."""
+
+MODELS.constant = make_constant
+MODELS.sequence = make_sequence

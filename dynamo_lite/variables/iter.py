@@ -1,0 +1,383 @@
+"""Iterators that are a position in something: sequences, `__getitem__`, `iter(callable, sentinel)`, `reversed`.
+
+Input: the model of what is iterated. Output: iterator models; iterators that exist before the frame (`SourcedIterator`).
+Invariant: a position refers to the live container, so that changes made while iterating show up as in CPython; an exhausted
+iterator stays exhausted.
+Mirrors `Objects/iterobject.c`, the iterators of `listobject.c`, `tupleobject.c`, `unicodeobject.c`, `rangeobject.c`, and
+`reversed` of `enumobject.c`.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from ..exc import unsupported
+from ..guards import ir
+from .abstract import get_item, length
+from .base import ObservedException, VariableTracker
+from .constant import ConstantVariable
+from .dispatch import constructor, method
+from .native import NativeVariable, host_int, same_or_equal
+from .wrap import builds
+
+
+class IteratorVariable(NativeVariable):
+    """An iterator implemented in C. `parts` names the attributes that hold trackers (or are None)."""
+
+    parts: tuple[str, ...] = ()
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        return self
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        raise NotImplementedError
+
+    def children(self) -> Any:
+        return [part for name in self.parts if (part := getattr(self, name)) is not None]
+
+
+def is_stop_iteration(error: ObservedException) -> bool:
+    """True for a StopIteration of the traced program, which a C iterator lets through as its own end."""
+    return issubclass(error.exc.python_type(), StopIteration)
+
+
+def call_or_stop(tx: Any, function: VariableTracker, args: list[VariableTracker]) -> VariableTracker | None:
+    """Call from within a C `tp_iternext`: None if the function raises StopIteration."""
+    try:
+        return tx.call(function, args)
+    except ObservedException as error:
+        if is_stop_iteration(error):
+            return None
+        raise
+
+
+# -- positions in sequences
+
+
+class ListIterator(IteratorVariable):
+    """A `list_iterator` or `tuple_iterator`. `seq` is None once exhausted."""
+
+    parts = ("seq",)
+
+    def __init__(self, seq: Any) -> None:
+        self.seq = seq
+        self.base = seq.base
+        self.index = 0
+
+    def python_type(self) -> type:
+        return LIST_ITERATORS[self.base]
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        seq = self.seq
+        if seq is None:
+            return None
+        items, i = seq.items, self.index
+        if i < len(items):
+            self.index = i + 1
+            return items[i]
+        self.seq = None
+        return None
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        return 0 if self.seq is None else max(len(self.seq.items) - self.index, 0)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_position(cg, self.seq, self.index, self.base)
+
+
+LIST_ITERATORS: dict[type, type] = {list: type(iter([])), tuple: type(iter(()))}
+
+
+class ConstantIterator(IteratorVariable):
+    """The iterator of a str, bytes or range constant."""
+
+    parts = ("seq",)
+
+    def __init__(self, seq: VariableTracker, values: Any) -> None:
+        self.seq: VariableTracker | None = seq
+        self.values = values
+        self.cls = type(iter(values))
+        self.index = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        if self.seq is None:
+            return None
+        i = self.index
+        if i < len(self.values):
+            self.index = i + 1
+            return ConstantVariable(self.values[i])
+        self.seq = None
+        return None
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        return 0 if self.seq is None else len(self.values) - self.index
+
+    def emit_new(self, cg: Any) -> None:
+        base = type(self.values)
+        emit_position(cg, self.seq, self.index, functools.partial(base, 0) if base is range else base)
+
+
+def emit_position(cg: Any, seq: VariableTracker | None, index: int, empty: Any) -> None:
+    """Push an iterator over `seq` that has advanced to `index`; an iterator over `empty()` if it is exhausted."""
+    if seq is None:
+        cg.load_callable(_exhausted)
+        cg.load_const(empty)
+        cg.asm.call(1)
+    else:
+        cg.load_callable(_iterator_at)
+        cg.load(seq)
+        cg.load_const(index)
+        cg.asm.call(2)
+
+
+def _exhausted(empty: Any) -> Iterator[Any]:
+    return iter(empty())
+
+
+def _iterator_at(seq: Any, index: int) -> Iterator[Any]:
+    # The native __iter__: a subclass may define its own by way of super().__iter__().
+    base = next(b for b in type(seq).__mro__ if b in (list, tuple, str, bytes, range, object))
+    iterator = base.__iter__(seq) if base is not object else iter(seq)
+    iterator.__setstate__(index)
+    return iterator
+
+
+def advance(iterator: Iterator[Any], n: int) -> Iterator[Any]:
+    """Take n items off a real iterator; the iterator."""
+    next(islice(iterator, n, n), None)
+    return iterator
+
+
+class SequenceIteratorVariable(IteratorVariable):
+    """`iter(x)` of an object that has only `__getitem__`."""
+
+    cls = type(iter(type("_Sequence", (), {"__getitem__": None})()))
+    parts = ("seq",)
+
+    def __init__(self, seq: VariableTracker) -> None:
+        self.seq: VariableTracker | None = seq
+        self.index = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        if self.seq is None:
+            return None
+        try:
+            item = get_item(tx, self.seq, ConstantVariable(self.index))
+        except ObservedException as error:
+            if issubclass(error.exc.python_type(), (IndexError, StopIteration)):
+                self.seq = None
+                return None
+            raise
+        self.index += 1
+        return item
+
+    def emit_new(self, cg: Any) -> None:
+        emit_position(cg, self.seq, self.index, list)
+
+
+class CallIterator(IteratorVariable):
+    """`iter(callable, sentinel)`."""
+
+    cls = type(iter(int, 0))
+    parts = ("function", "sentinel")
+
+    def __init__(self, function: VariableTracker, sentinel: VariableTracker) -> None:
+        self.function: VariableTracker | None = function
+        self.sentinel = sentinel
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        if self.function is None:
+            return None
+        result = call_or_stop(tx, self.function, [])
+        if result is None or same_or_equal(tx, self.sentinel, result):
+            self.function = None
+            return None
+        return result
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(iter)
+        if self.function is None:
+            cg.load_const(int)
+            cg.load_const(0)
+        else:
+            cg.load(self.function)
+            cg.load(self.sentinel)
+        cg.asm.call(2)
+
+
+class ReversedVariable(IteratorVariable):
+    """`reversed(sequence)`; for a list the type is `list_reverseiterator`. `index` is that of the next item."""
+
+    parts = ("seq",)
+
+    def __init__(self, seq: VariableTracker, index: int, cls: type = reversed) -> None:
+        self.seq: VariableTracker | None = seq
+        self.index = index
+        self.cls = cls
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        seq, i = self.seq, self.index
+        if seq is None:
+            return None
+        if self.cls is not reversed:
+            item = seq.items[i] if 0 <= i < len(seq.items) else None
+        else:
+            item = self._get(tx, i) if i >= 0 else None
+        if item is None:
+            self.seq = None
+        self.index = i - 1
+        return item
+
+    def _get(self, tx: Any, i: int) -> VariableTracker | None:
+        try:
+            return get_item(tx, self.seq, ConstantVariable(i))
+        except ObservedException as error:
+            if issubclass(error.exc.python_type(), (IndexError, StopIteration)):
+                return None
+            raise
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        return 0 if self.seq is None else self.index + 1
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(_reversed_at)
+        if self.seq is None:
+            cg.load_const(() if self.cls is reversed else [])
+        else:
+            cg.load(self.seq)
+        cg.load_const(self.index)
+        cg.asm.call(2)
+
+
+def _reversed_at(seq: Any, index: int) -> Iterator[Any]:
+    iterator = list.__reversed__(seq) if isinstance(seq, list) else reversed(seq)
+    iterator.__setstate__(index)
+    return iterator
+
+
+@constructor(reversed)
+def new_reversed(tx: Any, cls: VariableTracker, sequence: VariableTracker) -> VariableTracker:
+    special = tx.tr.lookup_special(tx, sequence, "__reversed__")
+    if special is not None:
+        if isinstance(special, ConstantVariable) and special.value is None:
+            return tx.raises(TypeError, f"'{sequence.python_type().__name__}' object is not reversible")
+        return tx.call(special, [])
+    if sequence.sq_item is None and (sequence.mp_subscript is None or sequence.mp_length is None or is_mapping(sequence)):
+        if not isinstance(sequence, ConstantVariable) or sequence.tp_iter is None:
+            return tx.raises(TypeError, f"'{sequence.python_type().__name__}' object is not reversible")
+    return ReversedVariable(sequence, host_int(length(tx, sequence)) - 1)
+
+
+def is_mapping(v: VariableTracker) -> bool:
+    """True for dicts and mapping proxies: they have subscripts, and are no sequences."""
+    return issubclass(v.python_type(), (dict, type(type.__dict__)))
+
+
+@method(*(t.__length_hint__ for t in (*LIST_ITERATORS.values(), type(reversed([])), reversed, type(iter("")), type(iter("é")),
+          type(iter(b"")), type(iter(range(0))))))
+def iterator_length_hint(tx: Any, self: VariableTracker) -> VariableTracker:
+    return ConstantVariable(self.remaining(tx))
+
+
+# -- iterators that exist before the frame
+
+
+class SourcedIterator(IteratorVariable):
+    """A real builtin iterator over a list, tuple, range, str or dict.
+
+    Invariant: the k-th item that it will give is guarded to be there when it is read; how many it gave is replayed.
+    """
+
+    def __init__(self, value: Any, source: Any, owned: bool = False) -> None:
+        self.value = value
+        self.source = source
+        self.cls = type(value)
+        self.owned = owned  # part of another iterator, which does the replay
+        self.items = _items_to_come(value)
+        self.consumed = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        tr, k = tx.tr, self.consumed
+        if k >= len(self.items):
+            tr.guard(self.source, ir.LEN, len(self.items))
+            if not self.owned:
+                tr.mutating(self)
+            return None
+        self._check_container(tx)
+        if not self.owned:
+            tr.mutating(self)
+        self.consumed = k + 1
+        return tr.wrap(self.items[k], tr.source(self.source, ir.ITER_ITEM, k))
+
+    def _check_container(self, tx: Any) -> None:
+        for container in gc.get_referents(self.value):
+            found = tx.tr.heap.get(id(container))
+            if found is not None and found.__dict__.get("mutated"):
+                unsupported("iterator-state", "the container of an iterator from outside was changed")
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        tx.tr.guard(self.source, ir.LEN, len(self.items))
+        return len(self.items) - self.consumed
+
+    def emit_update(self, cg: Any) -> None:
+        emit_advance(cg, self, self.consumed + (self.consumed == len(self.items)))
+
+
+def emit_advance(cg: Any, vt: VariableTracker, n: int) -> None:
+    """Take n items off the real iterator behind `vt`."""
+    cg.load_callable(advance)
+    cg.load(vt)
+    cg.load_const(n)
+    cg.asm.call(2)
+    cg.asm.pop_top()
+
+
+def _items_to_come(iterator: Any) -> list[Any]:
+    """The remaining items of a builtin iterator, by its pickling support, which does not move it."""
+    _, args, *position = iterator.__reduce__()
+    return list(args[0])[position[0] if position else 0 :]
+
+
+RESUMABLE = (
+    *LIST_ITERATORS.values(),
+    type(iter("")),
+    type(iter("é")),
+    type(iter(b"")),
+    type(iter(range(0))),
+    type(iter(range(1 << 64))),
+    type(iter({})),
+    type(iter({}.values())),
+    type(iter({}.items())),
+)
+
+
+@builds(*dict.fromkeys(RESUMABLE))
+def build_iterator(tr: Any, value: Any, source: Any) -> SourcedIterator:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    return SourcedIterator(value, source)
+
+
+@functools.cache
+def reduced_arg(i: int) -> Any:
+    """A function for a CALL path: the i-th constructor argument of a real zip, map, filter or enumerate."""
+
+    def reduced(iterator: Any) -> Any:
+        return iterator.__reduce__()[1][i]
+
+    return reduced
+
+
+def wrapped_args(tr: Any, value: Any, source: Any) -> list[VariableTracker]:
+    """Models of the constructor arguments of a real zip, map, filter … object."""
+    args = value.__reduce__()[1]
+    tr.guard(source, ir.TYPE_IS, type(value))
+    return [tr.wrap(arg, tr.source(source, ir.CALL, reduced_arg(i))) for i, arg in enumerate(args)]
+

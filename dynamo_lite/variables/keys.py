@@ -1,0 +1,142 @@
+"""Keys of dicts and elements of sets: which host object stands for a tracker in a host hash table.
+
+Input: a tracker. Output: a host key (`key_of`) and the way back (`key_tracker`).
+Invariant: two host keys are equal, and hash alike, exactly if the objects are equal as dict keys in the traced program. Constants
+are their own keys, so that 1, True and 1.0 meet as in CPython; objects that compare by identity are stood for by their tracker.
+Mirrors `lookdict` of `Objects/dictobject.c` and `PyObject_Hash`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..exc import unsupported
+from .abstract import type_name
+from .base import LazyVariable, VariableTracker
+from .constant import ATOMIC_TYPES, ConstantVariable
+from .native import host_value, same_or_equal
+
+
+class Key:
+    """A key that is equal to others by its parts: `host` is the host object (a tuple of keys, a frozenset of keys …)."""
+
+    __slots__ = ("hash", "host", "vt")
+
+    def __init__(self, vt: VariableTracker, host: Any) -> None:
+        self.vt = vt
+        self.host = host
+        self.hash = hash(host)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Key and self.host == other.host
+
+
+class UserKey:
+    """A key whose class defines `__hash__` and `__eq__`: these are called as CPython's tables call them."""
+
+    __slots__ = ("hash", "tx", "vt")
+
+    def __init__(self, tx: Any, vt: VariableTracker, hash_: int) -> None:
+        self.tx = tx
+        self.vt = vt
+        self.hash = hash_
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        # The table asks the stored key; the frame to call from is that of the key looked up, if it is of this kind.
+        tx = other.tx if type(other) is UserKey else self.tx
+        return same_or_equal(tx, self.vt, key_tracker(other))
+
+
+def key_of(tx: Any, v: VariableTracker) -> Any:
+    """The host key of an object. Raises TypeError in the traced program if it is unhashable, and whatever its `__hash__` raises."""
+    if isinstance(v, ConstantVariable):
+        value = v.value
+        return value if type(value) in ATOMIC_TYPES or type(value) not in (tuple, frozenset) else Key(v, value)
+    cls = v.python_type()
+    hash_ = cls.__hash__
+    if hash_ in IDENTITY_HASHES:
+        if cls.__eq__ is object.__eq__ or hash_ is not object.__hash__:
+            return v
+    elif cls.__eq__ is object.__eq__ and hash_ is not None:
+        return v  # equal to itself only, so that the hash makes no difference
+    rule = HASH_RULES.get(hash_)
+    if rule is not None:
+        return rule(tx, v)
+    if isinstance(hash_, types.FunctionType) or hash_ is object.__hash__:
+        return UserKey(tx, v, host_value(v.tp_hash(tx), "unhashable-key"))
+    if v.is_python_constant():
+        return Key(v, v.as_python_constant())
+    return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
+
+
+def key_tracker(key: Any) -> VariableTracker:
+    """The object for which a host key stands."""
+    kind = type(key)
+    if kind in ATOMIC_TYPES:
+        return ConstantVariable(key)
+    if kind is Key or kind is UserKey:
+        return key.vt
+    if issubclass(kind, (VariableTracker, LazyVariable)):
+        return key
+    return ConstantVariable(key)
+
+
+def is_constant_key(key: Any) -> bool:
+    """True for keys that can be looked up in a real dict or set during the analysis without running code of the program."""
+    return type(key) in ATOMIC_TYPES
+
+
+IDENTITY_HASHES: set[Any] = {object.__hash__}
+"""`__hash__` functions of classes whose instances are equal as keys only if identical (`torch.Tensor.__hash__`)."""
+
+HashRule = Callable[[Any, VariableTracker], Any]
+
+HASH_RULES: dict[Any, HashRule] = {}
+"""The class's `__hash__` → the host key of an instance."""
+
+
+def hash_rule(hash_: Any) -> Callable[[HashRule], HashRule]:
+    """Register the key of instances of the classes that have this `__hash__`."""
+
+    def decorate(rule: HashRule) -> HashRule:
+        HASH_RULES[hash_] = rule
+        return rule
+
+    return decorate
+
+
+@hash_rule(None)
+def unhashable(tx: Any, v: VariableTracker) -> Any:
+    return tx.raises(TypeError, f"unhashable type: '{type_name(v)}'")
+
+
+@hash_rule(tuple.__hash__)
+def tuple_key(tx: Any, v: VariableTracker) -> Any:
+    return Key(v, tuple([key_of(tx, item) for item in v.items]))
+
+
+@hash_rule(frozenset.__hash__)
+def frozenset_key(tx: Any, v: VariableTracker) -> Any:
+    return Key(v, frozenset(v.items))
+
+
+@hash_rule(types.MethodType.__hash__)
+def method_key(tx: Any, v: VariableTracker) -> Any:
+    # Not a tuple that a tuple key could equal: the first item is no key.
+    return Key(v, (method_key, v.self if not isinstance(v.self, ConstantVariable) else v.self.value, key_of(tx, v.function)))
+
+
+@hash_rule(int.__hash__)
+@hash_rule(float.__hash__)
+@hash_rule(str.__hash__)
+def symbolic_key(tx: Any, v: VariableTracker) -> Any:
+    """A number of the graph: it is made a constant, or breaks."""
+    return host_value(v, "unhashable-key")

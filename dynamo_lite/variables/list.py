@@ -1,0 +1,300 @@
+"""Lists.
+
+Input: trackers of the items, or a real list. Output: `ListVariable`, its slots and the whole method surface of `list`.
+Invariant: the model is the list: every alias holds this tracker. A list from outside is replayed by one slice assignment.
+Mirrors `Objects/listobject.c`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..guards import ir
+from .abstract import get_iter, is_true, richcompare, type_name, unpack
+from .base import VariableTracker
+from .constant import NONE, ConstantVariable, is_none
+from .dispatch import constructor, method
+from .iter import ReversedVariable
+from .native import emit_all, emit_bare, host_index, recursive_repr, repr_text, same_or_equal
+from .sequence import SequenceVariable, host_items
+from .wrap import builds
+
+
+class ListVariable(SequenceVariable):
+    """A list or the native part of an instance of a subclass."""
+
+    cls = base = list
+
+    def __init__(self, items: list[VariableTracker] | None = None, cls: type = list) -> None:
+        self.items = [] if items is None else items
+        if cls is not list:
+            self.cls = cls
+
+    @classmethod
+    def make(cls, items: list[VariableTracker]) -> ListVariable:
+        return ListVariable(items)
+
+    def describe(self) -> str:
+        return self.source.path if self.source is not None else f"of {len(self.items)} items"
+
+    # -- slots
+
+    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+        if issubclass(key.python_type(), slice):
+            self.assign_slice(tx, key, value)
+            return
+        if key.nb_index is None:
+            tx.raises(TypeError, f"list indices must be integers or slices, not {type_name(key)}")
+        i = host_index(tx, key)
+        if not -len(self.items) <= i < len(self.items):
+            tx.raises(IndexError, "list assignment index out of range")
+        self.changing(tx)
+        if value is None:
+            del self.items[i]
+        else:
+            self.items[i] = value
+
+    def sq_ass_item(self, tx: Any, index: VariableTracker, value: VariableTracker | None) -> None:
+        self.mp_ass_subscript(tx, index, value)
+
+    def assign_slice(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+        """`self[a:b:c] = value`, `del self[a:b:c]`."""
+        new: list[VariableTracker] = []
+        extended = not is_none(key.step) and host_index(tx, key.step) != 1
+        if value is not None:
+            if value.tp_iter is None and value.sq_item is None:
+                tx.raises(TypeError, "must assign iterable to extended slice" if extended else "can only assign an iterable")
+            new = unpack(tx, value)
+        s = key.host_slice(tx)
+        self.changing(tx)
+        try:
+            if value is None:
+                del self.items[s]
+            else:
+                self.items[s] = new
+        except ValueError as error:
+            tx.raises_like(error)
+
+    def sq_inplace_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        list_extend(tx, self, other)
+        return self
+
+    def sq_inplace_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        items = self.repeated(tx, count)
+        self.changing(tx)
+        self.items = items
+        return self
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return recursive_repr(tx, self, "[...]", lambda: f"[{self.repr_items(tx)}]")
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is list:
+            cg.asm.build_list(0)
+        else:
+            emit_bare(cg, list, self.cls)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.items:
+            cg.load(self)
+            cg.asm.build_list(emit_all(cg, self.items))
+            cg.asm.list_extend(1)
+            cg.asm.pop_top()
+
+    def emit_update(self, cg: Any) -> None:
+        cg.load_callable(_replace_items)
+        cg.load(self)
+        cg.asm.build_list(emit_all(cg, self.items))
+        cg.asm.call(2)
+        cg.asm.pop_top()
+
+
+def _replace_items(real: list[Any], items: list[Any]) -> None:
+    list.__setitem__(real, slice(None), items)
+
+
+@builds(list)
+def build_list(tr: Any, value: list[Any], source: Any) -> ListVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = ListVariable.__new__(ListVariable)
+    result.load_from(tr, value, source)
+    return result
+
+
+@constructor(list)
+def new_list(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> ListVariable:
+    return ListVariable([] if iterable is None else iterate(tx, iterable))
+
+
+@method(list.__init__)
+def list_init(tx: Any, self: ListVariable, iterable: VariableTracker | None = None) -> VariableTracker:
+    items = [] if iterable is None else iterate(tx, iterable)
+    self.changing(tx)
+    self.items = items
+    return NONE
+
+
+def iterate(tx: Any, iterable: VariableTracker) -> list[VariableTracker]:
+    """A new list of the items of any iterable."""
+    items = host_items(iterable)
+    return unpack(tx, iterable) if items is None else list(items)
+
+
+# -- methods
+
+
+@method(list.append)
+def list_append(tx: Any, self: ListVariable, object: VariableTracker) -> VariableTracker:
+    if self.source is not None:
+        tx.tr.mutating(self)
+    self.items.append(object)
+    return NONE
+
+
+@method(list.extend)
+def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker) -> VariableTracker:
+    items = host_items(iterable)
+    if items is not None:
+        self.changing(tx)
+        self.items.extend(list(items))
+        return NONE
+    iterator = get_iter(tx, iterable)
+    self.changing(tx)
+    # Item by item: what the iterator yields may look at the list.
+    while (item := iterator.tp_iternext(tx)) is not None:
+        self.items.append(item)
+    return NONE
+
+
+@method(list.insert)
+def list_insert(tx: Any, self: ListVariable, index: VariableTracker, object: VariableTracker) -> VariableTracker:
+    i = host_index(tx, index)
+    self.changing(tx)
+    self.items.insert(i, object)
+    return NONE
+
+
+@method(list.pop)
+def list_pop(tx: Any, self: ListVariable, index: VariableTracker | None = None) -> VariableTracker:
+    i = -1 if index is None else host_index(tx, index)
+    if not self.items:
+        return tx.raises(IndexError, "pop from empty list")
+    if not -len(self.items) <= i < len(self.items):
+        return tx.raises(IndexError, "pop index out of range")
+    self.changing(tx)
+    return self.items.pop(i)
+
+
+@method(list.remove)
+def list_remove(tx: Any, self: ListVariable, value: VariableTracker) -> VariableTracker:
+    i = self.index_of(tx, value, None, None)
+    if i is None:
+        return tx.raises(ValueError, "list.remove(x): x not in list")
+    self.changing(tx)
+    del self.items[i : i + 1]
+    return NONE
+
+
+@method(list.clear)
+def list_clear(tx: Any, self: ListVariable) -> VariableTracker:
+    self.changing(tx)
+    self.items = []
+    return NONE
+
+
+@method(list.copy)
+def list_copy(tx: Any, self: ListVariable) -> VariableTracker:
+    return ListVariable(list(self.items))
+
+
+@method(list.index)
+def list_index(
+    tx: Any, self: ListVariable, value: VariableTracker, start: VariableTracker | None = None, stop: VariableTracker | None = None
+) -> VariableTracker:
+    i = self.index_of(tx, value, start, stop)
+    if i is None:
+        return tx.raises(ValueError, f"{repr_text(tx, value)} is not in list")
+    return ConstantVariable(i)
+
+
+@method(list.count, tuple.count)
+def sequence_count(tx: Any, self: SequenceVariable, value: VariableTracker) -> VariableTracker:
+    return ConstantVariable(sum(same_or_equal(tx, item, value) for item in self.items))
+
+
+@method(list.reverse)
+def list_reverse(tx: Any, self: ListVariable) -> VariableTracker:
+    self.changing(tx)
+    self.items.reverse()
+    return NONE
+
+
+@method(list.__reversed__)
+def list_reversed(tx: Any, self: ListVariable) -> VariableTracker:
+    return ReversedVariable(self, len(self.items) - 1, type(reversed([])))
+
+
+@method(list.__getitem__)
+def list_getitem(tx: Any, self: ListVariable, index: VariableTracker) -> VariableTracker:
+    return SequenceVariable.mp_subscript(self, tx, index)
+
+
+# -- sorting
+
+INT_FLAG = sys.version_info < (3, 12)
+"""`reverse` must be an int; later versions take the truth of any object."""
+
+
+@method(list.sort)
+def list_sort(
+    tx: Any, self: ListVariable, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+) -> VariableTracker:
+    self.changing(tx)
+    items, self.items = self.items, []
+    try:
+        result = sorted_items(tx, items, key, reverse)
+        modified = bool(self.items)
+    except BaseException:
+        self.items = items
+        raise
+    self.items = result
+    if modified:
+        return tx.raises(ValueError, "list modified during sort")
+    return NONE
+
+
+def sorted_items(
+    tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
+) -> list[VariableTracker]:
+    """A new list in the order in which `list.sort` puts the items; calls and compares as it does."""
+    backwards = reverse is not None and bool(host_index(tx, reverse) if INT_FLAG else is_true(tx, reverse))
+    keys = items if is_none(key) else [tx.call(key, [item]) for item in items]
+    wrap = sort_key(tx, keys)
+    order = sorted(range(len(items)), key=lambda i: wrap(keys[i]), reverse=backwards)
+    return [items[i] for i in order]
+
+
+def sort_key(tx: Any, keys: Iterable[VariableTracker]) -> Callable[[VariableTracker], Any]:
+    """What makes trackers comparable by the host's sort: their values if these are all numbers or all strings."""
+    kinds = {type(k.value) if isinstance(k, ConstantVariable) else None for k in keys}
+    if kinds <= {int, float, bool} or kinds == {str}:
+        return lambda vt: vt.value
+    return functools.partial(_Ordered, tx)
+
+
+class _Ordered:
+    """A tracker whose `<` asks the model."""
+
+    __slots__ = ("tx", "vt")
+
+    def __init__(self, tx: Any, vt: VariableTracker) -> None:
+        self.tx, self.vt = tx, vt
+
+    def __lt__(self, other: _Ordered) -> bool:
+        return is_true(self.tx, richcompare(self.tx, self.vt, other.vt, "<"))
+

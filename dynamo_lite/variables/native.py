@@ -1,0 +1,159 @@
+"""What the models of builtin types written in C have in common.
+
+Input: nothing. Output: `NativeVariable`, the base of list, dict, set, iterator … models, and the few helpers that every one of them
+needs: host numbers from trackers, texts of trackers, emission of calls.
+Invariant: `cls` is the object's real type, the builtin one or a subclass of it.
+Mirrors the parts of `Objects/object.c` and `Objects/abstract.c` that turn Python objects into C values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from ..exc import NotConstant, unsupported
+from .abstract import equal, get_attr, index, type_name
+from .base import ObservedException, VariableTracker
+from .constant import ATOMIC_TYPES, ConstantVariable
+from .descr import generic_getattr, generic_setattr
+
+MAX_SIZE = 1_000_000
+"""The longest sequence that the analysis builds from a count (`[0] * n`)."""
+
+
+class NativeVariable(VariableTracker):
+    """An instance of a builtin type, or the native part of an instance of a subclass."""
+
+    cls: type = object
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        generic_setattr(tx, self, name, value)
+
+    def changing(self, tx: Any) -> None:
+        """Announce a change of this object; called before the change."""
+        if self.source is not None:
+            tx.tr.mutating(self)
+
+
+def host_index(tx: Any, v: VariableTracker) -> int:
+    """`PyNumber_AsSsize_t`: the int that `v` stands for. A symbolic int becomes a constant by a guard, or breaks."""
+    return host_int(index(tx, v))
+
+
+def host_int(v: VariableTracker) -> int:
+    """The value of an int tracker."""
+    if isinstance(v, ConstantVariable):
+        return v.value
+    try:
+        return v.as_python_constant()
+    except NotConstant:
+        unsupported("dynamic-int", v.describe())
+
+
+def host_value(v: VariableTracker, slug: str = "operation-on-unknown-object") -> Any:
+    """The constant that `v` stands for; a break of the given kind if it isn't one."""
+    try:
+        return v.as_python_constant()
+    except NotConstant:
+        unsupported(slug, f"{type_name(v)} {v.describe()}")
+
+
+def checked_size(n: int) -> int:
+    """`n`, if it is a length that the analysis is willing to build."""
+    return n if n <= MAX_SIZE else unsupported("code-size", f"a sequence of {n} items")
+
+
+def same_or_equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
+    """`abstract.equal` with a short way for the common constants."""
+    if v is w:
+        return True
+    if isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
+        a, b = v.value, w.value
+        if type(a) in ATOMIC_TYPES and type(b) in ATOMIC_TYPES:
+            return a is b or a == b
+    return equal(tx, v, w)
+
+
+def optional_attr(tx: Any, v: VariableTracker, name: str) -> VariableTracker | None:
+    """`_PyObject_LookupAttr`: the attribute, None if reading it raises AttributeError."""
+    try:
+        return get_attr(tx, v, name)
+    except ObservedException as error:
+        if issubclass(error.exc.python_type(), AttributeError):
+            return None
+        raise
+
+
+def raise_with(tx: Any, cls: type[BaseException], *args: VariableTracker) -> NoReturn:
+    """Raise `cls(*args)` in the traced program, args being trackers."""
+    tx.raise_exception(tx.call(tx.tr.type_tracker(cls), list(args)))
+
+
+def repr_text(tx: Any, v: VariableTracker) -> str:
+    """`repr(v)` as a host string."""
+    return _text(tx, v, v.tp_repr, "__repr__")
+
+
+def str_text(tx: Any, v: VariableTracker) -> str:
+    """`str(v)` as a host string."""
+    return _text(tx, v, v.tp_str or v.tp_repr, "__str__")
+
+
+def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> str:
+    if isinstance(v, ConstantVariable) and slot is None:
+        return getattr(v.value, dunder)()
+    if isinstance(v.value, type) and type(v.value).__repr__ is type.__repr__:
+        return repr(v.value)
+    if slot is None:
+        unsupported("object-identity", f"text of a {type_name(v)}, which may contain its address")
+    result = slot(tx)
+    if not issubclass(result.python_type(), str):
+        tx.raises(TypeError, f"{dunder} returned non-string (type {type_name(result)})")
+    return host_value(result, "format")
+
+
+_active_reprs: set[int] = set()
+
+
+def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable[[], str]) -> ConstantVariable:
+    """`Py_ReprEnter`: `text()`, or the placeholder for a container that is being printed already."""
+    if id(v) in _active_reprs:
+        return ConstantVariable(placeholder)
+    _active_reprs.add(id(v))
+    try:
+        return ConstantVariable(text())
+    finally:
+        _active_reprs.discard(id(v))
+
+
+# -- code generation
+
+
+def emit_call(cg: Any, function: Any, *args: VariableTracker) -> None:
+    """Push `function(*args)`."""
+    cg.load_callable(function)
+    for arg in args:
+        cg.load(arg)
+    cg.asm.call(len(args))
+
+
+def emit_bare(cg: Any, base: type, cls: type) -> None:
+    """Push an empty instance of a subclass of a builtin type, made without running its `__init__`."""
+    cg.load_callable(base.__new__)
+    cg.load_const(cls)
+    cg.asm.call(1)
+
+
+def emit_all(cg: Any, items: Iterable[VariableTracker]) -> int:
+    """Push each item; how many there were."""
+    n = 0
+    for item in items:
+        cg.load(item)
+        n += 1
+    return n

@@ -1,0 +1,108 @@
+"""Numbers, None, Ellipsis and literals: the slots that every constant has, and those of numbers.
+
+Input: `ConstantVariable`s. Output: their slots (registered on `ConstantVariable`), and the pure methods and functions on numbers.
+Invariant: an operation between constants is carried out by the real object; against any other operand a constant declines
+(NotImplemented), so that the other operand's slot decides.
+Mirrors `Objects/longobject.c`, `floatobject.c`, `complexobject.c`, `boolobject.c`.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
+from .base import VariableTracker
+from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
+from .descr import generic_getattr
+from .dispatch import HANDLERS, PURE, pure
+
+# -- every constant
+
+
+def _binary(function: Callable[..., Any]) -> Any:
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
+            return fold(tx, function, [v, w], {})
+        return NOT_IMPLEMENTED
+
+    return staticmethod(slot)
+
+
+def _unary(function: Callable[..., Any]) -> Any:
+    return lambda vt, tx: fold(tx, function, [vt], {})
+
+
+for _function, _row in BINARY_OPS.items():
+    if _row.inplace is None:
+        constant_slot(_row.slot)(_binary(_function))
+for _function, (_slot, _) in UNARY_OPS.items():
+    constant_slot(_slot)(_unary(_function))
+constant_slot("tp_hash")(_unary(hash))
+constant_slot("tp_repr")(_unary(repr))
+constant_slot("tp_str")(_unary(str))
+
+
+@constant_slot("tp_richcompare")
+def constant_richcompare(vt: ConstantVariable, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    if isinstance(other, ConstantVariable) or (type(vt.value) not in ATOMIC_TYPES and other.is_python_constant()):
+        return fold(tx, COMPARE_OPS[op], [vt, other], {})
+    return NOT_IMPLEMENTED
+
+
+@constant_slot("tp_getattro")
+def constant_getattro(vt: ConstantVariable, tx: Any, name: str) -> VariableTracker:
+    return generic_getattr(tx, vt, name)
+
+
+@constant_slot("tp_setattro")
+def constant_setattro(vt: ConstantVariable, tx: Any, name: str, value: VariableTracker | None) -> None:
+    # Values of these types have no settable attribute, so the real operation fails with the right message.
+    if type(vt.value) not in ATOMIC_TYPES:
+        tx.raises(AttributeError, f"'{type(vt.value).__name__}' object has no attribute '{name}'")
+    try:
+        delattr(vt.value, name) if value is None else setattr(vt.value, name, None)
+    except (AttributeError, TypeError) as error:
+        tx.raises_like(error)
+
+
+# -- numbers
+
+
+@constant_slot("nb_index", int)
+def int_index(vt: ConstantVariable, tx: Any) -> VariableTracker:
+    return vt
+
+
+@constant_slot("nb_int", int, float)
+def number_int(vt: ConstantVariable, tx: Any) -> VariableTracker:
+    return fold(tx, int, [vt], {})
+
+
+@constant_slot("nb_float", int, float)
+def number_float(vt: ConstantVariable, tx: Any) -> VariableTracker:
+    return fold(tx, float, [vt], {})
+
+
+# -- functions without effects
+
+
+def pure_methods(*classes: type) -> None:
+    """Declare every C method of these types pure, unless it has a handler. Slot wrappers go through the slot table."""
+    kinds = (types.MethodDescriptorType, types.ClassMethodDescriptorType)
+    for cls in classes:
+        for raw in cls.__dict__.values():
+            if isinstance(raw, staticmethod):
+                raw = raw.__func__
+            if isinstance(raw, (*kinds, types.BuiltinFunctionType)) and raw not in HANDLERS:
+                PURE.add(raw)
+
+
+pure_methods(int, float, complex, bool)
+for _module in (math, cmath):
+    pure(*[_f for _f in vars(_module).values() if isinstance(_f, types.BuiltinFunctionType)])
+pure(operator.index)

@@ -1,0 +1,307 @@
+"""`collections.OrderedDict` and `collections.defaultdict`.
+
+Input: as for dicts. Output: `OrderedDictVariable`, `DefaultDictVariable`.
+Invariant: an ordered dict's `items` is a host OrderedDict; the order of a sourced one is guarded by a predicate, since the order of
+its underlying dict may be another.
+Mirrors `Objects/odictobject.c` and `Modules/_collectionsmodule.c` (defaultdict).
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+from typing import Any
+
+from ..guards import ir
+from .abstract import is_true
+from .base import VariableTracker
+from .constant import NONE, NOT_IMPLEMENTED, is_none
+from .descr import getset
+from .dict import DictVariable, dict_init, dict_update_common
+from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
+from .dispatch import constructor, method
+from .keys import key_of, key_tracker
+from .native import emit_bare, emit_call, raise_with, recursive_repr, repr_text
+from .tuple import TupleVariable
+from .wrap import builds
+
+OrderedDict, defaultdict = collections.OrderedDict, collections.defaultdict
+
+
+class OrderedDictVariable(DictVariable):
+    """An OrderedDict."""
+
+    cls = base = OrderedDict
+    host_type = OrderedDict
+
+    def real_items(self, tr: Any) -> list[tuple[Any, Any]]:
+        keys = tuple(OrderedDict.__iter__(self.value))
+        super().real_items(tr)
+        tr.guard(self.source, ir.PYTHON, functools.partial(has_order, keys))
+        return [(key, dict.__getitem__(self.value, key)) for key in keys]
+
+    def equals(self, tx: Any, other: Any) -> bool:
+        if issubclass(other.python_type(), OrderedDict):
+            keys, others = list(self.items), list(other.items)
+            if len(keys) != len(others) or not all(a is b or a == b for a, b in zip(keys, others, strict=True)):
+                return False
+        return super().equals(tx, other)
+
+    @staticmethod
+    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not issubclass(v.python_type(), dict) or not issubclass(w.python_type(), dict):
+            return NOT_IMPLEMENTED
+        owner = v if issubclass(v.python_type(), OrderedDict) else w
+        result = tx.call(tx.tr.type_of(tx, owner), [v])
+        result.merge(tx, w)
+        return result
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        name = self.python_type().__name__
+
+        def text() -> str:
+            if not self.items:
+                return f"{name}()"
+            if sys.version_info >= (3, 12):
+                return f"{name}({{{self.repr_items(tx)}}})"
+            return f"{name}([{', '.join([f'({repr_text(tx, k)}, {repr_text(tx, v)})' for k, v in self.pairs()])}])"
+
+        return recursive_repr(tx, self, "...", text)
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is OrderedDict:
+            emit_call(cg, OrderedDict)
+        else:
+            emit_bare(cg, OrderedDict, self.cls)
+
+
+def has_order(keys: tuple[Any, ...], value: Any) -> bool:
+    """Guard: an OrderedDict's keys in its own order."""
+    return all(a is b or a == b for a, b in zip(OrderedDict.__iter__(value), keys, strict=True))
+
+
+@builds(OrderedDict)
+def build_ordered_dict(tr: Any, value: Any, source: Any) -> OrderedDictVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = OrderedDictVariable.__new__(OrderedDictVariable)
+    result.load_from(tr, value, source)
+    return result
+
+
+@constructor(OrderedDict)
+def new_ordered_dict(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+    result = OrderedDictVariable()
+    ordered_dict_update(tx, result, *args, **kwargs)
+    return result
+
+
+@method(OrderedDict.__init__, OrderedDict.update)
+def ordered_dict_update(tx: Any, self: DictVariable, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+    if len(args) > 1:
+        tx.raises(TypeError, f"update() takes at most 1 positional argument ({len(args)} given)")
+    dict_update_common(tx, self, "update", args, kwargs)
+    return NONE
+
+
+@method(OrderedDict.move_to_end)
+def move_to_end(tx: Any, self: OrderedDictVariable, key: VariableTracker, last: Any = None) -> VariableTracker:
+    host_key = key_of(tx, key)
+    if host_key not in self.items:
+        return raise_with(tx, KeyError, key)
+    self.changing(tx)
+    self.items.move_to_end(host_key, last is None or is_true(tx, last))
+    return NONE
+
+
+@method(OrderedDict.popitem)
+def ordered_popitem(tx: Any, self: OrderedDictVariable, last: VariableTracker | None = None) -> VariableTracker:
+    if not self.items:
+        return tx.raises(KeyError, "dictionary is empty")
+    self.changing(tx)
+    key, value = self.items.popitem(last is None or is_true(tx, last))
+    return TupleVariable([key_tracker(key), value])
+
+
+@method(OrderedDict.pop)
+def ordered_pop(
+    tx: Any, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker | None = None
+) -> VariableTracker:
+    found = self.discard(tx, key_of(tx, key))
+    if found is not None:
+        return found
+    if default is None and self.cls is not OrderedDict:
+        missing = tx.tr.lookup_special(tx, self, "__missing__")
+        if missing is not None:
+            return tx.call(missing, [key])
+    return default if default is not None else raise_with(tx, KeyError, key)
+
+
+@method(OrderedDict.setdefault)
+def ordered_setdefault(
+    tx: Any, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker = NONE
+) -> VariableTracker:
+    host_key = key_of(tx, key)
+    found = self.find(host_key)
+    if found is None:
+        self.store(tx, host_key, default)
+        return default
+    return found
+
+
+@method(OrderedDict.clear)
+def ordered_clear(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+    self.changing(tx)
+    self.items.clear()
+    return NONE
+
+
+@method(OrderedDict.copy)
+def ordered_copy(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+    if self.python_type() is OrderedDict:
+        return OrderedDictVariable(OrderedDict(self.items))
+    result = tx.call(tx.tr.type_of(tx, self), [])
+    for key, value in list(self.pairs()):
+        result.mp_ass_subscript(tx, key, value)
+    return result
+
+
+@method(OrderedDict.keys)
+def ordered_keys(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+    return DictKeysVariable(self)
+
+
+@method(OrderedDict.values)
+def ordered_values(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+    return DictValuesVariable(self)
+
+
+@method(OrderedDict.items)
+def ordered_items(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+    return DictItemsVariable(self)
+
+
+@method(OrderedDict.__reversed__)
+def ordered_reversed(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+    return DictIterator(self, "keys", backwards=True)
+
+
+@method(OrderedDict.__dict__["fromkeys"])
+def ordered_fromkeys(
+    tx: Any, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE
+) -> VariableTracker:
+    result = tx.call(cls, [])
+    for key in tx.tr.unpack(tx, iterable):
+        result.mp_ass_subscript(tx, key, value)
+    return result
+
+
+# -- defaultdict
+
+
+class DefaultDictVariable(DictVariable):
+    """A defaultdict; `factory` is its `default_factory`."""
+
+    cls = defaultdict
+
+    def __init__(self, items: dict[Any, VariableTracker] | None = None, factory: VariableTracker = NONE) -> None:
+        super().__init__(items)
+        self.factory = factory
+        self.factory_changed = False
+
+    def children(self) -> Any:
+        return [self.factory, *super().children()]
+
+    def or_copy(self, tx: Any) -> DictVariable:
+        return default_copy(tx, self)
+
+    @staticmethod
+    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not issubclass(v.python_type(), dict) or not issubclass(w.python_type(), dict):
+            return NOT_IMPLEMENTED
+        owner = v if issubclass(v.python_type(), defaultdict) else w
+        result = tx.call(tx.tr.type_of(tx, owner), [owner.factory, v])
+        result.merge(tx, w)
+        return result
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        def text() -> str:
+            return f"{self.python_type().__name__}({repr_text(tx, self.factory)}, {{{self.repr_items(tx)}}})"
+
+        return recursive_repr(tx, self, "...", text)
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is defaultdict:
+            emit_call(cg, defaultdict, self.factory)
+        else:
+            emit_bare(cg, defaultdict, self.cls)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.cls is not defaultdict:
+            self.emit_factory(cg)
+        super().emit_fill(cg)
+
+    def emit_factory(self, cg: Any) -> None:
+        cg.load(self.factory)
+        cg.load(self)
+        cg.asm.store_attr("default_factory")
+
+    def emit_update(self, cg: Any) -> None:
+        if self.factory_changed:
+            self.emit_factory(cg)
+        super().emit_update(cg)
+
+
+@builds(defaultdict)
+def build_default_dict(tr: Any, value: Any, source: Any) -> DefaultDictVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = DefaultDictVariable.__new__(DefaultDictVariable)
+    result.load_from(tr, value, source)
+    result.factory = tr.wrap(value.default_factory, tr.source(source, ir.ATTR, "default_factory"))
+    result.factory_changed = False
+    return result
+
+
+@constructor(defaultdict)
+def new_default_dict(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+    result = DefaultDictVariable()
+    default_init(tx, result, *args, **kwargs)
+    return result
+
+
+@method(defaultdict.__init__)
+def default_init(tx: Any, self: DefaultDictVariable, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+    if args:
+        factory, args = args[0], args[1:]
+        if not is_none(factory) and factory.tp_call is None:
+            return tx.raises(TypeError, "first argument must be callable or None")
+        _set_factory(tx, self, factory)
+    return dict_init(tx, self, *args, **kwargs)
+
+
+def _set_factory(tx: Any, self: DefaultDictVariable, value: VariableTracker | None) -> None:
+    self.changing(tx)
+    self.factory = NONE if value is None else value
+    self.factory_changed = True
+
+
+@getset(defaultdict.__dict__["default_factory"], _set_factory)
+def default_factory(tx: Any, self: DefaultDictVariable) -> VariableTracker:
+    return self.factory
+
+
+@method(defaultdict.__missing__)
+def default_missing(tx: Any, self: DefaultDictVariable, key: VariableTracker) -> VariableTracker:
+    if is_none(self.factory):
+        return raise_with(tx, KeyError, key)
+    value = tx.call(self.factory, [])
+    self.mp_ass_subscript(tx, key, value)
+    return value
+
+
+@method(defaultdict.copy, defaultdict.__copy__)
+def default_copy(tx: Any, self: DefaultDictVariable) -> VariableTracker:
+    if self.python_type() is defaultdict:
+        return DefaultDictVariable(dict(self.items), self.factory)
+    return tx.call(tx.tr.type_of(tx, self), [self.factory, self])
+

@@ -1,0 +1,465 @@
+"""Sets and frozensets, and the set algebra of dict views.
+
+Input: host keys, or a real set. Output: `SetVariable`, `FrozenSetVariable` and their method surface.
+Invariant: `items` is a host set of host keys that goes through the same operations as the set of the traced program: the host's
+algorithms decide which of two equal elements stays, and the order of constants is the order that CPython would give.
+Mirrors `Objects/setobject.c`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..exc import NotConstant
+from ..guards import ir
+from .abstract import COMPARE_OPS, contains, get_iter, iter_next, length, unpack
+from .base import VariableTracker
+from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
+from .dict import DictVariable
+from .dictview import DictKeysVariable, SetLike, is_set_like
+from .dispatch import builtin, constructor, method
+from .iter import IteratorVariable
+from .keys import is_constant_key, key_of, key_tracker
+from .native import NativeVariable, emit_all, emit_bare, host_value, raise_with, recursive_repr, repr_text
+from .tuple import _Hash, item_hash
+from .wrap import builds
+
+
+class SetVariable(NativeVariable):
+    """A set, or the native part of an instance of a subclass."""
+
+    cls: type = set
+    base: type = set
+    items: Any
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self.items = self.base(items)
+
+    @staticmethod
+    def of(items: list[VariableTracker]) -> SetVariable:
+        """A new set of constants."""
+        return SetVariable([key_of(None, item) for item in items])
+
+    @staticmethod
+    def frozen(items: list[VariableTracker]) -> FrozenSetVariable:
+        """A new frozenset of constants."""
+        return FrozenSetVariable([key_of(None, item) for item in items])
+
+    # -- a real set
+
+    def load_from(self, tr: Any, value: Any, source: Any) -> None:
+        """Stand for the real `value`; its elements are loaded when first used."""
+        self._tr, self.value, self.source = tr, value, source
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "items" or "_tr" not in self.__dict__:
+            raise AttributeError(name)
+        tr, source, base = self._tr, self.source, self.base
+        real = base(self.value) if type(self.value) is not base else self.value
+        # As a tuple, since the order in which a set gives its elements shows.
+        elements = elements_of(real)
+        node = tr.source(source, ir.CALL, elements_of)
+        if all(map(is_constant_key, elements)):
+            tr.guard(node, ir.EQUALS, elements)
+            self.items = items = real.copy()
+        else:
+            tr.guard(node, ir.LEN, len(elements))
+            items = [
+                key_of(tr.frame, tr.wrap(element, tr.source(node, ir.INDEX, i))) for i, element in enumerate(elements)
+            ]
+            self.items = items = base(items)
+        self.original = frozenset(items)
+        return items
+
+    def has(self, tx: Any, key: Any) -> bool:
+        """Whether a host key is in the set. A sourced set is not loaded for a constant."""
+        if "items" not in self.__dict__ and is_constant_key(key):
+            found = self.base.__contains__(self.value, key)
+            tx.tr.guard(self.source, ir.HAS_KEY if found else ir.LACKS_KEY, key)
+            return found
+        return key in self.items
+
+    def children(self) -> Any:
+        return list(map(key_tracker, self.__dict__.get("items", ())))
+
+    def objects(self) -> list[VariableTracker]:
+        """The elements, in the set's order."""
+        return list(map(key_tracker, self.items))
+
+    def host_copy(self) -> Any:
+        """The host set of an all-constant one. Raises `NotConstant`."""
+        return self.base([v.as_python_constant() for v in self.objects()])
+
+    def add(self, tx: Any, item: VariableTracker) -> None:
+        """`set.add`, also for frozensets under construction."""
+        key = key_of(tx, item)
+        self.changing(tx)
+        self.items.add(key)
+
+    def describe(self) -> str:
+        return self.source.path if self.source is not None else f"of {len(self.items)} elements"
+
+    # -- slots
+
+    def sq_length(self, tx: Any) -> VariableTracker:
+        if "items" not in self.__dict__:
+            n = self.base.__len__(self.value)
+            tx.tr.guard(self.source, ir.LEN, n)
+            return ConstantVariable(n)
+        return ConstantVariable(len(self.items))
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        return SetIterator(self)
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        return boolean(self.has(tx, lookup_key(tx, item)))
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not isinstance(other, SetVariable):
+            return NOT_IMPLEMENTED
+        return boolean(COMPARE_OPS[op](self.items, other.items))
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        cls = self.python_type()
+
+        def text() -> str:
+            if not self.items:
+                return f"{cls.__name__}()"
+            items = ", ".join([repr_text(tx, v) for v in self.objects()])
+            return f"{{{items}}}" if cls is set else f"{cls.__name__}({{{items}}})"
+
+        return recursive_repr(tx, self, f"{cls.__name__}(...)", text)
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is set:
+            cg.asm.build_set(0)
+        else:
+            emit_bare(cg, set, self.cls)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.items:
+            emit_elements(cg, set.update, self, self.objects())
+
+    def emit_update(self, cg: Any) -> None:
+        items = self.items
+        removed = [key_tracker(key) for key in self.original if key not in items]
+        added = [key_tracker(key) for key in items if key not in self.original]
+        if removed:
+            emit_elements(cg, set.difference_update, self, removed)
+        if added:
+            emit_elements(cg, set.update, self, added)
+
+
+def emit_elements(cg: Any, function: Any, self: SetVariable, elements: list[VariableTracker]) -> None:
+    """Call a method of the real set with a list of elements."""
+    cg.load_callable(function)
+    cg.load(self)
+    cg.asm.build_list(emit_all(cg, elements))
+    cg.asm.call(2)
+    cg.asm.pop_top()
+
+
+def elements_of(real: Any) -> tuple[Any, ...]:
+    """The elements of a real set, in its order."""
+    return tuple(set.__iter__(real) if isinstance(real, set) else frozenset.__iter__(real))
+
+
+class FrozenSetVariable(SetVariable):
+    """A frozenset: a constant when all of its elements are."""
+
+    cls = base = frozenset
+
+    def is_python_constant(self) -> bool:
+        return all(v.is_python_constant() for v in self.objects())
+
+    def as_python_constant(self) -> Any:
+        if not self.is_python_constant():
+            raise NotConstant(self.describe())
+        return self.host_copy()
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        hashes = [_Hash(item_hash(tx, v)) for v in self.objects()]
+        return ConstantVariable(hash(frozenset(hashes)))
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(frozenset.__new__)
+        cg.load_const(self.cls)
+        cg.asm.build_list(emit_all(cg, self.objects()))
+        cg.asm.call(2)
+
+    emit_fill = None
+
+
+class SetIterator(IteratorVariable):
+    """A `set_iterator`."""
+
+    cls = type(iter(set()))
+    parts = ("seq",)
+
+    def __init__(self, seq: SetVariable) -> None:
+        self.seq = seq
+        self.host = iter(seq.items)
+        self.size = len(seq.items)
+        self.consumed = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        try:
+            key = next(self.host)
+        except StopIteration:
+            return None
+        except RuntimeError as error:
+            tx.raises_like(error)
+        self.consumed += 1
+        return key_tracker(key)
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        return self.host.__length_hint__()
+
+    def emit_new(self, cg: Any) -> None:
+        # The order of a set that is built again may be another one: the elements still to come are put in a list.
+        rest = [key_tracker(key) for key in list(self.seq.items)[self.consumed :]]
+        cg.load_callable(iter)
+        cg.asm.build_list(emit_all(cg, rest))
+        cg.asm.call(1)
+
+
+@method(SetIterator.cls.__length_hint__)
+def set_iterator_length_hint(tx: Any, self: SetIterator) -> VariableTracker:
+    return ConstantVariable(self.remaining(tx))
+
+
+def lookup_key(tx: Any, item: VariableTracker) -> Any:
+    """The host key to search for: a set is searched for as a frozenset."""
+    if isinstance(item, SetVariable) and item.python_type().__hash__ is None:
+        return key_of(tx, FrozenSetVariable(item.items))
+    return key_of(tx, item)
+
+
+def element_keys(tx: Any, v: VariableTracker) -> Any:
+    """The host keys of an iterable's items, as something that host set operations treat as they would the real object."""
+    if isinstance(v, SetVariable):
+        return v.items
+    if isinstance(v, DictVariable) and v.python_type().__iter__ is v.base.__iter__:
+        return v.items
+    if isinstance(v, DictKeysVariable):
+        return list(v.mapping.items)
+    keys = []
+    iterator = get_iter(tx, v)
+    while (item := iter_next(tx, iterator)) is not None:
+        keys.append(key_of(tx, item))
+    return keys
+
+
+@builds(set)
+def build_set(tr: Any, value: Any, source: Any) -> SetVariable:
+    return _build(SetVariable, tr, value, source)
+
+
+@builds(frozenset)
+def build_frozenset(tr: Any, value: Any, source: Any) -> SetVariable:
+    return _build(FrozenSetVariable, tr, value, source)
+
+
+def _build(model: type[SetVariable], tr: Any, value: Any, source: Any) -> SetVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = model.__new__(model)
+    result.load_from(tr, value, source)
+    return result
+
+
+@constructor(set)
+def new_set(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+    return SetVariable() if iterable is None else SetVariable(element_keys(tx, iterable))
+
+
+@constructor(frozenset)
+def new_frozenset(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+    if iterable is None:
+        return FrozenSetVariable()
+    if iterable.python_type() is frozenset:
+        return iterable
+    return FrozenSetVariable(element_keys(tx, iterable))
+
+
+@builtin(frozenset.__new__)
+def frozenset_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+    real = host_value(cls)
+    if real is frozenset:
+        return new_frozenset(tx, cls, iterable)
+    instance = tx.tr.new_instance(tx, real)
+    instance.items = frozenset() if iterable is None else frozenset(element_keys(tx, iterable))
+    return instance
+
+
+@method(set.__init__)
+def set_init(tx: Any, self: SetVariable, iterable: VariableTracker | None = None) -> VariableTracker:
+    keys = () if iterable is None else element_keys(tx, iterable)
+    self.changing(tx)
+    self.items.clear()
+    self.items.update(keys)
+    return NONE
+
+
+# -- methods that make a new set, change the set, or compare
+
+
+def _result_of(self: SetVariable, items: Any) -> SetVariable:
+    return (FrozenSetVariable if self.base is frozenset else SetVariable)(items)
+
+
+def _new_method(base: type, name: str) -> None:
+    host = getattr(base, name)
+
+    @method(host)
+    def operation(tx: Any, self: SetVariable, *others: VariableTracker) -> VariableTracker:
+        return _result_of(self, host(self.items, *[element_keys(tx, other) for other in others]))
+
+
+def _changing_method(name: str) -> None:
+    host = getattr(set, name)
+
+    @method(host)
+    def operation(tx: Any, self: SetVariable, *others: VariableTracker) -> VariableTracker:
+        keys = [element_keys(tx, other) for other in others]
+        self.changing(tx)
+        host(self.items, *keys)
+        return NONE
+
+
+def _predicate(base: type, name: str) -> None:
+    host = getattr(base, name)
+
+    @method(host)
+    def operation(tx: Any, self: SetVariable, other: VariableTracker) -> VariableTracker:
+        return boolean(host(self.items, element_keys(tx, other)))
+
+
+for _base in (set, frozenset):
+    for _name in ("union", "intersection", "difference"):
+        _new_method(_base, _name)
+    for _name in ("isdisjoint", "issubset", "issuperset"):
+        _predicate(_base, _name)
+for _name in ("update", "intersection_update", "difference_update"):
+    _changing_method(_name)
+
+
+@method(set.symmetric_difference, frozenset.symmetric_difference)
+def set_symmetric_difference(tx: Any, self: SetVariable, other: VariableTracker) -> VariableTracker:
+    return _result_of(self, self.items.symmetric_difference(element_keys(tx, other)))
+
+
+@method(set.symmetric_difference_update)
+def set_symmetric_difference_update(tx: Any, self: SetVariable, other: VariableTracker) -> VariableTracker:
+    keys = element_keys(tx, other)
+    self.changing(tx)
+    self.items.symmetric_difference_update(keys)
+    return NONE
+
+
+@method(set.copy, frozenset.copy)
+def set_copy(tx: Any, self: SetVariable) -> VariableTracker:
+    return self if self.python_type() is frozenset else _result_of(self, self.items)
+
+
+@method(set.add)
+def set_add(tx: Any, self: SetVariable, object: VariableTracker) -> VariableTracker:
+    self.add(tx, object)
+    return NONE
+
+
+@method(set.discard)
+def set_discard(tx: Any, self: SetVariable, object: VariableTracker) -> VariableTracker:
+    key = lookup_key(tx, object)
+    if self.has(tx, key):
+        items = self.items
+        self.changing(tx)
+        items.discard(key)
+    return NONE
+
+
+@method(set.remove)
+def set_remove(tx: Any, self: SetVariable, object: VariableTracker) -> VariableTracker:
+    key = lookup_key(tx, object)
+    if not self.has(tx, key):
+        return raise_with(tx, KeyError, object)
+    items = self.items
+    self.changing(tx)
+    items.discard(key)
+    return NONE
+
+
+@method(set.pop)
+def set_pop(tx: Any, self: SetVariable) -> VariableTracker:
+    if not self.items:
+        return tx.raises(KeyError, "pop from an empty set")
+    self.changing(tx)
+    return key_tracker(self.items.pop())
+
+
+@method(set.clear)
+def set_clear(tx: Any, self: SetVariable) -> VariableTracker:
+    items = self.items
+    self.changing(tx)
+    items.clear()
+    return NONE
+
+
+@method(set.__contains__, frozenset.__contains__)
+def set_contains(tx: Any, self: SetVariable, object: VariableTracker) -> VariableTracker:
+    return SetVariable.sq_contains(self, tx, object)
+
+
+# -- operators
+
+
+def _operator(name: str) -> Any:
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not isinstance(v, SetVariable) or not isinstance(w, SetVariable):
+            return NOT_IMPLEMENTED
+        return _result_of(v, getattr(v.items, name)(w.items))
+
+    return staticmethod(slot)
+
+
+def _inplace_operator(name: str) -> Any:
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if v.base is frozenset or not isinstance(w, SetVariable):
+            return NOT_IMPLEMENTED
+        keys, items = w.items, v.items
+        v.changing(tx)
+        getattr(items, name)(keys)
+        return v
+
+    return staticmethod(slot)
+
+
+def _view_operator(name: str) -> Any:
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        """`dictviews_sub` and its kin: one operand is a view, the other any iterable."""
+        if name == "intersection":
+            return _intersect_views(tx, v, w)
+        return SetVariable(getattr(set(element_keys(tx, v)), name)(element_keys(tx, w)))
+
+    return staticmethod(slot)
+
+
+def _intersect_views(tx: Any, v: VariableTracker, w: VariableTracker) -> SetVariable:
+    """`_PyDictView_Intersect`: goes through the shorter one."""
+    if not isinstance(v, SetLike) or (is_set_like(w) and length(tx, w).value > length(tx, v).value):
+        v, w = w, v
+    return SetVariable([key_of(tx, item) for item in unpack(tx, w) if contains(tx, v, item).value])
+
+
+for _suffix, _name, _update in (
+    ("subtract", "difference", "difference_update"),
+    ("and", "intersection", "intersection_update"),
+    ("or", "union", "update"),
+    ("xor", "symmetric_difference", "symmetric_difference_update"),
+):
+    setattr(SetVariable, f"nb_{_suffix}", _operator(_name))
+    setattr(SetVariable, f"nb_inplace_{_suffix}", _inplace_operator(_update))
+    setattr(SetLike, f"nb_{_suffix}", _view_operator(_name))

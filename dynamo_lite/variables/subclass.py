@@ -1,0 +1,123 @@
+"""Instances of user classes that derive from builtin types: the native model mixed with `InstanceVariable`.
+
+Input: a real class. Output: the tracker class for its instances.
+Invariant: the builtin base decides the native model (the first one in the MRO that has one); special methods are looked up first.
+Mirrors the layout part of `Objects/typeobject.c` (`best_base`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..guards import ir
+from .base import MISSING, VariableTracker
+from .exc import ExceptionVariable
+from .instance import InstanceVariable
+from .wrap import BUILDERS, SUBCLASS_BUILDERS
+
+NATIVES: dict[type, type[VariableTracker]] = {}
+"""Builtin type → tracker class whose instances start empty when called without arguments."""
+
+_mixed: dict[type[VariableTracker], type[InstanceVariable]] = {}
+
+
+def register_native(cls: type, model: type[VariableTracker]) -> None:
+    """Declare the native model of a builtin type; its subclasses' instances get a mixture."""
+    NATIVES[cls] = model
+    SUBCLASS_BUILDERS[cls] = build_native_instance
+
+
+def native_class(cls: type) -> type[VariableTracker] | None:
+    """The native model of a builtin type, by which its wrapper descriptors work."""
+    return NATIVES.get(cls)
+
+
+def native_base(cls: type) -> type | None:
+    """The builtin type whose storage instances of `cls` have."""
+    return next((base for base in cls.__mro__ if base in NATIVES), None)
+
+
+def instance_class(cls: type) -> type[InstanceVariable]:
+    """The tracker class for instances of a user class."""
+    if issubclass(cls, BaseException):
+        return ExceptionVariable
+    base = native_base(cls)
+    return InstanceVariable if base is None else _mix(NATIVES[base])
+
+
+def _mix(native: type[VariableTracker]) -> type[InstanceVariable]:
+    found = _mixed.get(native)
+    if found is None:
+        found = type(f"{native.__name__}Instance", (NativeInstance, native), {"native": native})
+        _mixed[native] = found
+    return found
+
+
+class NativeInstance(InstanceVariable):
+    """Base of the mixtures: attributes and special methods from InstanceVariable, storage from the native model."""
+
+    native: type[VariableTracker]
+
+    def __init__(self, cls: type, value: Any = MISSING, source: Any = None) -> None:
+        InstanceVariable.__init__(self, cls, value, source)
+
+    def adopt(self, native: VariableTracker) -> None:
+        """Take over the state of a native tracker."""
+        mine = dict(self.__dict__)
+        self.__dict__.update(native.__dict__)
+        self.__dict__.update(mine)
+
+    def is_python_constant(self) -> bool:
+        return False
+
+    def children(self) -> Any:
+        return [*InstanceVariable.children(self), *self.native.children(self)]
+
+    def emit_new(self, cg: Any) -> None:
+        if self.native.emit_fill is None:
+            self.native.emit_new(self, cg)
+            return
+        cg.load_callable(native_base(self.cls).__new__)
+        cg.load_const(self.cls)
+        cg.asm.call(1)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.native.emit_fill is not None:
+            self.native.emit_fill(self, cg)
+        self.emit_attributes(cg)
+
+    def emit_update(self, cg: Any) -> None:
+        if self.native.emit_update is not VariableTracker.emit_update:
+            self.native.emit_update(self, cg)
+        InstanceVariable.emit_update(self, cg)
+
+
+def build_native_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
+    """The model of a real instance: the native builder's, with attributes."""
+    cls = type(value)
+    base = native_base(cls)
+    tr.guard(source, ir.TYPE_IS, cls)
+    model = instance_class(cls)(cls, value, source)
+    model.adopt(BUILDERS[base](tr, value, source))
+    return model
+
+
+def new_instance(tr: Any, cls: type) -> VariableTracker:
+    """An empty new instance of a user class."""
+    model = instance_class(cls)(cls)
+    if isinstance(model, NativeInstance):
+        model.adopt(NATIVES[native_base(cls)]())
+    return model
+
+
+# Subclasses of these take part in the ordinary instantiation algorithm.
+_PLAIN_BASES = frozenset({object})
+
+
+def can_instantiate(cls: type) -> bool:
+    """True if instances of `cls` have a layout that the models know: plain objects, exceptions and native models."""
+    for base in cls.__mro__:
+        heap = base.__flags__ & (1 << 9)
+        if not heap and base not in _PLAIN_BASES and base not in NATIVES and not issubclass(base, BaseException):
+            return False
+    return True

@@ -1,0 +1,175 @@
+"""Symbolic numbers.
+
+Input: a `SymValue` of the graph. Output: `SymNodeVariable`, an int, float or bool whose value may differ from call to call.
+Invariant: arithmetic stays symbolic and makes no graph node until one is needed; a comparison, a loop bound or anything else that
+needs to know the number decides by the present one and leaves a guard.
+Mirrors `Objects/longobject.c`, as far as symbolic ints go.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..exc import Unsupported, unsupported
+from ..graph.builder import MODELS, Packing, packs
+from ..graph.lean import without_compiler
+from ..graph.values import SymValue
+from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
+from .base import MISSING, VariableTracker
+from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
+
+_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+class SymNodeVariable(VariableTracker):
+    """A symbolic int, float or bool. `proxy` is its graph value."""
+
+    def __init__(self, proxy: SymValue) -> None:
+        self.proxy = proxy
+        self.source = None
+        self.value = MISSING
+
+    def python_type(self) -> type:
+        return _TYPES[type(self.proxy.sym)]
+
+    def as_python_constant(self) -> Any:
+        """The number it is now; the guards will hold it to that."""
+        sym = self.proxy.sym
+        return evaluate(self.python_type(), sym)
+
+    def as_proxy(self) -> SymValue:
+        return self.proxy
+
+    def describe(self) -> str:
+        return self.source.path if self.source is not None else str(self.proxy.sym)
+
+    def constant(self) -> ConstantVariable:
+        """The number it is now as a constant, guarded."""
+        return ConstantVariable(self.as_python_constant())
+
+    # -- slots
+
+    def nb_bool(self, tx: Any) -> VariableTracker:
+        return boolean(evaluate(bool, self.proxy.sym))
+
+    def nb_index(self, tx: Any) -> VariableTracker:
+        return self
+
+    def nb_int(self, tx: Any) -> VariableTracker:
+        return self if self.python_type() is int else _apply(tx, torch.sym_int, self)
+
+    def nb_float(self, tx: Any) -> VariableTracker:
+        return self if self.python_type() is float else _apply(tx, torch.sym_float, self)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(hash(self.as_python_constant()))
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(repr(self.as_python_constant()))
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        operand = _operand(other)
+        if operand is MISSING:
+            return NOT_IMPLEMENTED
+        return boolean(evaluate(lambda: bool(COMPARE_OPS[op](self.proxy.sym, _host(operand)))))
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return self.constant().tp_getattro(tx, name)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_graph_output(cg.tr.graph.output(self))
+
+
+def evaluate(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function that looks at symbolic numbers. Raises `Unsupported` if the answer depends on tensor data."""
+    try:
+        with without_compiler:
+            return function(*args)
+    except Unsupported:
+        raise
+    except Exception as error:
+        if "DataDependent" not in type(error).__name__:
+            raise
+        return unsupported("data-dependent-size", "", error)
+
+
+def _operand(vt: VariableTracker) -> Any:
+    """What takes part in arithmetic for a tracker: a graph value or a number; `MISSING` if it can't."""
+    if isinstance(vt, SymNodeVariable):
+        return vt.proxy
+    if isinstance(vt, ConstantVariable) and isinstance(vt.value, int | float):
+        return vt.value
+    return MISSING
+
+
+def _host(operand: Any) -> Any:
+    return operand.sym if type(operand) is SymValue else operand
+
+
+def _apply(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker:
+    """A function of numbers, some of them symbolic."""
+    operands = [_operand(vt) for vt in trackers]
+    if any(o is MISSING for o in operands):
+        return NOT_IMPLEMENTED
+    try:
+        result = evaluate(function, *[_host(o) for o in operands])
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        return tx.raises_like(error)
+    except (TypeError, NotImplementedError, AttributeError):
+        # No symbolic form: with the numbers as they are now.
+        return tx.tr.wrap_new(function(*[vt.as_python_constant() for vt in trackers]))
+    return from_number(result, ("call", function, tuple(operands)))
+
+
+def from_number(result: Any, origin: Any) -> VariableTracker:
+    """The tracker of a number that may be symbolic."""
+    if type(result) not in _TYPES:
+        return ConstantVariable(result)
+    if type(result) is torch.SymInt:
+        known = result.node.maybe_as_int()
+        if known is not None:
+            return ConstantVariable(known)
+    return SymNodeVariable(SymValue(result, None, origin))
+
+
+def _binary_slot(function: Callable[..., Any]) -> Any:
+    return staticmethod(lambda tx, v, w: _apply(tx, function, v, w))
+
+
+def _unary_slot(function: Callable[..., Any]) -> Any:
+    return lambda self, tx: _apply(tx, function, self)
+
+
+for _function, _row in BINARY_OPS.items():
+    if _row.inplace is None and _function is not operator.matmul and _function is not divmod:
+        setattr(SymNodeVariable, _row.slot, _binary_slot(_function))
+for _function, (_slot, _) in UNARY_OPS.items():
+    setattr(SymNodeVariable, _slot, _unary_slot(_function))
+
+
+def _divmod(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    quotient = _apply(tx, operator.floordiv, v, w)
+    if quotient is NOT_IMPLEMENTED:
+        return quotient
+    return MODELS.sequence(tx, tuple, [quotient, _apply(tx, operator.mod, v, w)])
+
+
+SymNodeVariable.nb_divmod = staticmethod(_divmod)
+
+
+@packs(SymNodeVariable)
+def pack_symbol(packing: Packing, vt: SymNodeVariable) -> Any:
+    sym = vt.proxy.sym
+    if type(sym) is torch.SymInt:
+        known = sym.node.maybe_as_int()
+        if known is not None:
+            return packing.constant(known)
+    return packing.symbol(vt.proxy)
+
+
+MODELS.symbol = SymNodeVariable
+MODELS.number = from_number

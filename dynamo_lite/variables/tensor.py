@@ -1,0 +1,410 @@
+"""Tensors.
+
+Input: a graph value, or a real tensor with its access path. Output: `TensorVariable`, whose operators become graph nodes and whose
+metadata are constants.
+Invariant: a tensor has one tracker; an operator that returns its argument returns that tracker. Nothing that depends on the data of a
+tensor is ever known.
+Mirrors `torch/csrc/autograd/python_variable.cpp`, `python_variable_methods.cpp` and `torch/_tensor.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..exc import unsupported
+from ..graph.builder import MODELS, Packing, packs
+from ..graph.values import TensorValue
+from ..guards import ir
+from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op
+from .base import MISSING, VariableTracker
+from .constant import NOT_IMPLEMENTED, ConstantVariable
+from .descr import generic_getattr
+from .function import MethodVariable
+from .tuple import TupleVariable
+from .wrap import builds, builds_subclasses
+
+_ABSENT = object()
+
+
+class TensorVariable(VariableTracker):
+    """A tensor or parameter (`cls`). `proxy` is its graph value, `attributes` what the traced code stored on it."""
+
+    cls: type = torch.Tensor
+    attributes: dict[str, VariableTracker | None] | None = None
+
+    def __init__(self, proxy: TensorValue) -> None:
+        self.proxy = proxy
+        self.source = None
+        self.value = MISSING
+        proxy.tracker = self
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def as_proxy(self) -> TensorValue:
+        return self.proxy
+
+    def describe(self) -> str:
+        where = f"{self.source.path}: " if self.source is not None else ""
+        return f"{where}{self.proxy.meta}"
+
+    # -- attributes
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        raw = class_attribute(self.cls, name)
+        kind = type(raw)
+        if kind in _METHOD_TYPES:
+            # A tensor whose own dictionary hides a method is not worth a guard.
+            shadow = self.instance_attribute(tx, name) if self.has_attribute(name) else None
+            return shadow if shadow is not None else MethodVariable(tx.tr.build_constant_object(raw), self)
+        if kind is types.GetSetDescriptorType and raw.__objclass__ is _BASE:
+            getter = GETTERS.get(raw)
+            return getter(tx, self) if getter is not None else unsupported("tensor-attribute", f"Tensor.{name}")
+        found = self.instance_attribute(tx, name)
+        if found is not None:
+            return found
+        if raw is _ABSENT:
+            return tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return generic_getattr(tx, self, name)
+
+    def has_attribute(self, name: str) -> bool:
+        """Whether the tensor's `__dict__` has `name` now, not guarded."""
+        if self.attributes is not None and name in self.attributes:
+            return True
+        return self.source is not None and name in self.value.__dict__
+
+    def instance_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+        """What the tensor's `__dict__` has under `name`."""
+        if self.attributes is not None and name in self.attributes:
+            return self.attributes[name]
+        if self.source is None:
+            return None
+        attributes = self.value.__dict__
+        node = tx.tr.source(tx.tr.source(self.source, ir.INSTANCE_DICT), ir.DICT_ITEM, name)
+        if name in attributes:
+            return tx.tr.wrap(attributes[name], node)
+        tx.tr.guard(node, ir.ABSENT)
+        return None
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        raw = class_attribute(self.cls, name)
+        setter = SETTERS.get(name)
+        if setter is not None:
+            setter(tx, self, value)
+        elif isinstance(raw, types.GetSetDescriptorType | property):
+            unsupported("tensor-attribute", f"assignment to Tensor.{name}")
+        else:
+            self.store(tx, name, value)
+
+    def store(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        """Keep an attribute (None: its deletion), to be stored on the real tensor at the end."""
+        if value is None and self.instance_attribute(tx, name) is None:
+            tx.raises(AttributeError, name)
+        if self.source is not None:
+            tx.tr.mutating(self)
+        if self.attributes is None:
+            self.attributes = {}
+        self.attributes[name] = value
+
+    # -- operators
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not is_operand(other):
+            return NOT_IMPLEMENTED
+        return tx.tr.graph.call(tx, "call_function", COMPARE_OPS[op], [self, other])
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return unsupported("format", self.describe())
+
+    def nb_bool(self, tx: Any) -> VariableTracker:
+        known = known_item(self)
+        if known is MISSING:
+            unsupported("data-dependent-branch", self.describe())
+        return ConstantVariable(bool(known))
+
+    def nb_index(self, tx: Any) -> VariableTracker:
+        return self.number(tx, operator.index)
+
+    def nb_int(self, tx: Any) -> VariableTracker:
+        return self.number(tx, int)
+
+    def nb_float(self, tx: Any) -> VariableTracker:
+        return self.number(tx, float)
+
+    def number(self, tx: Any, convert: Callable[[Any], Any]) -> VariableTracker:
+        """The tensor's only element as a Python number."""
+        known = known_item(self)
+        if known is MISSING:
+            unsupported("data-dependent-operator", f"{convert.__name__}({self.describe()})")
+        return ConstantVariable(convert(known))
+
+    # -- container
+
+    def mp_length(self, tx: Any) -> VariableTracker:
+        if not self.proxy.meta.ndim:
+            return tx.raises(TypeError, "len() of a 0-d tensor")
+        return dimension(self, 0)
+
+    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return tx.tr.graph.call(tx, "call_function", operator.getitem, [self, key])
+
+    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+        if value is None:
+            tx.raises(TypeError, "Tensor does not support deleting items")
+        tx.tr.graph.call(tx, "call_function", operator.setitem, [self, key, value])
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        return unsupported("data-dependent-operator", "element in tensor")
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        if not self.proxy.meta.ndim:
+            return tx.raises(TypeError, "iteration over a 0-d tensor")
+        n = dimension(self, 0).as_python_constant()
+        call = tx.tr.graph.call
+        items = [call(tx, "call_function", operator.getitem, [self, ConstantVariable(i)]) for i in range(n)]
+        return TupleVariable(items).tp_iter(tx)
+
+    # -- codegen
+
+    def children(self) -> Any:
+        return [v for v in self.attributes.values() if v is not None] if self.attributes else ()
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_graph_output(cg.tr.graph.output(self))
+
+    def emit_fill(self, cg: Any) -> None:
+        self.emit_update(cg)
+
+    def emit_update(self, cg: Any) -> None:
+        for name, value in (self.attributes or {}).items():
+            if value is not None:
+                cg.load(value)
+            cg.load(self)
+            if value is None:
+                cg.asm.delete_attr(name)
+            else:
+                cg.asm.store_attr(name)
+
+
+# -- operators as graph nodes
+
+
+def is_operand(vt: VariableTracker) -> bool:
+    """True for what a tensor operator accepts on its other side: tensors and numbers. Anything else has its own say."""
+    if isinstance(vt, TensorVariable):
+        return True
+    return issubclass(vt.python_type(), _NUMBERS)
+
+
+_NUMBERS = (int, float, complex)
+
+
+def _binary(function: Callable[..., Any]) -> Any:
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not (is_operand(v) and is_operand(w)):
+            return NOT_IMPLEMENTED
+        return tx.tr.graph.call(tx, "call_function", function, [v, w])
+
+    return staticmethod(slot)
+
+
+def _unary(function: Callable[..., Any]) -> Any:
+    return lambda self, tx: tx.tr.graph.call(tx, "call_function", function, [self])
+
+
+for _function, _row in BINARY_OPS.items():
+    if _function is not divmod:
+        setattr(TensorVariable, _row.inplace or _row.slot, _binary(_function))
+for _function, (_slot, _) in UNARY_OPS.items():
+    setattr(TensorVariable, _slot, _unary(_function))
+
+
+# -- the class
+
+_BASE = torch._C.TensorBase
+_METHOD_TYPES = (types.MethodDescriptorType, types.FunctionType, types.WrapperDescriptorType)
+
+_attributes: dict[tuple[type, str], Any] = {}
+
+
+def class_attribute(cls: type, name: str) -> Any:
+    """The raw class attribute of a tensor class. Torch's own definitions don't change, so they are remembered and not guarded."""
+    found = _attributes.get((cls, name))
+    if found is None:
+        found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), _ABSENT)
+        if _is_torchs_own(found):
+            _attributes[cls, name] = found
+    return found
+
+
+def _is_torchs_own(raw: Any) -> bool:
+    if isinstance(raw, types.FunctionType):
+        return raw.__module__ in ("torch._tensor", "torch.nn.parameter")
+    return isinstance(raw, types.MethodDescriptorType | types.GetSetDescriptorType | types.WrapperDescriptorType)
+
+
+def known_item(vt: TensorVariable) -> Any:
+    """The only element of a tensor that was made from a number, `MISSING` for any other."""
+    fake = vt.proxy.fake
+    if fake is None or fake.constant is None:
+        return MISSING
+    return fake.constant.item()
+
+
+def dimension(vt: TensorVariable, dim: int) -> VariableTracker:
+    """The size of one dimension."""
+    meta = vt.proxy.meta
+    size = meta.shape[dim]
+    return ConstantVariable(size) if not meta.live else MODELS.number(size, ("method", vt.proxy, "size", dim))
+
+
+# -- attributes implemented in C
+
+GETTERS: dict[Any, Callable[[Any, TensorVariable], VariableTracker]] = {}
+"""Real getset descriptor → function(tx, tensor tracker)."""
+
+SETTERS: dict[str, Callable[[Any, TensorVariable, VariableTracker | None], None]] = {}
+"""Name of a getset descriptor that can be written → function(tx, tensor tracker, value or None)."""
+
+
+def _getter(*names: str) -> Callable[[Any], Any]:
+    def decorate(function: Any) -> Any:
+        for name in names:
+            if name in _BASE.__dict__:
+                GETTERS[_BASE.__dict__[name]] = function
+        return function
+
+    return decorate
+
+
+def _meta_getter(name: str, read: Callable[[Any], Any]) -> None:
+    _getter(name)(lambda tx, self: ConstantVariable(read(self.proxy.meta)))
+
+
+def metadata(self: TensorVariable, value: Any, method: str, *args: Any) -> VariableTracker:
+    """The tracker of a number that `self.method(*args)` reads from the metadata; it may be symbolic."""
+    if not self.proxy.meta.live:
+        return ConstantVariable(value)
+    return MODELS.number(value, ("method", self.proxy, method, *args))
+
+
+_DEVICE_FLAGS = {"is_cpu": "cpu", "is_cuda": "cuda", "is_ipu": "ipu", "is_maia": "maia", "is_meta": "meta", "is_mps": "mps"}
+_DEVICE_FLAGS.update(is_mtia="mtia", is_vulkan="vulkan", is_xla="xla", is_xpu="xpu")
+
+for _name, _type in _DEVICE_FLAGS.items():
+    _meta_getter(_name, lambda meta, kind=_type: meta.device.type == kind)
+for _name in ("dtype", "device", "layout", "ndim", "requires_grad"):
+    _meta_getter(_name, operator.attrgetter(_name))
+_meta_getter("itemsize", lambda meta: meta.dtype.itemsize)
+for _name in ("is_sparse", "is_sparse_csr", "is_mkldnn", "is_quantized", "is_nested"):
+    _meta_getter(_name, lambda meta, name=_name: bool(meta.live and getattr(meta.fake, name)))
+_meta_getter("_has_symbolic_sizes_strides", lambda meta: False)
+_meta_getter("name", lambda meta: None)
+_meta_getter("volatile", lambda meta: False)
+
+
+@_getter("shape")
+def tensor_shape(tx: Any, self: TensorVariable) -> VariableTracker:
+    meta = self.proxy.meta
+    if not meta.live:
+        return MODELS.sequence(tx, torch.Size, [ConstantVariable(n) for n in meta.shape])
+    return MODELS.sequence(tx, torch.Size, [dimension(self, i) for i in range(meta.ndim)])
+
+
+@_getter("nbytes")
+def tensor_nbytes(tx: Any, self: TensorVariable) -> VariableTracker:
+    numel = metadata(self, self.proxy.meta.numel(), "numel")
+    return binary_op(tx, operator.mul, numel, ConstantVariable(self.proxy.meta.dtype.itemsize))
+
+
+@_getter("is_leaf")
+def tensor_is_leaf(tx: Any, self: TensorVariable) -> VariableTracker:
+    if self.source is not None and not self.proxy.meta.live:
+        tx.tr.guard(tx.tr.source(self.source, ir.ATTR, "is_leaf"), ir.IS, self.value.is_leaf)
+    return ConstantVariable(self.proxy.meta.is_leaf)
+
+
+@_getter("grad_fn", "_grad_fn")
+def tensor_grad_fn(tx: Any, self: TensorVariable) -> VariableTracker:
+    """Known where it is None; a node of the autograd graph exists only when the graph runs."""
+    meta = self.proxy.meta
+    if not meta.requires_grad:
+        return ConstantVariable(None)
+    if meta.is_leaf:
+        tensor_is_leaf(tx, self)
+        return ConstantVariable(None)
+    return unsupported("tensor-attribute", "Tensor.grad_fn")
+
+
+@_getter("grad", "_grad")
+def tensor_grad(tx: Any, self: TensorVariable) -> VariableTracker:
+    if self.attributes is not None and "grad" in self.attributes:
+        return self.attributes["grad"]
+    if self.source is not None:
+        return tx.tr.wrap(self.value.grad, tx.tr.source(self.source, ir.ATTR, "grad"))
+    if self.proxy.meta.is_leaf:
+        return ConstantVariable(None)
+    return unsupported("tensor-attribute", "Tensor.grad")
+
+
+def _graph_attribute(tx: Any, self: TensorVariable, name: str) -> VariableTracker:
+    return tx.tr.graph.call(tx, "call_function", getattr, [self, ConstantVariable(name)])
+
+
+for _name in ("T", "H", "mT", "mH", "real", "imag", "data"):
+    _getter(_name)(lambda tx, self, name=_name: _graph_attribute(tx, self, name))
+
+
+def _set_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
+    if self.source is None:
+        unsupported("tensor-attribute", "assignment to the grad of a tensor made in the graph")
+    self.store(tx, "grad", value if value is not None else ConstantVariable(None))
+
+
+def _set_requires_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
+    if value is None or not value.is_python_constant():
+        unsupported("tensor-attribute", "assignment to Tensor.requires_grad")
+    if bool(value.as_python_constant()) is self.proxy.meta.requires_grad:
+        return
+    if self.source is not None:
+        unsupported("tensor-attribute", "assignment to the requires_grad of an input")
+    tx.tr.graph.call(tx, "call_method", "requires_grad_", [self, value])
+
+
+SETTERS.update(grad=_set_grad, requires_grad=_set_requires_grad)
+
+
+# -- building
+
+
+@builds(torch.Tensor)
+def build_tensor(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
+    return tr.graph.tensor_input(value, source)
+
+
+@builds(torch.nn.Parameter)
+def build_parameter(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
+    vt = tr.graph.tensor_input(value, source)
+    vt.cls = torch.nn.Parameter
+    return vt
+
+
+@builds_subclasses(torch.Tensor)
+def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
+    return unsupported("tensor-subclass", f"{type(value).__module__}.{type(value).__qualname__}")
+
+
+@packs(TensorVariable)
+def pack_tensor(packing: Packing, vt: TensorVariable) -> Any:
+    return packing.tensor(vt.proxy)
+
+
+MODELS.tensor = TensorVariable

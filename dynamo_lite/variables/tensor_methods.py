@@ -1,0 +1,184 @@
+"""Methods of tensors that are more than a graph node: those that read metadata, and those that need the data.
+
+Input: real method descriptors of `torch.Tensor`. Output: their handlers; every method without one becomes a `call_method` node.
+Invariant: a handler that answers from metadata adds no node.
+Mirrors `tools/autograd/templates/python_variable_methods.cpp` and `torch/_tensor.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..exc import unsupported
+from .base import MISSING, VariableTracker
+from .constant import ConstantVariable, is_none
+from .dispatch import HANDLERS, method
+from .native import host_int
+from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape
+from .tuple import TupleVariable
+
+T = torch.Tensor
+
+
+@method(T.size)
+def tensor_size(tx: Any, self: TensorVariable, dim: VariableTracker | None = None) -> VariableTracker:
+    if is_none(dim):
+        return tensor_shape(tx, self)
+    return dimension(self, _checked_dim(tx, self, dim))
+
+
+def _checked_dim(tx: Any, self: TensorVariable, dim: VariableTracker) -> int:
+    i, n = host_int(dim), self.proxy.meta.ndim
+    if not -n <= i < max(n, 1):
+        low, high = (-n, n - 1) if n else (-1, 0)
+        tx.raises(IndexError, f"Dimension out of range (expected to be in range of [{low}, {high}], but got {i})")
+    if not n:
+        tx.raises(IndexError, f"Dimension specified as {i} but tensor has no dimensions")
+    return i % n
+
+
+@method(T.stride)
+def tensor_stride(tx: Any, self: TensorVariable, dim: VariableTracker | None = None) -> VariableTracker:
+    strides = self.proxy.meta.stride
+    if not is_none(dim):
+        i = _checked_dim(tx, self, dim)
+        return metadata(self, strides[i], "stride", i)
+    return TupleVariable([metadata(self, stride, "stride", i) for i, stride in enumerate(strides)])
+
+
+@method(T.numel, T.nelement)
+def tensor_numel(tx: Any, self: TensorVariable) -> VariableTracker:
+    return metadata(self, self.proxy.meta.numel(), "numel")
+
+
+@method(T.storage_offset)
+def tensor_storage_offset(tx: Any, self: TensorVariable) -> VariableTracker:
+    if self.source is not None:
+        return unsupported("tensor-attribute", "storage_offset of an input")
+    return metadata(self, self.proxy.meta.offset, "storage_offset")
+
+
+@method(T.is_contiguous)
+def tensor_is_contiguous(
+    tx: Any, self: TensorVariable, memory_format: VariableTracker = ConstantVariable(torch.contiguous_format)
+) -> VariableTracker:
+    return ConstantVariable(self.proxy.meta.is_contiguous(memory_format.as_python_constant()))
+
+
+@method(T.__len__)
+def tensor_len(tx: Any, self: TensorVariable) -> VariableTracker:
+    return self.mp_length(tx)
+
+
+@method(T.__iter__)
+def tensor_iter(tx: Any, self: TensorVariable) -> VariableTracker:
+    return self.tp_iter(tx)
+
+
+@method(T.__hash__)
+def tensor_hash(tx: Any, self: TensorVariable) -> VariableTracker:
+    return self.tp_hash(tx)
+
+
+@method(T.__contains__)
+def tensor_contains(tx: Any, self: TensorVariable, item: VariableTracker) -> VariableTracker:
+    return self.sq_contains(tx, item)
+
+
+@method(T.__repr__, T.__format__)
+def tensor_repr(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return self.tp_repr(tx)
+
+
+def _from_meta(*names: str, read: Callable[[Any], Any]) -> None:
+    for name in names:
+        descriptor = getattr(T, name, None)
+        if descriptor is not None and descriptor not in HANDLERS:
+            HANDLERS[descriptor] = lambda tx, self: ConstantVariable(read(self.proxy.meta))
+
+
+_from_meta("dim", "ndimension", read=lambda meta: meta.ndim)
+_from_meta("element_size", read=lambda meta: meta.dtype.itemsize)
+_from_meta("is_floating_point", read=lambda meta: meta.dtype.is_floating_point)
+_from_meta("is_complex", read=lambda meta: meta.dtype.is_complex)
+_from_meta("is_signed", read=lambda meta: meta.dtype.is_signed)
+_from_meta("get_device", read=lambda meta: -1 if meta.device.type in ("cpu", "meta") else meta.device.index)
+_from_meta("is_conj", "is_neg", "is_coalesced", "is_distributed", read=lambda meta: False)
+_from_meta("is_inference", read=lambda meta: torch.is_inference_mode_enabled())
+
+
+@method(T.type)
+def tensor_type(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """The legacy type string without arguments, a conversion with them."""
+    if args and args[0].is_python_constant() and isinstance(args[0].as_python_constant(), type):
+        return unsupported("tensor-attribute", "Tensor.type of a legacy class")
+    if args or kwargs:
+        return tx.tr.graph.call(tx, "call_method", "type", [self, *args], kwargs)
+    meta = self.proxy.meta
+    return ConstantVariable(torch.empty(0, dtype=meta.dtype, device="cpu").type().replace("torch.", _type_prefix(meta.device)))
+
+
+def _type_prefix(device: torch.device) -> str:
+    return "torch." if device.type == "cpu" else f"torch.{device.type}."
+
+
+@method(T.is_same_size)
+def tensor_is_same_size(tx: Any, self: TensorVariable, other: TensorVariable) -> VariableTracker:
+    return ConstantVariable(bool(self.proxy.meta.size == other.proxy.meta.size))
+
+
+@method(T.item)
+def tensor_item(tx: Any, self: TensorVariable) -> VariableTracker:
+    known = known_item(self)
+    if known is MISSING:
+        return unsupported("data-dependent-operator", "Tensor.item()")
+    return ConstantVariable(known)
+
+
+for _name, _slot in {
+    "__bool__": TensorVariable.nb_bool,
+    "__nonzero__": TensorVariable.nb_bool,
+    "__int__": TensorVariable.nb_int,
+    "__long__": TensorVariable.nb_int,
+    "__index__": TensorVariable.nb_index,
+    "__float__": TensorVariable.nb_float,
+}.items():
+    HANDLERS[getattr(T, _name)] = lambda tx, self, slot=_slot: slot(self, tx)
+
+
+@method(T.__getitem__)
+def tensor_getitem(tx: Any, self: TensorVariable, key: VariableTracker) -> VariableTracker:
+    return self.mp_subscript(tx, key)
+
+
+@method(T.__setitem__)
+def tensor_setitem(tx: Any, self: TensorVariable, key: VariableTracker, value: VariableTracker) -> None:
+    self.mp_ass_subscript(tx, key, value)
+
+
+# -- what a graph can't hold
+
+
+def _refused(slug: str, *names: str) -> None:
+    for name in names:
+        descriptor = getattr(T, name, None)
+        if descriptor is not None:
+            HANDLERS[descriptor] = lambda tx, *args, _name=name, **kwargs: unsupported(slug, f"Tensor.{_name}")
+
+
+_refused("data-dependent-operator", "tolist", "is_nonzero", "__complex__", "equal", "allclose", "_is_all_true", "_is_any_true")
+_refused("numpy", "numpy", "__array__", "__array_wrap__")
+_refused("backward-call", "backward")
+_refused("hook-registration", "register_hook", "register_post_accumulate_grad_hook")
+_refused(
+    "tensor-attribute",
+    *("data_ptr", "storage", "untyped_storage", "_typed_storage", "storage_type", "set_", "is_set_to", "retain_grad"),
+    *("is_pinned", "pin_memory", "is_shared", "share_memory_", "apply_", "map_", "map2_", "module_load", "record_stream"),
+    *("__deepcopy__", "__reduce_ex__", "__setstate__", "__dlpack__", "__dlpack_device__", "__dir__", "_use_count", "_fix_weakref"),
+    *("as_subclass", "_make_subclass", "reinforce", "_is_view", "has_names", "rename", "rename_", "align_to", "refine_names"),
+)
+
+

@@ -1,0 +1,219 @@
+"""Text and bytes: the slots that str and bytes constants have beyond all constants, and text made from trackers.
+
+Input: str and bytes constants. Output: their slots; handlers of join, format, translate and `%`; everything else is pure.
+Invariant: formatting runs the real formatting code of CPython. Arguments that are no constants are stood for by `Stand`, whose
+special methods ask the model.
+Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .abstract import get_attr, get_item, type_name, unpack
+from .base import VariableTracker
+from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
+from .dispatch import method
+from .iter import SequenceIterator
+from .native import checked_size, host_index, host_value, repr_text, str_text
+from .number import pure_methods
+
+CHAR = str, bytes
+
+
+def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
+    """The constant result of a real call on host values; its error becomes one of the traced program."""
+    try:
+        return ConstantVariable(function(*args, **kwargs))
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        tx.raises_like(error)
+
+
+# -- slots
+
+
+@constant_slot("tp_iter", *CHAR)
+def text_iter(vt: ConstantVariable, tx: Any) -> VariableTracker:
+    return SequenceIterator(vt, type(iter(vt.value)))
+
+
+@constant_slot("mp_subscript", *CHAR)
+def text_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+    if key.is_python_constant():
+        return run(tx, vt.value.__getitem__, key.as_python_constant())
+    if issubclass(key.python_type(), slice):
+        return ConstantVariable(vt.value[key.host_slice(tx)])
+    if key.nb_index is not None:
+        return run(tx, vt.value.__getitem__, host_index(tx, key))
+    what = "string" if isinstance(vt.value, str) else "byte"
+    quoted = f"'{type_name(key)}'" if what == "string" else type_name(key)
+    return tx.raises(TypeError, f"{what} indices must be integers{' or slices' * (what == 'byte')}, not {quoted}")
+
+
+@constant_slot("sq_contains", *CHAR)
+def text_contains(vt: ConstantVariable, tx: Any, item: VariableTracker) -> VariableTracker:
+    if item.is_python_constant():
+        return run(tx, vt.value.__contains__, item.as_python_constant())
+    if isinstance(vt.value, str):
+        return tx.raises(TypeError, f"'in <string>' requires string as left operand, not {type_name(item)}")
+    return run(tx, vt.value.__contains__, host_index(tx, item))
+
+
+@constant_slot("sq_concat", *CHAR)
+def text_concat(vt: ConstantVariable, tx: Any, other: VariableTracker) -> VariableTracker:
+    if other.is_python_constant():
+        return fold(tx, lambda v, w: v + w, [vt, other], {})
+    if isinstance(vt.value, str):
+        return tx.raises(TypeError, f'can only concatenate str (not "{type_name(other)}") to str')
+    return tx.raises(TypeError, f"can't concat {type_name(other)} to bytes")
+
+
+@constant_slot("sq_repeat", *CHAR)
+def text_repeat(vt: ConstantVariable, tx: Any, count: VariableTracker) -> VariableTracker:
+    n = host_index(tx, count)
+    checked_size(n * len(vt.value))
+    return ConstantVariable(vt.value * n)
+
+
+def _text_remainder(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    """`"…" % args`; for other constants the arithmetic operator."""
+    if not isinstance(v, ConstantVariable):
+        return NOT_IMPLEMENTED
+    if isinstance(v.value, CHAR):
+        return run(tx, v.value.__mod__, stand_in(tx, w))
+    return _number_remainder(tx, v, w)
+
+
+_number_remainder = ConstantVariable.nb_remainder
+ConstantVariable.nb_remainder = staticmethod(_text_remainder)
+
+
+# -- formatting with the real code
+
+
+class Stand:
+    """What the real formatting code gets for a tracker that is no constant. Subclasses add the protocols that its type has."""
+
+    def __init__(self, tx: Any, vt: VariableTracker) -> None:
+        self._tx, self._vt = tx, vt
+
+    def __str__(self) -> str:
+        return str_text(self._tx, self._vt)
+
+    def __repr__(self) -> str:
+        return repr_text(self._tx, self._vt)
+
+    def __format__(self, spec: str) -> str:
+        return format_text(self._tx, self._vt, spec)
+
+    def __getattr__(self, name: str) -> Any:
+        return stand_in(self._tx, get_attr(self._tx, self._vt, name))
+
+
+class ItemStand(Stand):
+    """A stand for an object with subscripts: `"%(key)s" % d`, `"{0[key]}".format(d)`."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return stand_in(self._tx, get_item(self._tx, self._vt, ConstantVariable(key)))
+
+
+class NumberStand(Stand):
+    """A stand for an object that `%d` accepts."""
+
+    def __index__(self) -> Any:
+        vt = self._vt
+        slot = vt.nb_index or vt.nb_int or vt.nb_float
+        return host_value(slot(self._tx), "format")
+
+    __int__ = __float__ = __index__
+
+
+def stand_in(tx: Any, vt: VariableTracker) -> Any:
+    """A host value for a tracker: the constant itself, a tuple of stand-ins (`%` looks into those), or a `Stand`."""
+    if isinstance(vt, ConstantVariable):
+        return vt.value
+    if vt.python_type() is tuple:
+        return tuple(stand_in(tx, item) for item in unpack(tx, vt))
+    if vt.mp_subscript is not None or vt.sq_item is not None:
+        return ItemStand(tx, vt)
+    if vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
+        return NumberStand(tx, vt)
+    return Stand(tx, vt)
+
+
+def format_text(tx: Any, vt: VariableTracker, spec: str) -> str:
+    """`format(vt, spec)` as a host string."""
+    if isinstance(vt, ConstantVariable):
+        return run(tx, format, vt.value, spec).value
+    formatter = tx.tr.lookup_special(tx, vt, "__format__")
+    result = tx.call(formatter, [ConstantVariable(spec)])
+    if not issubclass(result.python_type(), str):
+        tx.raises(TypeError, f"__format__ must return a str, not {type_name(result)}")
+    return host_value(result, "format")
+
+
+@method(object.__format__)
+def object_format(tx: Any, self: VariableTracker, format_spec: VariableTracker) -> VariableTracker:
+    if host_value(format_spec, "format"):
+        return tx.raises(TypeError, f"unsupported format string passed to {type_name(self)}.__format__")
+    return ConstantVariable(str_text(tx, self))
+
+
+def format_host(tx: Any, template: str, args: Any, kwargs: dict[str, VariableTracker]) -> ConstantVariable:
+    """`template.format(*args, **kwargs)` on trackers."""
+    host_args = [stand_in(tx, a) for a in args]
+    return run(tx, template.format, *host_args, **{k: stand_in(tx, v) for k, v in kwargs.items()})
+
+
+@method(str.format)
+def str_format(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return format_host(tx, host_value(self), args, kwargs)
+
+
+@method(str.format_map)
+def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker) -> VariableTracker:
+    return run(tx, host_value(self).format_map, ItemStand(tx, mapping))
+
+
+# -- methods that take containers
+
+
+@method(str.join, bytes.join)
+def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker) -> VariableTracker:
+    if iterable.tp_iter is None and iterable.sq_item is None:
+        return tx.raises(TypeError, "can only join an iterable")
+    parts = []
+    for i, item in enumerate(unpack(tx, iterable)):
+        if not isinstance(item, ConstantVariable) and not issubclass(item.python_type(), CHAR):
+            what = "str instance" if isinstance(host_value(self), str) else "a bytes-like object"
+            return tx.raises(TypeError, f"sequence item {i}: expected {what}, {type_name(item)} found")
+        parts.append(host_value(item))
+    return run(tx, host_value(self).join, parts)
+
+
+@method(str.translate)
+def str_translate(tx: Any, self: VariableTracker, table: VariableTracker) -> VariableTracker:
+    return run(tx, host_value(self).translate, _Table(tx, table))
+
+
+class _Table:
+    """The mapping that the real `translate` reads."""
+
+    def __init__(self, tx: Any, vt: VariableTracker) -> None:
+        self._tx, self._vt = tx, vt
+
+    def __getitem__(self, key: int) -> Any:
+        return host_value(get_item(self._tx, self._vt, ConstantVariable(key)))
+
+
+@method(str.__dict__["maketrans"].__func__)
+def str_maketrans(tx: Any, x: VariableTracker, *args: VariableTracker) -> VariableTracker:
+    values = [v.host_copy() if hasattr(v, "host_copy") else host_value(v) for v in (x, *args)]
+    try:
+        table = str.maketrans(*values)
+    except (TypeError, ValueError) as error:
+        tx.raises_like(error)
+    return tx.tr.wrap_new(table)
+
+
+pure_methods(str, bytes)

@@ -1,0 +1,199 @@
+"""Tuples, named tuples and struct sequences.
+
+Input: trackers of the items, or a real tuple. Output: `TupleVariable`.
+Invariant: the items never change; a tuple is a constant when all of its items are.
+Mirrors `Objects/tupleobject.c`, `Objects/structseq.c` and `Modules/_collectionsmodule.c` (`_tuplegetter`).
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from ..guards import ir
+from .abstract import type_name
+from .base import VariableTracker
+from .constant import ConstantVariable
+from .descr import DescriptorVariable, generic_getattr
+from .dispatch import builtin, constructor, method
+from .list import iterate
+from .native import emit_all, host_value, recursive_repr, repr_text
+from .sequence import SequenceVariable, all_constant
+from .wrap import builds, builds_if
+
+
+class TupleVariable(SequenceVariable):
+    """A tuple, a named tuple (`cls` has `_fields`), a struct sequence, or the native part of an instance of another subclass."""
+
+    cls = base = tuple
+
+    def __init__(self, items: list[VariableTracker] | None = None, cls: type = tuple) -> None:
+        self.items = [] if items is None else items
+        if cls is not tuple:
+            self.cls = cls
+
+    @classmethod
+    def make(cls, items: list[VariableTracker]) -> TupleVariable:
+        return TupleVariable(items)
+
+    def is_python_constant(self) -> bool:
+        return all_constant(self.items)
+
+    def as_python_constant(self) -> Any:
+        values = tuple([item.as_python_constant() for item in self.items])
+        return values if self.cls is tuple else real_tuple(self.cls, values)
+
+    def as_proxy(self) -> Any:
+        values = tuple([item.as_proxy() for item in self.items])
+        return values if self.cls is tuple else real_tuple(self.cls, values)
+
+    # -- slots
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if self.cls is not tuple and is_struct_sequence(self.cls) and name in self.cls.__match_args__:
+            return self.items[self.cls.__match_args__.index(name)]
+        return generic_getattr(tx, self, name)
+
+    def sliced(self, tx: Any, s: slice) -> VariableTracker:
+        if self.cls is tuple and s == slice(0, len(self.items), 1):
+            return self
+        return TupleVariable(self.items[s])
+
+    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        items = self.repeated(tx, count)
+        return self if self.cls is tuple and len(items) == len(self.items) else TupleVariable(items)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(hash(tuple([_Hash(item_hash(tx, item)) for item in self.items])))
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return recursive_repr(tx, self, "(...)", lambda: self._repr(tx))
+
+    def _repr(self, tx: Any) -> str:
+        names = getattr(self.cls, "__match_args__", ()) if is_struct_sequence(self.cls) else ()
+        if names:
+            fields = ", ".join(f"{n}={repr_text(tx, v)}" for n, v in zip(names, self.items, strict=False))
+            return f"{self.cls.__module__}.{self.cls.__qualname__}({fields})"
+        return f"({self.repr_items(tx)}{',' * (len(self.items) == 1)})"
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is tuple:
+            cg.asm.build_tuple(emit_all(cg, self.items))
+            return
+        cg.load_callable(real_tuple)
+        cg.load_const(self.cls)
+        cg.asm.build_tuple(emit_all(cg, self.items))
+        cg.asm.call(2)
+
+
+class _Hash:
+    """Stands for an item whose hash is known, so that the real tuple hash can be taken."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value
+
+
+def item_hash(tx: Any, v: VariableTracker) -> int:
+    """`hash(v)` as a host int."""
+    if v.tp_hash is None:
+        tx.raises(TypeError, f"unhashable type: '{type_name(v)}'")
+    return host_value(v.tp_hash(tx), "object-identity")
+
+
+def real_tuple(cls: Any, values: tuple[Any, ...]) -> Any:
+    """An instance of a tuple subclass without running its `__new__`."""
+    return cls(values) if is_struct_sequence(cls) else tuple.__new__(cls, values)
+
+
+def is_struct_sequence(cls: type) -> bool:
+    """True for types like `torch.return_types.max`: their fields are C members."""
+    return "n_sequence_fields" in cls.__dict__
+
+
+def is_plain_subclass(cls: type) -> bool:
+    """True for tuple subclasses whose instances have no state but the items and no special methods of their own: named tuples."""
+    return is_struct_sequence(cls) or (cls.__dictoffset__ == 0 and hasattr(cls, "_fields"))
+
+
+@builds(tuple)
+def build_tuple(tr: Any, value: tuple[Any, ...], source: Any) -> TupleVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = TupleVariable.__new__(TupleVariable)
+    result.cls = type(value)
+    result.load_from(tr, value, source)
+    return result
+
+
+builds_if(lambda value: isinstance(value, tuple) and type(value) is not tuple and is_plain_subclass(type(value)))(build_tuple)
+
+
+# -- making
+
+
+@constructor(tuple)
+def new_tuple(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+    if iterable is None:
+        return TupleVariable([])
+    if iterable.python_type() is tuple:
+        return iterable
+    return TupleVariable(iterate(tx, iterable))
+
+
+@builtin(tuple.__new__)
+def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+    real = host_value(cls)
+    if real is tuple:
+        return new_tuple(tx, cls, iterable)
+    items = [] if iterable is None else iterate(tx, iterable)
+    if is_plain_subclass(real):
+        return TupleVariable(items, real)
+    instance = tx.tr.new_instance(tx, real)
+    instance.items = items
+    return instance
+
+
+# -- methods
+
+
+@method(tuple.index)
+def tuple_index(
+    tx: Any, self: TupleVariable, value: VariableTracker, start: VariableTracker | None = None, stop: VariableTracker | None = None
+) -> VariableTracker:
+    i = self.index_of(tx, value, start, stop)
+    return ConstantVariable(i) if i is not None else tx.raises(ValueError, "tuple.index(x): x not in tuple")
+
+
+@method(tuple.__getnewargs__)
+def tuple_getnewargs(tx: Any, self: TupleVariable) -> VariableTracker:
+    return TupleVariable([TupleVariable(self.items)])
+
+
+# -- fields of named tuples
+
+TupleGetter: type = type(collections.namedtuple("_Named", "field").field)
+
+
+class TupleGetterVariable(DescriptorVariable):
+    """The descriptor behind a field of a named tuple."""
+
+    def __init__(self, value: Any, source: Any = None) -> None:
+        super().__init__(value, source)
+        self.index: int = value.__reduce__()[1][0]
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else obj.items[self.index]
+
+    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        tx.raises(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")
+
+
+@builds(TupleGetter)
+def build_tuple_getter(tr: Any, value: Any, source: Any) -> TupleGetterVariable:
+    tr.guard(source, ir.IS, value)
+    return TupleGetterVariable(value, source)
+

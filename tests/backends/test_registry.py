@@ -1,0 +1,133 @@
+import functools
+import subprocess
+import sys
+
+import pytest
+
+from dynamo_lite.backends import registry
+from dynamo_lite.backends.registry import (
+    backend_name,
+    list_backends,
+    lookup_backend,
+    register_backend,
+    reset_backends,
+    with_options,
+)
+from dynamo_lite.exc import InvalidBackend
+
+
+@pytest.fixture(autouse=True)
+def clean_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_backends", dict(registry._backends))
+    monkeypatch.setattr(registry, "_tags", dict(registry._tags))
+
+
+def test_builtin_names():
+    assert list_backends() == ["inductor"]
+    assert list_backends(None) == ["aot_eager", "eager", "inductor"]
+    assert lookup_backend("eager").__name__ == "eager"
+
+
+def test_register_in_three_forms():
+    @register_backend
+    def plain(gm, example_inputs):
+        return gm.forward
+
+    @register_backend(name="renamed", tags=("experimental",))
+    def other(gm, example_inputs):
+        return gm.forward
+
+    register_backend(lambda gm, example_inputs: gm.forward, name="third")
+    assert lookup_backend("plain") is plain
+    assert lookup_backend("renamed") is other
+    assert "renamed" not in list_backends()
+    assert {"plain", "renamed", "third"} <= set(list_backends(None))
+    assert register_backend(plain) is plain
+
+
+def test_register_errors():
+    with pytest.raises(TypeError, match="a backend is a callable"):
+        register_backend(3, name="three")
+    with pytest.raises(ValueError, match="a backend named 'eager' already"):
+        register_backend(lambda gm, example_inputs: gm, name="eager")
+
+
+def test_lookup_of_callables_and_unknown_names():
+    def mine(gm, example_inputs):
+        return gm.forward
+
+    assert lookup_backend(mine) is mine
+    with pytest.raises(InvalidBackend, match="Invalid backend: 'indcutor'; known backends: aot_eager, eager, inductor"):
+        lookup_backend("indcutor")
+    with pytest.raises(TypeError, match="a name or a callable, got int"):
+        lookup_backend(3)
+
+
+class FakeEntryPoint:
+    name = "plugged"
+
+    def __init__(self):
+        self.loads = 0
+
+    def load(self):
+        self.loads += 1
+        return lambda gm, example_inputs: gm.forward
+
+
+def test_entry_points_are_found_by_name_and_loaded_when_needed(monkeypatch):
+    plugged = FakeEntryPoint()
+    monkeypatch.setattr(registry, "_entry_points", lambda: {"plugged": plugged})
+    assert "plugged" in list_backends()
+    assert plugged.loads == 0
+    assert lookup_backend("plugged") is lookup_backend("plugged")
+    assert plugged.loads == 1
+
+
+def test_with_options():
+    seen = []
+
+    def mine(gm, example_inputs, mode=None, options=None):
+        seen.append((mode, options))
+        return gm
+
+    assert with_options(mine, mode=None, options=None) is mine
+    wrapped = with_options(mine, mode="fast", options={"a": 1})
+    wrapped("gm", [])
+    assert seen == [("fast", {"a": 1})]
+    assert wrapped.__name__ == "mine"
+    assert backend_name(with_options(lookup_backend("inductor"), mode="max-autotune")) == "inductor"
+    assert backend_name(functools.partial(mine)) == "mine"
+
+
+def test_inductor_options_are_checked_at_once():
+    inductor = lookup_backend("inductor")
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fastest"):
+        with_options(inductor, mode="fastest")
+    with pytest.raises(RuntimeError, match="Unexpected optimization option max_autotun"):
+        with_options(inductor, options={"max_autotun": True})
+    with pytest.raises(RuntimeError, match="Unexpected type of option max_autotune: got str, need bool"):
+        with_options(inductor, options={"max-autotune": "yes"})
+
+
+def test_reset_calls_the_backends_own_reset():
+    calls = []
+
+    def mine(gm, example_inputs):
+        return gm.forward
+
+    def reset():
+        calls.append(1)
+
+    mine.reset = reset
+    register_backend(mine)
+    reset_backends()
+    assert calls == [1]
+
+
+def test_lookup_imports_no_compiler():
+    script = (
+        "import sys, torch; from dynamo_lite.backends.registry import lookup_backend; lookup_backend('inductor');"
+        "print([m for m in ('torch._dynamo', 'torch._inductor', 'torch._functorch.aot_autograd') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,32 @@
+"""Shared by all tests: no network, a clean compiler for each test, and no torch tests where there is no torch."""
+
+import importlib.util
+import os
+import re
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+HAVE_TORCH = importlib.util.find_spec("torch") is not None
+NEEDS_TORCH = re.compile(r"^\s*(import|from) torch\b|^from dynamo_lite\.testing", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Without torch, leave out the files that import it."""
+    if HAVE_TORCH or collection_path.suffix != ".py":
+        return None
+    return True if NEEDS_TORCH.search(collection_path.read_text()) else None
+
+
+if HAVE_TORCH:
+    import torch
+
+    import dynamo_lite
+
+    @pytest.fixture(autouse=True)
+    def clean_compiler():
+        """No test sees what another one compiled."""
+        torch.manual_seed(0)
+        yield
+        dynamo_lite.reset()

@@ -1,0 +1,235 @@
+"""Tensor checks: through torch's C shim, by attributes, and in Python; all three agree."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from dynamo_lite import _eval_frame
+from dynamo_lite.guards import ir, tensor
+from dynamo_lite.guards.ir import GuardSet
+from dynamo_lite.guards.mirror import Mirror, explain_miss
+from dynamo_lite.guards.program import build_program
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+class Logging(torch.Tensor):
+    """Overrides what torch functions do; attribute reads go through __torch_function__."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def inference():
+    with torch.inference_mode():
+        return torch.zeros(2, 3)
+
+
+def non_leaf():
+    return torch.zeros(2, 3, requires_grad=True) * 2
+
+
+KINDS = {
+    "plain": lambda: torch.zeros(2, 3),
+    "other size": lambda: torch.zeros(2, 4),
+    "other rank": lambda: torch.zeros(2, 3, 1),
+    "scalar": lambda: torch.zeros(()),
+    "empty": lambda: torch.zeros(0, 3),
+    "transposed": lambda: torch.zeros(3, 2).t(),
+    "expanded": lambda: torch.zeros(1, 3).expand(2, 3),
+    "channels last": lambda: torch.zeros(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "double": lambda: torch.zeros(2, 3, dtype=torch.float64),
+    "int": lambda: torch.zeros(2, 3, dtype=torch.int64),
+    "bool": lambda: torch.zeros(2, 3, dtype=torch.bool),
+    "bfloat16": lambda: torch.zeros(2, 3, dtype=torch.bfloat16),
+    "float8": lambda: torch.zeros(2, 3).to(torch.float8_e4m3fn),
+    "grad": lambda: torch.zeros(2, 3, requires_grad=True),
+    "non-leaf": non_leaf,
+    "detached": lambda: non_leaf().detach(),
+    "parameter": lambda: torch.nn.Parameter(torch.zeros(2, 3)),
+    "frozen parameter": lambda: torch.nn.Parameter(torch.zeros(2, 3), requires_grad=False),
+    "buffer": lambda: torch.nn.Buffer(torch.zeros(2, 3)),
+    "meta": lambda: torch.zeros(2, 3, device="meta"),
+    "complex": lambda: torch.zeros(2, 3, dtype=torch.complex64),
+    "conjugated": lambda: torch.zeros(2, 3, dtype=torch.complex64).conj(),
+    "negated": lambda: torch.zeros(2, 3, dtype=torch.complex64).conj().imag,
+    "sparse": lambda: torch.zeros(2, 3).to_sparse(),
+    "sparse csr": lambda: torch.zeros(2, 3).to_sparse_csr(),
+    "quantized": lambda: torch.quantize_per_tensor(torch.zeros(2, 3), 0.1, 0, torch.qint8),
+    "inference": inference,
+    "subclass": lambda: torch.zeros(2, 3).as_subclass(Subclass),
+    "logging subclass": lambda: torch.zeros(2, 3).as_subclass(Logging),
+    "fake": lambda: FakeTensorMode().from_tensor(torch.zeros(2, 3)),
+    "not a tensor": lambda: 5,
+    "None": lambda: None,
+}
+
+
+@pytest.fixture(params=["shim", "attributes"])
+def reader(request):
+    previous = _eval_frame.use_tensor_shim(request.param == "shim")
+    assert previous, "torch's shim could not be verified"
+    yield request.param
+    _eval_frame.use_tensor_shim(True)
+
+
+def guarded(spec):
+    guards = GuardSet(["x"])
+    guards.check(guards.node(None, ir.LOCAL, 0), ir.TENSOR, spec)
+    return guards, build_program(guards), Mirror(guards)
+
+
+def test_everything_is_read_through_the_shim():
+    assert tensor.SHIM == {"metadata": True, "keys": True, "requires_grad": True}
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("not a tensor", "None")])
+def test_a_tensor_passes_its_own_spec_and_no_other(name, reader):
+    spec = tensor.tensor_spec(KINDS[name]())
+    guards, program, mirror = guarded(spec)
+    passed = []
+    for other, make in KINDS.items():
+        value = make()
+        result = program.check((value,))
+        assert result is program.check((value,)) is mirror.check((value,))
+        assert result is (not explain_miss(guards, (value,)))
+        if result:
+            passed.append(other)
+    # These differ in nothing that a guard looks at.
+    alike = [{"plain", "detached", "buffer"}, {"grad", "non-leaf"}]
+    assert set(passed) == next((group for group in alike if name in group), {name})
+
+
+def test_requires_grad_as_the_user_sees_it(reader):
+    x = torch.zeros(2, 3)
+    _, program, _ = guarded(tensor.tensor_spec(x))
+    assert program.check((x,))
+    x.requires_grad_()
+    assert not program.check((x,))
+    x.requires_grad_(False)
+    assert program.check((x,))
+    y = torch.zeros(2, 3, requires_grad=True)
+    with torch.no_grad():
+        assert program.check((y * 2,))
+    assert not program.check((y * 2,))
+    with torch.inference_mode():
+        assert not program.check((y * 2,)), "an inference tensor"
+
+
+def test_in_place_changes_of_metadata(reader):
+    x = torch.zeros(2, 3)
+    _, program, _ = guarded(tensor.tensor_spec(x))
+    for change, undo in (
+        (lambda: x.resize_(3, 2), lambda: x.resize_(2, 3)),
+        (lambda: x.t_(), lambda: x.t_()),
+        (
+            lambda: setattr(x, "data", torch.zeros(2, 3, dtype=torch.int32)),
+            lambda: setattr(x, "data", torch.zeros(2, 3)),
+        ),
+    ):
+        assert program.check((x,))
+        change()
+        assert not program.check((x,))
+        undo()
+        assert program.check((x,))
+
+
+def test_dynamic_sizes(reader):
+    x = torch.zeros(2, 5, 3)
+    _, program, mirror = guarded(tensor.tensor_spec(x, dynamic_sizes=[1]))
+    for value, expected in (
+        (torch.zeros(2, 7, 3), True),
+        (torch.zeros(2, 1, 3), True),
+        (torch.zeros(2, 0, 3), True),
+        (torch.zeros(3, 5, 3), False),
+        (torch.zeros(2, 5, 4), False),
+        (torch.zeros(2, 3, 5).transpose(1, 2), False),
+        (torch.zeros(2, 5), False),
+    ):
+        assert program.check((value,)) is mirror.check((value,)) is expected
+
+
+def test_strides():
+    x = torch.zeros(4, 5, 6)
+    assert tensor.tensor_spec(x)[6] == (30, 6, 1)
+    assert tensor.tensor_spec(x, [1])[6] == (None, 6, 1)
+    assert tensor.tensor_spec(x, [2])[6] == (None, None, 1)
+    assert tensor.tensor_spec(x, [0])[6] == (30, 6, 1)
+    assert tensor.tensor_spec(x, strides=False)[6] is None
+    assert tensor.tensor_spec(x, strides=None)[6] is None
+    assert tensor.tensor_spec(x, strides=(None, 6, 1))[6] == (None, 6, 1)
+    assert tensor.tensor_spec(x.to_sparse())[6] is None
+
+
+def test_functorch_wrappers_are_not_plain_tensors(reader):
+    plain = torch.zeros(2, 3)
+    _, program, _ = guarded(tensor.tensor_spec(plain))
+    seen = []
+
+    def f(x):
+        seen.append(program.check((x,)))
+        return x.sum()
+
+    torch.func.grad(f)(plain)
+    torch.func.vmap(f)(torch.zeros(4, 2, 3))
+    assert seen == [False, False]
+
+
+def test_reasons():
+    guards, _, _ = guarded(tensor.tensor_spec(torch.zeros(2, 3), dynamic_sizes=[0]))
+    why = {name: [str(failure) for failure in explain_miss(guards, (make(),))] for name, make in KINDS.items()}
+    assert why["plain"] == []
+    assert why["other size"] == ["x: expected shape (*, 3), found shape (2, 4)"]
+    assert why["grad"] == ["x: expected requires_grad False, found requires_grad True"]
+    assert why["parameter"] == ["x: expected type Tensor, found type Parameter"]
+    assert why["None"] == ["x: expected type Tensor, found type NoneType"]
+    assert why["sparse"] == ["x: expected layout torch.strided, found layout torch.sparse_coo"]
+    assert why["double"][0].startswith("x: expected dtype torch.float32")
+
+
+def test_global_state():
+    check = tensor.global_state_check()
+    assert check()
+    with torch.no_grad():
+        assert not check()
+    with torch.autocast("cpu"):
+        assert not check()
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert not check()
+    finally:
+        torch.set_default_dtype(default)
+    assert check()
+    before = tensor._global_state()
+    with torch.no_grad():
+        assert tensor._global_state() != before
+    assert tensor._global_state() == before
+
+
+def test_a_connection_that_cannot_be_verified_is_not_used():
+    libraries = tensor._library_names()
+    x = torch.zeros(2)
+    good = (x, x._cdata, False, tensor.dispatch_keys(x))
+    try:
+        for probes, expected in (
+            ((), {"metadata": False, "keys": False, "requires_grad": False}),
+            (((x, x._cdata + 8, False, good[3]),), {"metadata": False, "keys": False, "requires_grad": False}),
+            (((x, x._cdata, True, good[3]),), {"metadata": True, "keys": True, "requires_grad": False}),
+            (((x, x._cdata, False, good[3] + 1),), {"metadata": True, "keys": False, "requires_grad": True}),
+        ):
+            assert _eval_frame.init_tensor(torch.Tensor, (torch.Tensor,), libraries, probes) == expected
+            for name in ("plain", "grad", "conjugated", "meta"):
+                value = KINDS[name]()
+                _, program, mirror = guarded(tensor.tensor_spec(value))
+                for make in KINDS.values():
+                    other = make()
+                    assert program.check((other,)) is mirror.check((other,))
+        nothing = _eval_frame.init_tensor(torch.Tensor, (torch.Tensor,), ("libnothing.so",), (good,))
+        assert nothing["metadata"] is False
+        assert _eval_frame.read_tensor(x) is None
+    finally:
+        assert tensor._connect() == tensor.SHIM

@@ -1,0 +1,640 @@
+"""The surface: what kinds of things `compile` and its relatives take and give, and that all of them still do what they
+did.
+"""
+
+import copy
+import functools
+import gc
+import inspect
+import io
+import pickle
+import threading
+import weakref
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite import OptimizedModule, config, exc, markers
+from dynamo_lite.testing import CompileCounter
+
+
+class Net(torch.nn.Module):
+    """A user's module with all kinds of state."""
+
+    registry = []
+
+    def __init_subclass__(cls):
+        Net.registry.append(cls)
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, width)
+        self.register_buffer("calls", torch.zeros(()))
+        self.scale = 2.0
+
+    def forward(self, x, *, bias: float = 0.0):
+        return torch.relu(self.linear(x)) * self.scale + bias
+
+    def twice(self, x):
+        return self(x) + self(x)
+
+    def __len__(self):
+        return 7
+
+
+def double(x, y=1):
+    """Twice x plus y."""
+    return x * 2 + y
+
+
+def square_backend(gm, example_inputs):
+    return gm.forward
+
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+# functions
+
+
+def test_function_keeps_its_looks():
+    double.mark = 5
+    try:
+        compiled = dynamo_lite.compile(double, backend="eager")
+    finally:
+        del double.mark
+    assert torch.equal(compiled(X), double(X))
+    assert torch.equal(compiled(X, y=3), double(X, 3))
+    assert compiled.__name__ == "double" and compiled.__doc__ == double.__doc__ and compiled.mark == 5
+    assert compiled.__wrapped__ is double
+    assert inspect.signature(compiled) == inspect.signature(double)
+
+
+def test_decorator_forms():
+    @dynamo_lite.compile
+    def bare(x):
+        return x + 1
+
+    @dynamo_lite.compile(backend="eager", fullgraph=True)
+    def with_arguments(x):
+        return x + 2
+
+    @dynamo_lite.optimize
+    def optimized_bare(x):
+        return x + 3
+
+    @dynamo_lite.optimize()
+    def optimized_empty(x):
+        return x + 4
+
+    @dynamo_lite.optimize("eager", nopython=True)
+    def optimized_with_arguments(x):
+        return x + 5
+
+    @dynamo_lite.optimize_assert("eager")
+    def asserted(x):
+        return x + 6
+
+    functions = [with_arguments, optimized_with_arguments, asserted]
+    assert [int(f(torch.zeros(()))) for f in functions] == [2, 5, 6]
+    for function in (bare, optimized_bare, optimized_empty, *functions):
+        assert inspect.signature(function).parameters.keys() == {"x"}
+
+
+def test_backend_or_function():
+    def gm_backend(gm, example_inputs):
+        return gm.forward
+
+    def model_backend(model, example_inputs):
+        return model.forward
+
+    def annotated(m: torch.fx.GraphModule, inputs):
+        return m.forward
+
+    def train_step(model, inputs):
+        return model + inputs
+
+    for backend in (gm_backend, model_backend, annotated, "eager", CompileCounter(), functools.partial(gm_backend)):
+        assert isinstance(dynamo_lite.optimize(backend), dynamo_lite.OptimizeContext)
+    assert not isinstance(dynamo_lite.optimize(train_step), dynamo_lite.OptimizeContext)
+    assert isinstance(dynamo_lite.optimize(Net()), OptimizedModule)
+    with pytest.raises(TypeError, match=r"write @optimize\(\)"):
+        dynamo_lite.optimize("eager")(3)
+
+
+def test_methods_and_descriptors():
+    class Model:
+        factor = 3
+
+        @dynamo_lite.compile(backend="eager")
+        def method(self, x):
+            return x * self.factor
+
+        @dynamo_lite.compile(backend="eager")
+        @classmethod
+        def on_class(cls, x):
+            return x * cls.factor
+
+        @dynamo_lite.compile(backend="eager")
+        @staticmethod
+        def static(x):
+            return x * 4
+
+        def plain(self, x):
+            return x * 5
+
+    model = Model()
+    assert float(model.method(torch.ones(()))) == 3
+    assert float(Model.on_class(torch.ones(()))) == 3
+    assert float(Model.static(torch.ones(()))) == 4
+    bound = dynamo_lite.compile(model.plain, backend="eager")
+    assert bound.__self__ is model
+    assert float(bound(torch.ones(()))) == 5
+    again = dynamo_lite.compile(model.method, backend="eager")
+    assert float(again(torch.ones(()))) == 3
+
+
+def test_callable_objects_and_builtins():
+    class Adder:
+        def __call__(self, x):
+            return x + 1
+
+    compiled = dynamo_lite.compile(Adder(), backend="eager")
+    assert torch.equal(compiled(X), X + 1)
+    partial = dynamo_lite.compile(functools.partial(double, y=3), backend="eager")
+    assert torch.equal(partial(X), X * 2 + 3)
+    assert torch.equal(dynamo_lite.compile(torch.sin, backend="eager")(X), X.sin())
+    with pytest.raises(TypeError, match="expected a function, module or other callable, got int"):
+        dynamo_lite.compile(3)
+
+
+def test_class_is_compiled_in_place():
+    @dynamo_lite.compile(backend="eager")
+    class Adder:
+        def __call__(self, x):
+            return x + 1
+
+    assert isinstance(Adder, type)
+    assert torch.equal(Adder()(X), X + 1)
+
+
+def test_compiling_twice_unwraps():
+    first = dynamo_lite.compile(double, backend="eager")
+    second = dynamo_lite.compile(first, backend="aot_eager")
+    assert second.__wrapped__ is double
+    net = Net()
+    assert dynamo_lite.compile(dynamo_lite.compile(net))._orig_mod is net
+
+
+def test_argument_errors():
+    with pytest.raises(RuntimeError, match="Either mode or options can be specified"):
+        dynamo_lite.compile(double, mode="default", options={"max_autotune": True})
+    with pytest.raises(exc.InvalidBackend, match="Invalid backend: 'nope'"):
+        dynamo_lite.compile(double, backend="nope")
+    with pytest.raises(exc.InvalidBackend):
+        dynamo_lite.optimize("nope")
+    with pytest.raises(RuntimeError, match="Unrecognized mode=fast"):
+        dynamo_lite.compile(double, mode="fast")
+    with pytest.warns(UserWarning, match="shapes_spec has no effect"):
+        dynamo_lite.compile(double, shapes_spec={})
+
+
+def test_disabled_compilation_returns_the_argument():
+    net = Net()
+    assert dynamo_lite.compile(net, disable=True) is net
+    assert dynamo_lite.compile(disable=True)(double) is double
+    assert dynamo_lite.optimize(disable=True)(double) is double
+    assert dynamo_lite.optimize(double, disable=True) is double
+    with dynamo_lite.optimize(disable=True):
+        pass
+    with config.patch(disable=True):
+        assert dynamo_lite.compile(net) is net
+
+
+# sharing
+
+
+def test_equal_settings_share_compiled_versions():
+    def shared(x):
+        return x + 1
+
+    one = dynamo_lite.compile(shared, backend="eager")
+    assert dynamo_lite.compile(shared, backend="eager").cache is one.cache
+    assert dynamo_lite.compile(shared, backend="eager", dynamic=True).cache is not one.cache
+    assert dynamo_lite.compile(shared, backend="eager", isolate_recompiles=True).cache is not one.cache
+    assert dynamo_lite.compile(shared, backend=square_backend, options={"a": []}).cache is not one.cache
+
+
+def test_compiled_versions_live_as_long_as_the_function():
+    def make():
+        big = torch.ones(1000)
+
+        def fn(x):
+            return x + big
+
+        compiled = dynamo_lite.compile(fn, backend="eager")
+        compiled(torch.ones(1000))
+        return compiled, weakref.ref(big)
+
+    compiled, big = make()
+    assert big() is not None
+    del compiled
+    gc.collect()
+    assert big() is None
+
+
+# modules
+
+
+def test_module_is_the_original_in_all_but_calls():
+    net = Net()
+    compiled = dynamo_lite.compile(net, backend="eager")
+    assert isinstance(compiled, Net) and isinstance(compiled, torch.nn.Module) and isinstance(compiled, OptimizedModule)
+    assert compiled.__class__ is Net
+    assert compiled._orig_mod is net
+    assert list(compiled.state_dict()) == list(net.state_dict())
+    assert [id(p) for p in compiled.parameters()] == [id(p) for p in net.parameters()]
+    assert repr(compiled) == repr(net)
+    assert len(compiled) == 7
+    assert torch.equal(compiled(X, bias=1.0), net(X, bias=1.0))
+    assert torch.equal(compiled.forward(X), net(X))
+    assert torch.equal(compiled.twice(X), net.twice(X))
+    assert inspect.signature(compiled.forward) == inspect.signature(net.forward)
+    assert Net.registry == []
+
+
+def test_module_state_is_shared():
+    net = Net()
+    compiled = dynamo_lite.compile(net, backend="eager")
+    compiled.eval()
+    assert not net.training and not net.linear.training
+    net.train()
+    assert compiled.training
+    compiled.scale = 5.0
+    assert net.scale == 5.0
+    del compiled.scale
+    assert not hasattr(net, "scale")
+    net.scale = 1.0
+    compiled.to(torch.float64)
+    assert net.linear.weight.dtype is torch.float64
+    compiled.extra = torch.nn.Linear(2, 2)
+    assert "extra.weight" in net.state_dict()
+    compiled.load_state_dict(net.state_dict())
+    seen = []
+    handle = compiled.register_forward_hook(lambda module, args, out: seen.append(module))
+    compiled(X.double())
+    handle.remove()
+    assert seen == [net]
+    compiled.requires_grad_(False)
+    assert not any(p.requires_grad for p in net.parameters())
+
+
+def test_type_of_module_makes_ordinary_modules():
+    compiled = dynamo_lite.compile(Net(), backend="eager")
+    other = type(compiled)(5)
+    assert type(other) is Net and other.linear.out_features == 5
+    assert type(compiled.__class__(6)) is Net
+
+
+def test_module_copies_and_pickles():
+    compiled = dynamo_lite.compile(Net(), backend="eager", fullgraph=True)
+    compiled(X)
+    for other in (copy.deepcopy(compiled), copy.copy(compiled), pickle.loads(pickle.dumps(compiled))):
+        assert isinstance(other, OptimizedModule) and other._orig_mod is not compiled._orig_mod
+        assert torch.equal(other(X), compiled(X))
+    assert copy.copy(compiled).linear is compiled.linear
+    assert copy.deepcopy(compiled).linear is not compiled.linear
+    buffer = io.BytesIO()
+    torch.save(compiled._orig_mod, buffer)
+    buffer.seek(0)
+    loaded = torch.load(buffer, weights_only=False)
+    assert type(loaded) is Net and torch.equal(loaded(X), compiled(X))
+    assert b"dynamo_lite.api" not in buffer.getvalue()
+
+
+def test_state_dict_roundtrip():
+    one, other = Net(), Net()
+    dynamo_lite.compile(other).load_state_dict(dynamo_lite.compile(one).state_dict())
+    assert torch.equal(one(X), other(X))
+
+
+def test_containers_and_training():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    compiled = dynamo_lite.compile(model, backend="eager")
+    assert len(compiled) == 3 and compiled[1] is model[1] and list(compiled) == list(model)
+    optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+    before = model[0].weight.detach().clone()
+    compiled(X).sum().backward()
+    optimizer.step()
+    assert not torch.equal(model[0].weight, before)
+
+
+def test_compile_module_in_place():
+    net = Net()
+    expected = net(X)
+    counter = CompileCounter()
+    assert dynamo_lite.compile_module_(net, backend=counter) is net
+    assert type(net) is Net
+    assert torch.equal(net(X), expected)
+    assert counter.frame_count == 1
+    clone = copy.deepcopy(net)
+    assert clone._compiled_call_impl is None
+    assert torch.equal(clone(X), expected)
+
+
+def test_script_modules_stay_as_they_are():
+    scripted = torch.jit.trace(torch.nn.ReLU(), X)
+    assert dynamo_lite.compile(scripted) is scripted
+
+
+# capture through each form
+
+
+def test_graph_counts():
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(double, backend=counter, fullgraph=True)
+    compiled(X)
+    compiled(X)
+    assert (counter.frame_count, counter.op_count) == (1, 2)
+    module_counter = CompileCounter()
+    module = dynamo_lite.compile(Net(), backend=module_counter, fullgraph=True)
+    module(X)
+    module(X)
+    assert module_counter.frame_count == 1
+
+
+def test_context_manager():
+    counter = CompileCounter()
+
+    def inner(x):
+        return x.sin() + 1
+
+    with dynamo_lite.optimize(counter):
+        result = inner(X)
+        inner(X)
+    assert torch.equal(result, X.sin() + 1)
+    assert counter.frame_count == 1
+    inner(X + 1)
+    assert counter.frame_count == 1
+
+
+def test_reset_forgets_compiled_versions():
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(double, backend=counter)
+    compiled(X)
+    dynamo_lite.reset()
+    compiled(X)
+    assert counter.frame_count == 2
+
+
+# disable and run
+
+
+def test_disable_function():
+    @dynamo_lite.disable
+    def untouched(x):
+        return x + 1
+
+    @dynamo_lite.disable(reason="because")
+    def with_reason(x):
+        return x + 2
+
+    assert markers.is_disabled(untouched) and torch.equal(untouched(X), X + 1)
+    assert with_reason._torchdynamo_disable_msg == "because"
+    assert untouched.__name__ == "untouched"
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda x: untouched(x * 2) * 3, backend=counter)
+    assert torch.equal(compiled(X), (X * 2 + 1) * 3)
+    assert counter.frame_count == 2
+
+
+def test_disable_module_and_class():
+    net = dynamo_lite.disable(Net())
+    assert isinstance(net, Net)
+    assert torch.equal(net(X), net._orig_mod(X))
+
+    @dynamo_lite.disable
+    class Thing:
+        def __init__(self, x):
+            self.x = x
+
+        def __call__(self):
+            return self.x
+
+    assert Thing(3)() == 3
+    assert markers.is_disabled(Thing.__call__) and markers.is_disabled(Thing.__init__)
+
+
+def test_disable_not_recursive():
+    def frame(x):
+        return x + 1
+
+    assert dynamo_lite.disable(frame, recursive=False) is frame
+    assert frame.__code__ in markers.SKIPPED_CODES
+    with pytest.raises(TypeError):
+        dynamo_lite.disable(len, recursive=False)
+
+
+def test_compile_of_disabled_compiles():
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(dynamo_lite.disable(double), backend=counter)
+    compiled(X)
+    assert counter.frame_count == 1
+
+
+def test_run_compiles_nothing():
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda x: x + 1, backend=counter, dynamic=False)
+    run_only = dynamo_lite.run(compiled)
+    assert torch.equal(run_only(X), X + 1)
+    assert counter.frame_count == 0
+    compiled(X)
+    assert torch.equal(run_only(X[:1]), X[:1] + 1)
+    assert counter.frame_count == 1
+    net = Net()
+    assert torch.equal(dynamo_lite.run(net)(X), net(X))
+    assert torch.equal(dynamo_lite.run(dynamo_lite.compile(net, backend=counter))(X), net(X))
+    assert counter.frame_count == 1
+
+
+# stances
+
+
+@pytest.fixture
+def counted():
+    counter = CompileCounter()
+    return dynamo_lite.compile(lambda x: x + 1, backend=counter, dynamic=False), counter
+
+
+def test_stance_forms(counted):
+    compiled, counter = counted
+    with dynamo_lite.set_stance("force_eager"):
+        assert markers.current_stance().name == "force_eager"
+        compiled(X)
+    assert counter.frame_count == 0
+
+    @dynamo_lite.set_stance("force_eager")
+    def eager_only(x):
+        return compiled(x)
+
+    assert markers.current_stance().name == "default"
+    eager_only(X)
+    assert counter.frame_count == 0
+    compiled(X)
+    assert counter.frame_count == 1
+    dynamo_lite.set_stance("force_eager")
+    try:
+        compiled(X[:1])
+    finally:
+        dynamo_lite.set_stance("default")
+    assert counter.frame_count == 1
+    with pytest.raises(ValueError, match="unknown stance 'lazy'"):
+        dynamo_lite.set_stance("lazy")
+    with pytest.raises(ValueError, match="force_backend"):
+        dynamo_lite.set_stance("force_eager", force_backend="eager")
+
+
+def test_force_eager_reaches_compiled_versions():
+    ran = []
+
+    def backend(gm, example_inputs):
+        def graph(*inputs):
+            ran.append(1)
+            return gm.forward(*inputs)
+
+        return graph
+
+    compiled = dynamo_lite.compile(lambda x: x + 1, backend=backend)
+    compiled(X)
+    with dynamo_lite.set_stance("force_eager"):
+        compiled(X)
+    assert len(ran) == 1
+    compiled(X)
+    assert len(ran) == 2
+
+
+def test_eager_and_fail_on_recompile(counted):
+    compiled, counter = counted
+    compiled(X)
+    with dynamo_lite.set_stance("eager_on_recompile"):
+        compiled(X[:1])
+        compiled(X)
+    assert counter.frame_count == 1
+    with dynamo_lite.set_stance("fail_on_recompile"):
+        compiled(X)
+        with pytest.raises(exc.RecompileError):
+            compiled(X[:1])
+    assert counter.frame_count == 1
+
+
+def test_eager_then_compile(counted):
+    compiled, counter = counted
+    with dynamo_lite.set_stance("eager_then_compile"):
+        compiled(X)
+        assert counter.frame_count == 0
+        compiled(X)
+        assert counter.frame_count == 1
+
+
+def test_force_backend(counted):
+    compiled, counter = counted
+    other = CompileCounter()
+    with dynamo_lite.set_stance(force_backend=other):
+        compiled(X)
+    assert (counter.frame_count, other.frame_count) == (0, 1)
+
+
+def test_thread_stance_is_of_one_thread():
+    seen = []
+    with markers.thread_stance(markers.Stance("eager_on_recompile")):
+        thread = threading.Thread(target=lambda: seen.append(markers.current_stance().name))
+        thread.start()
+        thread.join()
+        assert markers.current_stance().name == "eager_on_recompile"
+    assert seen == ["default"]
+
+
+# markers
+
+
+def test_markers_outside_of_captured_code():
+    assert dynamo_lite.is_compiling() is False
+    assert dynamo_lite.graph_break() is None
+    assert dynamo_lite.skip_frame("why") is None
+
+
+def test_is_compiling_inside():
+    compiled = dynamo_lite.compile(lambda x: x + 1 if dynamo_lite.is_compiling() else x, backend="eager")
+    assert torch.equal(compiled(X), X + 1)
+
+
+def test_graph_break_splits():
+    counter = CompileCounter()
+
+    def fn(x):
+        x = x + 1
+        dynamo_lite.graph_break()
+        return x * 2
+
+    assert torch.equal(dynamo_lite.compile(fn, backend=counter)(X), (X + 1) * 2)
+    assert counter.frame_count == 2
+    with pytest.raises(exc.Unsupported, match="DL025"):
+        dynamo_lite.compile(fn, backend=counter, fullgraph=True)(X)
+
+
+def test_graph_membership():
+    def one(x):
+        return x
+
+    def other(x):
+        return x
+
+    try:
+        assert dynamo_lite.allow_in_graph(one) is one
+        assert dynamo_lite.allow_in_graph([one, other]) == [one, other]
+        assert {one, other} <= markers.ALLOWED_IN_GRAPH
+        dynamo_lite.disallow_in_graph(one)
+        assert one in markers.DISALLOWED_IN_GRAPH and one not in markers.ALLOWED_IN_GRAPH
+        assert dynamo_lite.forbid_in_graph(other) in markers.FORBIDDEN_IN_GRAPH
+        assert dynamo_lite.assume_constant_result(one)._dynamo_marked_constant
+        with pytest.raises(TypeError, match="expected a callable, got int"):
+            dynamo_lite.allow_in_graph(3)
+    finally:
+        for marked in (markers.ALLOWED_IN_GRAPH, markers.DISALLOWED_IN_GRAPH, markers.FORBIDDEN_IN_GRAPH):
+            marked.difference_update({one, other})
+
+
+def test_marks_are_those_of_torch():
+    ours, theirs = torch.zeros(2, 3), torch.zeros(2, 3)
+    import torch._dynamo as reference
+
+    for module, t in ((dynamo_lite, ours), (reference, theirs)):
+        module.mark_dynamic(t, 0, min=2, max=9)
+        module.maybe_mark_dynamic(t, [1])
+        module.mark_static(t)
+    for name in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert ours._has_dynamo_dim_marking and theirs._has_dynamo_dim_marking
+    (a,), (b,) = ours._dynamo_dynamic_range, theirs._dynamo_dynamic_range
+    assert (a.dim, a.min, a.max) == (b.dim, b.min, b.max) == (0, 2, 9)
+
+
+def test_other_marks():
+    t = torch.zeros(2, 3)
+    dynamo_lite.mark_unbacked(t, (0, 1), min=2, shape_id="batch")
+    assert t._dynamo_unbacked_indices == {0, 1}
+    assert t._dynamo_unbacked_bounds == {0: (2, None), 1: (2, None)}
+    assert t._dynamo_shape_ids == {0: "batch", 1: "batch"}
+    strict = torch.zeros(2)
+    dynamo_lite.mark_unbacked(strict, 0, strict=True)
+    assert strict._dynamo_strict_unbacked_indices == {0}
+    dynamo_lite.mark_static_address(t, guard=True)
+    assert t._dynamo_static_input_type == "guarded"
+
+    class Sub(torch.nn.Linear):
+        pass
+
+    assert dynamo_lite.mark_static(Sub) is Sub and Sub._dynamo_marked_static

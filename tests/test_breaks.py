@@ -1,0 +1,268 @@
+"""Graph breaks: one split each, wherever they are, and the program goes on as in eager execution."""
+
+import contextlib
+import io
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounter, run_both
+
+
+def run(fn, *args, graphs, calls=1, **kwargs):
+    """Run eagerly and compiled with output captured; compare output and the number of graphs."""
+    expected_out, actual_out = io.StringIO(), io.StringIO()
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter, **kwargs)
+    for _ in range(calls):
+        with contextlib.redirect_stdout(expected_out):
+            expected = fn(*args)
+        with contextlib.redirect_stdout(actual_out):
+            actual = compiled(*args)
+        torch.testing.assert_close(actual, expected)
+    assert actual_out.getvalue() == expected_out.getvalue()
+    assert counter.frame_count == graphs
+    return counter
+
+
+def test_toy_example_of_the_field():
+    def toy(a, b):
+        x = a / (torch.abs(a) + 1)
+        if b.sum() < 0:
+            b = b * -1
+        return x * b
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(toy, backend=counter)
+    torch.manual_seed(0)
+    seen = set()
+    for _ in range(100):
+        a, b = torch.randn(10), torch.randn(10)
+        seen.add(bool(b.sum() < 0))
+        torch.testing.assert_close(compiled(a, b), toy(a, b), rtol=0, atol=0)
+    assert seen == {True, False}
+    assert counter.frame_count == 3
+
+
+def test_print_in_the_leaf_of_three_nested_functions_gives_two_graphs():
+    def leaf(x):
+        x = x + 1
+        print("leaf", x.shape)
+        return x * 2
+
+    def middle(x):
+        y = leaf(x - 3)
+        return y + x
+
+    def top(x):
+        z = middle(x * 5)
+        return z.relu() + x
+
+    run(top, torch.randn(4), graphs=2, calls=2)
+
+
+def test_print_in_a_loop_of_three_iterations_gives_four_graphs():
+    def loop(x):
+        for i in range(3):
+            x = x + i
+            print(i)
+            x = x * 2
+        return x
+
+    run(loop, torch.randn(4), graphs=4, calls=2)
+
+
+def test_long_loop_is_bounded_by_automatic_dynamic_ints():
+    def loop(x, n):
+        for i in range(n):
+            x = x + i
+            print(i)
+        return x.sin()
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(loop, backend=counter)
+    x = torch.randn(4)
+    with contextlib.redirect_stdout(io.StringIO()):
+        torch.testing.assert_close(compiled(x, 40), loop(x, 40))
+    assert counter.frame_count <= 6
+
+
+def test_break_in_while_loop_over_a_list():
+    def loop(xs):
+        total = torch.zeros(3)
+        while xs:
+            total = total + xs.pop()
+            print(len(xs))
+        return total
+
+    run_with_copy = [torch.randn(3) for _ in range(3)]
+    run_both(loop, run_with_copy, _calls=1)
+
+
+def test_break_under_with_keeps_the_context():
+    def f(x):
+        with torch.no_grad():
+            y = x * 2
+            print(torch.is_grad_enabled())
+            z = y + x
+        return z, x * 3, torch.is_grad_enabled()
+
+    x = torch.randn(3, requires_grad=True)
+    compiled = dynamo_lite.compile(f, backend="eager")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        z, w, enabled = compiled(x)
+    assert out.getvalue() == "False\n"
+    assert enabled and torch.is_grad_enabled()
+    assert not z.requires_grad and w.requires_grad
+
+
+class Recorder:
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("enter")
+        return self
+
+    def __exit__(self, *exc):
+        self.log.append(("exit", exc[0]))
+        return exc[0] is ValueError
+
+
+def test_break_under_a_user_context_manager():
+    def f(x, log):
+        with Recorder(log):
+            x = x + 1
+            print("in")
+            x = x * 2
+        return x
+
+    run_both(f, torch.randn(3), [])
+
+
+def test_exception_at_a_break_reaches_the_handler():
+    def boom(x):
+        print("boom")
+        raise ValueError("boom")
+
+    def f(x, log):
+        try:
+            x = x + 1
+            dynamo_lite.disable(boom)(x)
+            x = x * 100
+        except ValueError as e:
+            log.append(str(e))
+            x = x - 1
+        finally:
+            log.append("finally")
+        return x * 2
+
+    run_both(f, torch.randn(3), [])
+
+
+def test_exception_at_a_break_in_an_inlined_callee():
+    def leaf(x):
+        y = x + 1
+        print("leaf")
+        raise KeyError("k")
+        return y
+
+    def middle(x, log):
+        try:
+            return leaf(x)
+        except KeyError as e:
+            log.append(e.args)
+        return x * 3
+
+    def top(x, log):
+        return middle(x * 2, log) + 1
+
+    run_both(top, torch.randn(3), [])
+
+
+def test_break_inside_an_except_handler():
+    def f(x, log):
+        try:
+            raise ValueError("inner")
+        except ValueError as e:
+            x = x + 1
+            print("handling", e)
+            log.append(str(e))
+            x = x * 2
+        return x
+
+    run_both(f, torch.randn(3), [])
+
+
+def test_break_in_a_comprehension():
+    def f(xs):
+        ys = [helper(x) * 2 for x in xs]
+        return ys[0] + ys[-1]
+
+    def helper(x):
+        print("h")
+        return x + 1
+
+    run_both(f, [torch.randn(3) for _ in range(3)])
+
+
+def test_break_with_closure_and_cells():
+    def f(x):
+        n = 1
+        scale = torch.ones(3)
+
+        def g(y):
+            nonlocal n
+            n += 1
+            return y * scale + n
+
+        x = g(x)
+        print(n)
+        x = g(x)
+        return x, n
+
+    run_both(f, torch.randn(3))
+
+
+def test_break_with_pending_mutations():
+    def f(x, items, table):
+        items.append(x + 1)
+        table["k"] = items
+        print(len(items), sorted(table))
+        items.append(x * 2)
+        return table["k"][-1]
+
+    run_both(f, torch.randn(3), [1], {"a": 2})
+
+
+def test_data_dependent_and_or():
+    def f(x, y):
+        a = x.sum() > 0 or y.sum() > 0
+        b = x.sum() > 0 and y.sum() > 0
+        return x + 1 if a else y + 2, b
+
+    for sign in (1, -1):
+        for other in (1, -1):
+            run_both(f, torch.ones(3) * sign, torch.ones(3) * other)
+
+
+def test_item_breaks_and_goes_on():
+    def f(x):
+        n = x.sum().item()
+        return x + n
+
+    run_both(f, torch.randn(3))
+
+
+def test_fullgraph_raises_with_the_users_line():
+    def f(x):
+        x = x + 1
+        print(x)
+        return x
+
+    with pytest.raises(dynamo_lite.exc.Unsupported) as info:
+        dynamo_lite.compile(f, backend="eager", fullgraph=True)(torch.randn(3))
+    assert info.value.user_stack[-1].lineno == f.__code__.co_firstlineno + 2
+    assert "print" in str(info.value)

@@ -1,0 +1,90 @@
+"""The command line, in processes of their own."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from dynamo_lite.__main__ import main
+
+ROOT = pathlib.Path(__file__).parent.parent
+TRAIN = str(ROOT / "examples" / "train.py")
+TOY = str(ROOT / "examples" / "toy.py")
+
+
+def command(*arguments, status=0):
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
+def test_training_script_unchanged():
+    report = command("-m", "dynamo_lite", "run", "--coverage", TRAIN)
+    losses = [line for line in report.splitlines() if line.startswith("step")]
+    assert losses == command(TRAIN, "--eager").splitlines() and len(losses) == 20
+    assert "dynamo_lite coverage: 1 function, 1 frame, 1 graph, 20 graph calls" in report
+    assert "captured 80 of 80 (100.0%) operators" in report
+    assert "0 graph breaks, 0 recompiles" in report
+
+
+def test_coverage_of_the_toy_example():
+    report = command("-m", "dynamo_lite", "coverage", "--backend", "eager", TOY)
+    assert "3 graphs" in report.splitlines()[0]
+    assert re.search(r"toy: 100 calls, captured \d+ of \d+ \(\d+\.\d%\) operators", report)
+    assert re.search(r"DL001 data-dependent branch.*\n\s+.*toy\.py:9  if b\.sum\(\) < 0:", report)
+
+
+def test_the_report_is_printed_when_the_script_exits(tmp_path):
+    script = "import torch\ntorch.compile(torch.sin)(torch.ones(2))\nraise SystemExit(3)"
+    path = tmp_path / "exits.py"
+    path.write_text(script)
+    assert "1 graph" in command("-m", "dynamo_lite", "run", "--coverage", "--backend", "eager", str(path), status=3)
+
+
+def test_arguments_module_and_redirection(tmp_path):
+    (tmp_path / "prog.py").write_text(
+        "import sys, torch\n"
+        "class M(torch.nn.Module):\n"
+        "    def forward(self, x): return x + 1\n"
+        "m = M(); m.compile(backend='eager'); m(torch.ones(2))\n"
+        "print(__name__, sys.argv[1:], 'torch._dynamo' in sys.modules, 'dynamo_lite.convert' in sys.modules)\n"
+    )
+    expected = "__main__ ['--a', 'b'] False True\n"
+    assert command("-m", "dynamo_lite", "run", str(tmp_path / "prog.py"), "--a", "b") == expected
+    done = subprocess.run(
+        [sys.executable, "-m", "dynamo_lite", "run", "-m", "prog", "--a", "b"],
+        capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""},
+    )  # fmt: skip
+    assert done.stdout == expected, done.stderr
+
+
+def test_explain_a_number(capsys):
+    assert main(["explain", "DL001"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("DL001 data-dependent branch\n  why: ") and "\n  do:  " in text
+
+
+def test_explain_a_script():
+    text = command("-m", "dynamo_lite", "explain", TOY)
+    assert "graph break\nDL001 data-dependent branch" in text
+    assert "torch.abs" in text or "abs" in text
+    assert "guards" in text
+
+
+def test_doctor(capsys, monkeypatch):
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert torch.__version__.split("+")[0] in text and "aot_eager, eager, inductor" in text
+    monkeypatch.setenv("DYNAMO_LITE_RECOMPIL_LIMIT", "3")
+    assert main(["doctor"]) == 1
+    assert "DYNAMO_LITE_RECOMPIL_LIMIT is no setting" in capsys.readouterr().out
+
+
+def test_usage_errors():
+    with pytest.raises(SystemExit):
+        main([])
+    with pytest.raises(SystemExit):
+        main(["run"])

@@ -1,0 +1,126 @@
+import dataclasses
+import pathlib
+import re
+import threading
+
+import pytest
+
+import dynamo_lite
+from dynamo_lite import config as public_config
+from dynamo_lite.config import _DEFAULTS, ACCEPTED, ALIASES, Config, _from_environment, config
+
+
+def test_the_package_attribute_is_the_instance():
+    import dynamo_lite.config as by_import
+
+    assert dynamo_lite.config is config is public_config is by_import
+    assert config.recompile_limit == 8
+
+
+def test_every_accepted_key_is_a_key():
+    assert ACCEPTED <= set(_DEFAULTS)
+    assert set(ALIASES.values()) <= set(_DEFAULTS)
+    assert not set(ALIASES) & set(_DEFAULTS)
+
+
+def test_patch_as_context_manager_nests():
+    with config.patch(recompile_limit=3, verbose=True):
+        assert (config.recompile_limit, config.verbose) == (3, True)
+        with config.patch("recompile_limit", 4):
+            assert config.recompile_limit == 4
+        with config.patch({"recompile_limit": 5}, verbose=False):
+            assert (config.recompile_limit, config.verbose) == (5, False)
+        assert (config.recompile_limit, config.verbose) == (3, True)
+    assert (config.recompile_limit, config.verbose) == (8, False)
+
+
+def test_patch_restores_after_an_exception_and_can_be_entered_again():
+    patch = config.patch(recompile_limit=2)
+    with pytest.raises(ZeroDivisionError), patch:
+        1 / 0
+    assert config.recompile_limit == 8
+    with patch, patch:
+        assert config.recompile_limit == 2
+    assert config.recompile_limit == 8
+    assert patch.changes == {"recompile_limit": 2}
+
+
+def test_patch_as_decorator():
+    @config.patch(recompile_limit=1)
+    def inside(depth):
+        return [config.recompile_limit, *(inside(depth - 1) if depth else [])]
+
+    assert inside(2) == [1, 1, 1]
+    assert config.recompile_limit == 8
+
+
+def test_aliases():
+    with config.patch(cache_size_limit=3):
+        assert config.recompile_limit == 3 == config.cache_size_limit
+        config.cache_size_limit = 4
+        assert config.recompile_limit == 4
+    assert config.cache_size_limit == 8
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: config.patch(recompil_limit=3),
+        lambda: config.patch({"recompil_limit": 3}),
+        lambda: config.patch("recompil_limit", 3),
+        lambda: setattr(config, "recompil_limit", 3),
+    ],
+)
+def test_spelling_mistakes_name_near_misses(use):
+    with pytest.raises(AttributeError, match="no key 'recompil_limit'; did you mean recompile_limit or"):
+        use()
+
+
+def test_unknown_reads_and_deletion():
+    with pytest.raises(AttributeError, match="recompil_limit"):
+        config.recompil_limit
+    with pytest.raises(AttributeError, match="cannot be deleted"):
+        del config.recompile_limit
+
+
+def test_changed_repr_reset():
+    settings = Config()
+    settings.recompile_limit = 3
+    assert settings.changed() == {"recompile_limit": 3}
+    assert repr(settings) == "dynamo_lite.config(recompile_limit=3)"
+    assert settings.to_dict()["recompile_limit"] == 3
+    settings.reset()
+    assert settings == Config()
+    assert {field.name for field in dataclasses.fields(Config)} == set(settings.to_dict())
+
+
+def test_environment():
+    environ = {"DYNAMO_LITE_DEBUG": "1", "DYNAMO_LITE_RECOMPILE_LIMIT": "3", "DYNAMO_LITE_TIMING": "off", "OTHER": "1"}
+    assert _from_environment(environ) == {"debug": True, "recompile_limit": 3, "timing": False}
+    with pytest.warns(UserWarning, match="DYNAMO_LITE_DEBUG is ignored: expected 0 or 1, got 'maybe'"):
+        assert _from_environment({"DYNAMO_LITE_DEBUG": "maybe"}) == {}
+
+
+def test_different_keys_in_two_threads():
+    entered, leave = threading.Event(), threading.Event()
+
+    def other():
+        with config.patch(verbose=True):
+            entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with config.patch(recompile_limit=2):
+        thread.start()
+        assert entered.wait(10)
+    assert config.recompile_limit == 8 and config.verbose
+    leave.set()
+    thread.join()
+    assert not config.verbose
+
+
+def test_every_other_key_is_used():
+    package = pathlib.Path(dynamo_lite.__file__).parent
+    sources = "".join(path.read_text() for path in package.rglob("*.py") if path.name != "config.py")
+    unused = {key for key in _DEFAULTS if key not in ACCEPTED and not re.search(rf"\bconfig\.{key}\b", sources)}
+    assert unused == set()

@@ -1,0 +1,19 @@
+"""What the documentation quotes is what the tool prints."""
+
+import pathlib
+import re
+
+from dynamo_lite.__main__ import main
+
+DOCS = pathlib.Path(__file__).parent.parent / "docs"
+
+
+def test_table_of_breaks(capsys):
+    assert main(["explain", "all"]) == 0
+    assert (DOCS / "breaks.md").read_text() == capsys.readouterr().out
+
+
+def test_links_lead_somewhere():
+    for page in [DOCS.parent / "README.md", *DOCS.glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,54 @@
+"""The package as installed and imported: lean, typed, layered."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import dynamo_lite
+
+ROOT = pathlib.Path(dynamo_lite.__file__).parent
+
+
+def python(script: str) -> str:
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_import_works_without_torch():
+    blocked = "import sys; sys.modules['torch'] = None; import dynamo_lite; dynamo_lite.config.recompile_limit; "
+    assert (
+        python(blocked + "print(dynamo_lite.exc.BREAKS['call-print'].code, dynamo_lite.is_compiling())")
+        == "DL020 False"
+    )
+
+
+def test_public_names():
+    pytest.importorskip("torch")
+    assert set(dynamo_lite.__all__) <= set(dir(dynamo_lite))
+    assert {name for name in dynamo_lite.__all__ if not hasattr(dynamo_lite, name)} == set()
+    with pytest.raises(AttributeError, match="no attribute 'compil'"):
+        dynamo_lite.compil
+
+
+def test_names_for_type_checkers_are_those_at_run_time():
+    source = (ROOT / "__init__.py").read_text()
+    declared = source[source.index("if TYPE_CHECKING") : source.index("__version__")]
+    for name in dynamo_lite.__all__:
+        assert f" {name}" in declared or name in ("config", "exc")
+    assert (ROOT / "py.typed").exists()
+
+
+def test_imports_are_lean():
+    """Everything but the compilers, in under 150 ms more than torch alone."""
+    script = (
+        "import sys, time, torch; start = time.perf_counter(); import dynamo_lite; dynamo_lite.compile; "
+        "took = time.perf_counter() - start; "
+        "compilers = 'torch._dynamo', 'torch._inductor', 'torch._functorch.aot_autograd'; "
+        "heavy = [m for m in compilers if m in sys.modules]; "
+        "print(took, heavy)"
+    )
+    pytest.importorskip("torch")
+    runs = [python(script).split(" ", 1) for _ in range(3)]
+    assert [heavy for _, heavy in runs] == ["[]"] * 3
+    assert min(float(took) for took, _ in runs) < 0.150
