@@ -11,8 +11,8 @@ setup(
     ext_modules=[
         Extension(
             "dynamo_lite._eval_frame",
-            sources=["dynamo_lite/_eval_frame.c", "dynamo_lite/_guards.c", "dynamo_lite/_tensor.c"],
-            depends=["dynamo_lite/_guards.h", "dynamo_lite/_tensor.h"],
+            sources=[f"dynamo_lite/{name}.c" for name in ("_eval_frame", "_guards", "_record", "_tensor")],
+            depends=[f"dynamo_lite/{name}.h" for name in ("_guards", "_program", "_tensor")],
             extra_compile_args=compile_args,
             libraries=libraries,
         )

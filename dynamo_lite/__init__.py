@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         skip_frame,
     )
     from .optimized_module import OptimizedModule
-    from .polyfills import polyfill, substitute_in_graph
+    from .polyfills.registry import polyfill, substitute_in_graph
     from .report.explain import explain
 
 __version__ = "0.1.0"
@@ -64,7 +64,7 @@ _HOMES = {
         "skip_frame",
     ),
     "optimized_module": ("OptimizedModule",),
-    "polyfills": ("polyfill", "substitute_in_graph"),
+    "polyfills.registry": ("polyfill", "substitute_in_graph"),
     "report.explain": ("explain",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

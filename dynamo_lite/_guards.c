@@ -8,78 +8,9 @@
    - Values are held by a strong reference while anything that may run Python code looks at them.
    - An Exception raised by user code inside a check is a miss; a BaseException propagates. */
 
-#include "_guards.h"
-#include "_tensor.h"
-
-#include <structmember.h>
-
-/* ------------------------------------------------------------------------------------------------------------------
-   Kinds. The numbers are those of guards/ir.py; tests/guards/test_ir.py compares the two tables. */
-
-#define ACCESSOR_KINDS(X) \
-    X(LOCAL, 0) X(FREEVAR, 1) X(CONST, 2) X(ATTR, 3) X(INSTANCE_DICT, 4) X(DICT_ITEM, 5) X(INDEX, 6) \
-    X(CELL_CONTENTS, 7) X(TYPE, 8) X(TYPE_ATTR, 9) X(FUNC_CODE, 10) X(FUNC_DEFAULTS, 11) X(FUNC_KWDEFAULTS, 12) \
-    X(FUNC_CLOSURE, 13) X(METHOD_SELF, 14) X(METHOD_FUNC, 15) X(ITER_ITEM, 16) X(DICT_KEY, 17) X(CALL, 18)
-
-#define CHECK_KINDS(X) \
-    X(IS, 32) X(IS_NOT, 33) X(TYPE_IS, 34) X(EQUALS, 35) X(LEN, 36) X(DICT_KEYS, 37) X(HAS_KEY, 38) X(LACKS_KEY, 39) \
-    X(ABSENT, 40) X(TENSOR, 41) X(TRUTH, 42) X(PYTHON, 43) X(SAVE, 44)
-
-#define RELATION_KINDS(X) X(SAME, 64) X(DISTINCT, 65) X(PREDICATE, 66) X(GLOBAL_STATE, 67)
-
-#define ENUM_MEMBER(name, value) K_##name = value,
-enum { ACCESSOR_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_MEMBER) };
-#undef ENUM_MEMBER
-
-/* ------------------------------------------------------------------------------------------------------------------
-   The compiled form of a spec. */
-
-typedef struct {
-    int kind;
-    int index;
-    PyObject *arg;
-    union {
-        Py_ssize_t n;        /* LEN, SAVE, TRUTH */
-        TensorSpec *tensor;  /* TENSOR */
-    };
-} Check;
-
-typedef struct Node {
-    int kind;
-    int first_index;     /* reported when the accessor itself fails */
-    int absent_index;    /* index of this node's ABSENT check, or -1 */
-    PyObject *arg;
-    Py_ssize_t n;        /* LOCAL, FREEVAR, INDEX, ITER_ITEM, DICT_KEY */
-    Check *checks;
-    struct Node *children;
-    int n_checks, n_children;
-} Node;
-
-typedef struct {
-    int kind;
-    int index;
-    PyObject *function;  /* PREDICATE, GLOBAL_STATE */
-    int *slots;          /* indices into the saved values */
-    int n_slots;
-} Relation;
-
-struct GuardProgram {
-    PyObject_HEAD
-    Node *roots;
-    Relation *relations;         /* GLOBAL_STATE first */
-    int n_roots, n_relations, n_global_state;
-    int n_saved;
-    void **hash_table;           /* scratch of DISTINCT: a power of two, more than twice its slots */
-    size_t hash_size;
-    PyObject *spec;              /* owns every object that the nodes point to */
-};
+#include "_program.h"
 
 static PyObject *s_reduce;   /* "__reduce__" */
-
-/* ------------------------------------------------------------------------------------------------------------------
-   Outcomes. */
-
-enum { RAISED = -1, NO = 0, YES = 1 };
 
 /* Turn a pending exception into a miss, unless it is one that must reach the user. */
 static int
@@ -255,8 +186,15 @@ access_attribute(PyObject *object, PyObject *name, int *why)
 static PyObject *
 access_instance_dict(PyObject *object, int *why)
 {
+    if (PyType_Check(object)) {
+#if PY_VERSION_HEX >= 0x030C0000
+        return computed(PyType_GetDict((PyTypeObject *)object), why);
+#else
+        return found(((PyTypeObject *)object)->tp_dict, why);
+#endif
+    }
     PyObject **slot = _PyObject_GetDictPtr(object);
-    if (slot == NULL || (*slot == NULL && PyType_Check(object))) {
+    if (slot == NULL) {
         return found(NULL, why);
     }
     return *slot != NULL ? found(*slot, why) : computed(PyObject_GenericGetDict(object, NULL), why);
@@ -457,9 +395,8 @@ check_predicate(PyObject *predicate, PyObject *value)
     return truth;
 }
 
-/* YES, NO, or RAISED with only a BaseException set. */
-static int
-run_check(const Check *check, PyObject *value, PyObject **saved)
+int
+check_holds(const Check *check, PyObject *value, PyObject **saved)
 {
     int result;
     switch (check->kind) {
@@ -504,30 +441,36 @@ run_check(const Check *check, PyObject *value, PyObject **saved)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
-   Evaluation of the trie. All of these return GUARDS_PASS, GUARDS_RAISED or the index of the failed check. */
+   Evaluation of the trie. */
 
-/* `value` is kept alive by the caller. */
-static int
-evaluate_node(const Node *node, PyObject *value, PyObject **saved)
+int
+evaluate_child(const Node *child, PyObject *parent, PyObject **saved, int shallow)
 {
+    int why;
+    PyObject *value = follow(child, parent, &why);
+    if (value == NULL) {
+        return why == NOTHING && child->absent_index >= 0 ? GUARDS_PASS
+            : why == THREW ? GUARDS_RAISED : child->first_index;
+    }
+    int result = evaluate_node(child, value, saved, shallow);
+    Py_DECREF(value);
+    return result;
+}
+
+int
+evaluate_node(const Node *node, PyObject *value, PyObject **saved, int shallow)
+{
+    if (shallow && node->anchor != NULL) {
+        return value == node->anchor ? GUARDS_PASS : node->anchor_index;
+    }
     for (int i = 0; i < node->n_checks; i++) {
-        int result = run_check(&node->checks[i], value, saved);
+        int result = check_holds(&node->checks[i], value, saved);
         if (result != YES) {
             return result == RAISED ? GUARDS_RAISED : node->checks[i].index;
         }
     }
     for (int i = 0; i < node->n_children; i++) {
-        const Node *child = &node->children[i];
-        int why, result;
-        PyObject *item = follow(child, value, &why);
-        if (item == NULL) {
-            if (why == NOTHING && child->absent_index >= 0) {
-                continue;
-            }
-            return why == THREW ? GUARDS_RAISED : child->first_index;
-        }
-        result = evaluate_node(child, item, saved);
-        Py_DECREF(item);
+        int result = evaluate_child(&node->children[i], value, saved, shallow);
         if (result != GUARDS_PASS) {
             return result;
         }
@@ -535,49 +478,72 @@ evaluate_node(const Node *node, PyObject *value, PyObject **saved)
     return GUARDS_PASS;
 }
 
-static PyObject *
-root_value(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
+int
+evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved,
+              int shallow)
 {
+    PyObject *value;
     switch (root->kind) {
     case K_CONST:
-        return root->arg;
+        value = root->arg;
+        break;
     case K_LOCAL:
-        return root->n < n_locals ? locals[root->n] : NULL;
+        value = root->n < n_locals ? locals[root->n] : NULL;
+        break;
     default:   /* FREEVAR */
-        return closure != NULL && root->n < PyTuple_GET_SIZE(closure) ? PyTuple_GET_ITEM(closure, root->n) : NULL;
+        value = closure != NULL && root->n < PyTuple_GET_SIZE(closure) ? PyTuple_GET_ITEM(closure, root->n) : NULL;
     }
+    return value == NULL ? root->first_index : evaluate_node(root, value, saved, shallow);
 }
 
-static int
-evaluate_roots(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved)
+/* ------------------------------------------------------------------------------------------------------------------
+   Relations. */
+
+int
+pointer_set_init(PointerSet *set, size_t capacity)
 {
-    for (int i = 0; i < p->n_roots; i++) {
-        PyObject *value = root_value(&p->roots[i], locals, n_locals, closure);
-        int result = value == NULL ? p->roots[i].first_index : evaluate_node(&p->roots[i], value, saved);
-        if (result != GUARDS_PASS) {
-            return result;
+    for (set->size = 4; set->size <= 2 * capacity; set->size *= 2) {
+    }
+    set->slots = PyMem_Calloc(set->size, sizeof(void *));
+    return set->slots == NULL ? -1 : 0;
+}
+
+/* Where the pointer is, or the free slot where it belongs. */
+static void **
+pointer_set_slot(const PointerSet *set, void *pointer)
+{
+    size_t at = (((uintptr_t)pointer >> 4) * (size_t)0x9E3779B97F4A7C15) >> (8 * sizeof(size_t) - 32);
+    for (;; at++) {
+        void **slot = &set->slots[at & (set->size - 1)];
+        if (*slot == pointer || *slot == NULL) {
+            return slot;
         }
     }
-    return GUARDS_PASS;
 }
 
-/* All values different objects? Open addressing in the program's scratch table: 300 tensors would be 45000 pairs. */
+int
+pointer_set_add(PointerSet *set, void *pointer)
+{
+    void **slot = pointer_set_slot(set, pointer);
+    int is_new = *slot == NULL;
+    *slot = pointer;
+    return is_new;
+}
+
+int
+pointer_set_has(const PointerSet *set, void *pointer)
+{
+    return *pointer_set_slot(set, pointer) != NULL;
+}
+
+/* All values different objects? A set, because 300 tensors would be 45000 pairs. */
 static int
 relation_distinct(GuardProgram *p, const Relation *relation, PyObject **saved)
 {
-    memset(p->hash_table, 0, p->hash_size * sizeof(void *));
+    memset(p->scratch.slots, 0, p->scratch.size * sizeof(void *));
     for (int i = 0; i < relation->n_slots; i++) {
-        void *value = saved[relation->slots[i]];
-        size_t at = ((size_t)value >> 4) * 11400714819323198485u >> 20;
-        for (;; at++) {
-            void **slot = &p->hash_table[at & (p->hash_size - 1)];
-            if (*slot == value) {
-                return NO;
-            }
-            if (*slot == NULL) {
-                *slot = value;
-                break;
-            }
+        if (!pointer_set_add(&p->scratch, saved[relation->slots[i]])) {
+            return NO;
         }
     }
     return YES;
@@ -589,8 +555,7 @@ relation_predicate(const Relation *relation, PyObject **saved)
     PyObject *few[8], **args = few;
     int n = relation->n_slots;
     if (n > 8 && (args = PyMem_New(PyObject *, n)) == NULL) {
-        PyErr_NoMemory();
-        return miss_or_raised();
+        return NO;
     }
     for (int i = 0; i < n; i++) {
         args[i] = saved[relation->slots[i]];
@@ -604,27 +569,46 @@ relation_predicate(const Relation *relation, PyObject **saved)
     return truth == RAISED ? miss_or_raised() : truth;
 }
 
-/* Relations [start, stop). */
-static int
-evaluate_relations(GuardProgram *p, int start, int stop, PyObject **saved)
+int
+evaluate_relation(GuardProgram *p, const Relation *relation, PyObject **saved)
 {
-    for (int i = start; i < stop; i++) {
-        const Relation *relation = &p->relations[i];
-        int result = relation->kind == K_SAME ? saved[relation->slots[0]] == saved[relation->slots[1]]
-            : relation->kind == K_DISTINCT ? relation_distinct(p, relation, saved)
-            : relation_predicate(relation, saved);
-        if (result != YES) {
-            return result == RAISED ? GUARDS_RAISED : relation->index;
-        }
-    }
-    return GUARDS_PASS;
+    int result = relation->kind == K_SAME ? saved[relation->slots[0]] == saved[relation->slots[1]]
+        : relation->kind == K_DISTINCT ? relation_distinct(p, relation, saved)
+        : relation_predicate(relation, saved);
+    return result == YES ? GUARDS_PASS : result == RAISED ? GUARDS_RAISED : relation->index;
 }
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Evaluation of a program. */
+
+static int
+evaluate_fully(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved)
+{
+    int result = GUARDS_PASS;
+    for (int i = 0; result == GUARDS_PASS && i < p->n_global_state; i++) {
+        result = evaluate_relation(p, &p->relations[i], saved);
+    }
+    for (int i = 0; result == GUARDS_PASS && i < p->n_roots; i++) {
+        result = evaluate_root(&p->roots[i], locals, n_locals, closure, saved, 0);
+    }
+    for (int i = p->n_global_state; result == GUARDS_PASS && i < p->n_relations; i++) {
+        result = evaluate_relation(p, &p->relations[i], saved);
+    }
+    return result;
+}
+
+typedef int (*Evaluator)(GuardProgram *, PyObject *const *, Py_ssize_t, PyObject *, PyObject **);
 
 enum { SAVED_ON_STACK = 16 };
 
+/* Run an evaluator with room for the saved values, of which it owns what it stores there. */
 static int
-evaluate_fully(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
+evaluate_with_saved(Evaluator evaluator, GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals,
+                    PyObject *closure)
 {
+    if (p->n_saved == 0) {
+        return evaluator(p, locals, n_locals, closure, NULL);
+    }
     PyObject *few[SAVED_ON_STACK] = {NULL}, **saved = few;
     if (p->n_saved > SAVED_ON_STACK) {
         saved = PyMem_Calloc(p->n_saved, sizeof(PyObject *));
@@ -632,13 +616,7 @@ evaluate_fully(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, Py
             return 0;   /* out of memory: the original function is always right */
         }
     }
-    int result = evaluate_relations(p, 0, p->n_global_state, saved);
-    if (result == GUARDS_PASS) {
-        result = evaluate_roots(p, locals, n_locals, closure, saved);
-    }
-    if (result == GUARDS_PASS) {
-        result = evaluate_relations(p, p->n_global_state, p->n_relations, saved);
-    }
+    int result = evaluator(p, locals, n_locals, closure, saved);
     for (int i = 0; i < p->n_saved; i++) {
         Py_XDECREF(saved[i]);
     }
@@ -651,7 +629,25 @@ evaluate_fully(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, Py
 int
 guards_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
 {
-    return p->spec == NULL ? 0 : evaluate_fully(p, locals, n_locals, closure);   /* cleared by the collector: a miss */
+    if (p->spec == NULL) {
+        return 0;   /* cleared by the collector */
+    }
+    if (p->busy) {   /* a guard calls the guarded function, or another thread is here */
+        return evaluate_with_saved(evaluate_fully, p, locals, n_locals, closure);
+    }
+    int result = STALE;
+    if (p->record != NULL) {
+        p->busy = 1;
+        result = evaluate_with_saved(record_evaluate, p, locals, n_locals, closure);
+        p->busy = 0;
+    }
+    if (result == STALE) {
+        result = evaluate_with_saved(evaluate_fully, p, locals, n_locals, closure);
+        if (result == GUARDS_PASS && !p->busy) {
+            record_renew(p);
+        }
+    }
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -802,6 +798,10 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
         if (check->kind == K_ABSENT) {
             node->absent_index = check->index;
         }
+        else if (check->kind == K_IS) {
+            node->anchor = check->arg;
+            node->anchor_index = check->index;
+        }
     }
     if (parse_nodes(p, &node->children, &node->n_children, f[3], 0) < 0) {
         return -1;
@@ -922,10 +922,7 @@ parse_relations(GuardProgram *p, PyObject *specs)
             widest = relation->n_slots;
         }
     }
-    for (p->hash_size = 4; p->hash_size <= 2 * (size_t)widest; p->hash_size *= 2) {
-    }
-    p->hash_table = PyMem_New(void *, p->hash_size);
-    if (p->hash_table == NULL) {
+    if (pointer_set_init(&p->scratch, widest) < 0) {
         PyErr_NoMemory();
         return -1;
     }
@@ -965,6 +962,9 @@ program_clear(GuardProgram *p)
     PyMem_Free(p->relations);
     p->relations = NULL;
     p->n_relations = p->n_global_state = 0;
+    Record *record = p->record;
+    p->record = NULL;
+    record_free(record);
     Py_CLEAR(p->spec);
     return 0;
 }
@@ -973,7 +973,7 @@ static int
 program_traverse(GuardProgram *p, visitproc visit, void *arg)
 {
     Py_VISIT(p->spec);
-    return 0;
+    return record_traverse(p->record, visit, arg);
 }
 
 static void
@@ -981,7 +981,7 @@ program_dealloc(GuardProgram *p)
 {
     PyObject_GC_UnTrack(p);
     program_clear(p);
-    PyMem_Free(p->hash_table);
+    PyMem_Free(p->scratch.slots);
     Py_TYPE(p)->tp_free(p);
 }
 
@@ -1046,7 +1046,8 @@ program_first_failure(GuardProgram *p, PyObject *args)
     if (parse_call(args, &locals, &closure) < 0) {
         return NULL;
     }
-    int result = p->spec == NULL ? 0 : evaluate_fully(p, ((PyTupleObject *)locals)->ob_item, PyTuple_GET_SIZE(locals), closure);
+    int result = p->spec == NULL ? 0 : evaluate_with_saved(evaluate_fully, p, ((PyTupleObject *)locals)->ob_item,
+                                                           PyTuple_GET_SIZE(locals), closure);
     if (result == GUARDS_PASS) {
         Py_RETURN_NONE;
     }

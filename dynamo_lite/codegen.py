@@ -393,7 +393,7 @@ class _BreakEmitter:
         caught = asm.label()
         asm.begin_try(caught)
         self.cg.load(handled)
-        asm.raise_varargs(1)
+        asm.reraise(0)
         asm.end_try()
         asm.place(caught)
         asm.push_exc_info()

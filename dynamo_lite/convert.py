@@ -36,6 +36,7 @@ from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
 from .record import GRAPH_RECORD, BreakRecord, FrameRecord, GraphRecord, log
 from .trace import Trace
+from .variables import families as _families  # noqa: F401  (registers the models)
 from .variables.base import ObservedException
 
 logger = logging.getLogger("dynamo_lite")

@@ -127,7 +127,11 @@ class _Resume:
         self.dead_ends: list = []
 
     def _whole_instruction(self, index: int) -> int:
+        """Where to begin to execute the canonical instruction at `index` (never inside the original's own prologue)."""
         instrs = self.body.instrs
+        start = next((i for i, instr in enumerate(instrs) if instr.name == "RESUME"), -1)
+        if index <= start:
+            return start + 1
         while index and (instrs[index - 1].name, instrs[index].name) in _PREPARES:
             index -= 1
         return index
@@ -202,8 +206,8 @@ class _Resume:
         return set(self.code.co_varnames).difference(self.code.co_cellvars)
 
     def _handle_exception(self, position: int, name: str) -> None:
-        """Raise and catch it, so that it is the exception being handled; RERAISE leaves its traceback and context
-        alone."""
+        """Raise and catch it, so that it is the exception being handled. RERAISE leaves its traceback and context as
+        they are."""
         handler = Label()
         begin = TryBegin(handler, False, position)
         self.asm.items.append(begin)
@@ -277,10 +281,9 @@ class _Resume:
 
     def _cover_call(self, keep: list[bool]) -> int:
         """CPython 3.13 looks up the handler of an exception out of a Python call one unit before the call: put a NOP of
-        the same
-        region there if the body is cut right before the entry. Returns where to enter."""
+        the same region there if the body is cut right before the entry. Returns where to enter."""
         before = self.entry - 1
-        if keep[self.entry] and not keep[before]:
+        if self.mode in ("value", "call") and not keep[before]:
             keep[before] = True
             self.body.instrs[before] = codec.make_instr("NOP", location=self.location)
             self.body.handler_at[before] = self.body.handler_at[self.entry]

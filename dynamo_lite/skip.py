@@ -13,8 +13,8 @@ from typing import Any
 # Modules that talk to the world, look at frames or manage threads: following them would only reach a C function that breaks.
 SKIPPED_MODULES = frozenset(
     """
-    asyncio atexit bdb cProfile code codeop concurrent ctypes dis faulthandler gc getpass glob http importlib inspect io linecache
-    logging mmap multiprocessing os pathlib pdb pickle platform posixpath profile pstats runpy select selectors shutil signal socket
+    asyncio atexit bdb cProfile code codeop concurrent ctypes dis faulthandler gc getpass glob http importlib io linecache
+    logging mmap multiprocessing pathlib pdb pickle platform profile pstats runpy select selectors shutil signal socket
     sqlite3 ssl subprocess sys tempfile threading time timeit tokenize trace traceback tracemalloc unittest urllib uuid warnings zipfile
     pytest _pytest tqdm
     """.split()

@@ -170,6 +170,16 @@ def test_raise_runs_the_handlers_with_the_users_line():
     assert [frame.lineno - f.__code__.co_firstlineno for frame in frames] == [2]
 
 
+def test_raise_at_the_last_instruction():
+    def f():
+        raise BREAK()
+
+    last = lift(f.__code__).instrs[-1]
+    assert last.op is Op.RAISE_VARARGS
+    with pytest.raises(KeyError):
+        make(f, resume_code(f.__code__, last.offset, 0, mode="raise"))(KeyError())
+
+
 def test_raise_leaves_the_exception_alone():
     def f():
         BREAK()
@@ -239,8 +249,6 @@ def test_lasti_gives_the_line_of_the_first_raise():
         finally:
             BREAK()
 
-    lifted = lift(f.__code__)
-    where = next(ins for ins in lifted.instrs if ins.op is Op.CALL)
     error = ValueError("x")
     offset = place(f, nth=1)  # the copy of the finally block for exceptions
     code = resume_code(f.__code__, offset, 3, (), (), exc_entries=(0,))
@@ -281,6 +289,14 @@ def test_unbound_locals_stay_unbound():
     code = resume_code(f.__code__, place(f), 1, (), ("flag",))
     with pytest.raises(UnboundLocalError):
         make(f, code)(None, False)
+
+
+def test_from_the_start():
+    def f(a):
+        return lambda: a
+
+    code = resume_code(f.__code__, 0, 0, after=False)
+    assert make(f, code, (types.CellType(5),))()() == 5
 
 
 def test_class_bodies_cannot():

@@ -1,11 +1,11 @@
 """Keeps torch's own compiler package out of the process while operators run on fake tensors.
 
 Input: nothing. Output: `without_compiler`, a context in which code of torch that looks into that package finds a stand-in.
-Invariant: the stand-in is only visible inside the context, only while the real package isn't loaded, and any use of it beyond the two
-things that fake tensors need loads the real package.
+Invariant: the stand-ins are only visible inside the context, only while the real package isn't loaded, and any use of them
+beyond what fake tensors and symbolic sizes need loads the real thing.
 
-Fake tensors and torch's reference implementations import that package (0.7 s) to read one setting and to mark functions as not to be
-compiled by it. Loading it must be the user's choice of a backend, not a consequence of capture.
+Fake tensors, symbolic sizes and torch's reference implementations import that package (0.7 s) to read a setting and to mark
+functions as not to be compiled by it. Loading it must be the user's choice of a backend, not a consequence of capture.
 """
 
 from __future__ import annotations
@@ -43,37 +43,65 @@ def _disable(fn: Callable[..., Any], recursive: bool = True, **options: Any) -> 
 
 
 class _StandIn(types.ModuleType):
-    config = types.SimpleNamespace(_custom_ops_profile=None)
-    disable = staticmethod(_disable)
+    """A module with the given attributes; any other attribute loads the real module."""
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        super().__init__(name)
+        self.__dict__.update(attributes)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__path__":
-            raise AttributeError(name)  # tools that look through sys.modules ask for these; the import system asks for __path__
+        if name.startswith("__") and (name != "__path__" or self is _validator):
+            # Tools that look through sys.modules ask for these. The import system asks a package for its __path__.
+            raise AttributeError(name)
         _hide()
-        return getattr(importlib.import_module(PACKAGE), name)
+        return getattr(importlib.import_module(self.__name__), name)
 
 
-_stand_in = _StandIn(PACKAGE)
+_stand_in = _StandIn(PACKAGE, config=types.SimpleNamespace(_custom_ops_profile=None), disable=_disable)
+_validator = _StandIn("torch.fx.experimental.validator", translation_validation_enabled=lambda: False)
 
 
 def _hide() -> None:
-    if sys.modules.get(PACKAGE) is _stand_in:
-        del sys.modules[PACKAGE]
+    for module in (_stand_in, _validator):
+        if sys.modules.get(module.__name__) is module:
+            del sys.modules[module.__name__]
     if torch.__dict__.get(ATTRIBUTE) is _stand_in:
         del torch.__dict__[ATTRIBUTE]
 
 
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
 class _WithoutCompiler:
-    __slots__ = ()
+    """`loggers` holds (module, name) of functions that write torch's structured trace, one Python stack per symbol; they are off inside."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.loggers: list[tuple[Any, str]] = []
+        self.saved: list[Any] = []
 
     def __enter__(self) -> None:
-        if PACKAGE not in sys.modules:
-            sys.modules[PACKAGE] = _stand_in
-            torch.__dict__[ATTRIBUTE] = _stand_in
+        self.depth += 1
+        if self.depth == 1:
+            if PACKAGE not in sys.modules:
+                sys.modules[PACKAGE] = _stand_in
+                sys.modules.setdefault(_validator.__name__, _validator)
+                torch.__dict__[ATTRIBUTE] = _stand_in
+            if self.loggers:
+                self.saved = [getattr(module, name) for module, name in self.loggers]
+                for module, name in self.loggers:
+                    setattr(module, name, _nothing)
 
     def __exit__(self, *exc_info: object) -> None:
-        if sys.modules.get(PACKAGE) is _stand_in:
-            _hide()
+        self.depth -= 1
+        if self.depth == 0:
+            if sys.modules.get(PACKAGE) is _stand_in:
+                _hide()
+            if self.saved:
+                for (module, name), function in zip(self.loggers, self.saved, strict=True):
+                    setattr(module, name, function)
+                self.saved = []
 
 
 without_compiler = _WithoutCompiler()

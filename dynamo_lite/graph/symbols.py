@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import sympy
 import torch
+import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._guards import SLoc, Source
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
 from torch.utils._sympy.numbers import int_oo
@@ -24,6 +25,10 @@ from ..exc import UserError, UserErrorType
 from ..guards import ir
 from ..markers import DYNAMIC_RANGE
 from .lean import without_compiler
+
+without_compiler.loggers.extend(
+    (symbolic_shapes, name) for name in ("trace_structured", "dtrace_structured") if hasattr(symbolic_shapes, name)
+)
 
 
 class InputSource(Source):
@@ -76,10 +81,11 @@ class Symbols:
 
     def __init__(self, mode: Any, tr: Any) -> None:
         self.tr = tr
-        self.env = Env(
-            allow_scalar_outputs=config.capture_scalar_outputs,
-            allow_dynamic_output_shape_ops=config.capture_dynamic_output_shape_ops,
-        )
+        with without_compiler:
+            self.env = Env(
+                allow_scalar_outputs=config.capture_scalar_outputs,
+                allow_dynamic_output_shape_ops=config.capture_dynamic_output_shape_ops,
+            )
         self.env.here = tr.here
         self.tracked: list[Tracked] = []
         mode.shape_env = self.env

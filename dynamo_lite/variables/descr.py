@@ -213,6 +213,19 @@ class GetSetVariable(DescriptorVariable):
         entry[1](tx, obj, value)
 
 
+class InstanceDictDescriptorVariable(DescriptorVariable):
+    """The `__dict__` attribute of a class's instances."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if obj is None:
+            return self
+        dictionary = obj.instance_dict(tx) if hasattr(obj, "instance_dict") else None
+        return dictionary if dictionary is not None else unsupported("attribute-of-unknown-object", f"{obj.describe()}.__dict__")
+
+    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        unsupported("mutation-of-unknown-object", f"{obj.describe()}.__dict__")
+
+
 def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> VariableTracker:
     """An attribute that C code computes: of a constant it is a constant; of a sourced object it is read again by each guard check."""
     name = descriptor.__name__
@@ -226,6 +239,8 @@ def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> Variabl
 @builds(types.GetSetDescriptorType, types.MemberDescriptorType)
 def build_getset(tr: Any, value: Any, source: Any) -> DescriptorVariable:
     tr.guard(source, ir.IS, value)
+    if value.__name__ == "__dict__" and value not in GETSETS:
+        return InstanceDictDescriptorVariable(value, source)
     slotted = type(value) is types.MemberDescriptorType and value not in GETSETS and is_heap_type(value.__objclass__)
     return SlotDescriptorVariable(value, source) if slotted else GetSetVariable(value, source)
 

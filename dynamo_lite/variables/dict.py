@@ -142,9 +142,9 @@ class DictVariable(NativeVariable):
         """The value for a key, or None."""
         return self.find(key_of(tx, key))
 
-    def pairs(self) -> Iterator[tuple[VariableTracker, VariableTracker]]:
+    def pairs(self, tx: Any = None) -> list[tuple[VariableTracker, VariableTracker]]:
         """Keys and values."""
-        return ((key_tracker(key), value) for key, value in self.items.items())
+        return [(key_tracker(key), value) for key, value in self.items.items()]
 
     def children(self) -> Any:
         items = self.__dict__.get("items")
@@ -228,7 +228,7 @@ class DictVariable(NativeVariable):
 
     def repr_items(self, tx: Any) -> str:
         """`key: value` texts with commas between."""
-        return ", ".join([f"{repr_text(tx, k)}: {repr_text(tx, v)}" for k, v in list(self.pairs())])
+        return ", ".join([f"{repr_text(tx, k)}: {repr_text(tx, v)}" for k, v in self.pairs()])
 
     # -- merging
 
@@ -241,7 +241,9 @@ class DictVariable(NativeVariable):
         for key, value in pairs:
             if unique_for is not None and self.find(key) is not None:
                 name = key_tracker(key).as_python_constant()
-                tx.raises(TypeError, f"{function_text(tx, unique_for)} got multiple values for keyword argument '{name}'")
+                tx.raises(
+                    TypeError, f"{function_text(tx, unique_for)} got multiple values for keyword argument '{name}'"
+                )
             self.store(tx, key, value)
 
     def _foreign_pairs(self, tx: Any, other: VariableTracker, unique_for: Any) -> Iterator[tuple[Any, VariableTracker]]:

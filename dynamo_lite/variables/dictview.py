@@ -233,4 +233,3 @@ def build_view(tr: Any, value: Any, source: Any) -> DictViewVariable:
     mapping = tr.wrap(dict_behind(value), tr.source(source, ir.CALL, dict_behind))
     kind = next(kind for (_, kind), cls in VIEW_TYPES.items() if cls is type(value))
     return _MODELS[kind](mapping, source)
-

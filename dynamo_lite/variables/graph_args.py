@@ -16,6 +16,7 @@ from .descr import DescriptorVariable
 from .dict import DictVariable
 from .function import FunctionVariable
 from .list import ListVariable
+from .numpy import host_number
 from .slice import RangeVariable, SliceVariable
 from .tuple import TupleVariable
 from .type import TypeVariable
@@ -23,7 +24,7 @@ from .type import TypeVariable
 
 @packs(ConstantVariable, RangeVariable)
 def pack_constant(packing: Packing, vt: ConstantVariable) -> Any:
-    return packing.constant(vt.value)
+    return packing.constant(host_number(vt.value))
 
 
 @packs(TupleVariable)
@@ -48,8 +49,7 @@ def pack_slice(packing: Packing, vt: SliceVariable) -> Any:
 
 @packs(DictVariable)
 def pack_dict(packing: Packing, vt: DictVariable) -> Any:
-    tx = packing.builder.tr.frame
-    pairs = vt.pairs(tx)
+    pairs = list(vt.pairs())
     packing.opens(dict, len(pairs))
     result = {}
     for key, value in pairs:

@@ -269,7 +269,9 @@ def new_reversed(tx: Any, cls: VariableTracker, sequence: VariableTracker) -> Va
         if isinstance(special, ConstantVariable) and special.value is None:
             return tx.raises(TypeError, f"'{sequence.python_type().__name__}' object is not reversible")
         return tx.call(special, [])
-    if sequence.sq_item is None and (sequence.mp_subscript is None or sequence.mp_length is None or is_mapping(sequence)):
+    if sequence.sq_item is None and (
+        sequence.mp_subscript is None or sequence.mp_length is None or is_mapping(sequence)
+    ):
         if not isinstance(sequence, ConstantVariable) or sequence.tp_iter is None:
             return tx.raises(TypeError, f"'{sequence.python_type().__name__}' object is not reversible")
     return ReversedVariable(sequence, host_int(length(tx, sequence)) - 1)
@@ -280,8 +282,20 @@ def is_mapping(v: VariableTracker) -> bool:
     return issubclass(v.python_type(), (dict, type(type.__dict__)))
 
 
-@method(*(t.__length_hint__ for t in (*LIST_ITERATORS.values(), type(reversed([])), reversed, type(iter("")), type(iter("é")),
-          type(iter(b"")), type(iter(range(0))))))
+@method(
+    *(
+        t.__length_hint__
+        for t in (
+            *LIST_ITERATORS.values(),
+            type(reversed([])),
+            reversed,
+            type(iter("")),
+            type(iter("é")),
+            type(iter(b"")),
+            type(iter(range(0))),
+        )
+    )
+)
 def iterator_length_hint(tx: Any, self: VariableTracker) -> VariableTracker:
     return ConstantVariable(self.remaining(tx))
 
@@ -380,4 +394,3 @@ def wrapped_args(tr: Any, value: Any, source: Any) -> list[VariableTracker]:
     args = value.__reduce__()[1]
     tr.guard(source, ir.TYPE_IS, type(value))
     return [tr.wrap(arg, tr.source(source, ir.CALL, reduced_arg(i))) for i, arg in enumerate(args)]
-

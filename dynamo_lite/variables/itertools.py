@@ -99,7 +99,7 @@ class ZipVariable(ManyIterators):
 @constructor(zip)
 def new_zip(tx: Any, cls: VariableTracker, *iterables: VariableTracker, strict: VariableTracker = FALSE) -> ZipVariable:
     iterators = []
-    for i, iterable in enumerate(iterables):
+    for iterable in iterables:
         if iterable.tp_iter is None and iterable.sq_item is None:
             tx.raises(TypeError, f"'{iterable.python_type().__name__}' object is not iterable")
         iterators.append(get_iter(tx, iterable))
@@ -262,7 +262,9 @@ class CountVariable(IteratorVariable):
         return item
 
     def tp_repr(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(repr(itertools.count(self.current.as_python_constant(), self.step.as_python_constant())))
+        return ConstantVariable(
+            repr(itertools.count(self.current.as_python_constant(), self.step.as_python_constant()))
+        )
 
     def emit_new(self, cg: Any) -> None:
         emit_with(cg, itertools.count, self.current, self.step)
@@ -525,9 +527,7 @@ class StarmapVariable(IteratorVariable):
 
 
 @constructor(itertools.starmap)
-def new_starmap(
-    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker
-) -> StarmapVariable:
+def new_starmap(tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker) -> StarmapVariable:
     return StarmapVariable(function, get_iter(tx, iterable))
 
 

@@ -131,7 +131,9 @@ def frozenset_key(tx: Any, v: VariableTracker) -> Any:
 @hash_rule(types.MethodType.__hash__)
 def method_key(tx: Any, v: VariableTracker) -> Any:
     # Not a tuple that a tuple key could equal: the first item is no key.
-    return Key(v, (method_key, v.self if not isinstance(v.self, ConstantVariable) else v.self.value, key_of(tx, v.function)))
+    return Key(
+        v, (method_key, v.self if not isinstance(v.self, ConstantVariable) else v.self.value, key_of(tx, v.function))
+    )
 
 
 @hash_rule(int.__hash__)

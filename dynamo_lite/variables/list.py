@@ -66,7 +66,9 @@ class ListVariable(SequenceVariable):
         extended = not is_none(key.step) and host_index(tx, key.step) != 1
         if value is not None:
             if value.tp_iter is None and value.sq_item is None:
-                tx.raises(TypeError, "must assign iterable to extended slice" if extended else "can only assign an iterable")
+                tx.raises(
+                    TypeError, "must assign iterable to extended slice" if extended else "can only assign an iterable"
+                )
             new = unpack(tx, value)
         s = key.host_slice(tx)
         self.changing(tx)
@@ -214,7 +216,11 @@ def list_copy(tx: Any, self: ListVariable) -> VariableTracker:
 
 @method(list.index)
 def list_index(
-    tx: Any, self: ListVariable, value: VariableTracker, start: VariableTracker | None = None, stop: VariableTracker | None = None
+    tx: Any,
+    self: ListVariable,
+    value: VariableTracker,
+    start: VariableTracker | None = None,
+    stop: VariableTracker | None = None,
 ) -> VariableTracker:
     i = self.index_of(tx, value, start, stop)
     if i is None:
@@ -297,4 +303,3 @@ class _Ordered:
 
     def __lt__(self, other: _Ordered) -> bool:
         return is_true(self.tx, richcompare(self.tx, self.vt, other.vt, "<"))
-

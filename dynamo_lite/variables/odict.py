@@ -161,7 +161,7 @@ def ordered_copy(tx: Any, self: OrderedDictVariable) -> VariableTracker:
     if self.python_type() is OrderedDict:
         return OrderedDictVariable(OrderedDict(self.items))
     result = tx.call(tx.tr.type_of(tx, self), [])
-    for key, value in list(self.pairs()):
+    for key, value in self.pairs():
         result.mp_ass_subscript(tx, key, value)
     return result
 
@@ -304,4 +304,3 @@ def default_copy(tx: Any, self: DefaultDictVariable) -> VariableTracker:
     if self.python_type() is defaultdict:
         return DefaultDictVariable(dict(self.items), self.factory)
     return tx.call(tx.tr.type_of(tx, self), [self.factory, self])
-

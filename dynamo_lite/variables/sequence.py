@@ -43,7 +43,9 @@ class SequenceVariable(NativeVariable):
 
     def host_copy(self) -> Any:
         """The host sequence of an all-constant one. Raises `NotConstant`."""
-        return self.base([item.host_copy() if hasattr(item, "host_copy") else item.as_python_constant() for item in self.items])
+        return self.base(
+            [item.host_copy() if hasattr(item, "host_copy") else item.as_python_constant() for item in self.items]
+        )
 
     # -- slots
 
@@ -65,7 +67,9 @@ class SequenceVariable(NativeVariable):
         if issubclass(key.python_type(), slice):
             return self.sliced(tx, key.host_slice(tx))
         if key.nb_index is None:
-            return tx.raises(TypeError, f"{self.base.__name__} indices must be integers or slices, not {type_name(key)}")
+            return tx.raises(
+                TypeError, f"{self.base.__name__} indices must be integers or slices, not {type_name(key)}"
+            )
         return self._at(tx, host_index(tx, key))
 
     def _at(self, tx: Any, i: int) -> VariableTracker:
@@ -102,7 +106,9 @@ class SequenceVariable(NativeVariable):
             return NOT_IMPLEMENTED
         return compare_items(tx, self.items, other.items, op)
 
-    def index_of(self, tx: Any, value: VariableTracker, start: VariableTracker | None, stop: VariableTracker | None) -> int | None:
+    def index_of(
+        self, tx: Any, value: VariableTracker, start: VariableTracker | None, stop: VariableTracker | None
+    ) -> int | None:
         """The first position in [start, stop) that holds an equal item."""
         n = len(self.items)
         first = 0 if start is None else clamp(slice_bound(tx, start), n)

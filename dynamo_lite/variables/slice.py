@@ -28,7 +28,9 @@ class SliceVariable(NativeVariable):
 
     cls = slice
 
-    def __init__(self, start: VariableTracker, stop: VariableTracker, step: VariableTracker = NONE, source: Any = None) -> None:
+    def __init__(
+        self, start: VariableTracker, stop: VariableTracker, step: VariableTracker = NONE, source: Any = None
+    ) -> None:
         self.start, self.stop, self.step = start, stop, step
         self.source = source
 
@@ -196,4 +198,3 @@ def range_index(tx: Any, self: RangeVariable, value: VariableTracker) -> Variabl
 def range_reversed(tx: Any, self: RangeVariable) -> VariableTracker:
     backwards = RangeVariable(self.value[::-1])
     return ConstantIterator(backwards, backwards.value)
-

@@ -16,20 +16,23 @@ from .instance import InstanceVariable
 from .wrap import BUILDERS, SUBCLASS_BUILDERS
 
 NATIVES: dict[type, type[VariableTracker]] = {}
-"""Builtin type → tracker class whose instances start empty when called without arguments."""
+"""Builtin type that user classes may derive from → tracker class."""
+
+NATIVE_MODELS: dict[type, type[VariableTracker]] = {}
+"""Every builtin type with a model → tracker class, by which its wrapper descriptors work."""
 
 _mixed: dict[type[VariableTracker], type[InstanceVariable]] = {}
 
 
 def register_native(cls: type, model: type[VariableTracker]) -> None:
     """Declare the native model of a builtin type; its subclasses' instances get a mixture."""
-    NATIVES[cls] = model
+    NATIVES[cls] = NATIVE_MODELS[cls] = model
     SUBCLASS_BUILDERS[cls] = build_native_instance
 
 
 def native_class(cls: type) -> type[VariableTracker] | None:
-    """The native model of a builtin type, by which its wrapper descriptors work."""
-    return NATIVES.get(cls)
+    """The native model of a builtin type."""
+    return NATIVE_MODELS.get(cls)
 
 
 def native_base(cls: type) -> type | None:
@@ -103,11 +106,18 @@ def build_native_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
 
 
 def new_instance(tr: Any, cls: type) -> VariableTracker:
-    """An empty new instance of a user class."""
+    """An empty new instance of a user class, or of a builtin container."""
+    if cls in NATIVES:
+        return empty_model(cls)
     model = instance_class(cls)(cls)
     if isinstance(model, NativeInstance):
-        model.adopt(NATIVES[native_base(cls)]())
+        model.adopt(empty_model(native_base(cls)))
     return model
+
+
+def empty_model(cls: type) -> VariableTracker:
+    """The model of an empty builtin container."""
+    return NATIVES[cls]([]) if cls is tuple else NATIVES[cls]()
 
 
 # Subclasses of these take part in the ordinary instantiation algorithm.

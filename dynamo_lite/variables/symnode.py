@@ -60,10 +60,10 @@ class SymNodeVariable(VariableTracker):
         return self
 
     def nb_int(self, tx: Any) -> VariableTracker:
-        return self if self.python_type() is int else _apply(tx, torch.sym_int, self)
+        return self if self.python_type() is int else apply_number_function(tx, torch.sym_int, self)
 
     def nb_float(self, tx: Any) -> VariableTracker:
-        return self if self.python_type() is float else _apply(tx, torch.sym_float, self)
+        return self if self.python_type() is float else apply_number_function(tx, torch.sym_float, self)
 
     def tp_hash(self, tx: Any) -> VariableTracker:
         return ConstantVariable(hash(self.as_python_constant()))
@@ -110,7 +110,7 @@ def _host(operand: Any) -> Any:
     return operand.sym if type(operand) is SymValue else operand
 
 
-def _apply(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker:
+def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker:
     """A function of numbers, some of them symbolic."""
     operands = [_operand(vt) for vt in trackers]
     if any(o is MISSING for o in operands):
@@ -137,11 +137,11 @@ def from_number(result: Any, origin: Any) -> VariableTracker:
 
 
 def _binary_slot(function: Callable[..., Any]) -> Any:
-    return staticmethod(lambda tx, v, w: _apply(tx, function, v, w))
+    return staticmethod(lambda tx, v, w: apply_number_function(tx, function, v, w))
 
 
 def _unary_slot(function: Callable[..., Any]) -> Any:
-    return lambda self, tx: _apply(tx, function, self)
+    return lambda self, tx: apply_number_function(tx, function, self)
 
 
 for _function, _row in BINARY_OPS.items():
@@ -152,10 +152,10 @@ for _function, (_slot, _) in UNARY_OPS.items():
 
 
 def _divmod(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-    quotient = _apply(tx, operator.floordiv, v, w)
+    quotient = apply_number_function(tx, operator.floordiv, v, w)
     if quotient is NOT_IMPLEMENTED:
         return quotient
-    return MODELS.sequence(tx, tuple, [quotient, _apply(tx, operator.mod, v, w)])
+    return MODELS.sequence(tx, tuple, [quotient, apply_number_function(tx, operator.mod, v, w)])
 
 
 SymNodeVariable.nb_divmod = staticmethod(_divmod)

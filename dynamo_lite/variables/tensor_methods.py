@@ -63,9 +63,10 @@ def tensor_storage_offset(tx: Any, self: TensorVariable) -> VariableTracker:
 
 @method(T.is_contiguous)
 def tensor_is_contiguous(
-    tx: Any, self: TensorVariable, memory_format: VariableTracker = ConstantVariable(torch.contiguous_format)
+    tx: Any, self: TensorVariable, memory_format: VariableTracker | None = None
 ) -> VariableTracker:
-    return ConstantVariable(self.proxy.meta.is_contiguous(memory_format.as_python_constant()))
+    wanted = torch.contiguous_format if memory_format is None else memory_format.as_python_constant()
+    return ConstantVariable(self.proxy.meta.is_contiguous(wanted))
 
 
 @method(T.__len__)

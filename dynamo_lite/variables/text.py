@@ -14,7 +14,7 @@ from .abstract import get_attr, get_item, type_name, unpack
 from .base import VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
 from .dispatch import method
-from .iter import SequenceIterator
+from .iter import ConstantIterator
 from .native import checked_size, host_index, host_value, repr_text, str_text
 from .number import pure_methods
 
@@ -34,7 +34,7 @@ def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
 
 @constant_slot("tp_iter", *CHAR)
 def text_iter(vt: ConstantVariable, tx: Any) -> VariableTracker:
-    return SequenceIterator(vt, type(iter(vt.value)))
+    return ConstantIterator(vt, vt.value)
 
 
 @constant_slot("mp_subscript", *CHAR)

@@ -129,7 +129,9 @@ def build_tuple(tr: Any, value: tuple[Any, ...], source: Any) -> TupleVariable:
     return result
 
 
-builds_if(lambda value: isinstance(value, tuple) and type(value) is not tuple and is_plain_subclass(type(value)))(build_tuple)
+builds_if(lambda value: isinstance(value, tuple) and type(value) is not tuple and is_plain_subclass(type(value)))(
+    build_tuple
+)
 
 
 # -- making
@@ -162,7 +164,11 @@ def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = 
 
 @method(tuple.index)
 def tuple_index(
-    tx: Any, self: TupleVariable, value: VariableTracker, start: VariableTracker | None = None, stop: VariableTracker | None = None
+    tx: Any,
+    self: TupleVariable,
+    value: VariableTracker,
+    start: VariableTracker | None = None,
+    stop: VariableTracker | None = None,
 ) -> VariableTracker:
     i = self.index_of(tx, value, start, stop)
     return ConstantVariable(i) if i is not None else tx.raises(ValueError, "tuple.index(x): x not in tuple")
@@ -196,4 +202,3 @@ class TupleGetterVariable(DescriptorVariable):
 def build_tuple_getter(tr: Any, value: Any, source: Any) -> TupleGetterVariable:
     tr.guard(source, ir.IS, value)
     return TupleGetterVariable(value, source)
-

@@ -7,6 +7,7 @@ Mirrors `Objects/typeobject.c` (`type_getattro`, `type_call`, `super_getattro`).
 
 from __future__ import annotations
 
+import _abc
 import types
 from typing import Any
 
@@ -91,7 +92,7 @@ class TypeVariable(VariableTracker):
             return tx.tr.build_constant_object(self.value[key.as_python_constant()])
         return tx.call(hook.tp_descr_get(tx, None, self), [key])
 
-    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:  # noqa: N805
+    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         """`int | None` at run time."""
         return fold(tx, lambda a, b: a | b, [v, w], {}) if is_constant(v, w) else ConstantVariable(NotImplemented)
 
@@ -192,6 +193,16 @@ def type_instancecheck(tx: Any, cls: VariableTracker, obj: VariableTracker) -> V
 @method(type.__subclasscheck__)
 def type_subclasscheck(tx: Any, cls: VariableTracker, sub: VariableTracker) -> VariableTracker:
     return ConstantVariable(type.__subclasscheck__(cls.value, sub.value))
+
+
+@builtin(_abc._abc_instancecheck)
+def abc_instancecheck(tx: Any, cls: VariableTracker, obj: VariableTracker) -> VariableTracker:
+    return ConstantVariable(issubclass(obj.python_type(), cls.as_python_constant()))
+
+
+@builtin(_abc._abc_subclasscheck)
+def abc_subclasscheck(tx: Any, cls: VariableTracker, sub: VariableTracker) -> VariableTracker:
+    return ConstantVariable(issubclass(sub.as_python_constant(), cls.as_python_constant()))
 
 
 @method(type.mro)

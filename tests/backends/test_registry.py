@@ -100,6 +100,7 @@ def test_with_options():
 
 
 def test_inductor_options_are_checked_at_once():
+    pytest.importorskip("torch")
     inductor = lookup_backend("inductor")
     with pytest.raises(RuntimeError, match="Unrecognized mode=fastest"):
         with_options(inductor, mode="fastest")
@@ -125,6 +126,7 @@ def test_reset_calls_the_backends_own_reset():
 
 
 def test_lookup_imports_no_compiler():
+    pytest.importorskip("torch")
     script = (
         "import sys, torch; from dynamo_lite.backends.registry import lookup_backend; lookup_backend('inductor');"
         "print([m for m in ('torch._dynamo', 'torch._inductor', 'torch._functorch.aot_autograd') if m in sys.modules])"

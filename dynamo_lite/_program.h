@@ -1,0 +1,109 @@
+/* The compiled form of a guard program: shared by _guards.c (parsing, full evaluation) and _record.c (fast path). */
+#ifndef DYNAMO_LITE_PROGRAM_H
+#define DYNAMO_LITE_PROGRAM_H
+
+#include "_guards.h"
+#include "_tensor.h"
+
+/* The kinds. The numbers are those of guards/ir.py; tests/guards/test_ir.py compares the two tables. */
+
+#define ACCESSOR_KINDS(X) \
+    X(LOCAL, 0) X(FREEVAR, 1) X(CONST, 2) X(ATTR, 3) X(INSTANCE_DICT, 4) X(DICT_ITEM, 5) X(INDEX, 6) \
+    X(CELL_CONTENTS, 7) X(TYPE, 8) X(TYPE_ATTR, 9) X(FUNC_CODE, 10) X(FUNC_DEFAULTS, 11) X(FUNC_KWDEFAULTS, 12) \
+    X(FUNC_CLOSURE, 13) X(METHOD_SELF, 14) X(METHOD_FUNC, 15) X(ITER_ITEM, 16) X(DICT_KEY, 17) X(CALL, 18)
+
+#define CHECK_KINDS(X) \
+    X(IS, 32) X(IS_NOT, 33) X(TYPE_IS, 34) X(EQUALS, 35) X(LEN, 36) X(DICT_KEYS, 37) X(HAS_KEY, 38) X(LACKS_KEY, 39) \
+    X(ABSENT, 40) X(TENSOR, 41) X(TRUTH, 42) X(PYTHON, 43) X(SAVE, 44)
+
+#define RELATION_KINDS(X) X(SAME, 64) X(DISTINCT, 65) X(PREDICATE, 66) X(GLOBAL_STATE, 67)
+
+#define ENUM_MEMBER(name, value) K_##name = value,
+enum { ACCESSOR_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_MEMBER) };
+#undef ENUM_MEMBER
+
+/* Outcomes of a check. */
+enum { RAISED = -1, NO = 0, YES = 1 };
+
+typedef struct {
+    int kind;
+    int index;
+    PyObject *arg;
+    union {
+        Py_ssize_t n;        /* LEN, SAVE, TRUTH */
+        TensorSpec *tensor;  /* TENSOR */
+    };
+} Check;
+
+typedef struct Node {
+    int kind;
+    int first_index;         /* reported when the accessor itself fails */
+    int absent_index;        /* index of this node's ABSENT check, or -1 */
+    int anchor_index;        /* of the IS check */
+    PyObject *anchor;        /* argument of this node's IS check: the only value it can have; or NULL */
+    PyObject *arg;
+    Py_ssize_t n;            /* LOCAL, FREEVAR, INDEX, ITER_ITEM, DICT_KEY */
+    Check *checks;
+    struct Node *children;
+    int n_checks, n_children;
+    int instability;         /* how often the value changed although all guards still held; see _record.c */
+} Node;
+
+typedef struct {
+    int kind;
+    int index;
+    PyObject *function;      /* PREDICATE, GLOBAL_STATE */
+    int *slots;              /* indices into the saved values */
+    int n_slots;
+} Relation;
+
+/* A set of object addresses: open addressing in a power of two, more than twice as many as there are elements. */
+typedef struct {
+    void **slots;
+    size_t size;
+} PointerSet;
+
+typedef struct Record Record;
+
+struct GuardProgram {
+    PyObject_HEAD
+    Node *roots;
+    Relation *relations;     /* GLOBAL_STATE first */
+    int n_roots, n_relations, n_global_state;
+    int n_saved;
+    int busy;                /* the record is in use: it must not be replaced, nor its steps run twice */
+    Record *record;          /* or NULL */
+    int hopeless;            /* how often no record could be made */
+    PointerSet scratch;      /* of DISTINCT */
+    PyObject *spec;          /* owns every object that the nodes point to */
+};
+
+/* ---- _guards.c ---- */
+
+/* YES, NO, or RAISED with a BaseException set. */
+int check_holds(const Check *check, PyObject *value, PyObject **saved);
+
+/* The results of these are GUARDS_PASS, GUARDS_RAISED or the index of the check that failed. The caller keeps values
+   alive. With `shallow`, what lies at and below a node with an IS check is left out, except that check itself. */
+int evaluate_node(const Node *node, PyObject *value, PyObject **saved, int shallow);
+int evaluate_child(const Node *child, PyObject *parent, PyObject **saved, int shallow);
+int evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved,
+                  int shallow);
+int evaluate_relation(GuardProgram *p, const Relation *relation, PyObject **saved);
+
+int pointer_set_init(PointerSet *set, size_t capacity);
+int pointer_set_add(PointerSet *set, void *pointer);         /* whether it was new */
+int pointer_set_has(const PointerSet *set, void *pointer);
+
+/* ---- _record.c ---- */
+
+enum { STALE = -3 };         /* a further result of record_evaluate(): evaluate fully */
+
+/* After a successful full evaluation. Runs no Python code. May leave the program without a record. */
+void record_renew(GuardProgram *p);
+int record_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure,
+                    PyObject **saved);
+void record_free(Record *record);
+int record_traverse(Record *record, visitproc visit, void *arg);
+
+#endif

@@ -1,0 +1,774 @@
+/* The fast path of guard programs: what a successful evaluation learned, in a form that can be re-verified in a few
+   nanoseconds per dict instead of per guard.
+
+   A record is a list of steps about *pinned* objects: constants of the program, arguments of IS checks (the program owns
+   both), and what is reachable from them in verified ways. A later call evaluates the roots only down to their IS
+   checks ("shallow"), then the steps.
+
+   Why the steps are enough. Claim: if the shallow roots and all steps hold, a full evaluation would succeed.
+   Every node lies in a root's shallow part, or below a CONST root or a node with an IS check (an "anchor"). The shallow
+   part is evaluated as always. For the rest, by induction along the path: suppose a node's object is pinned, that is, it
+   has been alive without interruption since it was recorded, and the same path leads to it now.
+   - Its checks whose outcome can never change for this very object (identity; equality of immutable builtin constants;
+     length of a tuple; type, where the type of the object cannot be assigned) were run when the record was made, in
+     the same uninterrupted stretch of C code that took down the steps. All others are steps or are covered by them.
+   - A child found by a way that cannot change (tuple item, self and function of a bound method, closure of a function)
+     is pinned.
+   - Items of a dict, its length and keys: CPython gives a dict a new, globally unique version at every change, so an
+     equal version means the same dict with the same items ever since; its values are pinned. (As CPython's own caches
+     do, we take it that keys of builtin types do not change how they compare.)
+   - A class attribute: the same holds for the version tag of the class, which changes with every class on the MRO.
+   - A mutable slot (cell, __dict__, list item, field of a function, class of an object; dict item where versions are no
+     use): the slot must hold the recorded pointer. An equal pointer alone proves nothing, since the object may have died
+     and another one may have got its address. So a pointer step is only used where the value is (a) an immutable
+     constant, kept alive by the record; (b) referenced weakly by the record, so that its death is noticed; (c) a dict,
+     about which nothing is taken for granted but what its version proves; (d) a class, likewise; or (e) owned by the
+     program. Anything else is not pinned: such a child is evaluated in full at each call.
+
+   Why no step touches freed memory. Steps run in the order of the paths and stop at the first that fails. When a step about
+   an object runs, the steps before have proved that a live parent holds it. Phase 1 consists of steps that can run no
+   Python code (dict lookups only with str keys in dicts with only str keys), so nothing can die in between. Then come
+   those that can; their objects are all given a strong reference at the end of phase 1.
+
+   A failed structural step means "stale", not "miss": the program is evaluated in full, and if that succeeds the record
+   is made anew. A node that was the reason becomes less trusted each time: a dict whose version keeps changing is looked
+   into instead, and a value that keeps changing is evaluated at each call. So counters in module globals cost a few
+   lookups, not a full evaluation per call. */
+
+#define Py_BUILD_CORE_MODULE 1
+#include <Python.h>
+#include <internal/pycore_dict.h>
+
+#include "_program.h"
+
+/* ------------------------------------------------------------------------------------------------------------------
+   CPython versions. */
+
+#if PY_VERSION_HEX < 0x030C0000
+#  define HAVE_DICT_VERSIONS 1
+#  define DICT_VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag)
+#elif PY_VERSION_HEX < 0x030E0000
+#  define HAVE_DICT_VERSIONS 1   /* the low bits are flags of dict watchers */
+#  define DICT_VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag / DICT_VERSION_INCREMENT)
+#else
+#  define HAVE_DICT_VERSIONS 0
+#  define DICT_VERSION(dict) 0
+#endif
+
+/* Does every change of this dict change its version? From 3.13 on an instance's dict can share the values inside of the
+   instance, and 3.13.0 does not change the version when an attribute is stored. */
+static int
+dict_has_versions(PyObject *dict)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    if (((PyDictObject *)dict)->ma_values != NULL) {
+        return 0;
+    }
+#endif
+    return HAVE_DICT_VERSIONS;
+}
+
+static inline int
+dict_has_only_str_keys(PyObject *dict)
+{
+    return DK_IS_UNICODE(((PyDictObject *)dict)->ma_keys);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Steps. */
+
+enum StepKind {
+    POINTER_IS,        /* *address is `expected` */
+    LIST_ITEM_IS,      /* item i of the list is `expected` */
+    DICT_ITEM_IS,      /* so is the dict's item under a str key; NULL: no such key */
+    DICT_VERSION_IS,
+    TYPE_VERSION_IS,
+    CHECK,             /* the object passes this check */
+    CHILD,             /* a full evaluation of this child of the object succeeds */
+};
+
+typedef struct {
+    int kind;
+    Node *node;              /* becomes less trusted if the step fails; CHILD: the child */
+    PyObject *object;        /* borrowed: pinned */
+    union {
+        PyObject **address;
+        Py_ssize_t i;
+        PyObject *key;       /* borrowed from the program */
+        uint64_t version;
+        const Check *check;
+    };
+    PyObject *expected;      /* only compared with */
+    PyObject *keeper;        /* owned: the expected object, or a weak reference to it, or NULL */
+} Step;
+
+typedef struct {
+    Step *items;
+    int n, allocated;
+} Steps;
+
+/* A DISTINCT relation some of whose values are pinned. */
+typedef struct {
+    const Relation *relation;
+    PointerSet pinned;
+    int *open;               /* slots of the other values */
+    int n_open;
+} OpenDistinct;
+
+struct Record {
+    Steps pure, impure;      /* phase 1 and 2 */
+    Node *stale;             /* the node whose step failed last */
+    PyObject **pinned;       /* by slot of a saved value: the pinned one (borrowed), or NULL */
+    char *filled;            /* by slot: a relation needs the pinned value */
+    const Relation **relations;
+    OpenDistinct *distincts;
+    int n_relations, n_distincts;
+};
+
+/* How often a value may change before it is looked at in another way. */
+enum { TRUST_VERSION = 2, TRUST_POINTER = 4 };
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Making a record. Nothing here runs Python code: the collector is off, and only builtin types are looked into. */
+
+typedef struct {
+    Record *record;
+    int failed;              /* out of memory, or something does not hold any more */
+} Maker;
+
+static void record_value(Maker *maker, Node *node, PyObject *value);
+
+/* Append a step; its keeper is stolen. */
+static void
+add_step(Maker *maker, Steps *steps, Step step)
+{
+    if (steps->n == steps->allocated) {
+        int room = steps->allocated == 0 ? 16 : 2 * steps->allocated;
+        Step *items = PyMem_Resize(steps->items, Step, room);
+        if (items == NULL) {
+            Py_XDECREF(step.keeper);
+            maker->failed = 1;
+            return;
+        }
+        steps->items = items;
+        steps->allocated = room;
+    }
+    steps->items[steps->n++] = step;
+}
+
+/* Below a node that is evaluated at each call: only what IS checks pin. */
+static void
+record_anchors(Maker *maker, Node *node)
+{
+    if (node->anchor != NULL) {
+        record_value(maker, node, node->anchor);
+        return;
+    }
+    for (int i = 0; i < node->n_children; i++) {
+        record_anchors(maker, &node->children[i]);
+    }
+}
+
+static void
+record_evaluated_child(Maker *maker, Node *child, PyObject *parent)
+{
+    add_step(maker, &maker->record->impure, (Step){.kind = CHILD, .node = child, .object = parent});
+    record_anchors(maker, child);
+}
+
+/* A child whose value is pinned, or pinned to be absent. */
+static void
+record_pinned_child(Maker *maker, Node *child, PyObject *value)
+{
+    if (value != NULL) {
+        record_value(maker, child, value);
+    }
+    else if (child->absent_index < 0) {
+        maker->failed = 1;
+    }
+}
+
+/* Is this an immutable object of a builtin type, all the way down? */
+static int
+is_constant(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyTuple_Type) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
+            if (!is_constant(PyTuple_GET_ITEM(value, i))) {
+                return 0;
+            }
+        }
+        return 1;
+    }
+    return value == Py_None || value == Py_Ellipsis || type == &PyUnicode_Type || type == &PyLong_Type
+        || type == &PyBool_Type || type == &PyFloat_Type || type == &PyBytes_Type || type == &PyComplex_Type;
+}
+
+/* Can an object with this address have another type? Dicts and classes count, because pointer steps do not notice if
+   one dies: (c) and (d) above. */
+static int
+type_can_change(PyObject *value)
+{
+    return !PyType_HasFeature(Py_TYPE(value), Py_TPFLAGS_IMMUTABLETYPE) || PyModule_Check(value)
+        || PyDict_Check(value) || PyType_Check(value);
+}
+
+/* Let a pointer step notice if `value` dies: (a) to (e) above. 0 if that is not possible. */
+static int
+protect(const Node *node, PyObject *value, PyObject **keeper)
+{
+    *keeper = NULL;
+    if (value == NULL || value == node->anchor || PyDict_Check(value) || node->kind == K_TYPE) {
+        return 1;
+    }
+    if (is_constant(value)) {
+        *keeper = Py_NewRef(value);
+        return 1;
+    }
+    if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) {
+        return 0;
+    }
+    *keeper = PyWeakref_NewRef(value, NULL);
+    return *keeper != NULL;
+}
+
+/* A child in a mutable slot of its parent, which holds step.expected; NULL there means `if_null`. */
+static void
+record_slot(Maker *maker, Node *child, Step step, PyObject *if_null)
+{
+    step.node = child;
+    if (child->instability >= TRUST_POINTER || !protect(child, step.expected, &step.keeper)) {
+        record_evaluated_child(maker, child, step.object);
+        return;
+    }
+    add_step(maker, &maker->record->pure, step);
+    record_pinned_child(maker, child, step.expected != NULL ? step.expected : if_null);
+}
+
+static void
+record_dict_item(Maker *maker, Node *child, PyObject *dict, int versioned)
+{
+    PyObject *key = child->arg;
+    int by_step = PyUnicode_CheckExact(key) && dict_has_only_str_keys(dict);
+    if (!(versioned && is_constant(key)) && !by_step) {
+        record_evaluated_child(maker, child, dict);
+        return;
+    }
+    PyObject *value = PyDict_GetItemWithError(dict, key);
+    if (versioned) {
+        record_pinned_child(maker, child, value);
+    }
+    else {
+        record_slot(maker, child, (Step){.kind = DICT_ITEM_IS, .object = dict, .key = key, .expected = value}, NULL);
+    }
+}
+
+static void
+record_dict_key(Maker *maker, Node *child, PyObject *dict, int versioned)
+{
+    Py_ssize_t position = 0;
+    PyObject *key = NULL;
+    if (!versioned || PyODict_Check(dict)) {
+        record_evaluated_child(maker, child, dict);
+        return;
+    }
+    for (Py_ssize_t i = 0; i <= child->n; i++) {
+        if (!PyDict_Next(dict, &position, &key, NULL)) {
+            key = NULL;
+            break;
+        }
+    }
+    record_pinned_child(maker, child, key);
+}
+
+static void
+record_index(Maker *maker, Node *child, PyObject *sequence)
+{
+    Py_ssize_t i = child->n;
+    if (PyTuple_Check(sequence)) {
+        record_pinned_child(maker, child, i < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, i) : NULL);
+    }
+    else if (PyList_Check(sequence) && i < PyList_GET_SIZE(sequence)) {
+        record_slot(maker, child, (Step){.kind = LIST_ITEM_IS, .object = sequence, .i = i,
+                                         .expected = PyList_GET_ITEM(sequence, i)}, NULL);
+    }
+    else {
+        record_evaluated_child(maker, child, sequence);
+    }
+}
+
+static void
+record_pointer(Maker *maker, Node *child, PyObject *parent, PyObject **address, PyObject *if_null)
+{
+    record_slot(maker, child, (Step){.kind = POINTER_IS, .object = parent, .address = address, .expected = *address},
+                if_null);
+}
+
+static void
+record_instance_dict(Maker *maker, Node *child, PyObject *object)
+{
+    PyObject **slot = PyType_Check(object) ? NULL : _PyObject_GetDictPtr(object);
+    if (slot == NULL || *slot == NULL) {
+        record_evaluated_child(maker, child, object);
+        return;
+    }
+    record_pointer(maker, child, object, slot, NULL);
+}
+
+/* `versioned`: a step proves that the value, a dict or class, is unchanged. */
+static void
+record_child(Maker *maker, Node *child, PyObject *value, int versioned)
+{
+    switch (child->kind) {
+    case K_INSTANCE_DICT:
+        record_instance_dict(maker, child, value);
+        return;
+    case K_DICT_ITEM:
+        if (PyDict_Check(value)) {
+            record_dict_item(maker, child, value, versioned);
+            return;
+        }
+        break;
+    case K_DICT_KEY:
+        if (PyDict_Check(value)) {
+            record_dict_key(maker, child, value, versioned);
+            return;
+        }
+        break;
+    case K_INDEX:
+        record_index(maker, child, value);
+        return;
+    case K_CELL_CONTENTS:
+        if (PyCell_Check(value)) {
+            record_pointer(maker, child, value, &((PyCellObject *)value)->ob_ref, NULL);
+            return;
+        }
+        break;
+    case K_TYPE:
+        if (type_can_change(value)) {
+            record_pointer(maker, child, value, (PyObject **)&value->ob_type, NULL);
+        }
+        else {
+            record_pinned_child(maker, child, (PyObject *)Py_TYPE(value));
+        }
+        return;
+    case K_TYPE_ATTR:
+        if (versioned) {
+            record_pinned_child(maker, child, _PyType_Lookup((PyTypeObject *)value, child->arg));
+            return;
+        }
+        break;
+    case K_FUNC_CODE:
+    case K_FUNC_DEFAULTS:
+    case K_FUNC_KWDEFAULTS:
+        if (PyFunction_Check(value)) {
+            PyFunctionObject *function = (PyFunctionObject *)value;
+            record_pointer(maker, child, value, child->kind == K_FUNC_CODE ? &function->func_code
+                           : child->kind == K_FUNC_DEFAULTS ? &function->func_defaults
+                           : &function->func_kwdefaults, Py_None);
+            return;
+        }
+        break;
+    case K_FUNC_CLOSURE:
+        if (PyFunction_Check(value)) {
+            PyObject *closure = ((PyFunctionObject *)value)->func_closure;
+            record_pinned_child(maker, child, closure != NULL ? closure : Py_None);
+            return;
+        }
+        break;
+    case K_METHOD_SELF:
+    case K_METHOD_FUNC:
+        if (PyMethod_Check(value)) {
+            record_pinned_child(maker, child, child->kind == K_METHOD_SELF ? PyMethod_GET_SELF(value)
+                                : PyMethod_GET_FUNCTION(value));
+            return;
+        }
+        break;
+    }
+    record_evaluated_child(maker, child, value);
+}
+
+static void
+record_check(Maker *maker, Node *node, const Check *check, PyObject *value, int versioned)
+{
+    Step step = {.kind = CHECK, .node = node, .object = value, .check = check};
+    int can_run_python = 1, settled = 0;   /* settled: the outcome cannot change while the earlier steps hold */
+    switch (check->kind) {
+    case K_IS:
+    case K_IS_NOT:
+        settled = 1;
+        break;
+    case K_TYPE_IS:
+        can_run_python = 0;
+        settled = !type_can_change(value);
+        break;
+    case K_EQUALS:
+    case K_TRUTH:
+        settled = is_constant(value);
+        break;
+    case K_LEN:
+        settled = PyTuple_Check(value) || is_constant(value) || (PyDict_Check(value) && versioned);
+        can_run_python = !(PyList_Check(value) || PyDict_Check(value) || PyAnySet_Check(value));
+        break;
+    case K_DICT_KEYS:
+        settled = PyDict_Check(value) && !PyODict_Check(value) && versioned;
+        break;
+    case K_HAS_KEY:
+    case K_LACKS_KEY:
+        settled = PyDict_Check(value) && versioned && is_constant(check->arg);
+        break;
+    case K_TENSOR:
+        can_run_python = !tensor_spec_is_pure(check->tensor);
+        break;
+    case K_SAVE:
+        maker->record->pinned[check->n] = value;
+        return;
+    case K_ABSENT:
+        maker->failed = 1;
+        return;
+    }
+    if (settled) {
+        maker->failed |= check_holds(check, value, NULL) != YES;
+    }
+    else {
+        add_step(maker, can_run_python ? &maker->record->impure : &maker->record->pure, step);
+    }
+}
+
+/* Do all keys compare without running Python code? */
+static int
+dict_has_constant_keys(PyObject *dict)
+{
+    Py_ssize_t position = 0;
+    PyObject *key;
+    if (!dict_has_only_str_keys(dict)) {
+        while (PyDict_Next(dict, &position, &key, NULL)) {
+            if (!is_constant(key)) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* Add a step that proves that this dict or class is unchanged; whether there is such a step. */
+static int
+record_version(Maker *maker, Node *node, PyObject *value)
+{
+    Step step = {.node = node, .object = value};
+    if (node->instability >= TRUST_VERSION) {
+        return 0;
+    }
+    if (PyDict_Check(value)) {
+        if (!dict_has_versions(value) || !dict_has_constant_keys(value)) {
+            return 0;
+        }
+        step.kind = DICT_VERSION_IS;
+        step.version = DICT_VERSION(value);
+    }
+    else {
+        for (int i = 0; i < node->n_children; i++) {
+            if (node->children[i].kind == K_TYPE_ATTR) {   /* a lookup assigns a version */
+                _PyType_Lookup((PyTypeObject *)value, node->children[i].arg);
+                break;
+            }
+        }
+        step.kind = TYPE_VERSION_IS;
+        step.version = ((PyTypeObject *)value)->tp_version_tag;
+        if (step.version == 0) {
+            return 0;
+        }
+    }
+    add_step(maker, &maker->record->pure, step);
+    return 1;
+}
+
+static void
+record_value(Maker *maker, Node *node, PyObject *value)
+{
+    int versioned = (PyDict_Check(value) || PyType_Check(value)) && record_version(maker, node, value);
+    for (int i = 0; i < node->n_checks; i++) {
+        record_check(maker, node, &node->checks[i], value, versioned);
+    }
+    for (int i = 0; i < node->n_children && !maker->failed; i++) {
+        record_child(maker, &node->children[i], value, versioned);
+    }
+}
+
+enum { MANY_OPEN = 16 };   /* so many values are compared pair by pair */
+
+/* Most of the objects that must be distinct are parameters. Only the others have to be looked at again. */
+static void
+record_distinct(Maker *maker, const Relation *relation, int n_open)
+{
+    Record *record = maker->record;
+    OpenDistinct *distinct = &record->distincts[record->n_distincts++];
+    distinct->relation = relation;
+    distinct->open = PyMem_New(int, n_open + 1);
+    if (distinct->open == NULL || pointer_set_init(&distinct->pinned, relation->n_slots) < 0) {
+        maker->failed = 1;
+        return;
+    }
+    for (int i = 0; i < relation->n_slots; i++) {
+        PyObject *value = record->pinned[relation->slots[i]];
+        if (value == NULL) {
+            distinct->open[distinct->n_open++] = relation->slots[i];
+        }
+        else if (!pointer_set_add(&distinct->pinned, value)) {
+            maker->failed = 1;
+        }
+    }
+}
+
+static void
+record_relation(Maker *maker, const Relation *relation)
+{
+    Record *record = maker->record;
+    int n_open = 0;
+    for (int i = 0; i < relation->n_slots; i++) {
+        n_open += record->pinned[relation->slots[i]] == NULL;
+    }
+    if (relation->kind == K_DISTINCT && n_open < relation->n_slots && n_open <= MANY_OPEN) {
+        record_distinct(maker, relation, n_open);
+        return;
+    }
+    if (relation->kind == K_SAME && n_open == 0) {
+        maker->failed |= record->pinned[relation->slots[0]] != record->pinned[relation->slots[1]];
+        return;
+    }
+    record->relations[record->n_relations++] = relation;
+    for (int i = 0; i < relation->n_slots; i++) {
+        record->filled[relation->slots[i]] = 1;
+    }
+}
+
+static Record *
+record_new(const GuardProgram *p)
+{
+    Record *record = PyMem_Calloc(1, sizeof(Record));
+    if (record == NULL) {
+        return NULL;
+    }
+    record->pinned = PyMem_Calloc(p->n_saved, sizeof(PyObject *));
+    record->filled = PyMem_Calloc(p->n_saved, 1);
+    record->relations = PyMem_Calloc(p->n_relations, sizeof(Relation *));
+    record->distincts = PyMem_Calloc(p->n_relations, sizeof(OpenDistinct));
+    if (!record->pinned || !record->filled || !record->relations || !record->distincts) {
+        record_free(record);
+        return NULL;
+    }
+    return record;
+}
+
+void
+record_renew(GuardProgram *p)
+{
+    if (p->hopeless > 2) {
+        return;
+    }
+    Record *old = p->record;
+    if (old != NULL && old->stale != NULL) {
+        old->stale->instability++;
+    }
+    Maker maker = {.record = record_new(p)};
+    int gc_was_enabled = PyGC_Disable();
+    if (maker.record != NULL) {
+        for (int i = 0; i < p->n_roots; i++) {
+            if (p->roots[i].kind == K_CONST) {
+                record_value(&maker, &p->roots[i], p->roots[i].arg);
+            }
+            else {
+                record_anchors(&maker, &p->roots[i]);
+            }
+        }
+        for (int i = p->n_global_state; i < p->n_relations && !maker.failed; i++) {
+            record_relation(&maker, &p->relations[i]);
+        }
+    }
+    PyErr_Clear();   /* out of memory: the step is missing and `failed` is set, or the child is evaluated */
+    p->record = maker.record;
+    if (maker.failed) {
+        p->record = NULL;
+        p->hopeless++;
+        record_free(maker.record);
+    }
+    record_free(old);
+    if (gc_was_enabled) {
+        PyGC_Enable();
+    }
+}
+
+static void
+free_steps(Steps *steps)
+{
+    for (int i = 0; i < steps->n; i++) {
+        Py_XDECREF(steps->items[i].keeper);
+    }
+    PyMem_Free(steps->items);
+}
+
+void
+record_free(Record *record)
+{
+    if (record == NULL) {
+        return;
+    }
+    free_steps(&record->pure);
+    free_steps(&record->impure);
+    PyMem_Free(record->pinned);
+    PyMem_Free(record->filled);
+    PyMem_Free(record->relations);
+    for (int i = 0; i < record->n_distincts; i++) {
+        PyMem_Free(record->distincts[i].pinned.slots);
+        PyMem_Free(record->distincts[i].open);
+    }
+    PyMem_Free(record->distincts);
+    PyMem_Free(record);
+}
+
+int
+record_traverse(Record *record, visitproc visit, void *arg)
+{
+    for (int i = 0; record != NULL && i < record->pure.n; i++) {   /* impure steps have no keepers */
+        Py_VISIT(record->pure.items[i].keeper);
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Using a record. */
+
+/* Is this the object that the step recorded, not merely one at the same address? */
+static inline int
+is_expected(const Step *step, PyObject *value)
+{
+    return value == step->expected
+        && (step->keeper == NULL || step->keeper == value
+            || ((PyWeakReference *)step->keeper)->wr_object == value || value == NULL);
+}
+
+/* A structural step. */
+static inline int
+step_holds(const Step *step)
+{
+    switch (step->kind) {
+    case POINTER_IS:
+        return is_expected(step, *step->address);
+    case LIST_ITEM_IS:
+        return step->i < PyList_GET_SIZE(step->object)
+            && is_expected(step, PyList_GET_ITEM(step->object, step->i));
+    case DICT_ITEM_IS:
+        return dict_has_only_str_keys(step->object)
+            && is_expected(step, PyDict_GetItemWithError(step->object, step->key));
+    case DICT_VERSION_IS:
+        return DICT_VERSION(step->object) == step->version;
+    case TYPE_VERSION_IS:
+        return ((PyTypeObject *)step->object)->tp_version_tag == step->version;
+    }
+    Py_UNREACHABLE();
+}
+
+static int
+run_pure_steps(Record *record, PyObject **saved)
+{
+    const Step *end = record->pure.items + record->pure.n;
+    for (const Step *step = record->pure.items; step < end; step++) {
+        if (step->kind == CHECK) {
+            if (check_holds(step->check, step->object, saved) != YES) {
+                return step->check->index;
+            }
+        }
+        else if (!step_holds(step)) {
+            record->stale = step->node;
+            return STALE;
+        }
+    }
+    return GUARDS_PASS;
+}
+
+static int
+run_impure_steps(Record *record, PyObject **saved)
+{
+    int result = GUARDS_PASS, n = record->impure.n;
+    const Step *steps = record->impure.items;
+    for (int i = 0; i < n; i++) {
+        Py_INCREF(steps[i].object);
+    }
+    for (int i = 0; i < n && result == GUARDS_PASS; i++) {
+        const Step *step = &steps[i];
+        if (step->kind == CHILD) {
+            result = evaluate_child(step->node, step->object, saved, 1);
+        }
+        else {
+            int outcome = check_holds(step->check, step->object, saved);
+            result = outcome == YES ? GUARDS_PASS : outcome == RAISED ? GUARDS_RAISED : step->check->index;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        Py_DECREF(steps[i].object);
+    }
+    return result;
+}
+
+static int
+open_distinct_holds(const OpenDistinct *distinct, PyObject **saved)
+{
+    for (int i = 0; i < distinct->n_open; i++) {
+        PyObject *value = saved[distinct->open[i]];
+        if (pointer_set_has(&distinct->pinned, value)) {
+            return 0;
+        }
+        for (int k = 0; k < i; k++) {
+            if (saved[distinct->open[k]] == value) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+static int
+run_relations(GuardProgram *p, Record *record, PyObject **saved)
+{
+    for (int i = 0; i < record->n_distincts; i++) {
+        if (!open_distinct_holds(&record->distincts[i], saved)) {
+            return record->distincts[i].relation->index;
+        }
+    }
+    int result = GUARDS_PASS;
+    for (int i = 0; result == GUARDS_PASS && i < record->n_relations; i++) {
+        result = evaluate_relation(p, record->relations[i], saved);
+    }
+    return result;
+}
+
+int
+record_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved)
+{
+    Record *record = p->record;
+    int result = GUARDS_PASS;
+    record->stale = NULL;
+    /* The arguments come before the global state, because they are what tells entries of one function apart. */
+    for (int i = 0; result == GUARDS_PASS && i < p->n_roots; i++) {
+        if (p->roots[i].kind != K_CONST) {
+            result = evaluate_root(&p->roots[i], locals, n_locals, closure, saved, 1);
+        }
+    }
+    for (int i = 0; result == GUARDS_PASS && i < p->n_global_state; i++) {
+        result = evaluate_relation(p, &p->relations[i], saved);
+    }
+    if (result == GUARDS_PASS) {
+        result = run_pure_steps(record, saved);
+    }
+    if (result != GUARDS_PASS) {
+        return result;
+    }
+    for (int i = 0; i < p->n_saved; i++) {
+        if (record->filled[i] && record->pinned[i] != NULL) {
+            saved[i] = Py_NewRef(record->pinned[i]);
+        }
+    }
+    result = run_impure_steps(record, saved);
+    return result == GUARDS_PASS ? run_relations(p, record, saved) : result;
+}

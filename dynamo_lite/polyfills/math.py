@@ -1,0 +1,38 @@
+"""Stand-ins for the functions of `math` that take containers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .registry import polyfill
+
+
+@polyfill(math.prod, pure=True)
+def prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
+    """`math.prod(iterable, /, *, start=1)`"""
+    result = start
+    for value in iterable:
+        result = result * value
+    return result
+
+
+@polyfill(math.dist, pure=True)
+def dist(p: Sequence[Any], q: Sequence[Any], /) -> float:
+    """`math.dist(p, q)`: the C function on tuples, which are constants if their items are."""
+    return math.dist(tuple(p), tuple(q))
+
+
+@polyfill(math.fsum, pure=True)
+def fsum(seq: Iterable[Any], /) -> float:
+    """`math.fsum(iterable)`"""
+    return math.fsum(tuple(seq))
+
+
+if hasattr(math, "sumprod"):
+
+    @polyfill(math.sumprod, pure=True)
+    def sumprod(p: Iterable[Any], q: Iterable[Any], /) -> Any:
+        """`math.sumprod(p, q)`"""
+        return math.sumprod(tuple(p), tuple(q))

@@ -1,0 +1,88 @@
+"""Which Python function stands for which C function.
+
+Input: the real callable (a builtin function, or a method descriptor such as `str.partition`). Output: its stand-in, or None.
+Invariant: a stand-in takes the same arguments as the original wherever `inspect.signature` knows them; one original has one stand-in.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+POLYFILLS: dict[Any, Callable[..., Any]] = {}
+"""The real callable → its stand-in."""
+
+MODULES: dict[str, str] = {
+    "_bisect": "bisect",
+    "_collections": "collections",
+    "_functools": "functools",
+    "_heapq": "heapq",
+    "builtins": "builtins",
+    "math": "math",
+}
+"""Name of the module of a C function → module of this package with stand-ins for it; removed once imported."""
+
+
+def polyfill(original: Any, *, pure: bool = False, check_signature: bool = True) -> Callable[[F], F]:
+    """Register the decorated Python function as the stand-in for `original` in captured code.
+
+    `pure`: with constant arguments the original itself is called during capture. Raises TypeError if the parameters differ from those of
+    the original (where these are known), ValueError if the original has a stand-in already.
+    """
+
+    def decorate(function: F) -> F:
+        if original in POLYFILLS:
+            raise ValueError(f"{original!r} has a polyfill already: {POLYFILLS[original]!r}")
+        if check_signature:
+            _check_signature(original, function)
+        POLYFILLS[original] = function
+        if pure:
+            from ..variables.dispatch import PURE
+
+            PURE.add(original)
+        return function
+
+    return decorate
+
+
+def substitute_in_graph(
+    original_fn: Any,
+    *,
+    can_constant_fold_through: bool = False,
+    skip_signature_check: bool = False,
+    is_embedded_type: bool = False,
+) -> Callable[[F], F]:
+    """`polyfill` under the name and with the parameters of `torch.compiler.substitute_in_graph`."""
+    return polyfill(original_fn, pure=can_constant_fold_through, check_signature=not skip_signature_check)
+
+
+def find_polyfill(original: Any) -> Callable[..., Any] | None:
+    """The stand-in for a real callable, or None."""
+    if MODULES:
+        owner = getattr(original, "__objclass__", original)
+        home = MODULES.pop(getattr(owner, "__module__", None), None)
+        if home is not None:
+            importlib.import_module(f"{__package__}.{home}")
+    return POLYFILLS.get(original)
+
+
+def _check_signature(original: Any, function: Any) -> None:
+    try:
+        expected = inspect.signature(original)
+    except (TypeError, ValueError):
+        return  # C functions without a text signature
+    if _shape(expected) != _shape(inspect.signature(function)):
+        raise TypeError(f"{function.__qualname__}{inspect.signature(function)} does not fit {original!r}{expected}")
+
+
+def _shape(signature: inspect.Signature) -> list[tuple[Any, ...]]:
+    """Kind and optionality of each parameter, and the name where it can be used in a call."""
+    shape = []
+    for p in signature.parameters.values():
+        named = p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        shape.append((p.kind, p.name if named else None, p.default is not p.empty))
+    return shape

@@ -1,0 +1,1 @@
+"""Models of Python objects, one file per CPython type family; `families` registers them all."""

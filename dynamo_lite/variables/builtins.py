@@ -1,0 +1,620 @@
+"""The builtin functions, the constructors of numbers and texts, and the functions of the `operator` module.
+
+Input: trackers of the arguments. Output: the handlers, registered by the real function; `format_value` for f-strings.
+Invariant: a handler says what the function does in terms of the generic algorithms; it knows no model.
+Mirrors `Python/bltinmodule.c`, `Modules/_operator.c`.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import functools
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..exc import unsupported
+from .abstract import (
+    BINARY_OPS,
+    COMPARE_OPS,
+    UNARY_OPS,
+    binary_op,
+    contains,
+    get_attr,
+    get_item,
+    get_iter,
+    is_true,
+    iter_next,
+    length,
+    richcompare,
+    set_attr,
+    set_item,
+    type_name,
+    unary_op,
+    unpack,
+)
+from .abstract import index as to_index
+from .base import MISSING, VariableTracker
+from .constant import NONE, ConstantVariable, boolean, fold, is_none
+from .dispatch import builtin, constructor, pure
+from .iter import CallIterator
+from .keys import Key, hash_rule, symbolic_key
+from .list import ListVariable, iterate, sorted_items
+from .native import NativeVariable, emit_call, host_index, host_value, optional_attr, repr_text, same_or_equal, str_text
+from .subclass import NATIVES
+from .text import format_text, run
+from .tuple import TupleVariable
+
+@builtin(list.__new__, dict.__new__, set.__new__, collections.deque.__new__)
+def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`__new__` of a mutable builtin type: an empty instance of it or of a subclass; `__init__` does the rest."""
+    real = host_value(cls)
+    return NATIVES[real]() if real in NATIVES else tx.tr.new_instance(tx, real)
+
+
+# -- sizes, iteration
+
+
+@builtin(len)
+def builtin_len(tx: Any, obj: VariableTracker) -> VariableTracker:
+    n = length(tx, obj)
+    if isinstance(n, ConstantVariable):
+        if not isinstance(n.value, int):
+            return tx.raises(TypeError, f"'{type_name(n)}' object cannot be interpreted as an integer")
+        if n.value < 0:
+            return tx.raises(ValueError, "__len__() should return >= 0")
+    return n
+
+
+@builtin(iter)
+def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | None = None) -> VariableTracker:
+    if sentinel is None:
+        return get_iter(tx, object)
+    if object.tp_call is None:
+        return tx.raises(TypeError, "iter(v, w): v must be callable")
+    return CallIterator(object, sentinel)
+
+
+@builtin(next)
+def builtin_next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+    if iterator.tp_iternext is None:
+        return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
+    item = iterator.tp_iternext(tx)
+    if item is not None:
+        return item
+    return default if default is not None else tx.raises(StopIteration)
+
+
+@builtin(any)
+def builtin_any(tx: Any, iterable: VariableTracker) -> VariableTracker:
+    return boolean(_search(tx, iterable, True))
+
+
+@builtin(all)
+def builtin_all(tx: Any, iterable: VariableTracker) -> VariableTracker:
+    return boolean(not _search(tx, iterable, False))
+
+
+def _search(tx: Any, iterable: VariableTracker, truth: bool) -> bool:
+    """Whether an item has this truth value; stops at the first."""
+    iterator = get_iter(tx, iterable)
+    while (item := iter_next(tx, iterator)) is not None:
+        if is_true(tx, item) is truth:
+            return True
+    return False
+
+
+@builtin(sum)
+def builtin_sum(tx: Any, iterable: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
+    for kind, name, hint in ((str, "strings", "''.join(seq)"), (bytes, "bytes", "b''.join(seq)")):
+        if start is not None and issubclass(start.python_type(), kind):
+            return tx.raises(TypeError, f"sum() can't sum {name} [use {hint} instead]")
+    iterator = get_iter(tx, iterable)
+    total = ConstantVariable(0) if start is None else start
+    while (item := iter_next(tx, iterator)) is not None:
+        total = binary_op(tx, operator.add, total, item)
+    return total
+
+
+@builtin(sorted)
+def builtin_sorted(
+    tx: Any, iterable: VariableTracker, /, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+) -> VariableTracker:
+    return ListVariable(sorted_items(tx, iterate(tx, iterable), key, reverse))
+
+
+def _extreme(function: Any, op: str) -> None:
+    name = function.__name__
+
+    @builtin(function)
+    def extreme(
+        tx: Any, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
+    ) -> VariableTracker:
+        if not args:
+            return tx.raises(TypeError, f"{name} expected at least 1 argument, got 0")
+        if len(args) > 1 and default is not None:
+            return tx.raises(TypeError, f"Cannot specify a default for {name}() with multiple positional arguments")
+        items: Any = args if len(args) > 1 else unpack(tx, args[0])
+        best = best_key = None
+        for item in items:
+            item_key = item if is_none(key) else tx.call(key, [item])
+            if best is None or is_true(tx, richcompare(tx, item_key, best_key, op)):
+                best, best_key = item, item_key
+        if best is not None:
+            return best
+        if default is not None:
+            return default
+        empty = "iterable argument is empty" if sys.version_info >= (3, 12) else "arg is an empty sequence"
+        return tx.raises(ValueError, f"{name}() {empty}")
+
+
+_extreme(max, ">")
+_extreme(min, "<")
+
+
+# -- arithmetic
+
+
+@builtin(pow)
+def builtin_pow(
+    tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None
+) -> VariableTracker:
+    if is_none(mod):
+        return binary_op(tx, operator.pow, base, exp)
+    if not all(isinstance(v, ConstantVariable) for v in (base, exp, mod)):
+        return unsupported("operation-on-unknown-object", "pow() with three arguments")
+    return fold(tx, pow, [base, exp, mod], {})
+
+
+@builtin(round)
+def builtin_round(tx: Any, number: VariableTracker, ndigits: VariableTracker | None = None) -> VariableTracker:
+    args = [] if ndigits is None else [ndigits]
+    if isinstance(number, ConstantVariable):
+        return fold(tx, round, [number, *args], {})
+    method = tx.tr.lookup_special(tx, number, "__round__")
+    if method is None:
+        return tx.raises(TypeError, f"type {type_name(number)} doesn't define __round__ method")
+    return tx.call(method, args)
+
+
+def _number_base(function: Any) -> None:
+    @builtin(function)
+    def convert(tx: Any, number: VariableTracker) -> VariableTracker:
+        if isinstance(number, ConstantVariable):
+            return fold(tx, function, [number], {})
+        return ConstantVariable(function(host_index(tx, number)))
+
+
+for _function in (bin, hex, oct, chr):
+    _number_base(_function)
+pure(ord)
+
+
+# -- text
+
+
+@builtin(repr)
+def builtin_repr(tx: Any, obj: VariableTracker) -> VariableTracker:
+    return ConstantVariable(repr_text(tx, obj))
+
+
+@builtin(ascii)
+def builtin_ascii(tx: Any, obj: VariableTracker) -> VariableTracker:
+    return ConstantVariable(_ascii(repr_text(tx, obj)))
+
+
+def _ascii(value: str) -> str:
+    return value.encode("ascii", "backslashreplace").decode("ascii")
+
+
+@builtin(format)
+def builtin_format(tx: Any, value: VariableTracker, format_spec: VariableTracker | None = None) -> VariableTracker:
+    return ConstantVariable(format_text(tx, value, "" if format_spec is None else host_value(format_spec, "format")))
+
+
+def format_value(
+    tx: Any, value: VariableTracker, conversion: str | None, spec: VariableTracker | None
+) -> VariableTracker:
+    """A replacement field of an f-string: `!s`, `!r` or `!a` (spec is None), or the formatting of the converted value."""
+    if conversion is not None:
+        result = str_text(tx, value) if conversion == "s" else repr_text(tx, value)
+        return ConstantVariable(_ascii(result) if conversion == "a" else result)
+    return builtin_format(tx, value, spec)
+
+
+# -- attributes and types
+
+
+def attribute_name(tx: Any, name: VariableTracker) -> str:
+    """The name argument of getattr and its kin."""
+    if not issubclass(name.python_type(), str):
+        run(tx, getattr, None, name.as_python_constant() if name.is_python_constant() else [])
+    return host_value(name, "attribute-of-unknown-object")
+
+
+@builtin(getattr)
+def builtin_getattr(
+    tx: Any, obj: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
+) -> VariableTracker:
+    if default is None:
+        return get_attr(tx, obj, attribute_name(tx, name))
+    found = optional_attr(tx, obj, attribute_name(tx, name))
+    return default if found is None else found
+
+
+@builtin(hasattr)
+def builtin_hasattr(tx: Any, obj: VariableTracker, name: VariableTracker) -> VariableTracker:
+    return boolean(optional_attr(tx, obj, attribute_name(tx, name)) is not None)
+
+
+@builtin(setattr)
+def builtin_setattr(tx: Any, obj: VariableTracker, name: VariableTracker, value: VariableTracker) -> VariableTracker:
+    set_attr(tx, obj, attribute_name(tx, name), value)
+    return NONE
+
+
+@builtin(delattr)
+def builtin_delattr(tx: Any, obj: VariableTracker, name: VariableTracker) -> VariableTracker:
+    set_attr(tx, obj, attribute_name(tx, name), None)
+    return NONE
+
+
+@builtin(callable)
+def builtin_callable(tx: Any, obj: VariableTracker) -> VariableTracker:
+    return boolean(obj.tp_call is not None or (obj.value is not MISSING and callable(obj.value)))
+
+
+@builtin(vars)
+def builtin_vars(tx: Any, *args: VariableTracker) -> VariableTracker:
+    if not args:
+        return unsupported("frame-introspection", "vars()")
+    found = optional_attr(tx, args[0], "__dict__")
+    return found if found is not None else tx.raises(TypeError, "vars() argument must have __dict__ attribute")
+
+
+@builtin(isinstance)
+def builtin_isinstance(tx: Any, obj: VariableTracker, class_or_tuple: VariableTracker) -> VariableTracker:
+    return boolean(_check_class(tx, obj, class_or_tuple, "isinstance"))
+
+
+@builtin(issubclass)
+def builtin_issubclass(tx: Any, cls: VariableTracker, class_or_tuple: VariableTracker) -> VariableTracker:
+    return boolean(_check_class(tx, cls, class_or_tuple, "issubclass"))
+
+
+INSTANCE_CHECKS: dict[Any, Callable[..., bool | None]] = {}
+"""A metaclass's `__instancecheck__` or `__subclasscheck__` → `check(tx, obj, cls)` on the tracker and the real class."""
+
+
+def _check_class(tx: Any, obj: VariableTracker, target: VariableTracker, function: str) -> bool:
+    """`object_isinstance`, `object_issubclass` with their tuples and unions."""
+    if isinstance(target, TupleVariable):
+        return any(_check_class(tx, obj, item, function) for item in target.items)
+    cls = host_value(target, "comparison-of-unknown-object")
+    if isinstance(cls, types.UnionType):
+        return any(_check_one(tx, obj, tx.tr.build_constant_object(part), part, function) for part in cls.__args__)
+    return _check_one(tx, obj, target, cls, function)
+
+
+def _check_one(tx: Any, obj: VariableTracker, target: VariableTracker, cls: Any, function: str) -> bool:
+    instance = function == "isinstance"
+    if instance and obj.python_type() is cls:
+        return True
+    dunder = "__instancecheck__" if instance else "__subclasscheck__"
+    check = getattr(type(cls), dunder, None)
+    if check is None or not isinstance(cls, type) and check is getattr(type, dunder):
+        tuple_of = "a type, a tuple of types, or a union" if instance else "a class, a tuple of classes, or a union"
+        tx.raises(TypeError, f"{function}() arg 2 must be {tuple_of}")
+    handler = INSTANCE_CHECKS.get(check)
+    if handler is not None:
+        return handler(tx, obj, cls)
+    if not instance and not isinstance(obj.value, type):
+        tx.raises(TypeError, "issubclass() arg 1 must be a class")
+    if check in _REAL_CHECKS or not isinstance(check, types.FunctionType):
+        return _real_check(tx, obj, cls, instance)
+    hook = tx.tr.build_constant_object(check)
+    return is_true(tx, tx.call(hook, [target, obj]))
+
+
+def _real_check(tx: Any, obj: VariableTracker, cls: Any, instance: bool) -> bool:
+    """Ask the real classes; abstract base classes may run a `__subclasshook__`, which looks at classes only."""
+    try:
+        return issubclass(obj.python_type() if instance else obj.value, cls)
+    except TypeError as error:
+        if instance and obj.value is not MISSING and not obj.mutated:
+            return run(tx, isinstance, obj.value, cls).value
+        tx.raises_like(error)
+
+
+_REAL_CHECKS = {
+    type.__instancecheck__,
+    type.__subclasscheck__,
+    type(collections.abc.Sized).__instancecheck__,
+    type(collections.abc.Sized).__subclasscheck__,
+}
+
+
+# -- identity and hashes
+
+
+@builtin(hash)
+def builtin_hash(tx: Any, obj: VariableTracker) -> VariableTracker:
+    if obj.tp_hash is None:
+        return tx.raises(TypeError, f"unhashable type: '{type_name(obj)}'")
+    result = obj.tp_hash(tx)
+    if isinstance(result, ConstantVariable) and isinstance(result.value, int):
+        return ConstantVariable(hash(_Fixed(result.value)))
+    return tx.raises(TypeError, "__hash__ method should return an integer")
+
+
+class _Fixed:
+    """Takes an int through the reduction that `hash()` applies to what `__hash__` returns."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value
+
+
+class IdVariable(NativeVariable):
+    """`id(x)`: known by what it is the address of; usable as a key and in comparisons for equality."""
+
+    cls = int
+
+    def __init__(self, target: VariableTracker) -> None:
+        self.target = target
+
+    def children(self) -> Any:
+        return (self.target,)
+
+    def describe(self) -> str:
+        return f"id of {self.target.describe()}"
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not isinstance(other, IdVariable) or op not in ("==", "!="):
+            return unsupported("object-identity", self.describe())
+        return boolean(tx.tr.same_object(self.target, other.target) is (op == "=="))
+
+    def refuse(self, tx: Any, *args: Any) -> VariableTracker:
+        return unsupported("object-identity", self.describe())
+
+    tp_hash = tp_repr = nb_index = nb_int = nb_float = refuse
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, id, self.target)
+
+
+def _refuse_arithmetic(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    return unsupported("object-identity", "arithmetic with id()")
+
+
+for _row in BINARY_OPS.values():
+    setattr(IdVariable, _row.slot, staticmethod(_refuse_arithmetic))
+for _slot, _ in UNARY_OPS.values():
+    setattr(IdVariable, _slot, IdVariable.refuse)
+
+
+@builtin(id)
+def builtin_id(tx: Any, obj: VariableTracker) -> VariableTracker:
+    return IdVariable(obj)
+
+
+@hash_rule(int.__hash__)
+def int_key(tx: Any, v: VariableTracker) -> Any:
+    if not isinstance(v, IdVariable):
+        return symbolic_key(tx, v)
+    target = v.target
+    return Key(
+        v,
+        (IdVariable, type(target.value), target.value)
+        if isinstance(target, ConstantVariable)
+        else (IdVariable, target),
+    )
+
+
+# -- constructors of immutable values
+
+
+@constructor(bool)
+def new_bool(tx: Any, cls: VariableTracker, x: VariableTracker | None = None) -> VariableTracker:
+    return boolean(x is not None and is_true(tx, x))
+
+
+@constructor(int)
+def new_int(
+    tx: Any, cls: VariableTracker, x: VariableTracker | None = None, base: VariableTracker | None = None
+) -> VariableTracker:
+    if x is None or isinstance(x, ConstantVariable):
+        return fold(tx, int, [] if x is None else [x], {} if base is None else {"base": base})
+    if base is not None:
+        return tx.raises(TypeError, "int() can't convert non-string with explicit base")
+    slot = x.nb_int or x.nb_index
+    if slot is not None:
+        return _checked(tx, slot(tx), int, "__int__ returned non-int")
+    what = "a string, a bytes-like object or a real number"
+    return tx.raises(TypeError, f"int() argument must be {what}, not '{type_name(x)}'")
+
+
+@constructor(float)
+def new_float(tx: Any, cls: VariableTracker, x: VariableTracker | None = None) -> VariableTracker:
+    if x is None or isinstance(x, ConstantVariable):
+        return fold(tx, float, [] if x is None else [x], {})
+    if x.nb_float is not None:
+        return _checked(tx, x.nb_float(tx), float, f"{type_name(x)}.__float__ returned non-float")
+    if x.nb_index is not None:
+        return new_float(tx, cls, x.nb_index(tx))
+    return tx.raises(TypeError, f"float() argument must be a string or a real number, not '{type_name(x)}'")
+
+
+def _checked(tx: Any, result: VariableTracker, cls: type, problem: str) -> VariableTracker:
+    if not issubclass(result.python_type(), cls):
+        tx.raises(TypeError, f"{problem} (type {type_name(result)})")
+    return ConstantVariable(cls(result.value)) if isinstance(result, ConstantVariable) else result
+
+
+@constructor(complex)
+def new_complex(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
+        return fold(tx, complex, list(args), kwargs)
+    return unsupported("operation-on-unknown-object", "complex() of an object")
+
+
+@constructor(str)
+def new_str(
+    tx: Any,
+    cls: VariableTracker,
+    object: VariableTracker | None = None,
+    encoding: VariableTracker | None = None,
+    errors: VariableTracker | None = None,
+) -> VariableTracker:
+    given = {name: v for name, v in (("encoding", encoding), ("errors", errors)) if v is not None}
+    if given:
+        return fold(tx, str, [] if object is None else [object], given)
+    return ConstantVariable("" if object is None else str_text(tx, object))
+
+
+@constructor(bytes)
+def new_bytes(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if all(v.is_python_constant() for v in (*args, *kwargs.values())):
+        return fold(tx, bytes, list(args), kwargs)
+    if len(args) != 1 or kwargs:
+        return unsupported("operation-on-unknown-object", "bytes()")
+    return run(tx, bytes, [host_index(tx, item) for item in unpack(tx, args[0])])
+
+
+# -- the operator module
+
+
+def _two(function: Any, algorithm: Callable[..., VariableTracker]) -> None:
+    @builtin(function)
+    def operation(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+        return algorithm(tx, a, b)
+
+
+for _function in BINARY_OPS:
+    _two(_function, functools.partial(lambda function, tx, a, b: binary_op(tx, function, a, b), _function))
+for _op, _function in COMPARE_OPS.items():
+    _two(_function, functools.partial(lambda op, tx, a, b: richcompare(tx, a, b, op), _op))
+_two(operator.getitem, get_item)
+_two(operator.is_, lambda tx, a, b: boolean(tx.tr.same_object(a, b)))
+_two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.same_object(a, b)))
+
+
+def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:
+    def decorate(algorithm: Callable[..., VariableTracker]) -> Any:
+        @builtin(*functions)
+        def operation(tx: Any, a: VariableTracker) -> VariableTracker:
+            return algorithm(tx, a)
+
+        return operation
+
+    return decorate
+
+
+for _function in UNARY_OPS:
+    _one(*{_function, operator.abs} if _function is abs else (_function,))(
+        functools.partial(lambda function, tx, a: unary_op(tx, function, a), _function)
+    )
+_one(operator.not_)(lambda tx, a: boolean(not is_true(tx, a)))
+_one(operator.truth)(lambda tx, a: boolean(is_true(tx, a)))
+_one(operator.index)(to_index)
+
+
+@builtin(operator.contains)
+def operator_contains(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    return boolean(is_true(tx, contains(tx, a, b)))
+
+
+@builtin(operator.setitem)
+def operator_setitem(tx: Any, a: VariableTracker, b: VariableTracker, c: VariableTracker) -> VariableTracker:
+    set_item(tx, a, b, c)
+    return NONE
+
+
+@builtin(operator.delitem)
+def operator_delitem(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    set_item(tx, a, b, None)
+    return NONE
+
+
+def _concatenate(function: Any, operation: Any) -> None:
+    @builtin(function)
+    def concatenate(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+        if a.sq_concat is None or b.sq_concat is None:
+            return tx.raises(TypeError, f"'{type_name(a)}' object can't be concatenated")
+        return binary_op(tx, operation, a, b)
+
+
+_concatenate(operator.concat, operator.add)
+_concatenate(operator.iconcat, operator.iadd)
+
+
+@builtin(operator.countOf)
+def operator_count_of(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    return ConstantVariable(sum(same_or_equal(tx, item, b) for item in unpack(tx, a)))
+
+
+@builtin(operator.indexOf)
+def operator_index_of(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    iterator = get_iter(tx, a)
+    i = 0
+    while (item := iter_next(tx, iterator)) is not None:
+        if same_or_equal(tx, item, b):
+            return ConstantVariable(i)
+        i += 1
+    return tx.raises(ValueError, "sequence.index(x): x not in sequence")
+
+
+if hasattr(operator, "call"):
+
+    @builtin(operator.call)
+    def operator_call(
+        tx: Any, obj: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
+        return tx.call(obj, list(args), kwargs)
+
+
+@builtin(operator.length_hint)
+def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+    if obj.sq_length is not None or obj.mp_length is not None or isinstance(obj, ConstantVariable):
+        return length(tx, obj)
+    hint = tx.tr.lookup_special(tx, obj, "__length_hint__")
+    if hint is not None:
+        found = tx.call(hint, [])
+        if found.value is not NotImplemented:
+            return found
+    return ConstantVariable(0) if default is None else default
+
+
+# -- what ends the graph
+
+REFUSED: dict[Any, tuple[str, str]] = {
+    print: ("call-print", "print()"),
+    input: ("call-io", "input()"),
+    open: ("call-io", "open()"),
+    exec: ("exec-eval", "exec()"),
+    eval: ("exec-eval", "eval()"),
+    compile: ("exec-eval", "compile()"),
+    breakpoint: ("debugger", "breakpoint()"),
+    locals: ("frame-introspection", "locals()"),
+    globals: ("frame-introspection", "globals()"),
+    dir: ("frame-introspection", "dir()"),
+    __import__: ("import", "__import__()"),
+    aiter: ("async", "aiter()"),
+    anext: ("async", "anext()"),
+}
+"""Builtin functions that always end the graph → slug and context of the break."""
+
+
+def _refuse(function: Any, slug: str, context: str) -> None:
+    @builtin(function)
+    def refuse(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        return unsupported(slug, context)
+
+
+for _function, (_slug, _context) in REFUSED.items():
+    _refuse(_function, _slug, _context)

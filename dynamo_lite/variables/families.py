@@ -1,0 +1,68 @@
+"""All type families, registered.
+
+Input: nothing. Output: filled tables of builders, handlers and native models; importing this module is what fills them.
+Invariant: a builtin type is registered as a base for user classes only if an empty instance of its model can be made.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from typing import Any
+
+from . import (  # noqa: F401
+    builtins,
+    callables,
+    cell,
+    dictview,
+    enum,
+    exc,
+    function,
+    generator,
+    graph_args,
+    inspect,
+    instance,
+    iter,
+    itertools,
+    module,
+    nn_module,
+    number,
+    numpy,
+    slice,
+    symnode,
+    tensor,
+    tensor_methods,
+    text,
+    torch_function,
+    torch_misc,
+    type,
+)
+from .deque import DequeVariable
+from .dict import DictVariable
+from .list import ListVariable
+from .native import NativeVariable
+from .odict import DefaultDictVariable, OrderedDictVariable
+from .set import FrozenSetVariable, SetVariable
+from .subclass import NATIVE_MODELS, register_native
+from .tuple import TupleVariable
+
+for _cls, _model in {
+    list: ListVariable,
+    tuple: TupleVariable,
+    dict: DictVariable,
+    set: SetVariable,
+    frozenset: FrozenSetVariable,
+    deque: DequeVariable,
+    OrderedDict: OrderedDictVariable,
+    defaultdict: DefaultDictVariable,
+}.items():
+    register_native(_cls, _model)
+
+
+def _register_models(model: Any) -> None:
+    if "cls" in model.__dict__ and model.cls is not object:
+        NATIVE_MODELS.setdefault(model.cls, model)
+    for sub in model.__subclasses__():
+        _register_models(sub)
+
+
+_register_models(NativeVariable)

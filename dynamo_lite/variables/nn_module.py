@@ -1,0 +1,160 @@
+"""Modules of `torch.nn`.
+
+Input: a real module. Output: `NNModuleVariable`, an instance whose attribute lookup and call know what `torch.nn.Module` does.
+Invariant: the short ways give what following `Module.__getattr__`, `__setattr__` and `__call__` would, and leave guards on exactly
+what these would read; a class that overrides one of them is followed.
+Mirrors `torch/nn/modules/module.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import Module
+from torch.nn.modules import module as _module
+
+from ..exc import unsupported
+from ..guards import ir
+from .base import MISSING, VariableTracker
+from .descr import generic_setattr, type_attribute, type_lookup
+from .dict import DictVariable
+from .instance import InstanceVariable, real_dict
+from .tensor import TensorVariable
+from .wrap import builds_subclasses
+
+_STORES = ("_parameters", "_buffers", "_modules")
+_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+_GLOBAL_HOOKS = tuple(
+    getattr(_module, f"_global_{name}") for name in ("backward_pre_hooks", "backward_hooks", "forward_hooks", "forward_pre_hooks")
+)
+_GETATTR = Module.__getattr__
+_SETATTR = Module.__setattr__
+_CALL = Module.__call__
+_REGISTRATION_HOOKS = _module._global_buffer_registration_hooks
+
+
+class NNModuleVariable(InstanceVariable):
+    """A module. Parameters, buffers and submodules are the entries of its dictionaries."""
+
+    def instance_dict(self, tx: Any) -> DictVariable | None:
+        found = self.dict
+        if found is MISSING:
+            if self.source is None:
+                return super().instance_dict(tx)
+            found = self.dict = plain_dict(tx.tr, real_dict(self.value), tx.tr.source(self.source, ir.INSTANCE_DICT))
+        return found
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        cls = self.cls
+        if type_lookup(cls, "__getattr__") is not _GETATTR or type_lookup(cls, "__getattribute__") is not _GETATTRIBUTE:
+            return super().tp_getattro(tx, name)
+        attribute = type_attribute(tx, cls, name)
+        if attribute is not None and attribute.tp_descr_set is not None:
+            return super().tp_getattro(tx, name)
+        own = self.instance_dict(tx)
+        found = own.find(name)
+        if found is not None:
+            return found
+        if attribute is not None:
+            if attribute.tp_descr_get is None:
+                return attribute
+            return attribute.tp_descr_get(tx, self, tx.tr.type_tracker(cls))
+        return self.registered(tx, own, name)
+
+    def registered(self, tx: Any, own: DictVariable, name: str) -> VariableTracker:
+        """`Module.__getattr__`."""
+        self.rely_on(tx, "__getattr__", _GETATTR)
+        for key in _STORES:
+            store = own.find(key)
+            if store is not None:
+                found = store.find(name)
+                if found is not None:
+                    return found
+        return tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def rely_on(self, tx: Any, name: str, expected: Any) -> bool:
+        """Whether the class has the given function under `name`, guarded."""
+        attribute = type_attribute(tx, self.cls, name)
+        return attribute is not None and attribute.value is expected
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        if value is None or not self.rely_on(tx, "__setattr__", _SETATTR) or not self._store_attribute(tx, name, value):
+            super().tp_setattro(tx, name, value)
+
+    def _store_attribute(self, tx: Any, name: str, value: VariableTracker) -> bool:
+        """`Module.__setattr__` for a value that registers nothing new; False if it would."""
+        cls = value.python_type()
+        if issubclass(cls, torch.nn.Parameter | Module) or _is_buffer(value):
+            return False
+        own = self.instance_dict(tx)
+        parameters, buffers, modules = [own.find(key) for key in _STORES]
+        if any(store is not None and store.find(name) is not None for store in (parameters, modules)):
+            return False
+        if buffers is None or buffers.find(name) is None:
+            generic_setattr(tx, self, name, value)
+            return True
+        if not issubclass(cls, torch.Tensor | None.__class__) or _REGISTRATION_HOOKS:
+            return False
+        buffers.store(tx, name, value)
+        return True
+
+    # -- calls
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        forward = self._forward_without_hooks(tx)
+        if forward is None:
+            return super().direct_call(tx, args)
+        return forward.direct_call(tx, args)
+
+    def _call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        forward = self._forward_without_hooks(tx)
+        return tx.call(forward, args, kwargs) if forward is not None else super()._call(tx, args, kwargs)
+
+    def _forward_without_hooks(self, tx: Any) -> VariableTracker | None:
+        """The bound `forward` if calling the module is nothing but calling that, guarded; None otherwise."""
+        if not self.rely_on(tx, "__call__", _CALL):
+            return None
+        own = self.instance_dict(tx)
+        if own.find("_compiled_call_impl") is not None:
+            return None
+        for key in _HOOKS:
+            hooks = own.find(key)
+            if hooks is None or hooks.mp_length(tx).value:
+                return None
+        for hooks in _GLOBAL_HOOKS:
+            if hooks:
+                return None
+            tx.tr.guard(tx.tr.constant_source(hooks), ir.LEN, 0)
+        return self.tp_getattro(tx, "forward")
+
+
+_GETATTRIBUTE = object.__getattribute__
+
+
+def _is_buffer(value: VariableTracker) -> bool:
+    return isinstance(value, TensorVariable) and value.has_attribute("_is_buffer")
+
+
+def plain_dict(tr: Any, real: dict[str, Any], source: Any) -> DictVariable:
+    """The model of an object's `__dict__`. No guard on its type: it is what `__dict__` is."""
+    found = tr.heap.get(id(real))
+    if found is None:
+        found = DictVariable.__new__(DictVariable)
+        found.load_from(tr, real, source)
+        tr.heap[id(real)] = found
+        tr.keep_alive.append(real)
+    return found
+
+
+@builds_subclasses(Module)
+def build_module(tr: Any, value: Module, source: Any) -> NNModuleVariable:
+    cls = type(value)
+    tr.guard(source, ir.TYPE_IS, cls)
+    tr.graph.module_nodes.add(source)
+    return NNModuleVariable(cls, value, source)
+
+
+@builds_subclasses(torch.jit.ScriptModule)
+def build_script_module(tr: Any, value: Any, source: Any) -> VariableTracker:
+    return unsupported("nested-compiler", type(value).__qualname__)

@@ -1,0 +1,388 @@
+"""Torch functions: which callables become graph nodes, and which are answered during the analysis.
+
+Input: a callable of torch. Output: `TorchFunctionVariable` for those that enter the graph; handlers for the rest.
+Invariant: the rule is the kind of callable and the module that defines it, not its name: C functions of torch's operator namespaces,
+operators of the dispatcher, and the Python functions of `torch.nn.functional`, `torch.functional` and `torch._tensor` enter the graph; all
+other Python functions are followed.
+Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp` and `torch/overrides.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from ..exc import Unsupported, unsupported
+from ..graph.state import READS, SETTINGS
+from ..guards import ir
+from ..markers import ALLOWED_IN_GRAPH
+from .base import VariableTracker
+from .constant import FALSE, NONE, NOT_IMPLEMENTED, TRUE, ConstantVariable, boolean, fold, is_constant, is_none
+from .descr import METHOD_DESCRIPTORS, DescriptorVariable
+from .dispatch import HANDLERS, builtin, constructor
+from .function import MethodVariable, build_function, call_handler
+from .symnode import SymNodeVariable, apply_number_function
+from .tensor import TensorVariable
+from .wrap import builds, builds_if, builds_subclasses
+
+_C = torch._C
+
+# -- the rule
+
+C_NAMESPACES = frozenset({f"torch._C._{name}" for name in ("nn", "linalg", "fft", "special", "sparse", "nested")})
+PYTHON_NAMESPACES = frozenset({"torch.nn.functional", "torch.functional", "torch._tensor"})
+
+_OPERATOR_CLASS = "_VariableFunctionsClass."
+_known: dict[Any, bool] = {}
+
+
+def enters_graph(value: Any) -> bool:
+    """Whether calls of `value` become one graph node. Cheap: it is asked about every object that is looked at."""
+    rule = _RULES.get(type(value))
+    if rule is None:
+        return False
+    known = _known.get(value)
+    if known is None:
+        known = rule(value)
+        if known:
+            _known[value] = True
+    return known or value in ALLOWED_IN_GRAPH
+
+
+def _builtin_rule(value: Any) -> bool:
+    module = value.__module__
+    return module in C_NAMESPACES or (module == "torch" and value.__qualname__.startswith(_OPERATOR_CLASS))
+
+
+def _function_rule(value: types.FunctionType) -> bool:
+    return value.__module__ in PYTHON_NAMESPACES and value not in HANDLERS and value not in FOLLOWED
+
+
+def _descriptor_rule(value: Any) -> bool:
+    return issubclass(value.__objclass__, _C.TensorBase)
+
+
+_RULES: dict[type, Callable[[Any], bool]] = {
+    types.BuiltinFunctionType: _builtin_rule,
+    types.FunctionType: _function_rule,
+    types.MethodDescriptorType: _descriptor_rule,
+    types.WrapperDescriptorType: _descriptor_rule,
+    OpOverload: lambda value: True,
+    OpOverloadPacket: lambda value: True,
+}
+
+FOLLOWED: set[Any] = set()
+"""Python functions of torch's functional modules that are followed rather than put into the graph."""
+
+
+class TorchFunctionVariable(DescriptorVariable):
+    """A callable of torch that enters the graph."""
+
+    def describe(self) -> str:
+        return f"{self.value.__module__}.{getattr(self.value, '__qualname__', self.value.__name__)}"
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if obj is None or not isinstance(self.value, (types.FunctionType, *METHOD_DESCRIPTORS)):
+            return self
+        return MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        fn = self.value
+        handler = HANDLERS.get(fn)
+        if handler is not None:
+            return call_handler(tx, fn, handler, args, kwargs)
+        try:
+            return call_in_graph(tx, fn, args, kwargs)
+        except Unsupported as error:
+            if error.slug != "graph-argument-type" or not isinstance(fn, types.FunctionType):
+                raise
+            # An argument that no graph can hold, such as a function: follow the Python code.
+            return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return tx.tr.build_constant_object(getattr(self.value, name))
+
+
+def call_in_graph(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    """Add a call of `fn` to the graph; a method of tensors as `call_method`."""
+    graph = tx.tr.graph
+    if is_tensor_method(fn) and args and isinstance(args[0], TensorVariable):
+        return graph.call(tx, "call_method", fn.__name__, args, kwargs)
+    return graph.call(tx, "call_function", fn, args, kwargs, memo=_is_torchs_own(fn))
+
+
+def is_tensor_method(fn: Any) -> bool:
+    """True for methods of `torch.Tensor`, in C or in Python."""
+    if isinstance(fn, METHOD_DESCRIPTORS):
+        return True
+    return isinstance(fn, types.FunctionType) and fn.__module__ == "torch._tensor" and fn.__qualname__.startswith("Tensor.")
+
+
+def _is_torchs_own(fn: Any) -> bool:
+    """Whether the result's metadata follows from the arguments' alone. Operators of third parties may do as they like."""
+    namespace = getattr(fn, "namespace", None)  # of an OpOverload
+    if namespace is None:
+        namespace = getattr(fn, "_qualified_op_name", "aten::").partition("::")[0]
+    return namespace in ("aten", "prims") and fn not in ALLOWED_IN_GRAPH
+
+
+@builds_if(enters_graph)
+def build_torch_function(tr: Any, value: Any, source: Any) -> TorchFunctionVariable:
+    tr.guard(source, ir.IS, value)
+    return TorchFunctionVariable(value, source)
+
+
+# -- ambient state
+
+
+def _state_write(function: Any) -> Any:
+    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if kwargs or not is_constant(*args):
+            unsupported("grad-mode", function.__name__)
+        tx.tr.state.write(function, tuple([a.as_python_constant() for a in args]))
+        return NONE
+
+    return handler
+
+
+def _state_read(function: Any) -> Any:
+    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if kwargs or not is_constant(*args):
+            unsupported("grad-mode", function.__name__)
+        return ConstantVariable(tx.tr.state.read(function, tuple([a.as_python_constant() for a in args])))
+
+    return handler
+
+
+for _function in SETTINGS:
+    HANDLERS[_function] = _state_write(_function)
+for _function in READS:
+    HANDLERS[_function] = _state_read(_function)
+
+
+@builtin(torch.autocast_increment_nesting)
+def autocast_increment_nesting(tx: Any) -> VariableTracker:
+    tx.tr.state.nest(1)
+    return ConstantVariable(1)
+
+
+@builtin(torch.autocast_decrement_nesting)
+def autocast_decrement_nesting(tx: Any) -> VariableTracker:
+    tx.tr.state.nest(-1)
+    # The node drops the cache itself when it leaves the outermost region; the caller need not.
+    return ConstantVariable(1)
+
+
+@builtin(torch.clear_autocast_cache)
+def clear_autocast_cache(tx: Any) -> VariableTracker:
+    tx.tr.graph.add_state_call(torch.clear_autocast_cache, ())
+    return NONE
+
+
+# -- answers that hold for every analysis
+
+
+def _always(answer: ConstantVariable, *functions: Any) -> None:
+    for function in functions:
+        HANDLERS[function] = lambda tx, *args, **kwargs: answer
+
+
+def _existing(*paths: str) -> list[Any]:
+    """The functions among the given ones that this version of torch has."""
+    found = []
+    for path in paths:
+        try:
+            found.append(operator.attrgetter(path)(torch))
+        except AttributeError:
+            continue
+    return list(dict.fromkeys(found))
+
+
+_always(TRUE, *_existing("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling"))
+_always(
+    FALSE,
+    *_existing("jit.is_scripting", "_jit_internal.is_scripting", "jit.is_tracing", "jit._trace.is_tracing", "_C._is_tracing"),
+    *_existing("compiler.is_exporting", "onnx.is_in_onnx_export", "_C._are_functorch_transforms_active", "is_storage"),
+)
+_always(
+    NONE,
+    *_existing("_C._get_tracing_state", "_C._log_api_usage_once", "_C._log_api_usage_metadata", "_logging.warning_once"),
+    *_existing("_C._functorch.maybe_current_level", "_C._functorch.peek_interpreter_stack"),
+)
+
+
+@builtin(torch.is_tensor)
+def is_tensor(tx: Any, obj: VariableTracker) -> VariableTracker:
+    return boolean(issubclass(obj.python_type(), torch.Tensor))
+
+
+def _overrides_torch_function(vt: VariableTracker) -> bool:
+    cls = vt.python_type()
+    if cls is torch.Tensor or cls is torch.nn.Parameter:
+        return False
+    override = getattr(cls, "__torch_function__", None)
+    return override is not None and override is not _C._disabled_torch_function_impl
+
+
+@builtin(_C._has_torch_function)
+def has_torch_function(tx: Any, args: VariableTracker) -> VariableTracker:
+    return boolean(any(_overrides_torch_function(vt) for vt in tx.tr.unpack(tx, args)))
+
+
+@builtin(_C._has_torch_function_unary)
+def has_torch_function_unary(tx: Any, obj: VariableTracker) -> VariableTracker:
+    return boolean(_overrides_torch_function(obj))
+
+
+@builtin(_C._has_torch_function_variadic)
+def has_torch_function_variadic(tx: Any, *args: VariableTracker) -> VariableTracker:
+    return boolean(any(_overrides_torch_function(vt) for vt in args))
+
+
+def _folded(*functions: Any) -> None:
+    """Call these for real: what they tell doesn't change while the process runs."""
+    for function in functions:
+        HANDLERS[function] = lambda tx, *args, _fn=function, **kwargs: (
+            fold(tx, _fn, list(args), kwargs)
+            if is_constant(*args, *kwargs.values())
+            else unsupported("call-c-function", _fn.__qualname__)
+        )
+
+
+_folded(
+    *_existing("cuda.is_available", "cuda.device_count", "cuda.get_device_capability", "cuda.get_device_name"),
+    *_existing("cuda.is_bf16_supported", "cuda.is_initialized", "mps.is_available", "backends.mps.is_available"),
+    *_existing("backends.mps.is_built", "xpu.is_available", "xpu.device_count", "mtia.is_available", "cpu.is_available"),
+    *_existing("backends.cuda.is_built", "backends.cudnn.is_available", "backends.cudnn.version", "backends.mkldnn.is_available"),
+    *_existing("backends.mkl.is_available", "backends.openmp.is_available", "distributed.is_available", "get_num_threads"),
+    *_existing("_C._is_autocast_available", "_C._get_privateuse1_backend_name", "amp.is_autocast_available"),
+    *_existing("backends.cuda.is_flash_attention_available", "accelerator.is_available", "_C._get_accelerator"),
+)
+
+
+# -- assertions
+
+_CHECKS = {
+    "_check": RuntimeError,
+    "_check_value": ValueError,
+    "_check_type": TypeError,
+    "_check_index": IndexError,
+    "_check_not_implemented": NotImplementedError,
+}
+
+
+def _check_handler(error: type[Exception]) -> Any:
+    def handler(tx: Any, cond: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
+        if isinstance(cond, TensorVariable):
+            return unsupported("data-dependent-assert", cond.describe())
+        holds = cond.nb_bool(tx) if isinstance(cond, SymNodeVariable) else cond
+        if not holds.is_python_constant():
+            return unsupported("data-dependent-assert", cond.describe())
+        if holds.as_python_constant():
+            return NONE
+        if is_none(message):
+            return tx.raises(error, "Expected cond to be True, but got False. (Could this error message be improved?)")
+        text = tx.call(message, [])
+        return tx.raises(error, str(text.as_python_constant()))
+
+    return handler
+
+
+for _name, _error in _CHECKS.items():
+    if hasattr(torch, _name):
+        HANDLERS[getattr(torch, _name)] = _check_handler(_error)
+
+
+@builtin(torch._check_is_size)
+def check_is_size(tx: Any, i: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if i.is_python_constant() and not i.as_python_constant() >= 0:
+        return unsupported("uncaught-exception", "torch._check_is_size")
+    return NONE
+
+
+@builtin(torch._assert)
+def torch_assert(tx: Any, condition: VariableTracker, message: VariableTracker) -> VariableTracker:
+    if isinstance(condition, TensorVariable):
+        return unsupported("data-dependent-assert", condition.describe())
+    if not (condition.is_python_constant() and condition.as_python_constant()):
+        return unsupported("uncaught-exception", "torch._assert")
+    return NONE
+
+
+# -- numbers
+
+
+def _number_function(function: Any) -> Any:
+    def handler(tx: Any, *args: VariableTracker) -> VariableTracker:
+        if is_constant(*args):
+            return fold(tx, function, list(args), {})
+        result = apply_number_function(tx, function, *args)
+        return result if result is not NOT_IMPLEMENTED else unsupported("dynamic-int", function.__name__)
+
+    return handler
+
+
+for _function in _existing("sym_int", "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "sym_sum"):
+    HANDLERS[_function] = _number_function(_function)
+
+
+# -- what ends the graph
+
+
+def _breaks(slug: str, *functions: Any) -> None:
+    for function in functions:
+        HANDLERS[function] = lambda tx, *args, _fn=function, **kwargs: unsupported(slug, getattr(_fn, "__qualname__", repr(_fn)))
+
+
+_breaks("backward-call", torch.autograd.backward, torch.autograd.grad)
+_breaks("random-state", *_existing("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"))
+_breaks("random-state", *_existing("cuda.manual_seed", "cuda.manual_seed_all", "cuda.get_rng_state", "cuda.set_rng_state"))
+_breaks(
+    "higher-order-operator",
+    *_existing("cond", "while_loop", "vmap", "func.vmap", "func.grad", "func.grad_and_value", "func.vjp", "func.jvp"),
+    *_existing("func.jacrev", "func.jacfwd", "func.hessian", "func.linearize", "func.functionalize"),
+    *_existing("utils.checkpoint.checkpoint", "utils.checkpoint.checkpoint_sequential"),
+)
+_breaks("autograd-function", torch.autograd.Function.apply.__func__)
+_breaks("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
+_breaks("numpy", torch.from_numpy)
+
+
+@constructor(_C._InferenceMode)
+def new_inference_mode(tx: Any, cls: VariableTracker, *args: VariableTracker) -> VariableTracker:
+    return unsupported("grad-mode", "torch.inference_mode")
+
+
+@builds_subclasses(HigherOrderOperator)
+def build_higher_order(tr: Any, value: Any, source: Any) -> VariableTracker:
+    return unsupported("higher-order-operator", str(value))
+
+
+# -- callables of other kinds
+
+
+@builds(torch.jit.ScriptFunction)
+def build_script_function(tr: Any, value: Any, source: Any) -> VariableTracker:
+    """A scripted function is a compiled form of a Python function, which is followed instead."""
+    original = getattr(value, "_torchdynamo_inline", None)
+    if original is None:
+        return unsupported("nested-compiler", "torch.jit.ScriptFunction")
+    tr.guard(source, ir.IS, value)
+    return tr.build(original, tr.constant_source(original))
+
+
+@builds(torch.library.CustomOpDef if hasattr(torch.library, "CustomOpDef") else torch._library.custom_ops.CustomOpDef)
+def build_custom_op(tr: Any, value: Any, source: Any) -> TorchFunctionVariable:
+    tr.guard(source, ir.IS, value)
+    overload = value._opoverload
+    return TorchFunctionVariable(overload, tr.constant_source(overload))
+
+
+@constructor(torch.Tensor)
+def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.tr.graph.call(tx, "call_function", torch.Tensor, list(args), kwargs)

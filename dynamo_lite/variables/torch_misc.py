@@ -1,0 +1,122 @@
+"""Small types of torch: dtypes and devices, `torch.Size`, generators.
+
+Input: real objects, or the items of a size. Output: constants; `SizeVariable`.
+Invariant: a dtype, layout or memory format is one object; a device is compared by value; a size is a tuple of ints, some of them symbolic.
+Mirrors `torch/csrc/Size.cpp`, `Dtype.cpp`, `Device.cpp`, `TypeInfo.cpp`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import types
+from typing import Any
+
+import torch
+
+from ..exc import unsupported
+from ..guards import ir
+from .abstract import binary_op
+from .base import VariableTracker
+from .constant import ConstantVariable
+from .dispatch import HANDLERS, PURE, constructor, method
+from .graph_args import SEQUENCES
+from .list import iterate
+from .native import emit_all
+from .number import pure_methods
+from .subclass import register_native
+from .tuple import TupleVariable, build_tuple
+from .wrap import builds
+
+# -- constants
+
+_BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+
+
+@builds(*_BY_IDENTITY, torch.Generator)
+def build_singleton(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    tr.guard(source, ir.IS, value)
+    return ConstantVariable(value, source)
+
+
+@builds(torch.device, torch.finfo, torch.iinfo)
+def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    if isinstance(value, torch.device):
+        tr.guard(source, ir.EQUALS, value)
+    else:
+        tr.guard(source, ir.IS, value)
+    return ConstantVariable(value, source)
+
+
+pure_methods(*_BY_IDENTITY, torch.device, torch.finfo, torch.iinfo)
+PURE.update({torch.device, torch.finfo, torch.iinfo})
+
+
+# -- torch.Size
+
+
+class SizeVariable(TupleVariable):
+    """A `torch.Size`. Slices and concatenations of sizes are sizes."""
+
+    cls = torch.Size
+
+    def __init__(self, items: list[VariableTracker], cls: type = torch.Size) -> None:
+        self.items = items
+
+    @classmethod
+    def make(cls, items: list[VariableTracker]) -> SizeVariable:
+        return SizeVariable(items)
+
+    def as_python_constant(self) -> torch.Size:
+        return torch.Size([item.as_python_constant() for item in self.items])
+
+    def sliced(self, tx: Any, s: slice) -> VariableTracker:
+        return SizeVariable(self.items[s])
+
+    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        return SizeVariable(self.repeated(tx, count))
+
+    def _repr(self, tx: Any) -> str:
+        return f"torch.Size([{self.repr_items(tx)}])"
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(torch.Size)
+        cg.asm.build_tuple(emit_all(cg, self.items))
+        cg.asm.call(1)
+
+
+SEQUENCES[torch.Size] = SizeVariable
+register_native(torch.Size, SizeVariable)
+
+
+@builds(torch.Size)
+def build_size(tr: Any, value: torch.Size, source: Any) -> SizeVariable:
+    result = build_tuple(tr, value, source)
+    result.__class__ = SizeVariable
+    return result
+
+
+@constructor(torch.Size)
+def new_size(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+    items = [] if iterable is None else iterate(tx, iterable)
+    for item in items:
+        if not issubclass(item.python_type(), int):
+            unsupported("data-dependent-size", f"torch.Size of a {item.python_type().__name__}")
+    return SizeVariable(items)
+
+
+@method(torch.Size.numel)
+def size_numel(tx: Any, self: SizeVariable) -> VariableTracker:
+    if self.is_python_constant():
+        return ConstantVariable(math.prod(item.as_python_constant() for item in self.items))
+    result: VariableTracker = ConstantVariable(1)
+    for item in self.items:
+        result = binary_op(tx, operator.mul, result, item)
+    return result
+
+
+
+for _name, _raw in vars(torch.Size).items():
+    # Everything that a size has of its own and that has no model here works on constants only.
+    if isinstance(_raw, types.MethodDescriptorType) and _raw not in HANDLERS:
+        PURE.add(_raw)

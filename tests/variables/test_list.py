@@ -1,0 +1,250 @@
+"""Lists: every method and slot, on new lists and on lists that exist before the frame."""
+
+from differential import breaks, check, check_lines
+
+
+class Index:
+    def __init__(self, i):
+        self.i = i
+
+    def __index__(self):
+        return self.i
+
+
+class Always:
+    def __eq__(self, other):
+        return True
+
+
+NAMES = {"Index": Index, "Always": Always}
+
+READ = """
+    [*xs], xs == [3, 1, 2], xs != [3, 1], xs < [3, 2], xs >= [3, 1, 2], xs > [], xs <= [3]
+    xs[0], xs[-1], xs[1:], xs[:-1], xs[::-1], xs[::2], xs[5:], xs[-10:2], xs[True]
+    xs[3]
+    xs[-4]
+    xs["a"]
+    xs[1.0]
+    xs[None]
+    xs[::0]
+    xs["a":]
+    xs[10**30]
+    xs[Index(1)], xs[Index(-1):Index(5)]
+    len(xs), bool(xs), not xs, 3 in xs, 7 in xs, 3 not in xs, True in xs, 1.0 in xs
+    xs + [4], xs * 2, 2 * xs, xs * 0, xs * -1, xs * True
+    xs + (4,)
+    xs * 1.5
+    xs * "a"
+    xs - xs
+    -xs
+    xs < (1,)
+    xs < 3
+    xs == (3, 1, 2), xs == 3
+    xs.index(1), xs.index(2, 1), xs.index(1, -2), xs.index(1, 0, 2), xs.count(1), xs.count(True), xs.count(9)
+    xs.index(9)
+    xs.index(1, 2)
+    xs.index(3, 1)
+    xs.index("a")
+    xs.index(1, "a")
+    xs.copy(), list(xs), list(reversed(xs)), sorted(xs), tuple(xs), set(xs)
+    xs.copy() is xs, xs[:] is xs, list(xs) is xs
+    repr(xs), str(xs), f"{xs}", "%s" % xs, ascii(xs)
+    hash(xs)
+    {xs: 1}
+    max(xs), min(xs), sum(xs), any(xs), all(xs)
+    [x + 1 for x in xs], [(i, x) for i, x in enumerate(xs)]
+    a, *b = xs; return a, b
+    a, b = xs
+    a, b, c, d = xs
+    a, b, c = xs; return a, b, c
+    xs.__len__(), xs.__getitem__(1), xs.__contains__(2), xs.__add__([1]), xs.__mul__(2), xs.__eq__([1]), xs.__eq__(1)
+    xs.__iter__().__next__(), list(xs.__reversed__()), xs.__repr__(), xs.__ne__([3, 1, 2]), xs.__rmul__(2)
+    list.__len__(xs), list.__getitem__(xs, 0), list.index(xs, 1), list.copy(xs)
+    xs.nothing
+    xs.append.__name__, xs.__class__, type(xs), isinstance(xs, list), isinstance(xs, (int, list)), xs.__doc__ is list.__doc__
+    xs()
+    iter(xs).__length_hint__(), list(iter(xs)), next(iter(xs)), next(iter(xs[5:]), "none")
+    next(xs)
+    callable(xs), callable(xs.append), hasattr(xs, "append"), hasattr(xs, "add")
+"""
+
+CHANGE = """
+    xs.append(4); xs.append(xs[0]); return xs
+    xs.extend([4, 5]); xs.extend((6,)); xs.extend("ab"); xs.extend(i for i in range(2)); xs.extend({7: 8}); return xs
+    xs.extend(xs); return xs
+    xs.extend(3)
+    xs.insert(0, 9); xs.insert(-1, 8); xs.insert(100, 7); xs.insert(-100, 6); return xs
+    xs.insert("a", 1)
+    xs.pop(), xs.pop(0), xs
+    xs.pop(-1), xs.pop(Index(0)), xs
+    xs.pop(7)
+    xs.pop("a")
+    [].pop()
+    xs.remove(1); return xs
+    xs.remove(9)
+    xs.clear(); return xs
+    xs.reverse(); return xs
+    xs.sort(); return xs
+    xs.sort(reverse=True); return xs
+    xs.sort(key=lambda x: -x); return xs
+    xs.sort(key=lambda x: x % 2, reverse=True); return xs
+    xs.sort(key=None, reverse=False); return xs
+    xs.sort(lambda x: x)
+    xs.append("a"); xs.sort(); return xs
+    xs[0] = 9; xs[-1] = 8; return xs
+    xs[5] = 1
+    xs["a"] = 1
+    xs[1:2] = [7, 8, 9]; return xs
+    xs[:] = (); return xs
+    xs[::2] = "ab"; return xs
+    xs[::2] = "abc"
+    xs[::-1] = "abc"; return xs
+    xs[5:1] = [0]; return xs
+    xs[1:] = 5
+    xs[::2] = 5
+    xs[:] = xs; xs[1:1] = xs; return xs
+    del xs[0]; del xs[-1]; return xs
+    del xs[7]
+    del xs["a"]
+    del xs[:2]; return xs
+    del xs[::2]; return xs
+    xs += [4]; xs += (5,); xs += "a"; return xs
+    ys = xs; ys += [4]; return xs is ys, xs
+    xs += 3
+    xs *= 2; return xs
+    xs *= 0; return xs
+    xs *= "a"
+    ys = xs; ys.append(1); xs.append(ys); return xs[-1] is xs, len(xs)
+    xs.append(xs); return repr(xs)
+    xs.__setitem__(0, 5); xs.__delitem__(1); xs.__iadd__([1]); xs.__imul__(2); return xs
+    xs.__init__([7]); return xs
+    xs.__init__(); return xs
+    list.append(xs, 3); list.sort(xs); return xs
+    for x in xs: xs.append(x) if len(xs) < 6 else None
+    it = iter(xs); next(it); xs.pop(); return list(it), list(it)
+    it = iter(xs); list(it); xs.append(5); return list(it)
+    it = reversed(xs); next(it); xs.pop(); xs.pop(); return list(it)
+    it = iter(xs); next(it); return it
+    it = reversed(xs); next(it); return it
+    it = iter(xs); list(it); return it
+    return iter(xs), reversed(xs)
+    xs.append()
+    xs.append(1, 2)
+    xs.pop(1, 2)
+    xs.insert(1)
+    xs.sort(foo=1)
+    xs.append(x=1)
+    xs.new = 1
+    xs.append = 1
+"""
+
+
+def test_reading_a_list():
+    check_lines(READ, NAMES, xs=[3, 1, 2])
+
+
+def test_reading_a_new_list():
+    check(*["xs = [3, 1, 2]\n" + line.strip() for line in READ.strip().splitlines()], names=NAMES)
+
+
+def test_changing_a_list():
+    check_lines(CHANGE, NAMES, xs=[3, 1, 2])
+
+
+def test_changing_a_new_list():
+    check(*["xs = [3, 1, 2]\n" + line.strip() for line in CHANGE.strip().splitlines()], names=NAMES)
+
+
+def test_making_lists():
+    check_lines("""
+        list(), list(()), list("abc"), list({1: 2}), list(range(3)), list([1])
+        list(5)
+        list(1, 2)
+        list(iterable=[1])
+        list(map(str, [1, 2])), list(zip([1], [2]))
+        [[]] * 3, [*range(2), *"ab"]
+        a = [[]] * 2; a[0].append(1); return a, a[0] is a[1]
+        [] == [], [] is [], [1] == [1.0], [1] == [True], [float("nan")] == [float("nan")]
+        n = float("nan"); return [n] == [n], n in [n], [n].index(n), [n].count(n)
+        [1, 2] < [1, "a"]
+        [1, 2] < [1, 2, "a"], [[1], [2]] < [[1], [3]]
+    """)
+
+
+def test_user_defined_items():
+    check(
+        "a = Always()\n5 in [a], [a] == [7], [a].index(3), [a].count(1), [1, 2].index(a), [a, a].count(a)",
+        "a = Always()\nxs = [1, a, 2]\nxs.remove(2)\nxs[0]",
+        names=NAMES,
+    )
+
+
+def test_sort_calls_and_errors():
+    check(
+        "log = []\nxs.sort(key=lambda x: log.append(x) or x)\nlog, xs",
+        "xs.sort(key=lambda x: xs.append(1) or x)\nxs",
+        "xs.sort(key=lambda x: 1 // (x - 1))",
+        "sorted([1, 'a'])",
+        "sorted(xs, key=lambda x: (x % 2, -x)), sorted([(1, 'b'), (1, 'a')]), sorted('hello', reverse=True)",
+        "sorted([[2], [1]]), sorted([{1, 2}, {1}]), sorted([1.5, 1, True])",
+        "sorted(xs, lambda x: x)",
+        "sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a))",
+        "sorted([Index(2), Index(1)])",
+        "sorted([Index(2), Index(1)], key=lambda i: i.i)[0].i",
+        names=NAMES,
+        xs=[5, 2, 8, 1],
+    )
+
+
+def test_aliases_are_kept():
+    check(
+        "xs.append(ys)\nys.append(1)\nreturn xs, ys, xs[-1] is ys",
+        "xs.append(xs)\nys.append(xs)\nreturn xs[-1] is xs",
+        "zs = [ys]\nzs.append(zs)\nreturn zs, zs[1] is zs",
+        "xs[0], ys[0] = ys[0], xs[0]\nreturn xs, ys",
+        xs=[1],
+        ys=[2],
+    )
+    shared = [1]
+    check("a[0].append(2)\nreturn a, b, a[0] is b", a=[shared], b=shared)
+
+
+class Stack(list):
+    def push(self, x):
+        self.append(x)
+        return self
+
+    def __len__(self):
+        return 100 + super().__len__()
+
+    def __getitem__(self, i):
+        return ("got", super().__getitem__(i))
+
+
+class Plain(list):
+    pass
+
+
+def test_subclasses():
+    names = {"Stack": Stack, "Plain": Plain}
+    program = """
+        s.push(5).push(6), len(s), s[0], list(s), s == [1, 5, 6], isinstance(s, list), s + [1], s * 2, s.copy()
+        Stack([1, 2]).push(3)
+        Stack().push(1)
+        p = Plain("ab"); p.x = 1; p.append(2); return p, p.x, type(p[:]), len(p), p[0], repr(p), bool(Plain())
+        p = Plain("ab"); p += [1]; p.sort(key=str); return p, type(p)
+        s.x = 3; s.append(s.x); return s
+        sorted(s), sum(Plain([1, 2])), [*s], list.__len__(s), tuple(s)
+    """
+    check_lines(program, names, s=Stack([1]))
+    check_lines("p.append(p.x); p.x = 2; return p", names, p=_with_x(Plain([1])))
+
+
+def _with_x(p):
+    p.x = 7
+    return p
+
+
+def test_breaks():
+    breaks("[0] * 10**9", "code-size")
+    breaks("xs.__sizeof__()", "call-c-function", xs=[1])
