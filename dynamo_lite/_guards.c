@@ -552,7 +552,7 @@ relation_distinct(GuardProgram *p, const Relation *relation, PyObject **saved)
 static int
 relation_predicate(const Relation *relation, PyObject **saved)
 {
-    PyObject *few[8], **args = few;
+    PyObject *few[8] = {NULL}, **args = few;
     int n = relation->n_slots;
     if (n > 8 && (args = PyMem_New(PyObject *, n)) == NULL) {
         return NO;

@@ -119,10 +119,10 @@ struct Record {
     Steps pure, impure;      /* phase 1 and 2 */
     Node *stale;             /* the node whose step failed last */
     PyObject **pinned;       /* by slot of a saved value: the pinned one (borrowed), or NULL */
-    char *filled;            /* by slot: a relation needs the pinned value */
+    int *fills;              /* slots of pinned values that a relation needs */
     const Relation **relations;
     OpenDistinct *distincts;
-    int n_relations, n_distincts;
+    int n_fills, n_relations, n_distincts;
 };
 
 /* How often a value may change before it is looked at in another way. */
@@ -452,12 +452,31 @@ dict_has_constant_keys(PyObject *dict)
     return 1;
 }
 
+/* Does anything at or below this node depend on what is in this dict or class? */
+static int
+needs_version(const Node *node)
+{
+    for (int i = 0; i < node->n_checks; i++) {
+        int kind = node->checks[i].kind;
+        if (kind == K_LEN || kind == K_DICT_KEYS || kind == K_HAS_KEY || kind == K_LACKS_KEY) {
+            return 1;
+        }
+    }
+    for (int i = 0; i < node->n_children; i++) {
+        int kind = node->children[i].kind;
+        if (kind == K_DICT_ITEM || kind == K_DICT_KEY || kind == K_TYPE_ATTR) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Add a step that proves that this dict or class is unchanged; whether there is such a step. */
 static int
 record_version(Maker *maker, Node *node, PyObject *value)
 {
     Step step = {.node = node, .object = value};
-    if (node->instability >= TRUST_VERSION) {
+    if (node->instability >= TRUST_VERSION || !needs_version(node)) {
         return 0;
     }
     if (PyDict_Check(value)) {
@@ -522,6 +541,19 @@ record_distinct(Maker *maker, const Relation *relation, int n_open)
 }
 
 static void
+record_fill(Record *record, int slot)
+{
+    for (int i = 0; i < record->n_fills; i++) {
+        if (record->fills[i] == slot) {
+            return;
+        }
+    }
+    if (record->pinned[slot] != NULL) {
+        record->fills[record->n_fills++] = slot;
+    }
+}
+
+static void
 record_relation(Maker *maker, const Relation *relation)
 {
     Record *record = maker->record;
@@ -539,7 +571,7 @@ record_relation(Maker *maker, const Relation *relation)
     }
     record->relations[record->n_relations++] = relation;
     for (int i = 0; i < relation->n_slots; i++) {
-        record->filled[relation->slots[i]] = 1;
+        record_fill(record, relation->slots[i]);
     }
 }
 
@@ -551,10 +583,10 @@ record_new(const GuardProgram *p)
         return NULL;
     }
     record->pinned = PyMem_Calloc(p->n_saved, sizeof(PyObject *));
-    record->filled = PyMem_Calloc(p->n_saved, 1);
+    record->fills = PyMem_Calloc(p->n_saved, sizeof(int));
     record->relations = PyMem_Calloc(p->n_relations, sizeof(Relation *));
     record->distincts = PyMem_Calloc(p->n_relations, sizeof(OpenDistinct));
-    if (!record->pinned || !record->filled || !record->relations || !record->distincts) {
+    if (!record->pinned || !record->fills || !record->relations || !record->distincts) {
         record_free(record);
         return NULL;
     }
@@ -617,7 +649,7 @@ record_free(Record *record)
     free_steps(&record->pure);
     free_steps(&record->impure);
     PyMem_Free(record->pinned);
-    PyMem_Free(record->filled);
+    PyMem_Free(record->fills);
     PyMem_Free(record->relations);
     for (int i = 0; i < record->n_distincts; i++) {
         PyMem_Free(record->distincts[i].pinned.slots);
@@ -644,8 +676,7 @@ static inline int
 is_expected(const Step *step, PyObject *value)
 {
     return value == step->expected
-        && (step->keeper == NULL || step->keeper == value
-            || ((PyWeakReference *)step->keeper)->wr_object == value || value == NULL);
+        && (step->keeper == NULL || step->keeper == value || ((PyWeakReference *)step->keeper)->wr_object == value);
 }
 
 /* A structural step. */
@@ -764,10 +795,8 @@ record_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, P
     if (result != GUARDS_PASS) {
         return result;
     }
-    for (int i = 0; i < p->n_saved; i++) {
-        if (record->filled[i] && record->pinned[i] != NULL) {
-            saved[i] = Py_NewRef(record->pinned[i]);
-        }
+    for (int i = 0; i < record->n_fills; i++) {
+        saved[record->fills[i]] = Py_NewRef(record->pinned[record->fills[i]]);
     }
     result = run_impure_steps(record, saved);
     return result == GUARDS_PASS ? run_relations(p, record, saved) : result;

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -27,6 +28,7 @@ from .exc import (
     InternalTorchDynamoError,
     RecompileError,
     Restart,
+    SkipFrame,
     TorchDynamoException,
     Unsupported,
 )
@@ -65,16 +67,29 @@ class Version:
 
 
 class _GuardText:
-    """Guards of a frame for reports; the text is made when asked for."""
+    """Guards of a frame for reports; the text is made when asked for, and gone with the compiled version."""
 
     def __init__(self, guards: Any) -> None:
-        self.guards = guards
+        self.guards = weakref.ref(guards)
+        self.count = len(guards)
 
     def __len__(self) -> int:
-        return len(self.guards)
+        return self.count
 
     def text(self) -> str:
-        return mirror_source(self.guards)
+        guards = self.guards()
+        return mirror_source(guards) if guards is not None else ""
+
+
+def _graph_text(gm: torch.fx.GraphModule) -> Callable[[], str]:
+    """The graph's code, as long as the graph lives."""
+    ref = weakref.ref(gm)
+
+    def text() -> str:
+        module = ref()
+        return module.code if module is not None else ""
+
+    return text
 
 
 class Region(_eval_frame.Region):
@@ -200,6 +215,10 @@ class Region(_eval_frame.Region):
         sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
         try:
             entry = Analysis(self, cache, fn, values, record).run()
+        except SkipFrame as error:
+            record.skipped = f"skip_frame {error}"
+            cache.state = _eval_frame.SKIP
+            return None
         except TorchDynamoException as error:
             record.skipped = str(error)
             raise
@@ -316,7 +335,7 @@ class Analysis:
         """Hand the finished graph to the backend; a callable that runs with capture switched off."""
         gm = tr.graph.finish()
         record = GraphRecord(
-            log.next_graph_id(), tr.graph.op_count, len(gm.graph.nodes), backend_name(self.region.backend), code_text=lambda: gm.code
+            log.next_graph_id(), tr.graph.op_count, len(gm.graph.nodes), backend_name(self.region.backend), code_text=_graph_text(gm)
         )
         gm.meta[GRAPH_RECORD] = record
         started = time.perf_counter()

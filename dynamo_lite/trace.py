@@ -17,6 +17,7 @@ from .graph.builder import GraphBuilder
 from .guards import ir
 from .interp.call import bind_arguments
 from .interp.frame import Frame
+from .polyfills.registry import find_polyfill
 from .variables import abstract, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
@@ -26,6 +27,7 @@ from .variables.function import FunctionVariable, call_handler
 from .variables.instance import special
 from .variables.iter import SequenceIteratorVariable
 from .variables.list import ListVariable
+from .variables.markers import apply_marks
 from .variables.module import GlobalsNamespace
 from .variables.set import SetVariable
 from .variables.tuple import TupleVariable
@@ -245,6 +247,12 @@ class Trace:
             handler = HANDLERS.get(real)
             if handler is not None:
                 return call_handler(tx, real, handler, args, kwargs)
+            marked = apply_marks(tx, real, args, kwargs)
+            if marked is not None:
+                return marked
+            polyfill = find_polyfill(real)
+            if polyfill is not None:
+                return tx.call(self.build_constant_object(polyfill), args, kwargs)
             reason = skip.why_not_inlined(real)
             if reason is not None:
                 unsupported(*reason)

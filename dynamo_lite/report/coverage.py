@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 import threading
 import time
 import types
@@ -121,6 +123,8 @@ class Measurement:
         self._stop: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Measurement:
+        # The profiler's library writes its own progress to the terminal unless told so before its first use.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         self._stop = log.listen(self._frame_done)
         log.capture_context = self._capture
         self._profiler = profile(activities=[ProfilerActivity.CPU], acc_events=True)
@@ -320,8 +324,16 @@ def _function_lines(function: FunctionCoverage) -> Iterator[str]:
 def _by_place(frames: list[FrameRecord]) -> dict[tuple[str, str], list[FrameRecord]]:
     places: dict[tuple[str, str], list[FrameRecord]] = {}
     for frame in frames:
-        places.setdefault((frame.name, frame.location), []).append(frame)
+        places.setdefault((frame.name, f"{short_path(frame.filename)}:{frame.lineno}"), []).append(frame)
     return places
+
+
+def short_path(filename: str) -> str:
+    """A file as seen from the working directory, or from the entry of `sys.path` that holds it; else the full path."""
+    for directory in (os.getcwd(), *sorted(filter(None, sys.path), key=len, reverse=True)):
+        if filename.startswith(directory.rstrip(os.sep) + os.sep):
+            return os.path.relpath(filename, directory)
+    return filename
 
 
 def _break_lines(breaks: list[BreakRecord]) -> Iterator[str]:
@@ -333,7 +345,7 @@ def _break_lines(breaks: list[BreakRecord]) -> Iterator[str]:
     for (reason, place), count in counts.most_common():
         yield f"  {count}x {reason}"
         if isinstance(place, UserFrame):
-            yield f"      {place.location}  {place.line.strip()}"
+            yield f"      {short_path(place.filename)}:{place.lineno}  {place.line.strip()}"
 
 
 def _recompile_lines(frames: list[FrameRecord]) -> Iterator[str]:
@@ -341,7 +353,7 @@ def _recompile_lines(frames: list[FrameRecord]) -> Iterator[str]:
         yield ""
         yield "recompiles"
     for frame in frames:
-        yield f"  {frame.name} {frame.location}: {frame.recompile_reason}"
+        yield f"  {frame.name} {short_path(frame.filename)}:{frame.lineno}: {frame.recompile_reason}"
 
 
 def _table(rows: list[tuple[str, ...]], left: int) -> Iterator[str]:

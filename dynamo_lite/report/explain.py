@@ -14,7 +14,7 @@ import torch
 
 from ..api import compile
 from ..record import BreakRecord, FrameRecord
-from .coverage import Coverage, Measurement
+from .coverage import Coverage, Measurement, short_path
 
 
 @dataclass
@@ -45,7 +45,8 @@ class ExplainOutput:
 def describe_frame(frame: FrameRecord) -> list[str]:
     """The parts of one captured frame: what it was made from, its graphs, breaks and guards."""
     times = f"traced in {frame.trace_seconds:.3f} s, compiled in {frame.backend_seconds:.3f} s"
-    lines = [f"── {frame.name} {frame.location}: version {frame.entry_index}, {times}"]
+    place = f"{short_path(frame.filename)}:{frame.lineno}"
+    lines = [f"── {frame.name} {place}: version {frame.entry_index}, {times}"]
     if frame.recompile_reason is not None:
         lines.append(f"recompiled because {frame.recompile_reason}")
     if frame.skipped is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import functools
+import itertools
 import operator
 import sys
 import types
@@ -39,14 +40,36 @@ from .abstract import (
 from .abstract import index as to_index
 from .base import MISSING, VariableTracker
 from .constant import NONE, ConstantVariable, boolean, fold, is_none
+from .deque import DequeIterator
+from .dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
 from .dispatch import builtin, constructor, pure
-from .iter import CallIterator
+from .iter import LIST_ITERATORS, CallIterator, ConstantIterator, ListIterator, ReversedVariable
+from .itertools import CombinatoricVariable, FilterVariable, WhileVariable
 from .keys import Key, hash_rule, symbolic_key
 from .list import ListVariable, iterate, sorted_items
 from .native import NativeVariable, emit_call, host_index, host_value, optional_attr, repr_text, same_or_equal, str_text
-from .subclass import NATIVES
+from .subclass import NATIVE_MODELS, NATIVES
 from .text import format_text, run
 from .tuple import TupleVariable
+
+for _model, _types in {
+    ListIterator: LIST_ITERATORS.values(),
+    ConstantIterator: map(type, map(iter, ("", "é", b"", range(0), range(1 << 64)))),
+    ReversedVariable: (reversed, type(reversed([]))),
+    DictIterator: ITERATOR_TYPES.values(),
+    DequeIterator: (type(iter(collections.deque())), type(reversed(collections.deque()))),
+    FilterVariable: (filter, itertools.filterfalse),
+    WhileVariable: (itertools.takewhile, itertools.dropwhile),
+    CombinatoricVariable: (
+        itertools.product,
+        itertools.permutations,
+        itertools.combinations,
+        itertools.combinations_with_replacement,
+    ),
+    **{model: [cls for (_, kind), cls in VIEW_TYPES.items() if kind == name] for name, model in VIEW_MODELS.items()},
+}.items():
+    NATIVE_MODELS.update(dict.fromkeys(_types, _model))
+
 
 @builtin(list.__new__, dict.__new__, set.__new__, collections.deque.__new__)
 def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
@@ -59,7 +82,7 @@ def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwarg
 
 
 @builtin(len)
-def builtin_len(tx: Any, obj: VariableTracker) -> VariableTracker:
+def builtin_len(tx: Any, obj: VariableTracker, /) -> VariableTracker:
     n = length(tx, obj)
     if isinstance(n, ConstantVariable):
         if not isinstance(n.value, int):
@@ -70,7 +93,7 @@ def builtin_len(tx: Any, obj: VariableTracker) -> VariableTracker:
 
 
 @builtin(iter)
-def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | None = None) -> VariableTracker:
+def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | None = None, /) -> VariableTracker:
     if sentinel is None:
         return get_iter(tx, object)
     if object.tp_call is None:
@@ -79,7 +102,7 @@ def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | N
 
 
 @builtin(next)
-def builtin_next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+def builtin_next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
     if iterator.tp_iternext is None:
         return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
     item = iterator.tp_iternext(tx)
@@ -89,12 +112,12 @@ def builtin_next(tx: Any, iterator: VariableTracker, default: VariableTracker | 
 
 
 @builtin(any)
-def builtin_any(tx: Any, iterable: VariableTracker) -> VariableTracker:
+def builtin_any(tx: Any, iterable: VariableTracker, /) -> VariableTracker:
     return boolean(_search(tx, iterable, True))
 
 
 @builtin(all)
-def builtin_all(tx: Any, iterable: VariableTracker) -> VariableTracker:
+def builtin_all(tx: Any, iterable: VariableTracker, /) -> VariableTracker:
     return boolean(not _search(tx, iterable, False))
 
 
@@ -108,7 +131,7 @@ def _search(tx: Any, iterable: VariableTracker, truth: bool) -> bool:
 
 
 @builtin(sum)
-def builtin_sum(tx: Any, iterable: VariableTracker, start: VariableTracker | None = None) -> VariableTracker:
+def builtin_sum(tx: Any, iterable: VariableTracker, /, start: VariableTracker | None = None) -> VariableTracker:
     for kind, name, hint in ((str, "strings", "''.join(seq)"), (bytes, "bytes", "b''.join(seq)")):
         if start is not None and issubclass(start.python_type(), kind):
             return tx.raises(TypeError, f"sum() can't sum {name} [use {hint} instead]")
@@ -131,7 +154,7 @@ def _extreme(function: Any, op: str) -> None:
 
     @builtin(function)
     def extreme(
-        tx: Any, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
+        tx: Any, /, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
     ) -> VariableTracker:
         if not args:
             return tx.raises(TypeError, f"{name} expected at least 1 argument, got 0")
@@ -182,7 +205,7 @@ def builtin_round(tx: Any, number: VariableTracker, ndigits: VariableTracker | N
 
 def _number_base(function: Any) -> None:
     @builtin(function)
-    def convert(tx: Any, number: VariableTracker) -> VariableTracker:
+    def convert(tx: Any, number: VariableTracker, /) -> VariableTracker:
         if isinstance(number, ConstantVariable):
             return fold(tx, function, [number], {})
         return ConstantVariable(function(host_index(tx, number)))
@@ -197,12 +220,12 @@ pure(ord)
 
 
 @builtin(repr)
-def builtin_repr(tx: Any, obj: VariableTracker) -> VariableTracker:
+def builtin_repr(tx: Any, obj: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(repr_text(tx, obj))
 
 
 @builtin(ascii)
-def builtin_ascii(tx: Any, obj: VariableTracker) -> VariableTracker:
+def builtin_ascii(tx: Any, obj: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(_ascii(repr_text(tx, obj)))
 
 
@@ -211,7 +234,7 @@ def _ascii(value: str) -> str:
 
 
 @builtin(format)
-def builtin_format(tx: Any, value: VariableTracker, format_spec: VariableTracker | None = None) -> VariableTracker:
+def builtin_format(tx: Any, value: VariableTracker, format_spec: VariableTracker | None = None, /) -> VariableTracker:
     return ConstantVariable(format_text(tx, value, "" if format_spec is None else host_value(format_spec, "format")))
 
 
@@ -237,7 +260,7 @@ def attribute_name(tx: Any, name: VariableTracker) -> str:
 
 @builtin(getattr)
 def builtin_getattr(
-    tx: Any, obj: VariableTracker, name: VariableTracker, default: VariableTracker | None = None
+    tx: Any, obj: VariableTracker, name: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
     if default is None:
         return get_attr(tx, obj, attribute_name(tx, name))
@@ -246,29 +269,29 @@ def builtin_getattr(
 
 
 @builtin(hasattr)
-def builtin_hasattr(tx: Any, obj: VariableTracker, name: VariableTracker) -> VariableTracker:
+def builtin_hasattr(tx: Any, obj: VariableTracker, name: VariableTracker, /) -> VariableTracker:
     return boolean(optional_attr(tx, obj, attribute_name(tx, name)) is not None)
 
 
 @builtin(setattr)
-def builtin_setattr(tx: Any, obj: VariableTracker, name: VariableTracker, value: VariableTracker) -> VariableTracker:
+def builtin_setattr(tx: Any, obj: VariableTracker, name: VariableTracker, value: VariableTracker, /) -> VariableTracker:
     set_attr(tx, obj, attribute_name(tx, name), value)
     return NONE
 
 
 @builtin(delattr)
-def builtin_delattr(tx: Any, obj: VariableTracker, name: VariableTracker) -> VariableTracker:
+def builtin_delattr(tx: Any, obj: VariableTracker, name: VariableTracker, /) -> VariableTracker:
     set_attr(tx, obj, attribute_name(tx, name), None)
     return NONE
 
 
 @builtin(callable)
-def builtin_callable(tx: Any, obj: VariableTracker) -> VariableTracker:
+def builtin_callable(tx: Any, obj: VariableTracker, /) -> VariableTracker:
     return boolean(obj.tp_call is not None or (obj.value is not MISSING and callable(obj.value)))
 
 
 @builtin(vars)
-def builtin_vars(tx: Any, *args: VariableTracker) -> VariableTracker:
+def builtin_vars(tx: Any, /, *args: VariableTracker) -> VariableTracker:
     if not args:
         return unsupported("frame-introspection", "vars()")
     found = optional_attr(tx, args[0], "__dict__")
@@ -276,12 +299,12 @@ def builtin_vars(tx: Any, *args: VariableTracker) -> VariableTracker:
 
 
 @builtin(isinstance)
-def builtin_isinstance(tx: Any, obj: VariableTracker, class_or_tuple: VariableTracker) -> VariableTracker:
+def builtin_isinstance(tx: Any, obj: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
     return boolean(_check_class(tx, obj, class_or_tuple, "isinstance"))
 
 
 @builtin(issubclass)
-def builtin_issubclass(tx: Any, cls: VariableTracker, class_or_tuple: VariableTracker) -> VariableTracker:
+def builtin_issubclass(tx: Any, cls: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
     return boolean(_check_class(tx, cls, class_or_tuple, "issubclass"))
 
 
@@ -341,7 +364,7 @@ _REAL_CHECKS = {
 
 
 @builtin(hash)
-def builtin_hash(tx: Any, obj: VariableTracker) -> VariableTracker:
+def builtin_hash(tx: Any, obj: VariableTracker, /) -> VariableTracker:
     if obj.tp_hash is None:
         return tx.raises(TypeError, f"unhashable type: '{type_name(obj)}'")
     result = obj.tp_hash(tx)
@@ -399,7 +422,7 @@ for _slot, _ in UNARY_OPS.values():
 
 
 @builtin(id)
-def builtin_id(tx: Any, obj: VariableTracker) -> VariableTracker:
+def builtin_id(tx: Any, obj: VariableTracker, /) -> VariableTracker:
     return IdVariable(obj)
 
 
@@ -420,13 +443,13 @@ def int_key(tx: Any, v: VariableTracker) -> Any:
 
 
 @constructor(bool)
-def new_bool(tx: Any, cls: VariableTracker, x: VariableTracker | None = None) -> VariableTracker:
+def new_bool(tx: Any, cls: VariableTracker, x: VariableTracker | None = None, /) -> VariableTracker:
     return boolean(x is not None and is_true(tx, x))
 
 
 @constructor(int)
 def new_int(
-    tx: Any, cls: VariableTracker, x: VariableTracker | None = None, base: VariableTracker | None = None
+    tx: Any, cls: VariableTracker, x: VariableTracker | None = None, /, base: VariableTracker | None = None
 ) -> VariableTracker:
     if x is None or isinstance(x, ConstantVariable):
         return fold(tx, int, [] if x is None else [x], {} if base is None else {"base": base})
@@ -440,7 +463,7 @@ def new_int(
 
 
 @constructor(float)
-def new_float(tx: Any, cls: VariableTracker, x: VariableTracker | None = None) -> VariableTracker:
+def new_float(tx: Any, cls: VariableTracker, x: VariableTracker | None = None, /) -> VariableTracker:
     if x is None or isinstance(x, ConstantVariable):
         return fold(tx, float, [] if x is None else [x], {})
     if x.nb_float is not None:
@@ -457,7 +480,7 @@ def _checked(tx: Any, result: VariableTracker, cls: type, problem: str) -> Varia
 
 
 @constructor(complex)
-def new_complex(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_complex(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
         return fold(tx, complex, list(args), kwargs)
     return unsupported("operation-on-unknown-object", "complex() of an object")
@@ -478,7 +501,7 @@ def new_str(
 
 
 @constructor(bytes)
-def new_bytes(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_bytes(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if all(v.is_python_constant() for v in (*args, *kwargs.values())):
         return fold(tx, bytes, list(args), kwargs)
     if len(args) != 1 or kwargs:
@@ -491,7 +514,7 @@ def new_bytes(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: V
 
 def _two(function: Any, algorithm: Callable[..., VariableTracker]) -> None:
     @builtin(function)
-    def operation(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    def operation(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
         return algorithm(tx, a, b)
 
 
@@ -507,7 +530,7 @@ _two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.same_object(a, b)))
 def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:
     def decorate(algorithm: Callable[..., VariableTracker]) -> Any:
         @builtin(*functions)
-        def operation(tx: Any, a: VariableTracker) -> VariableTracker:
+        def operation(tx: Any, a: VariableTracker, /) -> VariableTracker:
             return algorithm(tx, a)
 
         return operation
@@ -525,25 +548,25 @@ _one(operator.index)(to_index)
 
 
 @builtin(operator.contains)
-def operator_contains(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+def operator_contains(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
     return boolean(is_true(tx, contains(tx, a, b)))
 
 
 @builtin(operator.setitem)
-def operator_setitem(tx: Any, a: VariableTracker, b: VariableTracker, c: VariableTracker) -> VariableTracker:
+def operator_setitem(tx: Any, a: VariableTracker, b: VariableTracker, c: VariableTracker, /) -> VariableTracker:
     set_item(tx, a, b, c)
     return NONE
 
 
 @builtin(operator.delitem)
-def operator_delitem(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+def operator_delitem(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
     set_item(tx, a, b, None)
     return NONE
 
 
 def _concatenate(function: Any, operation: Any) -> None:
     @builtin(function)
-    def concatenate(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+    def concatenate(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
         if a.sq_concat is None or b.sq_concat is None:
             return tx.raises(TypeError, f"'{type_name(a)}' object can't be concatenated")
         return binary_op(tx, operation, a, b)
@@ -554,12 +577,12 @@ _concatenate(operator.iconcat, operator.iadd)
 
 
 @builtin(operator.countOf)
-def operator_count_of(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+def operator_count_of(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(sum(same_or_equal(tx, item, b) for item in unpack(tx, a)))
 
 
 @builtin(operator.indexOf)
-def operator_index_of(tx: Any, a: VariableTracker, b: VariableTracker) -> VariableTracker:
+def operator_index_of(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
     iterator = get_iter(tx, a)
     i = 0
     while (item := iter_next(tx, iterator)) is not None:
@@ -579,7 +602,7 @@ if hasattr(operator, "call"):
 
 
 @builtin(operator.length_hint)
-def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
+def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
     if obj.sq_length is not None or obj.mp_length is not None or isinstance(obj, ConstantVariable):
         return length(tx, obj)
     hint = tx.tr.lookup_special(tx, obj, "__length_hint__")
@@ -612,7 +635,7 @@ REFUSED: dict[Any, tuple[str, str]] = {
 
 def _refuse(function: Any, slug: str, context: str) -> None:
     @builtin(function)
-    def refuse(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def refuse(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         return unsupported(slug, context)
 
 

@@ -109,17 +109,17 @@ def new_partial(
 
 
 @getset(partial.__dict__["func"])
-def partial_func(tx: Any, self: PartialVariable) -> VariableTracker:
+def partial_func(tx: Any, self: PartialVariable, /) -> VariableTracker:
     return self.function
 
 
 @getset(partial.__dict__["args"])
-def partial_args(tx: Any, self: PartialVariable) -> VariableTracker:
+def partial_args(tx: Any, self: PartialVariable, /) -> VariableTracker:
     return TupleVariable(list(self.args))
 
 
 @getset(partial.__dict__["keywords"])
-def partial_keywords(tx: Any, self: PartialVariable) -> VariableTracker:
+def partial_keywords(tx: Any, self: PartialVariable, /) -> VariableTracker:
     # A copy: `p.keywords[k] = v` would change the real one, which breaks as a write to an object of unknown kind.
     return DictVariable(dict(self.keywords))
 

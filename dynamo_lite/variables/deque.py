@@ -28,6 +28,7 @@ from .native import (
     emit_call,
     host_index,
     host_int,
+    load_filled,
     recursive_repr,
     repr_text,
     same_or_equal,
@@ -63,7 +64,7 @@ class DequeVariable(NativeVariable):
 
     # -- slots
 
-    def sq_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Any) -> VariableTracker:
         return ConstantVariable(len(self.items))
 
     def tp_iter(self, tx: Any) -> VariableTracker:
@@ -85,6 +86,8 @@ class DequeVariable(NativeVariable):
             yield same_or_equal(tx, item, value)
 
     def sq_item(self, tx: Any, index: VariableTracker) -> VariableTracker:
+        if index.nb_index is None:
+            return tx.raises(TypeError, f"sequence index must be integer, not '{type_name(index)}'")
         try:
             return self.items[host_int(index)]
         except IndexError:
@@ -200,7 +203,10 @@ class DequeIterator(IteratorVariable):
 
     def emit_new(self, cg: Any) -> None:
         # The type takes the deque and a position.
-        emit_call(cg, self.cls, self.seq, ConstantVariable(self.consumed))
+        cg.load_callable(self.cls)
+        load_filled(cg, self.seq)
+        cg.load_const(self.consumed)
+        cg.asm.call(2)
 
 
 @builds(deque)
@@ -235,7 +241,7 @@ def deque_init(tx: Any, self: DequeVariable, iterable: Any = None, maxlen: Any =
 
 
 @getset(deque.__dict__["maxlen"])
-def deque_maxlen(tx: Any, self: DequeVariable) -> VariableTracker:
+def deque_maxlen(tx: Any, self: DequeVariable, /) -> VariableTracker:
     return ConstantVariable(self.items.maxlen)
 
 
@@ -270,12 +276,12 @@ _remover("popleft")
 
 
 @method(deque.extend)
-def deque_extend(tx: Any, self: DequeVariable, iterable: VariableTracker) -> VariableTracker:
+def deque_extend(tx: Any, self: DequeVariable, iterable: VariableTracker, /) -> VariableTracker:
     return _extend(tx, self, iterable, "append")
 
 
 @method(deque.extendleft)
-def deque_extendleft(tx: Any, self: DequeVariable, iterable: VariableTracker) -> VariableTracker:
+def deque_extendleft(tx: Any, self: DequeVariable, iterable: VariableTracker, /) -> VariableTracker:
     return _extend(tx, self, iterable, "appendleft")
 
 
@@ -292,14 +298,14 @@ def _extend(tx: Any, self: DequeVariable, iterable: VariableTracker, name: str) 
 
 
 @method(deque.clear)
-def deque_clear(tx: Any, self: DequeVariable) -> VariableTracker:
+def deque_clear(tx: Any, self: DequeVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.clear()
     return NONE
 
 
 @method(deque.copy, deque.__copy__)
-def deque_copy(tx: Any, self: DequeVariable) -> VariableTracker:
+def deque_copy(tx: Any, self: DequeVariable, /) -> VariableTracker:
     if self.python_type() is deque:
         return self.make(self.items)
     bound = [] if self.items.maxlen is None else [ConstantVariable(self.items.maxlen)]
@@ -307,14 +313,14 @@ def deque_copy(tx: Any, self: DequeVariable) -> VariableTracker:
 
 
 @method(deque.reverse)
-def deque_reverse(tx: Any, self: DequeVariable) -> VariableTracker:
+def deque_reverse(tx: Any, self: DequeVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.reverse()
     return NONE
 
 
 @method(deque.rotate)
-def deque_rotate(tx: Any, self: DequeVariable, n: VariableTracker | None = None) -> VariableTracker:
+def deque_rotate(tx: Any, self: DequeVariable, n: VariableTracker | None = None, /) -> VariableTracker:
     steps = 1 if n is None else host_index(tx, n)
     self.changing(tx)
     self.items.rotate(steps)
@@ -322,7 +328,7 @@ def deque_rotate(tx: Any, self: DequeVariable, n: VariableTracker | None = None)
 
 
 @method(deque.count)
-def deque_count(tx: Any, self: DequeVariable, value: VariableTracker) -> VariableTracker:
+def deque_count(tx: Any, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(sum(self.compare_each(tx, value, "deque mutated during iteration", RuntimeError)))
 
 
@@ -333,6 +339,7 @@ def deque_index(
     value: VariableTracker,
     start: VariableTracker | None = None,
     stop: VariableTracker | None = None,
+    /,
 ) -> VariableTracker:
     n = len(self.items)
     first = 0 if start is None else clamp(slice_bound(tx, start), n)
@@ -345,7 +352,7 @@ def deque_index(
 
 
 @method(deque.insert)
-def deque_insert(tx: Any, self: DequeVariable, index: VariableTracker, value: VariableTracker) -> VariableTracker:
+def deque_insert(tx: Any, self: DequeVariable, index: VariableTracker, value: VariableTracker, /) -> VariableTracker:
     i = host_index(tx, index)
     if self.items.maxlen == len(self.items):
         return tx.raises(IndexError, "deque already at its maximum size")
@@ -355,7 +362,7 @@ def deque_insert(tx: Any, self: DequeVariable, index: VariableTracker, value: Va
 
 
 @method(deque.remove)
-def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker) -> VariableTracker:
+def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
     n = len(self.items)
     for i, equal in enumerate(self.compare_each(tx, value, "deque mutated during remove().", IndexError)):
         if equal:
@@ -368,5 +375,5 @@ def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker) -> Variab
 
 
 @method(deque.__reversed__)
-def deque_reversed(tx: Any, self: DequeVariable) -> VariableTracker:
+def deque_reversed(tx: Any, self: DequeVariable, /) -> VariableTracker:
     return DequeIterator(self, backwards=True)

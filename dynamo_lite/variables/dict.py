@@ -390,7 +390,7 @@ def merge_pairs(tx: Any, self: DictVariable, iterable: VariableTracker) -> None:
 
 @method(dict.__dict__["fromkeys"])
 def dict_fromkeys(
-    tx: Any, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE
+    tx: Any, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE, /
 ) -> VariableTracker:
     result = tx.call(cls, [])
     direct = result.python_type() is dict
@@ -407,14 +407,14 @@ def dict_fromkeys(
 
 
 @method(dict.get)
-def dict_get(tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE) -> VariableTracker:
+def dict_get(tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /) -> VariableTracker:
     found = self.find(key_of(tx, key))
     return default if found is None else found
 
 
 @method(dict.setdefault)
 def dict_setdefault(
-    tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE
+    tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /
 ) -> VariableTracker:
     host_key = key_of(tx, key)
     found = self.find(host_key)
@@ -426,7 +426,7 @@ def dict_setdefault(
 
 @method(dict.pop)
 def dict_pop(
-    tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None
+    tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
     found = self.discard(tx, key_of(tx, key))
     if found is not None:
@@ -435,7 +435,7 @@ def dict_pop(
 
 
 @method(dict.popitem)
-def dict_popitem(tx: Any, self: DictVariable) -> VariableTracker:
+def dict_popitem(tx: Any, self: DictVariable, /) -> VariableTracker:
     if not self.items:
         return tx.raises(KeyError, "popitem(): dictionary is empty")
     self.changing(tx)
@@ -444,44 +444,44 @@ def dict_popitem(tx: Any, self: DictVariable) -> VariableTracker:
 
 
 @method(dict.clear)
-def dict_clear(tx: Any, self: DictVariable) -> VariableTracker:
+def dict_clear(tx: Any, self: DictVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.clear()
     return NONE
 
 
 @method(dict.copy)
-def dict_copy(tx: Any, self: DictVariable) -> VariableTracker:
+def dict_copy(tx: Any, self: DictVariable, /) -> VariableTracker:
     return DictVariable(dict(self.items))
 
 
 @method(dict.keys)
-def dict_keys(tx: Any, self: DictVariable) -> VariableTracker:
+def dict_keys(tx: Any, self: DictVariable, /) -> VariableTracker:
     return DictKeysVariable(self)
 
 
 @method(dict.values)
-def dict_values(tx: Any, self: DictVariable) -> VariableTracker:
+def dict_values(tx: Any, self: DictVariable, /) -> VariableTracker:
     return DictValuesVariable(self)
 
 
 @method(dict.items)
-def dict_items(tx: Any, self: DictVariable) -> VariableTracker:
+def dict_items(tx: Any, self: DictVariable, /) -> VariableTracker:
     return DictItemsVariable(self)
 
 
 @method(dict.__getitem__)
-def dict_getitem(tx: Any, self: DictVariable, key: VariableTracker) -> VariableTracker:
+def dict_getitem(tx: Any, self: DictVariable, key: VariableTracker, /) -> VariableTracker:
     return DictVariable.mp_subscript(self, tx, key)
 
 
 @method(dict.__contains__)
-def dict_contains(tx: Any, self: DictVariable, key: VariableTracker) -> VariableTracker:
+def dict_contains(tx: Any, self: DictVariable, key: VariableTracker, /) -> VariableTracker:
     return DictVariable.sq_contains(self, tx, key)
 
 
 @method(dict.__reversed__)
-def dict_reversed(tx: Any, self: DictVariable) -> VariableTracker:
+def dict_reversed(tx: Any, self: DictVariable, /) -> VariableTracker:
     return DictIterator(self, "keys", backwards=True)
 
 
@@ -554,13 +554,13 @@ def new_mapping_proxy(tx: Any, cls: VariableTracker, mapping: VariableTracker) -
 @getset(DICT_KEYS.__dict__["mapping"])
 @getset(DICT_VALUES.__dict__["mapping"])
 @getset(DICT_ITEMS.__dict__["mapping"])
-def view_mapping(tx: Any, self: DictKeysVariable) -> VariableTracker:
+def view_mapping(tx: Any, self: DictKeysVariable, /) -> VariableTracker:
     return MappingProxyVariable(self.mapping)
 
 
 def _forward(name: str) -> None:
     @method(getattr(types.MappingProxyType, name))
-    def forward(tx: Any, self: MappingProxyVariable, *args: VariableTracker) -> VariableTracker:
+    def forward(tx: Any, self: MappingProxyVariable, /, *args: VariableTracker) -> VariableTracker:
         return tx.call(get_attr(tx, self.mapping, name), list(args))
 
 

@@ -22,7 +22,7 @@ from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dispatch import method
 from .iter import IteratorVariable, advance
 from .keys import key_of, key_tracker
-from .native import NativeVariable, emit_call, recursive_repr, repr_text, same_or_equal
+from .native import NativeVariable, emit_call, load_filled, recursive_repr, repr_text, same_or_equal
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -130,7 +130,11 @@ VIEW_TYPES: dict[tuple[bool, str], type] = {
     for ordered, d in ((False, {}), (True, OrderedDict()))
     for kind in ("keys", "values", "items")
 }
-_MODELS = {"keys": DictKeysVariable, "values": DictValuesVariable, "items": DictItemsVariable}
+VIEW_MODELS: dict[str, type[DictViewVariable]] = {
+    "keys": DictKeysVariable,
+    "values": DictValuesVariable,
+    "items": DictItemsVariable,
+}
 
 
 # -- iterators
@@ -176,9 +180,10 @@ class DictIterator(IteratorVariable):
         if not self.done and len(self.mapping.items) != self.size:
             unsupported("reconstruct", "an iterator over a dict that has changed since")
         cg.load_callable(advance)
-        view = _MODELS[self.kind](self.mapping)
         cg.load_callable(reversed if self.backwards else iter)
-        view.emit_new(cg)
+        cg.load_callable(getattr(self.mapping.base, self.kind))
+        load_filled(cg, self.mapping)
+        cg.asm.call(1)
         cg.asm.call(1)
         cg.load_const(self.consumed + self.done)
         cg.asm.call(2)
@@ -200,7 +205,7 @@ for _cls in dict.fromkeys(ITERATOR_TYPES.values()):
     if hasattr(_cls, "__length_hint__"):
 
         @method(_cls.__length_hint__)
-        def dict_iterator_length_hint(tx: Any, self: Any) -> VariableTracker:
+        def dict_iterator_length_hint(tx: Any, self: Any, /) -> VariableTracker:
             return ConstantVariable(self.remaining(tx))
 
 
@@ -210,12 +215,12 @@ for _cls in dict.fromkeys(ITERATOR_TYPES.values()):
 for _cls in VIEW_TYPES.values():
 
     @method(_cls.__reversed__)
-    def view_reversed(tx: Any, self: DictViewVariable) -> VariableTracker:
+    def view_reversed(tx: Any, self: DictViewVariable, /) -> VariableTracker:
         return DictIterator(self.mapping, self.kind, backwards=True)
 
 
 @method(VIEW_TYPES[False, "keys"].isdisjoint, VIEW_TYPES[False, "items"].isdisjoint)
-def view_isdisjoint(tx: Any, self: SetLike, other: VariableTracker) -> VariableTracker:
+def view_isdisjoint(tx: Any, self: SetLike, other: VariableTracker, /) -> VariableTracker:
     return boolean(not any(contains(tx, self, item).value for item in unpack(tx, other)))
 
 
@@ -232,4 +237,4 @@ def build_view(tr: Any, value: Any, source: Any) -> DictViewVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     mapping = tr.wrap(dict_behind(value), tr.source(source, ir.CALL, dict_behind))
     kind = next(kind for (_, kind), cls in VIEW_TYPES.items() if cls is type(value))
-    return _MODELS[kind](mapping, source)
+    return VIEW_MODELS[kind](mapping, source)

@@ -23,6 +23,7 @@ from . import (  # noqa: F401
     instance,
     iter,
     itertools,
+    markers,
     module,
     nn_module,
     number,

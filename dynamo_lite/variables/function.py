@@ -331,16 +331,14 @@ class BuiltinVariable(DescriptorVariable):
 
 
 def call_handler(tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-    """Call a registered handler; arguments that don't fit its signature raise TypeError in the traced program."""
+    """Call a registered handler; for arguments that don't fit its signature the real callable raises its own error."""
     try:
         result = handler(tx, *args, **kwargs)
     except TypeError as error:
-        # Raised by the call itself (no frame below this one): the traced program's arguments are wrong.
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise
-        if is_constant(*args, *kwargs.values()):
-            return fold(tx, fn, args, kwargs)
-        return tx.raises(TypeError, str(error).replace(handler.__name__, getattr(fn, "__name__", "function")))
+        # Raised by the call itself (there is no frame below this one).
+        unsupported("call-c-function", f"{getattr(fn, '__qualname__', fn)} with arguments that don't fit", error)
     return result if result is not None else ConstantVariable(None)
 
 

@@ -9,17 +9,19 @@ Mirrors `Objects/typeobject.c` (`slot_nb_add` and the like) and `Objects/object.
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import ConstantVariable
-from .descr import generic_getattr, generic_lookup, generic_setattr, getset, type_attribute
+from .descr import generic_getattr, generic_lookup, generic_setattr, getset, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import HANDLERS, method
 from .function import BuiltinVariable, FunctionVariable
-from .slots import SLOTDEFS
+from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
+from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
 
@@ -295,6 +297,11 @@ InstanceVariable.tp_descr_set = _slot_set("__set__", "__delete__")
 InstanceVariable.tp_descr_get = property(_slot_descr_get)
 
 
+# A user class has the mapping slots where C has both; the sequence slots of a native base are reached through its descriptors.
+for _name in SEQUENCE_ALTERNATIVES.values():
+    setattr(InstanceVariable, _name, None)
+
+
 # -- what `object` itself provides
 
 
@@ -355,6 +362,22 @@ def object_repr(tx: Any, self: VariableTracker) -> VariableTracker:
 @method(object.__str__)
 def object_str(tx: Any, self: VariableTracker) -> VariableTracker:
     return self.tp_repr(tx) if self.tp_repr is not None else unsupported("object-identity", "str")
+
+
+@method(object.__getstate__)
+def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
+    """`object_getstate_default`: the attributes, and the slots of classes that have some."""
+    dictionary = self.instance_dict(tx) if isinstance(self, InstanceVariable) else None
+    state: VariableTracker = ConstantVariable(None)
+    if dictionary is not None:
+        state = tx.call(dictionary.tp_getattro(tx, "copy"), [])
+    names = copyreg._slotnames(self.python_type()) if isinstance(self, InstanceVariable) else []
+    slots = DictVariable()
+    for name in names:
+        value = self.get_slot(tx, type_lookup(self.cls, name))
+        if value is not None:
+            slots.mp_ass_subscript(tx, ConstantVariable(name), value)
+    return TupleVariable([state, slots]) if slots.items else state
 
 
 @method(object.__init_subclass__, object.__subclasshook__)

@@ -21,7 +21,7 @@ from .abstract import get_item, length
 from .base import ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .dispatch import constructor, method
-from .native import NativeVariable, host_int, same_or_equal
+from .native import NativeVariable, host_int, load_filled, same_or_equal
 from .wrap import builds
 
 
@@ -130,8 +130,10 @@ def emit_position(cg: Any, seq: VariableTracker | None, index: int, empty: Any) 
         cg.load_const(empty)
         cg.asm.call(1)
     else:
+        if seq.mutated and index > len(seq.value):
+            unsupported("reconstruct", "an iterator past the end that its list has now")
         cg.load_callable(_iterator_at)
-        cg.load(seq)
+        load_filled(cg, seq)
         cg.load_const(index)
         cg.asm.call(2)
 
@@ -251,7 +253,7 @@ class ReversedVariable(IteratorVariable):
         if self.seq is None:
             cg.load_const(() if self.cls is reversed else [])
         else:
-            cg.load(self.seq)
+            load_filled(cg, self.seq)
         cg.load_const(self.index)
         cg.asm.call(2)
 
@@ -263,7 +265,7 @@ def _reversed_at(seq: Any, index: int) -> Iterator[Any]:
 
 
 @constructor(reversed)
-def new_reversed(tx: Any, cls: VariableTracker, sequence: VariableTracker) -> VariableTracker:
+def new_reversed(tx: Any, cls: VariableTracker, sequence: VariableTracker, /) -> VariableTracker:
     special = tx.tr.lookup_special(tx, sequence, "__reversed__")
     if special is not None:
         if isinstance(special, ConstantVariable) and special.value is None:
@@ -296,7 +298,7 @@ def is_mapping(v: VariableTracker) -> bool:
         )
     )
 )
-def iterator_length_hint(tx: Any, self: VariableTracker) -> VariableTracker:
+def iterator_length_hint(tx: Any, self: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(self.remaining(tx))
 
 

@@ -97,7 +97,9 @@ class ZipVariable(ManyIterators):
 
 
 @constructor(zip)
-def new_zip(tx: Any, cls: VariableTracker, *iterables: VariableTracker, strict: VariableTracker = FALSE) -> ZipVariable:
+def new_zip(
+    tx: Any, cls: VariableTracker, /, *iterables: VariableTracker, strict: VariableTracker = FALSE
+) -> ZipVariable:
     iterators = []
     for iterable in iterables:
         if iterable.tp_iter is None and iterable.sq_item is None:
@@ -139,7 +141,7 @@ class MapVariable(ManyIterators):
 
 
 @constructor(map)
-def new_map(tx: Any, cls: VariableTracker, *args: VariableTracker) -> MapVariable:
+def new_map(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> MapVariable:
     if len(args) < 2:
         return tx.raises(TypeError, "map() must have at least two arguments.")
     return MapVariable(args[0], [get_iter(tx, iterable) for iterable in args[1:]])
@@ -177,13 +179,15 @@ class FilterVariable(IteratorVariable):
 
 
 @constructor(filter)
-def new_filter(tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker) -> FilterVariable:
+def new_filter(
+    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
+) -> FilterVariable:
     return FilterVariable(filter, function, get_iter(tx, iterable))
 
 
 @constructor(itertools.filterfalse)
 def new_filterfalse(
-    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker
+    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
 ) -> FilterVariable:
     return FilterVariable(itertools.filterfalse, function, get_iter(tx, iterable))
 
@@ -349,7 +353,7 @@ class CycleVariable(IteratorVariable):
 
 
 @constructor(itertools.cycle)
-def new_cycle(tx: Any, cls: VariableTracker, iterable: VariableTracker) -> CycleVariable:
+def new_cycle(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> CycleVariable:
     return CycleVariable(get_iter(tx, iterable))
 
 
@@ -392,12 +396,12 @@ class ChainVariable(IteratorVariable):
 
 
 @constructor(itertools.chain)
-def new_chain(tx: Any, cls: VariableTracker, *iterables: VariableTracker) -> ChainVariable:
+def new_chain(tx: Any, cls: VariableTracker, /, *iterables: VariableTracker) -> ChainVariable:
     return ChainVariable(get_iter(tx, TupleVariable(list(iterables))))
 
 
 @builtin(itertools.chain.__dict__["from_iterable"])
-def chain_from_iterable(tx: Any, cls: VariableTracker, iterable: VariableTracker) -> ChainVariable:
+def chain_from_iterable(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> ChainVariable:
     return ChainVariable(get_iter(tx, iterable))
 
 
@@ -444,7 +448,7 @@ class IsliceVariable(IteratorVariable):
 
 
 @constructor(itertools.islice)
-def new_islice(tx: Any, cls: VariableTracker, iterable: VariableTracker, *args: VariableTracker) -> VariableTracker:
+def new_islice(tx: Any, cls: VariableTracker, iterable: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     bounds = [None if is_none(arg) else host_index(tx, arg) if arg.nb_index is not None else "" for arg in args]
     try:
         itertools.islice((), *bounds)
@@ -527,7 +531,9 @@ class StarmapVariable(IteratorVariable):
 
 
 @constructor(itertools.starmap)
-def new_starmap(tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker) -> StarmapVariable:
+def new_starmap(
+    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
+) -> StarmapVariable:
     return StarmapVariable(function, get_iter(tx, iterable))
 
 
@@ -576,7 +582,7 @@ def _never(item: Any) -> bool:
 def _new_while(cls: type) -> None:
     @constructor(cls)
     def new_while(
-        tx: Any, tracker: VariableTracker, predicate: VariableTracker, iterable: VariableTracker
+        tx: Any, tracker: VariableTracker, predicate: VariableTracker, iterable: VariableTracker, /
     ) -> WhileVariable:
         return WhileVariable(cls, predicate, get_iter(tx, iterable))
 
@@ -647,7 +653,7 @@ class PairwiseVariable(IteratorVariable):
 
 
 @constructor(itertools.pairwise)
-def new_pairwise(tx: Any, cls: VariableTracker, iterable: VariableTracker) -> PairwiseVariable:
+def new_pairwise(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> PairwiseVariable:
     return PairwiseVariable(get_iter(tx, iterable))
 
 
@@ -686,7 +692,7 @@ class ZipLongestVariable(IteratorVariable):
 
 @constructor(itertools.zip_longest)
 def new_zip_longest(
-    tx: Any, cls: VariableTracker, *iterables: VariableTracker, fillvalue: VariableTracker = NONE
+    tx: Any, cls: VariableTracker, /, *iterables: VariableTracker, fillvalue: VariableTracker = NONE
 ) -> ZipLongestVariable:
     return ZipLongestVariable([get_iter(tx, iterable) for iterable in iterables], fillvalue)
 
@@ -767,7 +773,7 @@ class CombinatoricVariable(IteratorVariable):
 
 @constructor(itertools.product)
 def new_product(
-    tx: Any, cls: VariableTracker, *iterables: VariableTracker, repeat: VariableTracker | None = None
+    tx: Any, cls: VariableTracker, /, *iterables: VariableTracker, repeat: VariableTracker | None = None
 ) -> VariableTracker:
     times = 1 if repeat is None else host_index(tx, repeat)
     if times < 0:
@@ -905,7 +911,7 @@ class TeeVariable(IteratorVariable):
 
 
 @builtin(itertools.tee)
-def itertools_tee(tx: Any, iterable: VariableTracker, n: VariableTracker | None = None) -> VariableTracker:
+def itertools_tee(tx: Any, iterable: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
     count = 2 if n is None else host_index(tx, n)
     if count < 0:
         return tx.raises(ValueError, "n must be >= 0")

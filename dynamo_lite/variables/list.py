@@ -129,12 +129,12 @@ def build_list(tr: Any, value: list[Any], source: Any) -> ListVariable:
 
 
 @constructor(list)
-def new_list(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> ListVariable:
+def new_list(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> ListVariable:
     return ListVariable([] if iterable is None else iterate(tx, iterable))
 
 
 @method(list.__init__)
-def list_init(tx: Any, self: ListVariable, iterable: VariableTracker | None = None) -> VariableTracker:
+def list_init(tx: Any, self: ListVariable, iterable: VariableTracker | None = None, /) -> VariableTracker:
     items = [] if iterable is None else iterate(tx, iterable)
     self.changing(tx)
     self.items = items
@@ -151,7 +151,7 @@ def iterate(tx: Any, iterable: VariableTracker) -> list[VariableTracker]:
 
 
 @method(list.append)
-def list_append(tx: Any, self: ListVariable, object: VariableTracker) -> VariableTracker:
+def list_append(tx: Any, self: ListVariable, object: VariableTracker, /) -> VariableTracker:
     if self.source is not None:
         tx.tr.mutating(self)
     self.items.append(object)
@@ -159,7 +159,7 @@ def list_append(tx: Any, self: ListVariable, object: VariableTracker) -> Variabl
 
 
 @method(list.extend)
-def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker) -> VariableTracker:
+def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker, /) -> VariableTracker:
     items = host_items(iterable)
     if items is not None:
         self.changing(tx)
@@ -174,7 +174,7 @@ def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker) -> Varia
 
 
 @method(list.insert)
-def list_insert(tx: Any, self: ListVariable, index: VariableTracker, object: VariableTracker) -> VariableTracker:
+def list_insert(tx: Any, self: ListVariable, index: VariableTracker, object: VariableTracker, /) -> VariableTracker:
     i = host_index(tx, index)
     self.changing(tx)
     self.items.insert(i, object)
@@ -182,7 +182,7 @@ def list_insert(tx: Any, self: ListVariable, index: VariableTracker, object: Var
 
 
 @method(list.pop)
-def list_pop(tx: Any, self: ListVariable, index: VariableTracker | None = None) -> VariableTracker:
+def list_pop(tx: Any, self: ListVariable, index: VariableTracker | None = None, /) -> VariableTracker:
     i = -1 if index is None else host_index(tx, index)
     if not self.items:
         return tx.raises(IndexError, "pop from empty list")
@@ -193,7 +193,7 @@ def list_pop(tx: Any, self: ListVariable, index: VariableTracker | None = None) 
 
 
 @method(list.remove)
-def list_remove(tx: Any, self: ListVariable, value: VariableTracker) -> VariableTracker:
+def list_remove(tx: Any, self: ListVariable, value: VariableTracker, /) -> VariableTracker:
     i = self.index_of(tx, value, None, None)
     if i is None:
         return tx.raises(ValueError, "list.remove(x): x not in list")
@@ -203,14 +203,14 @@ def list_remove(tx: Any, self: ListVariable, value: VariableTracker) -> Variable
 
 
 @method(list.clear)
-def list_clear(tx: Any, self: ListVariable) -> VariableTracker:
+def list_clear(tx: Any, self: ListVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items = []
     return NONE
 
 
 @method(list.copy)
-def list_copy(tx: Any, self: ListVariable) -> VariableTracker:
+def list_copy(tx: Any, self: ListVariable, /) -> VariableTracker:
     return ListVariable(list(self.items))
 
 
@@ -221,6 +221,7 @@ def list_index(
     value: VariableTracker,
     start: VariableTracker | None = None,
     stop: VariableTracker | None = None,
+    /,
 ) -> VariableTracker:
     i = self.index_of(tx, value, start, stop)
     if i is None:
@@ -229,24 +230,24 @@ def list_index(
 
 
 @method(list.count, tuple.count)
-def sequence_count(tx: Any, self: SequenceVariable, value: VariableTracker) -> VariableTracker:
+def sequence_count(tx: Any, self: SequenceVariable, value: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(sum(same_or_equal(tx, item, value) for item in self.items))
 
 
 @method(list.reverse)
-def list_reverse(tx: Any, self: ListVariable) -> VariableTracker:
+def list_reverse(tx: Any, self: ListVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.reverse()
     return NONE
 
 
 @method(list.__reversed__)
-def list_reversed(tx: Any, self: ListVariable) -> VariableTracker:
+def list_reversed(tx: Any, self: ListVariable, /) -> VariableTracker:
     return ReversedVariable(self, len(self.items) - 1, type(reversed([])))
 
 
 @method(list.__getitem__)
-def list_getitem(tx: Any, self: ListVariable, index: VariableTracker) -> VariableTracker:
+def list_getitem(tx: Any, self: ListVariable, index: VariableTracker, /) -> VariableTracker:
     return SequenceVariable.mp_subscript(self, tx, index)
 
 
@@ -260,15 +261,14 @@ INT_FLAG = sys.version_info < (3, 12)
 def list_sort(
     tx: Any, self: ListVariable, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
 ) -> VariableTracker:
+    order = Sorting(tx, self.items, key, reverse)
     self.changing(tx)
-    items, self.items = self.items, []
+    self.items = []
     try:
-        result = sorted_items(tx, items, key, reverse)
+        order.sort()
         modified = bool(self.items)
-    except BaseException:
-        self.items = items
-        raise
-    self.items = result
+    finally:
+        self.items = order.result()
     if modified:
         return tx.raises(ValueError, "list modified during sort")
     return NONE
@@ -277,12 +277,31 @@ def list_sort(
 def sorted_items(
     tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
 ) -> list[VariableTracker]:
-    """A new list in the order in which `list.sort` puts the items; calls and compares as it does."""
-    backwards = reverse is not None and bool(host_index(tx, reverse) if INT_FLAG else is_true(tx, reverse))
-    keys = items if is_none(key) else [tx.call(key, [item]) for item in items]
-    wrap = sort_key(tx, keys)
-    order = sorted(range(len(items)), key=lambda i: wrap(keys[i]), reverse=backwards)
-    return [items[i] for i in order]
+    """A new list in the order in which `list.sort` puts the items."""
+    order = Sorting(tx, items, key, reverse)
+    order.sort()
+    return order.result()
+
+
+class Sorting:
+    """One sort, with the calls of the key function and the comparisons that CPython makes."""
+
+    def __init__(self, tx: Any, items: list[VariableTracker], key: Any, reverse: VariableTracker | None) -> None:
+        self.tx = tx
+        self.items = items
+        self.key = key
+        self.backwards = reverse is not None and bool(host_index(tx, reverse) if INT_FLAG else is_true(tx, reverse))
+        self.order = list(range(len(items)))
+
+    def sort(self) -> None:
+        """Put `order` in order; it is left as far as it came if a comparison raises."""
+        keys = self.items if is_none(self.key) else [self.tx.call(self.key, [item]) for item in self.items]
+        comparable = sort_key(self.tx, keys)
+        self.order.sort(key=lambda i: comparable(keys[i]), reverse=self.backwards)
+
+    def result(self) -> list[VariableTracker]:
+        """The items as they are sorted by now."""
+        return [self.items[i] for i in self.order]
 
 
 def sort_key(tx: Any, keys: Iterable[VariableTracker]) -> Callable[[VariableTracker], Any]:

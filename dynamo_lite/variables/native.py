@@ -157,3 +157,13 @@ def emit_all(cg: Any, items: Iterable[VariableTracker]) -> int:
         cg.load(item)
         n += 1
     return n
+
+
+def load_filled(cg: Any, vt: VariableTracker) -> None:
+    """Push an object; if it is a new container, with its contents in it."""
+    cg.load(vt)
+    for i, other in enumerate(cg.fills):
+        if other is vt:
+            del cg.fills[i]
+            vt.emit_fill(cg)
+            break

@@ -150,14 +150,14 @@ def ordered_setdefault(
 
 
 @method(OrderedDict.clear)
-def ordered_clear(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+def ordered_clear(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.clear()
     return NONE
 
 
 @method(OrderedDict.copy)
-def ordered_copy(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+def ordered_copy(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
     if self.python_type() is OrderedDict:
         return OrderedDictVariable(OrderedDict(self.items))
     result = tx.call(tx.tr.type_of(tx, self), [])
@@ -167,22 +167,22 @@ def ordered_copy(tx: Any, self: OrderedDictVariable) -> VariableTracker:
 
 
 @method(OrderedDict.keys)
-def ordered_keys(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+def ordered_keys(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
     return DictKeysVariable(self)
 
 
 @method(OrderedDict.values)
-def ordered_values(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+def ordered_values(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
     return DictValuesVariable(self)
 
 
 @method(OrderedDict.items)
-def ordered_items(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+def ordered_items(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
     return DictItemsVariable(self)
 
 
 @method(OrderedDict.__reversed__)
-def ordered_reversed(tx: Any, self: OrderedDictVariable) -> VariableTracker:
+def ordered_reversed(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
     return DictIterator(self, "keys", backwards=True)
 
 
@@ -286,12 +286,12 @@ def _set_factory(tx: Any, self: DefaultDictVariable, value: VariableTracker | No
 
 
 @getset(defaultdict.__dict__["default_factory"], _set_factory)
-def default_factory(tx: Any, self: DefaultDictVariable) -> VariableTracker:
+def default_factory(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
     return self.factory
 
 
 @method(defaultdict.__missing__)
-def default_missing(tx: Any, self: DefaultDictVariable, key: VariableTracker) -> VariableTracker:
+def default_missing(tx: Any, self: DefaultDictVariable, key: VariableTracker, /) -> VariableTracker:
     if is_none(self.factory):
         return raise_with(tx, KeyError, key)
     value = tx.call(self.factory, [])
@@ -300,7 +300,7 @@ def default_missing(tx: Any, self: DefaultDictVariable, key: VariableTracker) ->
 
 
 @method(defaultdict.copy, defaultdict.__copy__)
-def default_copy(tx: Any, self: DefaultDictVariable) -> VariableTracker:
+def default_copy(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
     if self.python_type() is defaultdict:
         return DefaultDictVariable(dict(self.items), self.factory)
     return tx.call(tx.tr.type_of(tx, self), [self.factory, self])

@@ -49,7 +49,7 @@ class SequenceVariable(NativeVariable):
 
     # -- slots
 
-    def sq_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Any) -> VariableTracker:
         return ConstantVariable(len(self.items))
 
     def tp_iter(self, tx: Any) -> VariableTracker:

@@ -102,7 +102,7 @@ class SetVariable(NativeVariable):
 
     # -- slots
 
-    def sq_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Any) -> VariableTracker:
         if "items" not in self.__dict__:
             n = self.base.__len__(self.value)
             tx.tr.guard(self.source, ir.LEN, n)
@@ -228,7 +228,7 @@ class SetIterator(IteratorVariable):
 
 
 @method(SetIterator.cls.__length_hint__)
-def set_iterator_length_hint(tx: Any, self: SetIterator) -> VariableTracker:
+def set_iterator_length_hint(tx: Any, self: SetIterator, /) -> VariableTracker:
     return ConstantVariable(self.remaining(tx))
 
 
@@ -272,12 +272,12 @@ def _build(model: type[SetVariable], tr: Any, value: Any, source: Any) -> SetVar
 
 
 @constructor(set)
-def new_set(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+def new_set(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     return SetVariable() if iterable is None else SetVariable(element_keys(tx, iterable))
 
 
 @constructor(frozenset)
-def new_frozenset(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+def new_frozenset(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     if iterable is None:
         return FrozenSetVariable()
     if iterable.python_type() is frozenset:
@@ -286,7 +286,7 @@ def new_frozenset(tx: Any, cls: VariableTracker, iterable: VariableTracker | Non
 
 
 @builtin(frozenset.__new__)
-def frozenset_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+def frozenset_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     real = host_value(cls)
     if real is frozenset:
         return new_frozenset(tx, cls, iterable)
@@ -296,7 +296,7 @@ def frozenset_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | Non
 
 
 @method(set.__init__)
-def set_init(tx: Any, self: SetVariable, iterable: VariableTracker | None = None) -> VariableTracker:
+def set_init(tx: Any, self: SetVariable, iterable: VariableTracker | None = None, /) -> VariableTracker:
     keys = () if iterable is None else element_keys(tx, iterable)
     self.changing(tx)
     self.items.clear()
@@ -315,7 +315,7 @@ def _new_method(base: type, name: str) -> None:
     host = getattr(base, name)
 
     @method(host)
-    def operation(tx: Any, self: SetVariable, *others: VariableTracker) -> VariableTracker:
+    def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
         return _result_of(self, host(self.items, *[element_keys(tx, other) for other in others]))
 
 
@@ -323,7 +323,7 @@ def _changing_method(name: str) -> None:
     host = getattr(set, name)
 
     @method(host)
-    def operation(tx: Any, self: SetVariable, *others: VariableTracker) -> VariableTracker:
+    def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
         keys = [element_keys(tx, other) for other in others]
         self.changing(tx)
         host(self.items, *keys)
@@ -334,7 +334,7 @@ def _predicate(base: type, name: str) -> None:
     host = getattr(base, name)
 
     @method(host)
-    def operation(tx: Any, self: SetVariable, other: VariableTracker) -> VariableTracker:
+    def operation(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
         return boolean(host(self.items, element_keys(tx, other)))
 
 
@@ -348,12 +348,12 @@ for _name in ("update", "intersection_update", "difference_update"):
 
 
 @method(set.symmetric_difference, frozenset.symmetric_difference)
-def set_symmetric_difference(tx: Any, self: SetVariable, other: VariableTracker) -> VariableTracker:
+def set_symmetric_difference(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
     return _result_of(self, self.items.symmetric_difference(element_keys(tx, other)))
 
 
 @method(set.symmetric_difference_update)
-def set_symmetric_difference_update(tx: Any, self: SetVariable, other: VariableTracker) -> VariableTracker:
+def set_symmetric_difference_update(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
     keys = element_keys(tx, other)
     self.changing(tx)
     self.items.symmetric_difference_update(keys)
@@ -361,18 +361,18 @@ def set_symmetric_difference_update(tx: Any, self: SetVariable, other: VariableT
 
 
 @method(set.copy, frozenset.copy)
-def set_copy(tx: Any, self: SetVariable) -> VariableTracker:
+def set_copy(tx: Any, self: SetVariable, /) -> VariableTracker:
     return self if self.python_type() is frozenset else _result_of(self, self.items)
 
 
 @method(set.add)
-def set_add(tx: Any, self: SetVariable, object: VariableTracker) -> VariableTracker:
+def set_add(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     self.add(tx, object)
     return NONE
 
 
 @method(set.discard)
-def set_discard(tx: Any, self: SetVariable, object: VariableTracker) -> VariableTracker:
+def set_discard(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     key = lookup_key(tx, object)
     if self.has(tx, key):
         items = self.items
@@ -382,7 +382,7 @@ def set_discard(tx: Any, self: SetVariable, object: VariableTracker) -> Variable
 
 
 @method(set.remove)
-def set_remove(tx: Any, self: SetVariable, object: VariableTracker) -> VariableTracker:
+def set_remove(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     key = lookup_key(tx, object)
     if not self.has(tx, key):
         return raise_with(tx, KeyError, object)
@@ -393,7 +393,7 @@ def set_remove(tx: Any, self: SetVariable, object: VariableTracker) -> VariableT
 
 
 @method(set.pop)
-def set_pop(tx: Any, self: SetVariable) -> VariableTracker:
+def set_pop(tx: Any, self: SetVariable, /) -> VariableTracker:
     if not self.items:
         return tx.raises(KeyError, "pop from an empty set")
     self.changing(tx)
@@ -401,7 +401,7 @@ def set_pop(tx: Any, self: SetVariable) -> VariableTracker:
 
 
 @method(set.clear)
-def set_clear(tx: Any, self: SetVariable) -> VariableTracker:
+def set_clear(tx: Any, self: SetVariable, /) -> VariableTracker:
     items = self.items
     self.changing(tx)
     items.clear()
@@ -409,7 +409,7 @@ def set_clear(tx: Any, self: SetVariable) -> VariableTracker:
 
 
 @method(set.__contains__, frozenset.__contains__)
-def set_contains(tx: Any, self: SetVariable, object: VariableTracker) -> VariableTracker:
+def set_contains(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     return SetVariable.sq_contains(self, tx, object)
 
 

@@ -80,7 +80,7 @@ def build_slice(tr: Any, value: slice, source: Any) -> SliceVariable:
 
 
 @constructor(slice)
-def new_slice(tx: Any, cls: VariableTracker, *args: VariableTracker) -> VariableTracker:
+def new_slice(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     if not 1 <= len(args) <= 3:
         few, n = ("at least", 1) if not args else ("at most", 3)
         return tx.raises(TypeError, f"slice expected {few} {n} argument{'s' * (n > 1)}, got {len(args)}")
@@ -92,7 +92,7 @@ for _name in ("start", "stop", "step"):
 
 
 @method(slice.indices)
-def slice_indices(tx: Any, self: SliceVariable, object: VariableTracker) -> VariableTracker:
+def slice_indices(tx: Any, self: SliceVariable, object: VariableTracker, /) -> VariableTracker:
     n = host_index(tx, object)
     if n < 0:
         return tx.raises(ValueError, "length should not be negative")
@@ -117,7 +117,7 @@ class RangeVariable(NativeVariable):
     def describe(self) -> str:
         return repr(self.value)
 
-    def sq_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Any) -> VariableTracker:
         return run(tx, len, self.value)
 
     def nb_bool(self, tx: Any) -> VariableTracker:
@@ -168,7 +168,7 @@ def build_range(tr: Any, value: range, source: Any) -> RangeVariable:
 
 
 @constructor(range)
-def new_range(tx: Any, cls: VariableTracker, *args: VariableTracker) -> VariableTracker:
+def new_range(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     try:
         return RangeVariable(range(*[host_index(tx, a) for a in args]))
     except (TypeError, ValueError) as error:
@@ -180,14 +180,14 @@ for _name in ("start", "stop", "step"):
 
 
 @method(range.count)
-def range_count(tx: Any, self: RangeVariable, value: VariableTracker) -> VariableTracker:
+def range_count(tx: Any, self: RangeVariable, value: VariableTracker, /) -> VariableTracker:
     if isinstance(value, ConstantVariable):
         return ConstantVariable(self.value.count(value.value))
     return ConstantVariable(sum(same_or_equal(tx, ConstantVariable(n), value) for n in self.value))
 
 
 @method(range.index)
-def range_index(tx: Any, self: RangeVariable, value: VariableTracker) -> VariableTracker:
+def range_index(tx: Any, self: RangeVariable, value: VariableTracker, /) -> VariableTracker:
     if isinstance(value, ConstantVariable):
         return run(tx, self.value.index, value.value)
     i = self._position(tx, value)
@@ -195,6 +195,6 @@ def range_index(tx: Any, self: RangeVariable, value: VariableTracker) -> Variabl
 
 
 @method(range.__reversed__)
-def range_reversed(tx: Any, self: RangeVariable) -> VariableTracker:
+def range_reversed(tx: Any, self: RangeVariable, /) -> VariableTracker:
     backwards = RangeVariable(self.value[::-1])
     return ConstantIterator(backwards, backwards.value)

@@ -153,7 +153,7 @@ def format_text(tx: Any, vt: VariableTracker, spec: str) -> str:
 
 
 @method(object.__format__)
-def object_format(tx: Any, self: VariableTracker, format_spec: VariableTracker) -> VariableTracker:
+def object_format(tx: Any, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
     if host_value(format_spec, "format"):
         return tx.raises(TypeError, f"unsupported format string passed to {type_name(self)}.__format__")
     return ConstantVariable(str_text(tx, self))
@@ -166,12 +166,12 @@ def format_host(tx: Any, template: str, args: Any, kwargs: dict[str, VariableTra
 
 
 @method(str.format)
-def str_format(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def str_format(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     return format_host(tx, host_value(self), args, kwargs)
 
 
 @method(str.format_map)
-def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker) -> VariableTracker:
+def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker, /) -> VariableTracker:
     return run(tx, host_value(self).format_map, ItemStand(tx, mapping))
 
 
@@ -179,7 +179,7 @@ def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker) -> 
 
 
 @method(str.join, bytes.join)
-def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker) -> VariableTracker:
+def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
     if iterable.tp_iter is None and iterable.sq_item is None:
         return tx.raises(TypeError, "can only join an iterable")
     parts = []
@@ -192,7 +192,7 @@ def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker) -> Vari
 
 
 @method(str.translate)
-def str_translate(tx: Any, self: VariableTracker, table: VariableTracker) -> VariableTracker:
+def str_translate(tx: Any, self: VariableTracker, table: VariableTracker, /) -> VariableTracker:
     return run(tx, host_value(self).translate, _Table(tx, table))
 
 
@@ -207,7 +207,7 @@ class _Table:
 
 
 @method(str.__dict__["maketrans"].__func__)
-def str_maketrans(tx: Any, x: VariableTracker, *args: VariableTracker) -> VariableTracker:
+def str_maketrans(tx: Any, x: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     values = [v.host_copy() if hasattr(v, "host_copy") else host_value(v) for v in (x, *args)]
     try:
         table = str.maketrans(*values)

@@ -138,7 +138,7 @@ builds_if(lambda value: isinstance(value, tuple) and type(value) is not tuple an
 
 
 @constructor(tuple)
-def new_tuple(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+def new_tuple(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     if iterable is None:
         return TupleVariable([])
     if iterable.python_type() is tuple:
@@ -147,7 +147,7 @@ def new_tuple(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = 
 
 
 @builtin(tuple.__new__)
-def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     real = host_value(cls)
     if real is tuple:
         return new_tuple(tx, cls, iterable)
@@ -169,13 +169,14 @@ def tuple_index(
     value: VariableTracker,
     start: VariableTracker | None = None,
     stop: VariableTracker | None = None,
+    /,
 ) -> VariableTracker:
     i = self.index_of(tx, value, start, stop)
     return ConstantVariable(i) if i is not None else tx.raises(ValueError, "tuple.index(x): x not in tuple")
 
 
 @method(tuple.__getnewargs__)
-def tuple_getnewargs(tx: Any, self: TupleVariable) -> VariableTracker:
+def tuple_getnewargs(tx: Any, self: TupleVariable, /) -> VariableTracker:
     return TupleVariable([TupleVariable(self.items)])
 
 

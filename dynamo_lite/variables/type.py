@@ -136,7 +136,7 @@ def type_call(tx: Any, cls: TypeVariable, args: list[VariableTracker], kwargs: d
     real = cls.value
     handler = CONSTRUCTORS.get(real)
     if handler is not None:
-        return call_handler(tx, real, lambda tx, *a, **k: handler(tx, cls, *a, **k), args, kwargs)
+        return call_handler(tx, real, handler, [cls, *args], kwargs)
     if real in PURE and is_constant(*args, *kwargs.values()):
         return fold(tx, real, args, kwargs)
     foreign = tx.tr.construct_foreign(tx, cls, args, kwargs)

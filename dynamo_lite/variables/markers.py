@@ -1,0 +1,62 @@
+"""What the markers of `dynamo_lite.markers` mean inside captured code.
+
+Input: calls of marker functions, and functions that carry marks. Output: breaks, constants, or `SkipFrame`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import markers
+from ..exc import NotConstant, SkipFrame, UserError, UserErrorType, unsupported
+from .base import VariableTracker
+from .constant import ConstantVariable
+from .dispatch import builtin
+
+
+@builtin(markers.graph_break)
+def graph_break(tx: Any, msg: VariableTracker | None = None) -> VariableTracker:
+    return unsupported("user-requested", msg.as_python_constant() if msg is not None else "")
+
+
+@builtin(markers.skip_frame)
+def skip_frame(tx: Any, msg: VariableTracker | None = None) -> VariableTracker:
+    raise SkipFrame(msg.as_python_constant() if msg is not None else "")
+
+
+@builtin(markers.is_compiling)
+def is_compiling(tx: Any) -> VariableTracker:
+    return ConstantVariable(True)
+
+
+def apply_marks(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker | None:
+    """What a mark on a real function asks for instead of following it; None if it carries none."""
+    if fn in markers.FORBIDDEN_IN_GRAPH:
+        raise UserError(UserErrorType.ANTI_PATTERN, f"{fn.__qualname__} must not be called in captured code (forbid_in_graph)")
+    if fn in markers.DISALLOWED_IN_GRAPH:
+        return unsupported("disallowed-function", fn.__qualname__)
+    if fn.__code__ in markers.SKIPPED_CODES:
+        return unsupported("call-skipped-function", f"{fn.__qualname__} is skipped")
+    if fn.__dict__ and markers.CONSTANT_RESULT in fn.__dict__:
+        return constant_result(tx, fn, args, kwargs)
+    return None
+
+
+def constant_result(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    """`assume_constant_result`: call the real function now, on the real arguments."""
+    try:
+        host_args = [_real(a) for a in args]
+        host_kwargs = {k: _real(v) for k, v in kwargs.items()}
+    except NotConstant as error:
+        return unsupported("graph-argument-type", f"{fn.__qualname__}: {error}")
+    return tx.tr.build_constant_object(fn(*host_args, **host_kwargs))
+
+
+def _real(vt: VariableTracker) -> Any:
+    return vt.as_python_constant() if vt.is_python_constant() else _existing(vt)
+
+
+def _existing(vt: VariableTracker) -> Any:
+    if vt.source is None or vt.mutated:
+        raise NotConstant(f"{vt.describe()} does not exist before the call")
+    return vt.value

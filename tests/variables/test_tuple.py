@@ -1,0 +1,121 @@
+"""Tuples, named tuples and struct sequences."""
+
+import collections
+import typing
+
+from differential import check, check_lines
+
+READ = """
+    t[0], t[-1], t[1:], t[::-1], t[:], t[:] is t, t[5:], t[True]
+    t[3]
+    t["a"]
+    t[1.0]
+    t[None:"a"]
+    len(t), bool(t), 2 in t, 9 in t, [1] in t, t == (1, 2, [3]), t != (1,), t < (1, 3), t >= (1,), t == [1, 2, [3]]
+    t < 3
+    t + (4,), t * 2, 2 * t, t * 0, () + t, t * 1 is t
+    t + [1]
+    t * "a"
+    t.index(2), t.count(1), t.index([3])
+    t.index(9)
+    t.index(1, 1)
+    hash(t)
+    hash(t[:2]) == hash((1, 2)), {t[:2]: 1}
+    {t: 1}
+    repr(t), str((1,)), repr(()), f"{t}", "%s %s %s" % t
+    "%s" % t
+    list(t), tuple(t) is t, tuple([1, 2]), sorted(t[:2], reverse=True), sum(t[:2]), max(t[:2]), set(t[:2])
+    a, b, c = t; return c, b, a
+    a, b = t
+    a, *b = t; return a, b
+    [x for x in t], [*t], (*t, *t)
+    t[2].append(4); return t
+    t[0] = 1
+    del t[0]
+    t.x = 1
+    t += (5,); return t
+    t.__add__((1,)), t.__getitem__(0), t.__len__(), t.__contains__(1), t.__eq__((1,)), t.__mul__(2), t.__hash__ is None
+    tuple.__getitem__(t, 1), tuple.index(t, 1), tuple.__len__(t)
+    iter(t), reversed(t), list(reversed(t))
+    it = iter(t); next(it); return it, t
+    t.__getnewargs__()
+    t.append
+    t()
+    isinstance(t, tuple), type(t), t.__class__, (1, 2) is (1, 2), () is ()
+"""
+
+
+def test_reading_a_tuple():
+    check_lines(READ, t=(1, 2, [3]))
+
+
+def test_reading_a_new_tuple():
+    check(*["t = (1, 2, [3])\n" + line.strip() for line in READ.strip().splitlines()])
+
+
+Point = collections.namedtuple("Point", "x y", defaults=[7])
+
+
+class Typed(typing.NamedTuple):
+    a: int
+    b: list = []
+
+    def total(self):
+        return self.a + len(self.b)
+
+
+class Shifted(Point):
+    def __new__(cls, x, y):
+        return super().__new__(cls, x + 1, y + 1)
+
+    @property
+    def both(self):
+        return self.x, self.y
+
+
+class Pair(tuple):
+    def first(self):
+        return self[0]
+
+
+NAMES = {"Point": Point, "Typed": Typed, "Shifted": Shifted, "Pair": Pair}
+
+
+def test_named_tuples():
+    text = """
+        p.x, p.y, p[0], p[:1], p._fields, len(p), p == (1, 2), p == Point(1, 2), list(p), p + (3,), p * 2
+        Point(1), Point(1, 2), Point(x=3, y=4), Point(*[1, 2]), Point._make([5, 6])
+        Point()
+        Point(1, 2, 3)
+        p._replace(x=9), p._asdict(), repr(p), str(p), hash(p) == hash((1, 2)), {p: 1}, p in {(1, 2): 0}
+        p._replace(z=1)
+        p.x = 3
+        p.z
+        x, y = p; return x, y, type(p), isinstance(p, tuple), isinstance(p, Point)
+        t, t.total(), Typed(1), Typed(2, [1]).total(), Typed.__annotations__ == {"a": int, "b": list}
+        Shifted(1, 2), Shifted(1, 2).both, type(Shifted(1, 2))
+        Point([1], p).y.x, getattr(p, "x"), getattr(p, "z", None), hasattr(p, "x")
+        (lambda *, x, y: x + y)(**p._asdict())
+        match = {p.x: p.y}; return match
+        sorted([Point(2, 1), Point(1, 2)]), max(Point(2, 1), Point(1, 2))
+    """
+    check_lines(text, NAMES, p=Point(1, 2), t=Typed(5))
+
+
+def test_subclasses():
+    text = """
+        p.first(), p[1], p + (1,), p[:], len(p), p == (1, 2), repr(p), Pair("ab").first(), Pair("ab"), hash(p) == hash((1, 2))
+        q = Pair([3]); q.x = 1; return q, q.x
+        p.x = 5; return p.x
+        isinstance(p, tuple), {p: 1}, tuple(p), type(tuple(p)), [*p]
+    """
+    check_lines(text, NAMES, p=Pair((1, 2)))
+
+
+def test_comparisons_use_the_items():
+    check_lines("""
+        (1, 2) < (1, "a")
+        n = float("nan"); return (n,) == (n,), (n,) == (float("nan"),), n in (n,), (n,) < (n,)
+        (1, (2, 3)) < (1, (2, 4)), ((),) > (), (1, 2) <= (1, 2), (1.0, True) == (1, 1)
+        hash((1, "a", (2.5, None))) == hash((1, "a", (2.5, None))), hash(()) == hash(())
+    """)
