@@ -213,22 +213,31 @@ static PyObject *s_callback;
 /* ------------------------------------------------------------------------------------------------------------------
    Per thread: the active region. The evaluator is interpreter-wide, so it is installed while any thread has one. */
 
-static _Thread_local struct {
+typedef struct {
     Region *region;               /* owned; NULL: frames on this thread are left alone */
     PyCodeObject *pass;           /* the next frame of this code is to run as it is */
     int in_callback;              /* compiling: optimized functions called meanwhile run as they are */
     uintptr_t stack_floor;        /* below this address the C stack is running short; 0: not known yet */
-} thread;
+} Thread;
+
+static _Thread_local Thread thread_storage;
+
+/* Looking this up costs a function call in a shared library, so it is done once per call and handed down. */
+static inline Thread *
+this_thread(void)
+{
+    return &thread_storage;
+}
 
 static void hook_acquire(void);
 static void hook_release(void);
 
-/* Make `region` (stolen, may be NULL) this thread's active region; return the previous one (owned, may be NULL). */
+/* Make `region` (stolen, may be NULL) the thread's active region; return the previous one (owned, may be NULL). */
 static Region *
-swap_region(Region *region)
+swap_region(Thread *thread, Region *region)
 {
-    Region *previous = thread.region;
-    thread.region = region;
+    Region *previous = thread->region;
+    thread->region = region;
     if (region != NULL && previous == NULL) {
         hook_acquire();
     }
@@ -239,9 +248,9 @@ swap_region(Region *region)
 }
 
 static void
-restore_region(Region *previous)
+restore_region(Thread *thread, Region *previous)
 {
-    Py_XDECREF(swap_region(previous));
+    Py_XDECREF(swap_region(thread, previous));
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -796,10 +805,10 @@ static PyTypeObject Region_Type = {
 
 /* The region's answer to a miss: a new reference to an Entry or to None; NULL with an exception. */
 static PyObject *
-region_ask(Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
+region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
 {
-    Region *previous = swap_region(NULL);
-    thread.in_callback++;
+    Region *previous = swap_region(thread, NULL);
+    thread->in_callback++;
     PyObject *answer = NULL;
     PyObject *callback = PyObject_GetAttr((PyObject *)region, s_callback);
     PyObject *bound = callback == NULL ? NULL : PyTuple_New(n_locals);
@@ -811,8 +820,8 @@ region_ask(Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *
     }
     Py_XDECREF(bound);
     Py_XDECREF(callback);
-    thread.in_callback--;
-    restore_region(previous);
+    thread->in_callback--;
+    restore_region(thread, previous);
     if (answer == NULL || answer == Py_None) {
         return answer;
     }
@@ -832,12 +841,12 @@ region_ask(Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *
 
 /* The first entry whose guards hold (new reference). NULL: none, or an exception if PyErr_Occurred(). */
 static Entry *
-cache_lookup(Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
+cache_lookup(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
 {
     /* Guards may run Python code, which must not be offered for compilation. */
-    Region *active = thread.region;
+    Region *active = thread->region;
     Entry *hit = NULL;
-    thread.region = NULL;
+    thread->region = NULL;
     for (Py_ssize_t i = 0; i < cache->n_entries; i++) {
         Entry *entry = cache->entries[i];
         if (entry->globals != NULL && entry->globals != fn->func_globals) {
@@ -858,20 +867,20 @@ cache_lookup(Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssi
             break;
         }
     }
-    thread.region = active;
+    thread->region = active;
     return hit;
 }
 
 /* The entry to run for these bound arguments: a hit, or what the region compiles. New reference.
    NULL: an exception if PyErr_Occurred(), else run the original. */
 static Entry *
-cache_resolve(Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
+cache_resolve(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
 {
-    Entry *entry = cache_lookup(cache, fn, locals, n_locals);
+    Entry *entry = cache_lookup(thread, cache, fn, locals, n_locals);
     if (entry != NULL || cache->state != STATE_COMPILE || PyErr_Occurred()) {
         return entry;
     }
-    PyObject *answer = region_ask(cache->region, cache, fn, locals, n_locals);
+    PyObject *answer = region_ask(thread, cache->region, cache, fn, locals, n_locals);
     if (answer == Py_None) {
         Py_DECREF(answer);
         answer = NULL;
@@ -1026,17 +1035,18 @@ fail:
 
 /* Run the replacement code as a function. */
 static PyObject *
-entry_run(Entry *entry, Region *region, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+entry_run(Thread *thread, Entry *entry, Region *region, PyFunctionObject *fn, PyObject *const *args, size_t nargsf,
+          PyObject *kwnames)
 {
     PyFunctionObject *function = entry_take_function(entry, fn);
     if (function == NULL) {
         return NULL;
     }
     PyObject *result;
-    if (entry->needs_hook && thread.region != region) {
-        Region *previous = swap_region((Region *)Py_NewRef(region));
+    if (entry->needs_hook && thread->region != region) {
+        Region *previous = swap_region(thread, (Region *)Py_NewRef(region));
         result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
-        restore_region(previous);
+        restore_region(thread, previous);
     }
     else {
         result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
@@ -1047,7 +1057,7 @@ entry_run(Entry *entry, Region *region, PyFunctionObject *fn, PyObject *const *a
 
 /* The same with bound arguments, all of them passed explicitly: the defaults in force are those of `fn`. */
 static PyObject *
-entry_run_bound(Entry *entry, Cache *cache, PyFunctionObject *fn, Bound *bound)
+entry_run_bound(Thread *thread, Entry *entry, Cache *cache, PyFunctionObject *fn, Bound *bound)
 {
     PyCodeObject *code = cache->code;
     Py_ssize_t n_kwonly = code->co_kwonlyargcount, next = code->co_argcount + n_kwonly, k = 0;
@@ -1086,7 +1096,7 @@ entry_run_bound(Entry *entry, Cache *cache, PyFunctionObject *fn, Bound *bound)
         }
         Py_XSETREF(kwnames, names);
     }
-    PyObject *result = entry_run(entry, cache->region, fn, args, nargs, kwnames);
+    PyObject *result = entry_run(thread, entry, cache->region, fn, args, nargs, kwnames);
     if (args != bound->slots) {
         PyMem_Free(args);
     }
@@ -1096,33 +1106,35 @@ entry_run_bound(Entry *entry, Cache *cache, PyFunctionObject *fn, Bound *bound)
 
 /* Run the function itself; the frames that it calls are offered to the region, unless the cache says SKIP_ALL. */
 static PyObject *
-run_original(Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+run_original(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf,
+             PyObject *kwnames)
 {
     Region *region = cache->state == STATE_SKIP_ALL ? NULL : cache->region;
-    Region *previous = swap_region((Region *)Py_XNewRef(region));
-    thread.pass = region == NULL ? NULL : cache->code;
+    Region *previous = swap_region(thread, (Region *)Py_XNewRef(region));
+    thread->pass = region == NULL ? NULL : cache->code;
     PyObject *result = fn->vectorcall((PyObject *)fn, args, nargsf, kwnames);
-    thread.pass = NULL;   /* still set if the arguments did not bind */
-    restore_region(previous);
+    thread->pass = NULL;   /* still set if the arguments did not bind */
+    restore_region(thread, previous);
     return result;
 }
 
 static PyObject *
-call_with_bound(Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+call_with_bound(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf,
+                PyObject *kwnames)
 {
     Bound bound;
     PyObject *result = NULL;
     if (bind_arguments(&bound, cache, fn, args, PyVectorcall_NARGS(nargsf), kwnames) < 0) {
         bound_release(&bound);
-        return run_original(cache, fn, args, nargsf, kwnames);
+        return run_original(thread, cache, fn, args, nargsf, kwnames);
     }
-    Entry *entry = cache_resolve(cache, fn, bound.slots, bound.n);
+    Entry *entry = cache_resolve(thread, cache, fn, bound.slots, bound.n);
     if (entry != NULL) {
-        result = entry_run_bound(entry, cache, fn, &bound);
+        result = entry_run_bound(thread, entry, cache, fn, &bound);
         Py_DECREF(entry);
     }
     else if (!PyErr_Occurred()) {
-        result = run_original(cache, fn, args, nargsf, kwnames);
+        result = run_original(thread, cache, fn, args, nargsf, kwnames);
     }
     bound_release(&bound);
     return result;
@@ -1132,21 +1144,22 @@ call_with_bound(Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_
 static PyObject *
 call_through_cache(Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    if (thread.in_callback) {
+    Thread *thread = this_thread();
+    if (thread->in_callback) {
         return fn->vectorcall((PyObject *)fn, args, nargsf, kwnames);
     }
     if (cache->state == STATE_SKIP || cache->state == STATE_SKIP_ALL) {
-        return run_original(cache, fn, args, nargsf, kwnames);
+        return run_original(thread, cache, fn, args, nargsf, kwnames);
     }
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     if (kwnames != NULL || nargs != cache->n_bound || !cache->simple) {
-        return call_with_bound(cache, fn, args, nargsf, kwnames);
+        return call_with_bound(thread, cache, fn, args, nargsf, kwnames);
     }
-    Entry *entry = cache_resolve(cache, fn, args, nargs);
+    Entry *entry = cache_resolve(thread, cache, fn, args, nargs);
     if (entry == NULL) {
-        return PyErr_Occurred() ? NULL : run_original(cache, fn, args, nargsf, NULL);
+        return PyErr_Occurred() ? NULL : run_original(thread, cache, fn, args, nargsf, NULL);
     }
-    PyObject *result = entry_run(entry, cache->region, fn, args, nargsf, NULL);
+    PyObject *result = entry_run(thread, entry, cache->region, fn, args, nargsf, NULL);
     Py_DECREF(entry);
     return result;
 }
@@ -1218,34 +1231,34 @@ run_frame(PyThreadState *tstate, Frame *frame, int throwflag)
 }
 
 static PyObject *
-run_frame_without_region(PyThreadState *tstate, Frame *frame)
+run_frame_without_region(Thread *thread, PyThreadState *tstate, Frame *frame)
 {
-    Region *previous = swap_region(NULL);
+    Region *previous = swap_region(thread, NULL);
     PyObject *result = run_frame(tstate, frame, 0);
-    restore_region(previous);
+    restore_region(thread, previous);
     return result;
 }
 
 /* With an evaluator installed every Python call uses the C stack, for which 3.11 has no limit. */
 static int
-stack_is_short(void)
+stack_is_short(Thread *thread)
 {
     char here;
-    if (thread.stack_floor == 0) {
-        thread.stack_floor = (uintptr_t)&here - 256 * 1024;   /* where nothing better is known */
+    if (thread->stack_floor == 0) {
+        thread->stack_floor = (uintptr_t)&here - 256 * 1024;   /* where nothing better is known */
 #ifdef __linux__
         pthread_attr_t attributes;
         void *lowest;
         size_t size;
         if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
             if (pthread_attr_getstack(&attributes, &lowest, &size) == 0) {
-                thread.stack_floor = (uintptr_t)lowest + size / 4;
+                thread->stack_floor = (uintptr_t)lowest + size / 4;
             }
             pthread_attr_destroy(&attributes);
         }
 #endif
     }
-    return (uintptr_t)&here < thread.stack_floor;
+    return (uintptr_t)&here < thread->stack_floor;
 }
 
 /* Run `code` instead of the frame's own code. Arguments stay where they are: they are the prefix of the local slots. */
@@ -1284,20 +1297,21 @@ frame_is_eligible(PyThreadState *tstate, Frame *frame, PyCodeObject *code, int t
 static PyObject *
 hook(PyThreadState *tstate, Frame *frame, int throwflag)
 {
-    Region *region = thread.region;
+    Thread *thread = this_thread();
+    Region *region = thread->region;
     if (region == NULL) {
         return run_frame(tstate, frame, throwflag);
     }
     PyCodeObject *code = frame_code(frame);
-    if (thread.pass != NULL && thread.pass == code) {
-        thread.pass = NULL;
+    if (thread->pass != NULL && thread->pass == code) {
+        thread->pass = NULL;
         return run_frame(tstate, frame, throwflag);
     }
     if (!frame_is_eligible(tstate, frame, code, throwflag) || code_extra(code) == &generated_code) {
         return run_frame(tstate, frame, throwflag);
     }
-    if (stack_is_short()) {
-        return run_frame_without_region(tstate, frame);
+    if (stack_is_short(thread)) {
+        return run_frame_without_region(thread, tstate, frame);
     }
     Cache *cache = cache_get(code, region);
     if (cache == NULL) {
@@ -1308,11 +1322,11 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
         return run_frame(tstate, frame, 0);
     }
     if (cache->state == STATE_SKIP_ALL) {
-        return run_frame_without_region(tstate, frame);
+        return run_frame_without_region(thread, tstate, frame);
     }
     PyFunctionObject *fn = (PyFunctionObject *)frame_function(frame);
     Py_INCREF(cache);
-    Entry *entry = cache_resolve(cache, fn, frame->localsplus, cache->n_bound);
+    Entry *entry = cache_resolve(thread, cache, fn, frame->localsplus, cache->n_bound);
     Py_DECREF(cache);
     if (entry == NULL) {
         if (PyErr_Occurred()) {
@@ -1367,12 +1381,13 @@ callable_vectorcall(Wrapper *self, PyObject *const *args, size_t nargsf, PyObjec
 static PyObject *
 uncaptured_vectorcall(Wrapper *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    if (thread.region == NULL) {
+    Thread *thread = this_thread();
+    if (thread->region == NULL) {
         return PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
     }
-    Region *previous = swap_region(NULL);
+    Region *previous = swap_region(thread, NULL);
     PyObject *result = PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
-    restore_region(previous);
+    restore_region(thread, previous);
     return result;
 }
 
@@ -1657,7 +1672,7 @@ module_set_region(PyObject *Py_UNUSED(module), PyObject *region)
     if (region != Py_None && !PyObject_TypeCheck(region, &Region_Type)) {
         return PyErr_Format(PyExc_TypeError, "expected a Region or None, not %.200s", Py_TYPE(region)->tp_name);
     }
-    Region *previous = swap_region(region == Py_None ? NULL : (Region *)Py_NewRef(region));
+    Region *previous = swap_region(this_thread(), region == Py_None ? NULL : (Region *)Py_NewRef(region));
     return previous != NULL ? (PyObject *)previous : Py_NewRef(Py_None);
 }
 

@@ -464,9 +464,13 @@ evaluate_node(const Node *node, PyObject *value, PyObject **saved, int shallow)
         return value == node->anchor ? GUARDS_PASS : node->anchor_index;
     }
     for (int i = 0; i < node->n_checks; i++) {
-        int result = check_holds(&node->checks[i], value, saved);
+        const Check *check = &node->checks[i];
+        if (check->kind == K_TYPE_IS && (PyObject *)Py_TYPE(value) == check->arg) {
+            continue;   /* by far the most frequent one */
+        }
+        int result = check_holds(check, value, saved);
         if (result != YES) {
-            return result == RAISED ? GUARDS_RAISED : node->checks[i].index;
+            return result == RAISED ? GUARDS_RAISED : check->index;
         }
     }
     for (int i = 0; i < node->n_children; i++) {
@@ -632,7 +636,7 @@ guards_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, P
     if (p->spec == NULL) {
         return 0;   /* cleared by the collector */
     }
-    if (p->busy) {   /* a guard calls the guarded function, or another thread is here */
+    if (p->is_plain || p->busy) {   /* busy: a guard calls the guarded function, or another thread is here */
         return evaluate_with_saved(evaluate_fully, p, locals, n_locals, closure);
     }
     int result = STALE;
@@ -726,7 +730,7 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
 static int parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int roots);
 
 static int
-parse_accessor(Node *node, int root, PyObject *spec, PyObject *arg)
+parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *arg)
 {
     switch (node->kind) {
     case K_LOCAL:
@@ -735,6 +739,7 @@ parse_accessor(Node *node, int root, PyObject *spec, PyObject *arg)
         if (!root) {
             return bad_spec("a root accessor inside the trie", spec);
         }
+        p->is_plain &= node->kind != K_CONST;
         return node->kind == K_CONST ? 0 : parse_small(arg, spec, &node->n);
     case K_INDEX:
     case K_ITER_ITEM:
@@ -781,7 +786,7 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
     node->kind = (int)kind;
     node->arg = f[1];
     node->absent_index = -1;
-    if (parse_accessor(node, root, spec, f[1]) < 0) {
+    if (parse_accessor(p, node, root, spec, f[1]) < 0) {
         return -1;
     }
     int n = (int)PyTuple_GET_SIZE(f[2]);
@@ -799,6 +804,7 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
             node->absent_index = check->index;
         }
         else if (check->kind == K_IS) {
+            p->is_plain = 0;
             node->anchor = check->arg;
             node->anchor_index = check->index;
         }
@@ -1004,6 +1010,7 @@ program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     p->spec = Py_NewRef(spec);
     p->n_saved = (int)n_saved;
+    p->is_plain = 1;
     if (parse_nodes(p, &p->roots, &p->n_roots, f[0], 1) < 0 || parse_relations(p, f[1]) < 0) {
         Py_DECREF(p);
         return NULL;

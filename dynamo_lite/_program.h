@@ -71,6 +71,7 @@ struct GuardProgram {
     Relation *relations;     /* GLOBAL_STATE first */
     int n_roots, n_relations, n_global_state;
     int n_saved;
+    int is_plain;            /* nothing in it can be pinned: a record would be of no use */
     int busy;                /* the record is in use: it must not be replaced, nor its steps run twice */
     Record *record;          /* or NULL */
     int hopeless;            /* how often no record could be made */

@@ -297,6 +297,11 @@ class Codegen:
         return _FrameState(frame, frame.stack[: len(frame.stack) - n_operands])
 
 
+def is_null(entry: Any) -> bool:
+    """True for stack entries that are NULL in C: a call's empty slot, the unbound variable saved around an inlined comprehension."""
+    return entry is NULL or entry is None
+
+
 def is_constant_value(vt: Any) -> bool:
     """True for a constant that has been looked at: guarded by its value, so that the value can stand in the code."""
     return not is_lazy(vt) and isinstance(vt, ConstantVariable)
@@ -319,7 +324,7 @@ class _FrameState:
 
     def values(self) -> list[Any]:
         """All trackers in it."""
-        on_stack = [v.exc if isinstance(v, ExcInfo) else v for v in self.stack if v is not NULL]
+        on_stack = [v.exc if isinstance(v, ExcInfo) else v for v in self.stack if not is_null(v)]
         live = {s for i in self._successors() for s in live_slots(self.frame.lifted, i)}
         locals_ = [self.frame.locals[s] for s in live if self.frame.locals[s] is not None]
         return [*on_stack, *locals_, *(c for c in self.cells if c is not None)]
@@ -519,7 +524,7 @@ class _BreakEmitter:
                 frame.code,
                 offset,
                 len(entries) + (mode == "call"),
-                tuple(i for i, e in enumerate(entries) if e is NULL),
+                tuple(i for i, e in enumerate(entries) if is_null(e)),
                 tuple(name for name, _ in locals_),
                 after=after,
                 mode=mode,
@@ -549,7 +554,7 @@ class _BreakEmitter:
         def arguments() -> int:
             count = 0
             for entry in entries:
-                if entry is NULL or isinstance(entry, Lasti):
+                if is_null(entry) or isinstance(entry, Lasti):
                     continue
                 count += 1
                 if isinstance(entry, str):

@@ -35,6 +35,9 @@ ALIASES: dict[str, str] = {
 
 ACCEPTED: frozenset[str] = frozenset(
     {
+        "allow_ignore_mark_dynamic",
+        "allow_rnn",
+        "do_not_emit_runtime_asserts",
         "dynamic_shapes",
         "enable_compiler_collectives",
         "enable_cpp_guard_manager",
@@ -43,11 +46,15 @@ ACCEPTED: frozenset[str] = frozenset(
         "enable_trace_contextlib",
         "enable_trace_load_build_class",
         "enable_trace_unittest",
+        "guard_nn_modules",
+        "inline_inbuilt_nn_modules",
         "optimize_ddp",
+        "prefer_deferred_runtime_asserts_over_guards",
         "report_guard_failures",
         "rewrite_assert_with_torch_assert",
         "skip_fsdp_guards",
         "skip_nnmodule_hook_guards",
+        "trace_numpy",
         "use_lazy_graph_module",
     }
 )
@@ -72,19 +79,12 @@ class Config:
     force_parameter_static_shapes: bool = True  # sizes of parameters stay constants
     force_nn_module_property_static_shapes: bool = True  # ints that are attributes of modules stay constants
     allow_unspec_int_on_nn_module: bool = False  # overrides the previous key for ints
-    allow_ignore_mark_dynamic: bool = False  # a marked dimension that the code makes constant is no error
     capture_scalar_outputs: bool = False  # .item() becomes a graph value instead of a break
     capture_dynamic_output_shape_ops: bool = False  # nonzero() and the like become graph nodes instead of breaks
-    do_not_emit_runtime_asserts: bool = False  # leave out the assertions on data-dependent sizes
-    prefer_deferred_runtime_asserts_over_guards: bool = False  # assertions in the graph instead of guards on sizes
 
     # Capture
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
-    inline_inbuilt_nn_modules: bool = True  # forward() of torch.nn modules is captured like the user's own
-    guard_nn_modules: bool = True  # attributes of modules are guarded
-    allow_rnn: bool = True  # capture nn.RNN, LSTM and GRU
-    trace_numpy: bool = True  # numpy calls on arrays made from tensors may enter the graph
     max_inline_depth: int = 200  # nested calls that are followed before a break
     capture_pure_python: bool = False  # compile frames that hold no tensor operation at all
 
@@ -97,6 +97,9 @@ class Config:
     disable: bool = False  # everything runs eagerly
 
     # torch._dynamo keys without effect here; see ACCEPTED
+    allow_ignore_mark_dynamic: bool = False
+    allow_rnn: bool = True
+    do_not_emit_runtime_asserts: bool = False
     dynamic_shapes: bool = True
     enable_compiler_collectives: bool = False
     enable_cpp_guard_manager: bool = True
@@ -105,11 +108,15 @@ class Config:
     enable_trace_contextlib: bool = True
     enable_trace_load_build_class: bool = True
     enable_trace_unittest: bool = True
+    guard_nn_modules: bool = True
+    inline_inbuilt_nn_modules: bool = True
     optimize_ddp: bool | str = True
+    prefer_deferred_runtime_asserts_over_guards: bool = False
     report_guard_failures: bool = True
     rewrite_assert_with_torch_assert: bool = True
     skip_fsdp_guards: bool = True
     skip_nnmodule_hook_guards: bool = True
+    trace_numpy: bool = True
     use_lazy_graph_module: bool = False
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -314,6 +314,7 @@ class Analysis:
 
     def _commit(self, tr: Trace, code: CodeType, needs_hook: bool) -> Any:
         tr.graph.shapes.finish(tr)
+        tr.guard_distinct()
         entry = self._entry(tr, code, needs_hook)
         if not entry.guards.check(self.values, self.fn.__closure__):
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)

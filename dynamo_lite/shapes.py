@@ -56,7 +56,7 @@ def strict_dims(tensor: Any) -> frozenset[int]:
 def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
     """Whether an int from outside becomes symbolic. Remembers it for the next compilation."""
     wanted = tr.region.dynamic
-    if config.specialize_int or type(value) is not int or wanted is False or not _may_vary(tr, source):
+    if config.specialize_int or type(value) is not int or wanted is False or not may_vary(tr, source):
         return False
     if wanted:
         return value not in (0, 1)
@@ -71,7 +71,7 @@ def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
     return False
 
 
-def _may_vary(tr: Any, source: Any) -> bool:
+def may_vary(tr: Any, source: Any) -> bool:
     """Ints that are part of a program rather than its data are constants: attributes of modules, defaults, what no argument leads to."""
     node = source
     modules = tr.graph.module_nodes

@@ -19,7 +19,7 @@ from .interp.call import bind_arguments
 from .interp.frame import Frame
 from .polyfills.registry import find_polyfill
 from .variables import abstract, subclass
-from .variables.base import MISSING, LazyVariable, VariableTracker
+from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS
@@ -190,6 +190,25 @@ class Trace:
         vt.mutated = True
         self.mutations.append(vt)
 
+    def guard_distinct(self) -> None:
+        """Objects that were changed must not be the same as others of their type at the next call: the change would show there too."""
+        changed = {id(self._owner(vt)): self._owner(vt) for vt in self.mutations}
+        types_ = {vt.python_type() for vt in changed.values()}
+        for cls in types_:
+            group = [vt for vt in self.heap.values() if not is_lazy(vt) and is_sourced(vt) and vt.python_type() is cls]
+            if cls is dict:
+                group = [vt for vt in group if id(vt) in changed or self._owner(vt) is vt]
+            self.guards.distinct([vt.source for vt in group], self.here())
+
+    def _owner(self, vt: VariableTracker) -> VariableTracker:
+        """The instance whose attribute dictionary `vt` is (nn.Module keeps three more), else `vt`: such a dictionary is nobody else's."""
+        node = vt.source
+        if node.kind == ir.DICT_ITEM and node.arg in _MODULE_DICTS and node.parent.kind == ir.INSTANCE_DICT:
+            node = node.parent
+        if node.kind != ir.INSTANCE_DICT:
+            return vt
+        return next((o for o in self.heap.values() if o.__dict__["source"] is node.parent), vt)
+
     def same_object(self, v: VariableTracker, w: VariableTracker) -> bool:
         """`v is w`."""
         if v is w:
@@ -308,6 +327,7 @@ class Trace:
         return step
 
 
+_MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 _NEW_CONTAINERS: dict[type, Any] = {tuple: TupleVariable, list: ListVariable, set: SetVariable.of, frozenset: SetVariable.frozen}
 
 

@@ -17,3 +17,11 @@ def test_links_lead_somewhere():
     for page in [DOCS.parent / "README.md", *DOCS.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_quoted_reports_are_of_this_version():
+    """Both pages quote one and the same run."""
+    quoted = re.findall(r"dynamo_lite coverage: .*?if b\.sum\(\) < 0:", (DOCS / "how-it-works.md").read_text(), re.S)
+    assert quoted == re.findall(
+        r"dynamo_lite coverage: .*?if b\.sum\(\) < 0:", (DOCS / "quickstart.md").read_text(), re.S
+    )

@@ -163,6 +163,13 @@ class Packing:
             unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
         return value
 
+    def constant_tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A tuple of constants."""
+        self.opens(tuple, len(value))
+        for item in value:
+            self.constant(item)
+        return value
+
     def opens(self, kind: type, length: int) -> None:
         """A container of so many items follows."""
         self.key.append((kind, length))

@@ -18,7 +18,7 @@ from .descr import getset
 from .dict import DictVariable
 from .dispatch import constructor
 from .iter import reduced_arg
-from .native import NativeVariable, emit_all, host_value
+from .native import NativeVariable, emit_all, host_value, readonly
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -108,17 +108,17 @@ def new_partial(
     return PartialVariable(function, rest, keywords)
 
 
-@getset(partial.__dict__["func"])
+@getset(partial.__dict__["func"], readonly(partial.__dict__["func"]))
 def partial_func(tx: Any, self: PartialVariable, /) -> VariableTracker:
     return self.function
 
 
-@getset(partial.__dict__["args"])
+@getset(partial.__dict__["args"], readonly(partial.__dict__["args"]))
 def partial_args(tx: Any, self: PartialVariable, /) -> VariableTracker:
     return TupleVariable(list(self.args))
 
 
-@getset(partial.__dict__["keywords"])
+@getset(partial.__dict__["keywords"], readonly(partial.__dict__["keywords"]))
 def partial_keywords(tx: Any, self: PartialVariable, /) -> VariableTracker:
     # A copy: `p.keywords[k] = v` would change the real one, which breaks as a write to an object of unknown kind.
     return DictVariable(dict(self.keywords))

@@ -29,6 +29,7 @@ from .native import (
     host_index,
     host_int,
     load_filled,
+    readonly,
     recursive_repr,
     repr_text,
     same_or_equal,
@@ -240,7 +241,7 @@ def deque_init(tx: Any, self: DequeVariable, iterable: Any = None, maxlen: Any =
     return NONE
 
 
-@getset(deque.__dict__["maxlen"])
+@getset(deque.__dict__["maxlen"], readonly(deque.__dict__["maxlen"]))
 def deque_maxlen(tx: Any, self: DequeVariable, /) -> VariableTracker:
     return ConstantVariable(self.items.maxlen)
 
@@ -371,7 +372,7 @@ def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker, /) -> Var
             self.changing(tx)
             del self.items[i]
             return NONE
-    return tx.raises(ValueError, "deque.remove(x): x not in deque")
+    return tx.raises(ValueError, f"{repr_text(tx, value)} is not in deque")
 
 
 @method(deque.__reversed__)

@@ -30,6 +30,7 @@ from .native import (
     host_value,
     optional_attr,
     raise_with,
+    readonly,
     recursive_repr,
     repr_text,
     same_or_equal,
@@ -120,7 +121,10 @@ class DictVariable(NativeVariable):
         if self.source is not None:
             tx.tr.mutating(self)
             if "items" not in self.__dict__ and is_constant_key(key):
-                self.pending[key] = (self.pending.get(key, (False,))[0], value)
+                deleted, previous = self.pending.get(key, (False, value))
+                if previous is None:
+                    del self.pending[key]  # a new key: it goes to the end
+                self.pending[key] = (deleted, value)
                 return
         self.items[key] = value
 
@@ -551,9 +555,9 @@ def new_mapping_proxy(tx: Any, cls: VariableTracker, mapping: VariableTracker) -
     return MappingProxyVariable(mapping)
 
 
-@getset(DICT_KEYS.__dict__["mapping"])
-@getset(DICT_VALUES.__dict__["mapping"])
-@getset(DICT_ITEMS.__dict__["mapping"])
+@getset(DICT_KEYS.__dict__["mapping"], readonly(DICT_KEYS.__dict__["mapping"]))
+@getset(DICT_VALUES.__dict__["mapping"], readonly(DICT_VALUES.__dict__["mapping"]))
+@getset(DICT_ITEMS.__dict__["mapping"], readonly(DICT_ITEMS.__dict__["mapping"]))
 def view_mapping(tx: Any, self: DictKeysVariable, /) -> VariableTracker:
     return MappingProxyVariable(self.mapping)
 

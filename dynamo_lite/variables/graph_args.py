@@ -10,8 +10,10 @@ from typing import Any
 
 from ..exc import unsupported
 from ..graph.builder import MODELS, Packing, packs
+from ..guards import ir
+from ..shapes import may_vary
 from .base import VariableTracker
-from .constant import NONE, ConstantVariable
+from .constant import ATOMIC_TYPES, NONE, ConstantVariable
 from .descr import DescriptorVariable
 from .dict import DictVariable
 from .function import FunctionVariable
@@ -29,9 +31,22 @@ def pack_constant(packing: Packing, vt: ConstantVariable) -> Any:
 
 @packs(TupleVariable)
 def pack_tuple(packing: Packing, vt: TupleVariable) -> Any:
+    if "items" not in vt.__dict__ and is_fixed(packing, vt):
+        packing.builder.tr.guard(vt.source, ir.EQUALS, vt.value)
+        return packing.constant_tuple(vt.value)
     items = vt.items
     packing.opens(tuple, len(items))
     return tuple([packing.pack(item) for item in items])
+
+
+def is_fixed(packing: Packing, vt: TupleVariable) -> bool:
+    """True for a real tuple of constants that nobody has looked into and that is part of the program rather than its data."""
+    real = vt.value
+    return (
+        type(real) is tuple
+        and all(type(item) in ATOMIC_TYPES for item in real)
+        and not may_vary(packing.builder.tr, vt.source)
+    )
 
 
 @packs(ListVariable)

@@ -129,7 +129,10 @@ def frozenset_key(tx: Any, v: VariableTracker) -> Any:
 
 
 @hash_rule(types.MethodType.__hash__)
+@hash_rule(types.BuiltinMethodType.__hash__)
 def method_key(tx: Any, v: VariableTracker) -> Any:
+    if not hasattr(v, "self"):
+        return Key(v, v.as_python_constant())  # a function of a module
     # Not a tuple that a tuple key could equal: the first item is no key.
     return Key(
         v, (method_key, v.self if not isinstance(v.self, ConstantVariable) else v.self.value, key_of(tx, v.function))

@@ -8,6 +8,7 @@ Mirrors the parts of `Objects/object.c` and `Objects/abstract.c` that turn Pytho
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -116,6 +117,21 @@ def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> str:
     if not issubclass(result.python_type(), str):
         tx.raises(TypeError, f"{dunder} returned non-string (type {type_name(result)})")
     return host_value(result, "format")
+
+
+def readonly(descriptor: Any) -> Callable[..., None]:
+    """The setter of a C attribute that can't be set."""
+
+    def refuse(tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        if isinstance(descriptor, types.MemberDescriptorType):
+            tx.raises(AttributeError, "readonly attribute")
+        owner = descriptor.__objclass__
+        module = "" if owner.__module__ == "builtins" else f"{owner.__module__}."
+        tx.raises(
+            AttributeError, f"attribute '{descriptor.__name__}' of '{module}{owner.__name__}' objects is not writable"
+        )
+
+    return refuse
 
 
 _active_reprs: set[int] = set()

@@ -53,6 +53,10 @@ class NNModuleVariable(InstanceVariable):
         if attribute is not None and attribute.tp_descr_set is not None:
             return super().tp_getattro(tx, name)
         own = self.instance_dict(tx)
+        if attribute is None and is_untouched(own):
+            found = self._registered_before(tx, own, name)
+            if found is not None:
+                return found
         found = own.find(name)
         if found is not None:
             return found
@@ -62,16 +66,52 @@ class NNModuleVariable(InstanceVariable):
             return attribute.tp_descr_get(tx, self, tx.tr.type_tracker(cls))
         return self.registered(tx, own, name)
 
+    def _registered_before(self, tx: Any, own: DictVariable, name: str) -> VariableTracker | None:
+        """A parameter, buffer or submodule that the module has had since before the trace.
+
+        Its name is in one store only and in no other dictionary: `Module.__setattr__` and the `register_*` methods see to that,
+        so there is nothing to guard but the entry itself.
+        """
+        real = own.value
+        if name in real:
+            return None
+        for key in _STORES:
+            entries = real.get(key)
+            if type(entries) is not dict:
+                return None
+            if name in entries:
+                store = self.store_of(tx, own, key)
+                if not is_untouched(store) or store.read.get(name) is None and not self._read_entry(tx, store, name):
+                    return None
+                self.rely_on(tx, "__getattr__", _GETATTR)
+                return store.read[name]
+        return None
+
+    @staticmethod
+    def _read_entry(tx: Any, store: DictVariable, name: str) -> bool:
+        node = tx.tr.source(store.source, ir.DICT_ITEM, name)
+        store.read[name] = tx.tr.wrap(store.value[name], node)
+        return True
+
     def registered(self, tx: Any, own: DictVariable, name: str) -> VariableTracker:
         """`Module.__getattr__`."""
         self.rely_on(tx, "__getattr__", _GETATTR)
         for key in _STORES:
-            store = own.find(key)
+            store = self.store_of(tx, own, key)
             if store is not None:
                 found = store.find(name)
                 if found is not None:
                     return found
         return tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def store_of(self, tx: Any, own: DictVariable, key: str) -> DictVariable | None:
+        """The tracker of `_parameters`, `_buffers` or `_modules`."""
+        if not is_untouched(own):
+            return own.find(key)
+        real = own.value.get(key)
+        if type(real) is not dict:
+            return own.find(key)
+        return plain_dict(tx.tr, real, tx.tr.source(own.source, ir.DICT_ITEM, key))
 
     def rely_on(self, tx: Any, name: str, expected: Any) -> bool:
         """Whether the class has the given function under `name`, guarded."""
@@ -88,7 +128,7 @@ class NNModuleVariable(InstanceVariable):
         if issubclass(cls, torch.nn.Parameter | Module) or _is_buffer(value):
             return False
         own = self.instance_dict(tx)
-        parameters, buffers, modules = [own.find(key) for key in _STORES]
+        parameters, buffers, modules = [self.store_of(tx, own, key) for key in _STORES]
         if any(store is not None and store.find(name) is not None for store in (parameters, modules)):
             return False
         if buffers is None or buffers.find(name) is None:
@@ -116,12 +156,8 @@ class NNModuleVariable(InstanceVariable):
         if not self.rely_on(tx, "__call__", _CALL):
             return None
         own = self.instance_dict(tx)
-        if own.find("_compiled_call_impl") is not None:
+        if own.find("_compiled_call_impl") is not None or not self._has_no_hooks(tx, own):
             return None
-        for key in _HOOKS:
-            hooks = own.find(key)
-            if hooks is None or hooks.mp_length(tx).value:
-                return None
         for hooks in _GLOBAL_HOOKS:
             if hooks:
                 return None
@@ -129,7 +165,27 @@ class NNModuleVariable(InstanceVariable):
         return self.tp_getattro(tx, "forward")
 
 
+    def _has_no_hooks(self, tx: Any, own: DictVariable) -> bool:
+        """What `Module._call_impl` asks: that each dictionary of hooks is false."""
+        tr = tx.tr
+        for key in _HOOKS:
+            if is_untouched(own):
+                if own.value.get(key, True):
+                    return False
+                tr.guard(tr.source(own.source, ir.DICT_ITEM, key), ir.TRUTH, False)
+            else:
+                hooks = own.find(key)
+                if hooks is None or hooks.mp_length(tx).value:
+                    return False
+        return True
+
+
 _GETATTRIBUTE = object.__getattribute__
+
+
+def is_untouched(dictionary: DictVariable) -> bool:
+    """True for the model of a real dict that the traced code has not changed."""
+    return dictionary.source is not None and not dictionary.mutated
 
 
 def _is_buffer(value: VariableTracker) -> bool:

@@ -34,6 +34,20 @@ class OrderedDictVariable(DictVariable):
 
     cls = base = OrderedDict
     host_type = OrderedDict
+    attributes: DictVariable | None = None
+
+    def instance_dict(self, tx: Any) -> DictVariable:
+        """The object's `__dict__`: OrderedDicts have one."""
+        if self.attributes is None:
+            if self.source is None:
+                self.attributes = DictVariable()
+            else:
+                node = tx.tr.source(self.source, ir.ATTR, "__dict__")
+                self.attributes = tx.tr.wrap(self.value.__dict__, node)
+        return self.attributes
+
+    def children(self) -> Any:
+        return [*super().children(), *([] if self.attributes is None else [self.attributes])]
 
     def real_items(self, tr: Any) -> list[tuple[Any, Any]]:
         keys = tuple(OrderedDict.__iter__(self.value))
@@ -74,6 +88,14 @@ class OrderedDictVariable(DictVariable):
             emit_call(cg, OrderedDict)
         else:
             emit_bare(cg, OrderedDict, self.cls)
+
+    def emit_fill(self, cg: Any) -> None:
+        super().emit_fill(cg)
+        if self.attributes is not None and self.attributes.source is None:
+            for key, value in self.attributes.pairs():
+                cg.load(value)
+                cg.load(self)
+                cg.asm.store_attr(key.value)
 
 
 def has_order(keys: tuple[Any, ...], value: Any) -> bool:

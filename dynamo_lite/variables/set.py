@@ -62,7 +62,7 @@ class SetVariable(NativeVariable):
         node = tr.source(source, ir.CALL, elements_of)
         if all(map(is_constant_key, elements)):
             tr.guard(node, ir.EQUALS, elements)
-            self.items = items = real.copy()
+            self.items = items = same_order_copy(real, elements)
         else:
             tr.guard(node, ir.LEN, len(elements))
             items = [
@@ -165,6 +165,12 @@ def emit_elements(cg: Any, function: Any, self: SetVariable, elements: list[Vari
 def elements_of(real: Any) -> tuple[Any, ...]:
     """The elements of a real set, in its order."""
     return tuple(set.__iter__(real) if isinstance(real, set) else frozenset.__iter__(real))
+
+
+def same_order_copy(real: Any, elements: tuple[Any, ...]) -> Any:
+    """A copy of a set of constants that gives its elements in the same order, if one of the usual ways leads to it."""
+    copies = (real.copy(), type(real)(elements), type(real)(elements[::-1]))
+    return next((copy for copy in copies if tuple(copy) == elements), copies[0])
 
 
 class FrozenSetVariable(SetVariable):

@@ -16,7 +16,7 @@ from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_const
 from .descr import getset
 from .dispatch import constructor, method
 from .iter import ConstantIterator
-from .native import NativeVariable, emit_call, host_index, host_int, same_or_equal
+from .native import NativeVariable, emit_call, host_index, host_int, readonly, same_or_equal
 from .sequence import compare_items
 from .text import run
 from .tuple import TupleVariable
@@ -88,7 +88,7 @@ def new_slice(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> Varia
 
 
 for _name in ("start", "stop", "step"):
-    getset(slice.__dict__[_name])(lambda tx, self, name=_name: getattr(self, name))
+    getset(slice.__dict__[_name], readonly(slice.__dict__[_name]))(lambda tx, self, name=_name: getattr(self, name))
 
 
 @method(slice.indices)
@@ -176,7 +176,9 @@ def new_range(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> Varia
 
 
 for _name in ("start", "stop", "step"):
-    getset(range.__dict__[_name])(lambda tx, self, name=_name: ConstantVariable(getattr(self.value, name)))
+    getset(range.__dict__[_name], readonly(range.__dict__[_name]))(
+        lambda tx, self, name=_name: ConstantVariable(getattr(self.value, name))
+    )
 
 
 @method(range.count)

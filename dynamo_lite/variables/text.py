@@ -80,6 +80,8 @@ def _text_remainder(tx: Any, v: VariableTracker, w: VariableTracker) -> Variable
     if not isinstance(v, ConstantVariable):
         return NOT_IMPLEMENTED
     if isinstance(v.value, CHAR):
+        if issubclass(w.python_type(), tuple) and not isinstance(w, ConstantVariable):
+            return run(tx, v.value.__mod__, tuple([stand_in(tx, item) for item in w.items]))
         return run(tx, v.value.__mod__, stand_in(tx, w))
     return _number_remainder(tx, v, w)
 
@@ -129,11 +131,9 @@ class NumberStand(Stand):
 
 
 def stand_in(tx: Any, vt: VariableTracker) -> Any:
-    """A host value for a tracker: the constant itself, a tuple of stand-ins (`%` looks into those), or a `Stand`."""
+    """A host value for a tracker: the constant itself, or a `Stand`."""
     if isinstance(vt, ConstantVariable):
         return vt.value
-    if vt.python_type() is tuple:
-        return tuple(stand_in(tx, item) for item in unpack(tx, vt))
     if vt.mp_subscript is not None or vt.sq_item is not None:
         return ItemStand(tx, vt)
     if vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:

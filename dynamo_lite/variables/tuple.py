@@ -8,17 +8,20 @@ Mirrors `Objects/tupleobject.c`, `Objects/structseq.c` and `Modules/_collections
 from __future__ import annotations
 
 import collections
+import functools
+import types
 from typing import Any
 
 from ..guards import ir
 from .abstract import type_name
 from .base import VariableTracker
 from .constant import ConstantVariable
-from .descr import DescriptorVariable, generic_getattr
+from .descr import DescriptorVariable, generic_getattr, type_attribute
 from .dispatch import builtin, constructor, method
 from .list import iterate
 from .native import emit_all, host_value, recursive_repr, repr_text
 from .sequence import SequenceVariable, all_constant
+from .slots import SLOTDEFS
 from .wrap import builds, builds_if
 
 
@@ -55,7 +58,7 @@ class TupleVariable(SequenceVariable):
         return generic_getattr(tx, self, name)
 
     def sliced(self, tx: Any, s: slice) -> VariableTracker:
-        if self.cls is tuple and s == slice(0, len(self.items), 1):
+        if self.cls is tuple and s.indices(len(self.items)) == (0, len(self.items), 1):
             return self
         return TupleVariable(self.items[s])
 
@@ -67,6 +70,9 @@ class TupleVariable(SequenceVariable):
         return ConstantVariable(hash(tuple([_Hash(item_hash(tx, item)) for item in self.items])))
 
     def tp_repr(self, tx: Any) -> VariableTracker:
+        custom = None if self.cls is tuple else type_attribute(tx, self.cls, "__repr__")
+        if custom is not None and isinstance(custom.value, types.FunctionType):
+            return tx.call(custom, [self])
         return recursive_repr(tx, self, "(...)", lambda: self._repr(tx))
 
     def _repr(self, tx: Any) -> str:
@@ -115,9 +121,16 @@ def is_struct_sequence(cls: type) -> bool:
     return "n_sequence_fields" in cls.__dict__
 
 
+@functools.lru_cache(1024)
 def is_plain_subclass(cls: type) -> bool:
-    """True for tuple subclasses whose instances have no state but the items and no special methods of their own: named tuples."""
-    return is_struct_sequence(cls) or (cls.__dictoffset__ == 0 and hasattr(cls, "_fields"))
+    """True for struct sequences and for named tuples that define no special method of their own but `__repr__`."""
+    if is_struct_sequence(cls):
+        return True
+    named = cls.__dictoffset__ == 0 and cls.__bases__ == (tuple,) and "_fields" in cls.__dict__
+    return named and not any(name in cls.__dict__ for name in (*SLOTDEFS, *ATTRIBUTE_HOOKS) if name != "__repr__")
+
+
+ATTRIBUTE_HOOKS = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__")
 
 
 @builds(tuple)

@@ -392,47 +392,88 @@ def test_many_changes_in_a_row(seed, identity, restore_classes):
     assert held > 10
 
 
-def test_addresses_are_reused_without_harm():
-    """A value that dies is not mistaken for another one at the same address."""
-    setup = Setup()
-    for i in range(500):
-        setup.root.closure(1000 + i % 3 + 10**9)  # ints of one size take each other's place
-        assert not setup.program.check((setup.root, setup.x))
-        setup.root.closure(int("1000"))
-        assert setup.program.check((setup.root, setup.x))
+class Thing:
+    def __init__(self, value):
+        self.value = value
+
+    def method(self):
+        pass
 
 
-@pytest.mark.parametrize("make_parent", [lambda: [None], dict, types.SimpleNamespace], ids=["list", "dict", "object"])
-def test_reuse_of_addresses_in_slots(make_parent):
-    class Thing:
-        def __init__(self, value):
-            self.value = value
+def closure_over(value):
+    return lambda: value
 
-    parent = make_parent()
+
+GOOD, BAD = Thing(1), Thing(2)
+
+# What a slot holds: how to make it, and the path below it that must lead to GOOD.
+REUSED = {
+    "int": (lambda thing: 10**9 + thing.value, ()),
+    "float": (lambda thing: thing.value + 0.5, ()),
+    "tuple": (lambda thing: (thing,), ((ir.INDEX, 0),)),
+    "constant tuple": (lambda thing: (thing.value, 10**9 + thing.value), ((ir.INDEX, 1),)),
+    "method": (lambda thing: thing.method, ((ir.METHOD_SELF, None),)),
+    "function": (closure_over, ((ir.FUNC_CLOSURE, None), (ir.INDEX, 0), (ir.CELL_CONTENTS, None))),
+    "cell": (lambda thing: types.CellType(thing), ((ir.CELL_CONTENTS, None),)),
+    "dict": (lambda thing: {"x": thing}, ((ir.DICT_ITEM, "x"),)),
+    "list": (lambda thing: [thing], ((ir.INDEX, 0),)),
+    "object": (lambda thing: Thing(thing), ((ir.INSTANCE_DICT, None), (ir.DICT_ITEM, "value"))),
+}
+
+
+@pytest.mark.parametrize("slot", ["list", "cell", "dict"])
+@pytest.mark.parametrize("kind", REUSED)
+def test_a_new_object_at_an_old_address_is_noticed(kind, slot):
+    make, path = REUSED[kind]
+    parent = {"list": [None], "cell": types.CellType(None), "dict": {"x": None}}[slot]
     guards = GuardSet()
-    node = guards.node(None, ir.CONST, parent)
-    if isinstance(parent, list):
-        node, key = guards.node(node, ir.INDEX, 0), 0
-    elif isinstance(parent, dict):
-        node, key = guards.node(node, ir.DICT_ITEM, "x"), "x"
-    else:
-        node, key = item(guards, node, "x"), None
-    guards.check(item(guards, node, "value"), ir.EQUALS, 1)
-    program = build_program(guards)
+    accessor = {"list": (ir.INDEX, 0), "cell": (ir.CELL_CONTENTS, None), "dict": (ir.DICT_ITEM, "x")}[slot]
+    node = guards.node(guards.node(None, ir.CONST, parent), *accessor)
+    for step in path:
+        node = guards.node(node, *step)
+    expected = make(GOOD) if not path else GOOD if kind != "constant tuple" else 10**9 + 1
+    # An IS check would make the program own the object.
+    guards.check(node, ir.EQUALS if expected is not GOOD else ir.PYTHON, expected if expected is not GOOD else is_good)
 
     def store(value):
-        if key is None:
-            parent.x = value
+        if slot == "cell":
+            parent.cell_contents = value
         else:
-            parent[key] = value
+            parent[0 if slot == "list" else "x"] = value
 
-    store(Thing(1))
-    for i in range(300):
-        expected = i % 3 != 0
+    program = build_program(guards)
+    for round_ in range(300):
+        store(make(GOOD))
+        address = id(read(parent))
+        assert program.check(()) is (program.first_failure(()) is None) is True
         store(None)
-        store(Thing(1 if expected else 2))
-        assert program.check(()) is expected
-        assert program.check(()) is expected
+        store(make(BAD))
+        same_address = id(read(parent)) == address
+        assert program.check(()) is (program.first_failure(()) is None) is False, (round_, same_address)
+
+
+def is_good(thing):
+    return thing is GOOD
+
+
+def read(parent):
+    return (
+        parent.cell_contents
+        if isinstance(parent, types.CellType)
+        else next(iter(parent.values()))
+        if isinstance(parent, dict)
+        else parent[0]
+    )
+
+
+def test_order_of_an_ordered_dict():
+    ordered = collections.OrderedDict(a=1, b=2)
+    guards = GuardSet()
+    guards.check(guards.node(None, ir.CONST, ordered), ir.DICT_KEYS, ("a", "b"))
+    program = build_program(guards)
+    assert program.check(()) and program.check(())
+    ordered.move_to_end("a")
+    assert not program.check(())
 
 
 def test_values_are_not_kept_alive():

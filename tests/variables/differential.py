@@ -61,7 +61,7 @@ def describe(value, seen=()):
         return kind, [describe(v, seen) for v in value]
     if isinstance(value, (functools.partial,)):
         return kind, describe(value.func), describe(value.args), describe(value.keywords)
-    if hasattr(value, "__next__"):
+    if hasattr(value, "__next__") and not isinstance(value, type):
         return kind, [describe(v, seen) for v in itertools.islice(value, 20)]
     if isinstance(value, float):
         return kind, repr(value)
@@ -104,19 +104,20 @@ def difference(fn, arguments, calls=2, fullgraph=True):
     return None
 
 
-def check(*texts, names=None, calls=2, **arguments):
-    """Every text, given these arguments, does the same eagerly and captured."""
+def check(*texts, names=None, calls=2, fullgraph=True, **arguments):
+    """Every text, given these arguments, does the same eagerly and captured; `fullgraph=False`: possibly with breaks."""
     problems = []
     for text in texts:
-        problem = difference(program(text, arguments, names), arguments, calls)
+        problem = difference(program(text, arguments, names), arguments, calls, fullgraph)
         if problem is not None:
             problems.append(f"{text.strip()}\n  {problem}")
     assert not problems, f"{len(problems)} of {len(texts)} differ:\n" + "\n".join(problems)
 
 
-def check_lines(text, names=None, **arguments):
+def check_lines(text, names=None, fullgraph=True, **arguments):
     """`check` for each line of a text."""
-    check(*[line.strip() for line in text.strip().splitlines() if line.strip()], names=names, **arguments)
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    check(*lines, names=names, fullgraph=fullgraph, **arguments)
 
 
 def breaks(text, slug, names=None, **arguments):

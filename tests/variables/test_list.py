@@ -249,6 +249,7 @@ def test_arguments_that_do_not_fit():
         list(iterable=[1])
         sorted(xs, lambda x: x)
         """,
+        fullgraph=False,
         xs=[1],
     )
 
