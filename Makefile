@@ -9,6 +9,7 @@ PYTHON313 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.13.0/bin/python) p
 TORCH ?= torch==2.13.0
 TORCH312 ?= torch==2.11.0
 TORCHVISION ?= torchvision==0.28.0
+TORCHVISION312 ?= torchvision==0.26.0
 TIMM ?= timm==1.0.31
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
@@ -48,7 +49,8 @@ help:
 	$(PYTHON312) -m venv .venv-3.12
 	.venv-3.12/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
 	.venv-3.12/bin/python -m pip install -q $(PIP_TORCH) "$(TORCH312)"
-	.venv-3.12/bin/python -m pip install -q --no-build-isolation -e ".[test]" numpy
+	.venv-3.12/bin/python -m pip install -q --no-deps "$(TIMM)" "$(TORCHVISION312)"
+	.venv-3.12/bin/python -m pip install -q --no-build-isolation -e ".[demo,test]" numpy
 	touch $@
 
 .venv-3.13/.ready: $(BUILD_INPUTS) Makefile

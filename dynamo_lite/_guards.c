@@ -444,7 +444,7 @@ check_holds(const Check *check, PyObject *value, PyObject **saved)
    Evaluation of the trie. */
 
 int
-evaluate_child(const Node *child, PyObject *parent, PyObject **saved, int shallow)
+evaluate_child(const Node *child, PyObject *parent, PyObject **saved, Record *record)
 {
     int why;
     PyObject *value = follow(child, parent, &why);
@@ -452,29 +452,32 @@ evaluate_child(const Node *child, PyObject *parent, PyObject **saved, int shallo
         return why == NOTHING && child->absent_index >= 0 ? GUARDS_PASS
             : why == THREW ? GUARDS_RAISED : child->first_index;
     }
-    int result = evaluate_node(child, value, saved, shallow);
+    int result = evaluate_node(child, value, saved, record);
     Py_DECREF(value);
     return result;
 }
 
 int
-evaluate_node(const Node *node, PyObject *value, PyObject **saved, int shallow)
+evaluate_node(const Node *node, PyObject *value, PyObject **saved, Record *record)
 {
-    if (shallow && node->anchor != NULL) {
-        return value == node->anchor ? GUARDS_PASS : node->anchor_index;
+    if (record != NULL) {
+        int holds;
+        if (node->anchor != NULL) {
+            return value == node->anchor ? GUARDS_PASS : node->anchor_index;
+        }
+        if (node->pin_slot != 0 && record_has_pin(record, node, value, &holds)) {
+            return holds ? GUARDS_PASS : OTHER_OBJECT;
+        }
     }
     for (int i = 0; i < node->n_checks; i++) {
         const Check *check = &node->checks[i];
-        if (check->kind == K_TYPE_IS && (PyObject *)Py_TYPE(value) == check->arg) {
-            continue;   /* by far the most frequent one */
-        }
         int result = check_holds(check, value, saved);
         if (result != YES) {
             return result == RAISED ? GUARDS_RAISED : check->index;
         }
     }
     for (int i = 0; i < node->n_children; i++) {
-        int result = evaluate_child(&node->children[i], value, saved, shallow);
+        int result = evaluate_child(&node->children[i], value, saved, record);
         if (result != GUARDS_PASS) {
             return result;
         }
@@ -482,22 +485,31 @@ evaluate_node(const Node *node, PyObject *value, PyObject **saved, int shallow)
     return GUARDS_PASS;
 }
 
-int
-evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved,
-              int shallow)
+PyObject *
+root_value(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
 {
-    PyObject *value;
     switch (root->kind) {
     case K_CONST:
-        value = root->arg;
-        break;
+        return root->arg;
     case K_LOCAL:
-        value = root->n < n_locals ? locals[root->n] : NULL;
-        break;
+        return root->n < n_locals ? locals[root->n] : NULL;
     default:   /* FREEVAR */
-        value = closure != NULL && root->n < PyTuple_GET_SIZE(closure) ? PyTuple_GET_ITEM(closure, root->n) : NULL;
+        return closure != NULL && root->n < PyTuple_GET_SIZE(closure) ? PyTuple_GET_ITEM(closure, root->n) : NULL;
     }
-    return value == NULL ? root->first_index : evaluate_node(root, value, saved, shallow);
+}
+
+int
+evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved,
+              Record *record)
+{
+    PyObject *value = root_value(root, locals, n_locals, closure);
+    if (value == NULL) {
+        return root->first_index;
+    }
+    if (root->only_type != NULL) {
+        return (PyObject *)Py_TYPE(value) == root->only_type ? GUARDS_PASS : root->first_index;
+    }
+    return evaluate_node(root, value, saved, record);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -586,14 +598,15 @@ evaluate_relation(GuardProgram *p, const Relation *relation, PyObject **saved)
    Evaluation of a program. */
 
 static int
-evaluate_fully(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved)
+evaluate_fully(GuardProgram *p, Record *Py_UNUSED(record), PyObject *const *locals, Py_ssize_t n_locals,
+               PyObject *closure, PyObject **saved)
 {
     int result = GUARDS_PASS;
     for (int i = 0; result == GUARDS_PASS && i < p->n_global_state; i++) {
         result = evaluate_relation(p, &p->relations[i], saved);
     }
     for (int i = 0; result == GUARDS_PASS && i < p->n_roots; i++) {
-        result = evaluate_root(&p->roots[i], locals, n_locals, closure, saved, 0);
+        result = evaluate_root(&p->roots[i], locals, n_locals, closure, saved, NULL);
     }
     for (int i = p->n_global_state; result == GUARDS_PASS && i < p->n_relations; i++) {
         result = evaluate_relation(p, &p->relations[i], saved);
@@ -601,17 +614,14 @@ evaluate_fully(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, Py
     return result;
 }
 
-typedef int (*Evaluator)(GuardProgram *, PyObject *const *, Py_ssize_t, PyObject *, PyObject **);
-
 enum { SAVED_ON_STACK = 16 };
 
-/* Run an evaluator with room for the saved values, of which it owns what it stores there. */
-static int
-evaluate_with_saved(Evaluator evaluator, GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals,
-                    PyObject *closure)
+int
+evaluate_with_saved(Evaluator evaluator, GuardProgram *p, Record *record, PyObject *const *locals,
+                    Py_ssize_t n_locals, PyObject *closure)
 {
     if (p->n_saved == 0) {
-        return evaluator(p, locals, n_locals, closure, NULL);
+        return evaluator(p, record, locals, n_locals, closure, NULL);
     }
     PyObject *few[SAVED_ON_STACK] = {NULL}, **saved = few;
     if (p->n_saved > SAVED_ON_STACK) {
@@ -620,7 +630,7 @@ evaluate_with_saved(Evaluator evaluator, GuardProgram *p, PyObject *const *local
             return 0;   /* out of memory: the original function is always right */
         }
     }
-    int result = evaluator(p, locals, n_locals, closure, saved);
+    int result = evaluator(p, record, locals, n_locals, closure, saved);
     for (int i = 0; i < p->n_saved; i++) {
         Py_XDECREF(saved[i]);
     }
@@ -637,18 +647,20 @@ guards_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, P
         return 0;   /* cleared by the collector */
     }
     if (p->is_plain || p->busy) {   /* busy: a guard calls the guarded function, or another thread is here */
-        return evaluate_with_saved(evaluate_fully, p, locals, n_locals, closure);
+        return evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure);
     }
-    int result = STALE;
-    if (p->record != NULL) {
+    int renew = -1, result = STALE;
+    if (p->n_records > 0) {
         p->busy = 1;
-        result = evaluate_with_saved(record_evaluate, p, locals, n_locals, closure);
+        result = records_evaluate(p, locals, n_locals, closure, &renew);
         p->busy = 0;
     }
     if (result == STALE) {
-        result = evaluate_with_saved(evaluate_fully, p, locals, n_locals, closure);
-        if (result == GUARDS_PASS && !p->busy) {
-            record_renew(p);
+        p->busy = 1;
+        result = evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure);
+        p->busy = 0;
+        if (result == GUARDS_PASS) {
+            records_renew(p, locals, n_locals, closure, renew);
         }
     }
     return result;
@@ -815,6 +827,9 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
     if (n == 0 && node->n_children == 0) {
         return bad_spec("a node with nothing to check", spec);
     }
+    if (n == 1 && node->n_children == 0 && node->checks[0].kind == K_TYPE_IS) {
+        node->only_type = node->checks[0].arg;
+    }
     node->first_index = n > 0 ? node->checks[0].index : node->children[0].first_index;
     return 0;
 }
@@ -968,9 +983,7 @@ program_clear(GuardProgram *p)
     PyMem_Free(p->relations);
     p->relations = NULL;
     p->n_relations = p->n_global_state = 0;
-    Record *record = p->record;
-    p->record = NULL;
-    record_free(record);
+    records_free(p);
     Py_CLEAR(p->spec);
     return 0;
 }
@@ -979,7 +992,7 @@ static int
 program_traverse(GuardProgram *p, visitproc visit, void *arg)
 {
     Py_VISIT(p->spec);
-    return record_traverse(p->record, visit, arg);
+    return records_traverse(p, visit, arg);
 }
 
 static void
@@ -1053,7 +1066,7 @@ program_first_failure(GuardProgram *p, PyObject *args)
     if (parse_call(args, &locals, &closure) < 0) {
         return NULL;
     }
-    int result = p->spec == NULL ? 0 : evaluate_with_saved(evaluate_fully, p, ((PyTupleObject *)locals)->ob_item,
+    int result = p->spec == NULL ? 0 : evaluate_with_saved(evaluate_fully, p, NULL, ((PyTupleObject *)locals)->ob_item,
                                                            PyTuple_GET_SIZE(locals), closure);
     if (result == GUARDS_PASS) {
         Py_RETURN_NONE;

@@ -41,12 +41,14 @@ typedef struct Node {
     int absent_index;        /* index of this node's ABSENT check, or -1 */
     int anchor_index;        /* of the IS check */
     PyObject *anchor;        /* argument of this node's IS check: the only value it can have; or NULL */
+    PyObject *only_type;     /* all that there is to check here and below; or NULL */
     PyObject *arg;
     Py_ssize_t n;            /* LOCAL, FREEVAR, INDEX, ITER_ITEM, DICT_KEY */
     Check *checks;
     struct Node *children;
     int n_checks, n_children;
-    int instability;         /* how often the value changed although all guards still held; see _record.c */
+    int instability;         /* how often the value changed although all guards still held */
+    int pin_slot;            /* 1-based slot in Record.pins; 0: never pinned to a particular object */
 } Node;
 
 typedef struct {
@@ -63,6 +65,13 @@ typedef struct {
     size_t size;
 } PointerSet;
 
+/* An object that is not fixed by the program, but for which a record was made: a module instance, say. */
+typedef struct {
+    PyObject *object;        /* only compared with; NULL: nothing pinned here */
+    PyObject *weakref;       /* owned; tells whether it is still the same object */
+} Pin;
+
+/* See _record.c. */
 typedef struct Record Record;
 
 struct GuardProgram {
@@ -72,8 +81,10 @@ struct GuardProgram {
     int n_roots, n_relations, n_global_state;
     int n_saved;
     int is_plain;            /* nothing in it can be pinned: a record would be of no use */
-    int busy;                /* the record is in use: it must not be replaced, nor its steps run twice */
-    Record *record;          /* or NULL */
+    int busy;                /* the records are in use and must not be changed */
+    Record **records;
+    int n_records, last_record;
+    int n_pin_slots;
     int hopeless;            /* how often no record could be made */
     PointerSet scratch;      /* of DISTINCT */
     PyObject *spec;          /* owns every object that the nodes point to */
@@ -85,12 +96,16 @@ struct GuardProgram {
 int check_holds(const Check *check, PyObject *value, PyObject **saved);
 
 /* The results of these are GUARDS_PASS, GUARDS_RAISED or the index of the check that failed. The caller keeps values
-   alive. With `shallow`, what lies at and below a node with an IS check is left out, except that check itself. */
-int evaluate_node(const Node *node, PyObject *value, PyObject **saved, int shallow);
-int evaluate_child(const Node *child, PyObject *parent, PyObject **saved, int shallow);
+   alive. With a record, what lies at and below an IS check or a pinned object is left out, except that the object must
+   be the right one; if it is not the one that the record is about, the result is OTHER_OBJECT. */
+int evaluate_node(const Node *node, PyObject *value, PyObject **saved, Record *record);
+int evaluate_child(const Node *child, PyObject *parent, PyObject **saved, Record *record);
 int evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved,
-                  int shallow);
+                  Record *record);
 int evaluate_relation(GuardProgram *p, const Relation *relation, PyObject **saved);
+
+/* A root's value (borrowed), or NULL. */
+PyObject *root_value(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure);
 
 int pointer_set_init(PointerSet *set, size_t capacity);
 int pointer_set_add(PointerSet *set, void *pointer);         /* whether it was new */
@@ -98,13 +113,26 @@ int pointer_set_has(const PointerSet *set, void *pointer);
 
 /* ---- _record.c ---- */
 
-enum { STALE = -3 };         /* a further result of record_evaluate(): evaluate fully */
+/* Further results: */
+enum { STALE = -3,           /* something changed; a full evaluation will tell whether it matters */
+       OTHER_OBJECT = -4 };
 
-/* After a successful full evaluation. Runs no Python code. May leave the program without a record. */
-void record_renew(GuardProgram *p);
-int record_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure,
-                    PyObject **saved);
-void record_free(Record *record);
-int record_traverse(Record *record, visitproc visit, void *arg);
+/* Evaluate through the records; STALE if that decides nothing. Afterwards *renew is the number of the record to be
+   replaced, or -1. */
+int records_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int *renew);
+
+/* After a successful full evaluation. Runs no Python code. */
+void records_renew(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int renew);
+
+void records_free(GuardProgram *p);
+int records_traverse(GuardProgram *p, visitproc visit, void *arg);
+
+/* Is there a pin at this node? If so, *holds tells whether it is the right object. */
+int record_has_pin(Record *record, const Node *node, PyObject *value, int *holds);
+
+/* Runs an evaluation with room for the saved values; it owns what it stores there. */
+typedef int (*Evaluator)(GuardProgram *, Record *, PyObject *const *, Py_ssize_t, PyObject *, PyObject **);
+int evaluate_with_saved(Evaluator evaluator, GuardProgram *p, Record *record, PyObject *const *locals,
+                        Py_ssize_t n_locals, PyObject *closure);
 
 #endif

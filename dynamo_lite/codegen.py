@@ -88,6 +88,7 @@ class Codegen:
         self.asm.set_location(self.code.co_firstlineno)
         self.loaded: dict[int, str] = {}  # id(tracker) → local that holds the object
         self.sources: dict[int, str] = {}  # id(node) → local that holds the object
+        self.shared: set[int] = set()  # id(node) of path prefixes worth a local
         self.in_progress: set[int] = set()
         self.fills: list[VariableTracker] = []
         self.names = 0
@@ -115,8 +116,12 @@ class Codegen:
         name = self.sources.get(id(node))
         if name is not None:
             self.asm.load_fast(name)
-        else:
-            emit_source(self, node)
+            return
+        emit_source(self, node)
+        if id(node) in self.shared:
+            name = self.sources[id(node)] = self.new_local()
+            self.asm.copy(1)
+            self.asm.store_fast(name)
 
     def load(self, vt: Any) -> None:
         """Push the real object of a tracker, building it first if it is new."""
@@ -204,8 +209,10 @@ class Codegen:
         self.graph_call = len(self.asm.items) + NULL_FIRST
         self.load_callable(None)
         inputs = self.tr.graph.inputs
+        self.shared = _shared_prefixes([i.source for i in inputs])
         for graph_input in inputs:
             self.load_source(graph_input.source)
+        self.shared = set()
         self.asm.call(len(inputs))
         self.graph_out = self.new_local()
         self.asm.store_fast(self.graph_out)
@@ -305,6 +312,21 @@ def is_null(entry: Any) -> bool:
 def is_constant_value(vt: Any) -> bool:
     """True for a constant that has been looked at: guarded by its value, so that the value can stand in the code."""
     return not is_lazy(vt) and isinstance(vt, ConstantVariable)
+
+
+def _shared_prefixes(nodes: list[Any]) -> set[int]:
+    """The inner nodes of paths on which more than one of these nodes lies."""
+    seen: set[int] = set()
+    shared: set[int] = set()
+    for node in nodes:
+        parent = node.parent
+        while parent is not None and parent.parent is not None:
+            if id(parent) in seen:
+                shared.add(id(parent))
+                break
+            seen.add(id(parent))
+            parent = parent.parent
+    return shared
 
 
 def _refuse(slug: str, context: str) -> Any:

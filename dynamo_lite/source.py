@@ -49,7 +49,7 @@ def _dict_item(cg: Any, node: Any) -> None:
     if parent.kind == ir.CONST and parent.arg is cg.globals and type(node.arg) is str:
         cg.asm.load_global(node.arg)
         return
-    if parent.kind == ir.INSTANCE_DICT or parent.kind == ir.CONST:
+    if parent.kind == ir.INSTANCE_DICT or parent.kind == ir.CONST or _is_exactly(parent, dict):
         cg.load_source(parent)
         cg.load_const(node.arg)
         cg.asm.binary_subscr()
@@ -58,6 +58,20 @@ def _dict_item(cg: Any, node: Any) -> None:
     cg.load_source(parent)
     cg.load_const(node.arg)
     cg.asm.call(2)
+
+
+def _is_exactly(node: Any, cls: type) -> bool:
+    """True if the guards say that the value at `node` is of this very type."""
+    return any(check.kind == ir.TYPE_IS and check.arg is cls for check in node.checks)
+
+
+def _index(cg: Any, node: Any) -> None:
+    if _is_exactly(node.parent, list) or _is_exactly(node.parent, tuple):
+        cg.load_source(node.parent)
+        cg.load_const(node.arg)
+        cg.asm.binary_subscr()
+    else:
+        _helper(_get_index)(cg, node)
 
 
 def _get_index(sequence: Any, i: int) -> Any:
@@ -120,7 +134,7 @@ RELOAD: dict[int, Callable[[Any, Any], None]] = {
     ir.ATTR: _attr,
     ir.INSTANCE_DICT: _attribute("__dict__"),
     ir.DICT_ITEM: _dict_item,
-    ir.INDEX: _helper(_get_index),
+    ir.INDEX: _index,
     ir.CELL_CONTENTS: _cell_contents,
     ir.TYPE: _type,
     ir.TYPE_ATTR: _helper(_type_attr),

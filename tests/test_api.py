@@ -617,7 +617,7 @@ def test_marks_are_those_of_torch():
         module.mark_static(t)
     for name in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_static_indices"):
         assert getattr(ours, name) == getattr(theirs, name)
-    assert ours._has_dynamo_dim_marking and theirs._has_dynamo_dim_marking
+    assert ours._has_dynamo_dim_marking
     (a,), (b,) = ours._dynamo_dynamic_range, theirs._dynamo_dynamic_range
     assert (a.dim, a.min, a.max) == (b.dim, b.min, b.max) == (0, 2, 9)
 
@@ -638,3 +638,106 @@ def test_other_marks():
         pass
 
     assert dynamo_lite.mark_static(Sub) is Sub and Sub._dynamo_marked_static
+
+
+# together with others
+
+
+def test_compiled_inside_compiled():
+    counter, inner_counter = CompileCounter(), CompileCounter()
+    inner = dynamo_lite.compile(double, backend=inner_counter)
+    outer = dynamo_lite.compile(lambda x: inner(x) + 1, backend=counter, fullgraph=True)
+    assert torch.equal(outer(X), X * 2 + 2)
+    assert (counter.frame_count, inner_counter.frame_count) == (1, 0)
+    assert torch.equal(inner(X), X * 2 + 1)
+    assert inner_counter.frame_count == 1
+
+
+def test_compiled_module_inside_compiled_function():
+    counter = CompileCounter()
+    net = dynamo_lite.compile(Net(), backend="eager")
+    outer = dynamo_lite.compile(lambda x: net(x) * 2, backend=counter, fullgraph=True)
+    assert torch.equal(outer(X), net._orig_mod(X) * 2)
+    assert counter.frame_count == 1
+
+
+def test_under_torch_compile():
+    counter = CompileCounter()
+    inner = dynamo_lite.compile(double, backend=counter)
+    outer = torch.compile(lambda x: inner(x.sin()) + 1, backend="eager")
+    for _ in range(2):
+        torch.testing.assert_close(outer(X), X.sin() * 2 + 2)
+
+
+def test_torch_compile_inside():
+    inner = torch.compile(double, backend="eager")
+    outer = dynamo_lite.compile(lambda x: inner(x.sin()) + 1, backend="eager")
+    for _ in range(2):
+        torch.testing.assert_close(outer(X), X.sin() * 2 + 2)
+
+
+def test_disable_of_torch_is_honoured():
+    import torch._dynamo as reference
+
+    counter = CompileCounter()
+    untouched = reference.disable(lambda x: x + 1)
+    compiled = dynamo_lite.compile(lambda x: untouched(x * 2) * 3, backend=counter)
+    assert torch.equal(compiled(X), (X * 2 + 1) * 3)
+    assert counter.frame_count == 2
+
+
+def test_interrupted_capture_leaves_everything_usable():
+    interrupts = [KeyboardInterrupt()]
+
+    def backend(gm, example_inputs):
+        if interrupts:
+            raise interrupts.pop()
+        return gm.forward
+
+    compiled = dynamo_lite.compile(double, backend=backend)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(X)
+    assert torch.equal(compiled(X), double(X))
+    assert not interrupts
+
+
+def test_threads_compile_once():
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda x: (x.sin() + 1).cos(), backend=counter)
+    barrier, results = threading.Barrier(4), []
+
+    def work():
+        barrier.wait()
+        results.extend(compiled(X) for _ in range(20))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 80 and all(torch.equal(result, (X.sin() + 1).cos()) for result in results)
+    assert counter.frame_count == 1
+
+
+def test_backend_failure_falls_back_to_eager():
+    def broken(gm, example_inputs):
+        raise ValueError("no kernels today")
+
+    with pytest.warns(
+        UserWarning, match="backend 'broken' failed, the graph runs eagerly: ValueError: no kernels today"
+    ):
+        assert torch.equal(dynamo_lite.compile(double, backend=broken)(X), double(X))
+    with pytest.raises(exc.BackendCompilerFailed, match="no kernels today"):
+        dynamo_lite.compile(double, backend=broken, fullgraph=True)(X)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_training(backend):
+    torch.manual_seed(0)
+    one = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.GELU(), torch.nn.Linear(8, 1))
+    other = copy.deepcopy(one)
+    compiled = dynamo_lite.compile(other, backend=backend, fullgraph=True)
+    one(X).pow(2).mean().backward()
+    compiled(X).pow(2).mean().backward()
+    for p, q in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)

@@ -14,7 +14,10 @@ _MISSING = object()
 @polyfill(functools.reduce, check_signature=False)
 def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _MISSING, /) -> Any:
     """`functools.reduce(function, iterable[, initial])`"""
-    iterator = iter(iterable)
+    try:
+        iterator = iter(iterable)
+    except TypeError:
+        raise TypeError("reduce() arg 2 must support iteration") from None
     if initial is _MISSING:
         try:
             value = next(iterator)

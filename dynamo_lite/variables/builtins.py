@@ -349,6 +349,8 @@ def _real_check(tx: Any, obj: VariableTracker, cls: Any, instance: bool) -> bool
     except TypeError as error:
         if instance and obj.value is not MISSING and not obj.mutated:
             return run(tx, isinstance, obj.value, cls).value
+        if instance:
+            run(tx, isinstance, None, cls)  # raises with the message of isinstance
         tx.raises_like(error)
 
 
@@ -386,10 +388,11 @@ class _Fixed:
 class IdVariable(NativeVariable):
     """`id(x)`: known by what it is the address of; usable as a key and in comparisons for equality."""
 
-    cls = int
-
     def __init__(self, target: VariableTracker) -> None:
         self.target = target
+
+    def python_type(self) -> type:
+        return int
 
     def children(self) -> Any:
         return (self.target,)
@@ -538,8 +541,9 @@ def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:
     return decorate
 
 
+_ALIASES: dict[Any, tuple[Any, ...]] = {abs: (operator.abs,), operator.invert: (operator.inv,)}
 for _function in UNARY_OPS:
-    _one(*{_function, operator.abs} if _function is abs else (_function,))(
+    _one(_function, *_ALIASES.get(_function, ()))(
         functools.partial(lambda function, tx, a: unary_op(tx, function, a), _function)
     )
 _one(operator.not_)(lambda tx, a: boolean(not is_true(tx, a)))

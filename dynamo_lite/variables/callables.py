@@ -1,19 +1,21 @@
-"""Callables made by C types: `functools.partial`, `operator.attrgetter`, `itemgetter`, `methodcaller`.
+"""Callables made by C types: `functools.partial`, `operator.attrgetter`, `itemgetter`, `methodcaller`, `list[int]`.
 
-Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`, `GetterVariable`.
+Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`, `GetterVariable`, `AliasVariable`.
 Invariant: calling one does what calling the real one does; one that escapes is built again by its constructor.
-Mirrors `Modules/_functoolsmodule.c`, `Modules/_operator.c`.
+Mirrors `Modules/_functoolsmodule.c`, `Modules/_operator.c`, `Objects/genericaliasobject.c`.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import types
 from typing import Any
 
 from ..guards import ir
 from .abstract import get_attr, get_item
 from .base import VariableTracker
+from .constant import ConstantVariable
 from .descr import getset
 from .dict import DictVariable
 from .dispatch import constructor
@@ -166,9 +168,10 @@ def _new_getter(cls: type) -> None:
         tx: Any, tracker: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
         if not args:
-            first = "a method name" if cls is operator.methodcaller else None
-            need = f"{cls.__name__} needs at least one argument, the method name"
-            return tx.raises(TypeError, need if first else f"{cls.__name__} expected at least 1 argument, got 0")
+            need = "expected 1 argument, got 0"
+            if cls is operator.methodcaller:
+                need = "needs at least one argument, the method name"
+            return tx.raises(TypeError, f"{cls.__name__} {need}")
         if cls is not operator.itemgetter:
             names = args if cls is operator.attrgetter else args[:1]
             if not all(issubclass(name.python_type(), str) for name in names):
@@ -194,3 +197,25 @@ def build_getter(tr: Any, value: Any, source: Any) -> GetterVariable:
     )
     result.source, result.value = source, value
     return result
+
+
+# -- generic aliases and unions
+
+
+class AliasVariable(ConstantVariable):
+    """`list[int]`: a constant that is called as its origin."""
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(tx.tr.type_tracker(self.value.__origin__), args, kwargs)
+
+
+@builds(types.GenericAlias)
+def build_alias(tr: Any, value: Any, source: Any) -> AliasVariable:
+    tr.guard(source, ir.EQUALS, value)
+    return AliasVariable(value, source)
+
+
+@builds(types.UnionType)
+def build_union(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    tr.guard(source, ir.EQUALS, value)
+    return ConstantVariable(value, source)

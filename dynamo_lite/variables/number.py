@@ -91,14 +91,22 @@ def number_float(vt: ConstantVariable, tx: Any) -> VariableTracker:
 # -- functions without effects
 
 
+_KINDS = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.BuiltinFunctionType,
+)
+_IMPURE = frozenset({"__init__", "__new__", "__iter__", "__getattribute__", "__setattr__", "__delattr__"})
+
+
 def pure_methods(*classes: type) -> None:
-    """Declare every C method of these types pure, unless it has a handler. Slot wrappers go through the slot table."""
-    kinds = (types.MethodDescriptorType, types.ClassMethodDescriptorType)
+    """Declare the methods of these types pure, unless they have a handler."""
     for cls in classes:
-        for raw in cls.__dict__.values():
+        for name, raw in cls.__dict__.items():
             if isinstance(raw, staticmethod):
                 raw = raw.__func__
-            if isinstance(raw, (*kinds, types.BuiltinFunctionType)) and raw not in HANDLERS:
+            if isinstance(raw, _KINDS) and name not in _IMPURE and raw not in HANDLERS:
                 PURE.add(raw)
 
 

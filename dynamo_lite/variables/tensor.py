@@ -25,6 +25,7 @@ from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .descr import generic_getattr
 from .function import MethodVariable
+from .keys import IDENTITY_HASHES
 from .tuple import TupleVariable
 from .wrap import builds, builds_subclasses
 
@@ -408,3 +409,4 @@ def pack_tensor(packing: Packing, vt: TensorVariable) -> Any:
 
 
 MODELS.tensor = TensorVariable
+IDENTITY_HASHES.add(torch.Tensor.__hash__)

@@ -8,10 +8,11 @@ Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from .abstract import get_attr, get_item, type_name, unpack
-from .base import VariableTracker
+from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
 from .dispatch import method
 from .iter import ConstantIterator
@@ -35,6 +36,11 @@ def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
 @constant_slot("tp_iter", *CHAR)
 def text_iter(vt: ConstantVariable, tx: Any) -> VariableTracker:
     return ConstantIterator(vt, vt.value)
+
+
+@method(str.__iter__, bytes.__iter__)
+def text_dunder_iter(tx: Any, self: VariableTracker, /) -> VariableTracker:
+    return self.tp_iter(tx)
 
 
 @constant_slot("mp_subscript", *CHAR)
@@ -135,10 +141,18 @@ def stand_in(tx: Any, vt: VariableTracker) -> Any:
     if isinstance(vt, ConstantVariable):
         return vt.value
     if vt.mp_subscript is not None or vt.sq_item is not None:
-        return ItemStand(tx, vt)
-    if vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
-        return NumberStand(tx, vt)
-    return Stand(tx, vt)
+        kind = ItemStand
+    elif vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
+        kind = NumberStand
+    else:
+        kind = Stand
+    return _named(kind, type_name(vt))(tx, vt)
+
+
+@functools.lru_cache(256)
+def _named(kind: type[Stand], name: str) -> type[Stand]:
+    """A class of stands with the name of the type they stand for, which error messages show."""
+    return type(name, (kind,), {})
 
 
 def format_text(tx: Any, vt: VariableTracker, spec: str) -> str:
@@ -203,7 +217,12 @@ class _Table:
         self._tx, self._vt = tx, vt
 
     def __getitem__(self, key: int) -> Any:
-        return host_value(get_item(self._tx, self._vt, ConstantVariable(key)))
+        try:
+            return host_value(get_item(self._tx, self._vt, ConstantVariable(key)))
+        except ObservedException as error:
+            if issubclass(error.exc.python_type(), LookupError):
+                raise LookupError from None
+            raise
 
 
 @method(str.__dict__["maketrans"].__func__)

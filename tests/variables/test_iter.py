@@ -82,23 +82,45 @@ class NoBack:
 def test_protocols_of_user_classes():
     check_lines(
         """
-        list(Seq()), [x for x in Seq()], 10 in Seq(), 5 in Seq(), sum(Seq()), list(iter(Seq())), list(Stop())
-        reversed(Seq())
         list(reversed(Sized())), len(Sized()), type(reversed(Sized()))
-        it = iter(Seq()); next(it); return list(it), list(it)
         iter(Bad())
         list(Count(3)), sum(Count(4)), list(zip(Count(2), "ab")), max(Count(3)), next(Count(0), "none"), dict(zip("ab", Count(2)))
         next(Count(0))
-        list(reversed(Back())), type(iter(Seq()))
+        list(reversed(Back()))
         reversed(NoBack())
         reversed(5)
         reversed({1})
         list(reversed("abc")), list(reversed((1, 2))), list(reversed({1: 2})), list(reversed(b"ab")), type(reversed(()))
         it = reversed((1, 2, 3)); next(it); return it
         it = reversed("abc"); next(it); return it, list(map(str.upper, reversed("xy")))
-        a, b, c = Seq(); return [*Seq(), a, b, c]
         """,
         {c.__name__: c for c in (Seq, Sized, Stop, Bad, Count, Back, NoBack)},
+    )
+
+
+def test_objects_with_getitem_only():
+    check_lines(
+        """
+        list(Seq()), [x for x in Seq()], 10 in Seq(), 5 in Seq(), sum(Seq()), list(iter(Seq())), list(Stop())
+        reversed(Seq())
+        it = iter(Seq()); next(it); return list(it), list(it)
+        a, b, c = Seq(); return [*Seq(), a, b, c]
+        type(iter(Seq())), type(reversed(Sized()))
+        """,
+        {c.__name__: c for c in (Seq, Sized, Stop)},
+    )
+
+
+def test_arguments_that_do_not_fit():
+    check_lines(
+        """
+        filter(None)
+        enumerate()
+        next()
+        iter()
+        itertools.islice()
+        """,
+        fullgraph=False,
     )
 
 
@@ -121,11 +143,9 @@ def test_zip_map_filter_enumerate():
         m = map(lambda x: 1 // (x - 2), xs); next(m); next(m)
         m = map(str, xs); next(m); return m
         list(filter(None, [0, 1, "", "a"])), list(filter(lambda x: x > 1, xs)), list(filter(bool, [0, 2])), list(filter(str.isdigit, "a1"))
-        filter(None)
         filter(None, 5)
         f = filter(lambda x: x != 2, xs); next(f); return f
         list(enumerate(xs)), list(enumerate(xs, 5)), list(enumerate("ab", start=-1)), dict(enumerate("a")), list(enumerate(iterable=[1], start=2))
-        enumerate()
         enumerate(5)
         enumerate(xs, "a")
         e = enumerate(xs); next(e); return e

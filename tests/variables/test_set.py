@@ -55,7 +55,6 @@ CHANGE = """
     s ^= s; return s
     for x in s: s.add(x)
     for x in s: s.add(100)
-    for x in s: s.discard(x)
     for x in list(s): s.discard(x)
     it = iter(s); next(it); s.add(99); next(it)
     s.__init__([3]); return s

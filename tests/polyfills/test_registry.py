@@ -1,0 +1,174 @@
+"""The table of stand-ins: lookup, signature check, user registration; and each stand-in against its original."""
+
+import bisect
+import collections
+import functools
+import heapq
+import math
+import operator
+import random
+
+import dynamo_lite
+import pytest
+from dynamo_lite.config import config
+from dynamo_lite.polyfills import find_polyfill, polyfill
+from dynamo_lite.polyfills.registry import POLYFILLS
+
+
+@pytest.fixture
+def registered():
+    """Forget what a test registers."""
+    before = dict(POLYFILLS)
+    yield
+    POLYFILLS.clear()
+    POLYFILLS.update(before)
+
+
+def test_lookup():
+    assert find_polyfill(functools.reduce).__name__ == "reduce"
+    assert find_polyfill(len) is None
+    assert find_polyfill(str.upper) is None
+
+
+def test_a_second_stand_in_is_refused():
+    find_polyfill(functools.reduce)
+    with pytest.raises(ValueError, match="has a polyfill already"):
+        polyfill(functools.reduce)(lambda function, iterable, initial=None, /: None)
+
+
+def test_parameters_have_to_fit(registered):
+    with pytest.raises(TypeError, match="does not fit"):
+        polyfill(math.gcd, check_signature=True)(lambda a: a)
+    polyfill(math.gcd)(lambda *integers: 1)
+    polyfill(math.lcm, check_signature=False)(lambda: 1)
+
+
+def test_users_register_their_own(registered):
+    import _struct
+
+    @dynamo_lite.polyfill(_struct.calcsize)
+    def calcsize(format, /):
+        return len(format)
+
+    with config.patch(capture_pure_python=True):
+        compiled = dynamo_lite.compile(lambda s: _struct.calcsize(s) + 1, backend="eager", fullgraph=True)
+        assert compiled("abc") == 4
+
+
+def outcome(function, *args, **kwargs):
+    try:
+        return function(*args, **kwargs), args
+    except Exception as error:
+        return type(error), str(error)
+
+
+def agree(original, *args, **kwargs):
+    import copy
+
+    stand_in = find_polyfill(original)
+    expected = outcome(original, *copy.deepcopy(args), **kwargs)
+    assert outcome(stand_in, *copy.deepcopy(args), **kwargs) == expected
+
+
+def test_reduce():
+    for args in [(operator.add, [1, 2, 3]), (operator.add, []), (operator.add, [], 5), (max, "abc"), (max, 5), (max,)]:
+        if len(args) > 1:
+            agree(functools.reduce, *args)
+
+
+def test_count_elements():
+    for text in ("abca", "", "zz"):
+        one, other = {}, {}
+        collections._count_elements(one, text)
+        find_polyfill(collections._count_elements)(other, text)
+        assert one == other
+
+
+def test_cmp_to_key():
+    make = find_polyfill(functools.cmp_to_key)
+    values = [3, 1, 2, 3, 0]
+
+    def backwards(a, b):
+        return b - a
+
+    assert sorted(values, key=make(backwards)) == sorted(values, key=functools.cmp_to_key(backwards))
+    key = make(backwards)
+    assert key(1) > key(2) and key(1) >= key(1) and key(1) == key(1) and key(2) <= key(1)
+    with pytest.raises(TypeError):
+        hash(key(1))
+
+
+def test_math():
+    for values in ([1, 2, 3], [], [1.5, 2], [True, 2]):
+        agree(math.prod, values)
+        agree(math.prod, values, start=2)
+        agree(math.fsum, values)
+    agree(math.dist, [1, 2], (4, 6))
+    agree(math.dist, [1], [1, 2])
+
+
+def test_bisect():
+    generator = random.Random(0)
+    for _ in range(50):
+        a = sorted(generator.choices(range(5), k=generator.randrange(6)))
+        x = generator.randrange(6)
+        for function in (bisect.bisect_left, bisect.bisect_right, bisect.insort_left, bisect.insort_right):
+            agree(function, a, x)
+            agree(function, a, x, 1) if a else None
+            agree(function, a, x, 0, len(a))
+    agree(bisect.bisect_left, [1], 1, -1)
+    agree(bisect.bisect_left, [(1, "a"), (2, "b")], 2, key=lambda pair: pair[0])
+    agree(bisect.bisect_left, [1, 2], "a")
+
+
+class Counted:
+    """Records the comparisons."""
+
+    log = []
+
+    def __init__(self, n):
+        self.n = n
+
+    def __lt__(self, other):
+        self.log.append((self.n, other.n))
+        return self.n < other.n
+
+
+def compared(function, *args):
+    Counted.log = []
+    result = function(*args)
+    return getattr(result, "n", None), [c.n for c in args[0]], list(Counted.log)
+
+
+def test_heapq():
+    generator = random.Random(0)
+    two = {heapq.heappush, heapq.heappushpop, heapq.heapreplace, heapq._heapreplace_max}
+    functions = [heapq.heapify, heapq._heapify_max, heapq.heappop, heapq._heappop_max, *two]
+    for _ in range(30):
+        values = generator.choices(range(9), k=generator.randrange(1, 12))
+        for function in functions:
+            def make():
+                heap = [Counted(n) for n in values]
+                (heapq._heapify_max if "max" in function.__name__ else heapq.heapify)(heap)
+                return (heap, Counted(4)) if function in two else (heap,)
+
+            assert compared(function, *make()) == compared(find_polyfill(function), *make())
+    for function in (heapq.heappop, heapq._heappop_max):
+        agree(function, [])
+    agree(heapq.heapreplace, [], 1)
+
+
+def test_captured():
+    def f(xs):
+        heap = list(xs)
+        heapq.heapify(heap)
+        heapq.heappush(heap, 0)
+        bisect.insort(xs, 4)
+        return [heapq.heappop(heap) for _ in range(2)], heapq.nlargest(2, xs), bisect.bisect(xs, 4), math.prod(xs)
+
+    with config.patch(capture_pure_python=True):
+        compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+        for _ in range(2):
+            one, other = [1, 5, 9], [1, 5, 9]
+            assert f(one) == compiled(other)
+            assert one == other

@@ -1,0 +1,371 @@
+"""Tensors: operators, attributes, methods, mutation. Each program runs eagerly and captured; the graph and op counts are stated."""
+
+import operator
+
+import pytest
+import torch
+
+from dynamo_lite.testing import run_both
+
+T = torch.tensor
+
+
+def check(fn, *args, graphs=1, ops=None, **kwargs):
+    run = run_both(fn, *args, _fullgraph=graphs == 1, **kwargs)
+    assert run.graph_count == graphs, [str(b) for b in run.breaks]
+    if ops is not None:
+        assert run.op_count == ops, [g.code for g in run.graphs]
+    return run
+
+
+def x():
+    return torch.arange(12.0).reshape(3, 4) + 1
+
+
+BINARY = ["+", "-", "*", "/", "//", "%", "**", "@", "<", "<=", "==", "!=", ">", ">="]
+
+
+@pytest.mark.parametrize("symbol", BINARY)
+def test_binary_operators(symbol):
+    fn = eval(f"lambda a, b: a {symbol} b")
+    check(fn, x(), x().T if symbol == "@" else x(), ops=1)
+    if symbol != "@":
+        check(fn, x(), 2, ops=1)
+        check(fn, 2, x(), ops=1)
+        check(fn, 2.5, x(), ops=1)
+
+
+@pytest.mark.parametrize("symbol", ["&", "|", "^", "<<", ">>"])
+def test_bit_operators(symbol):
+    fn = eval(f"lambda a, b: a {symbol} b")
+    check(fn, T([1, 2, 3]), T([3, 1, 2]), ops=1)
+    check(fn, T([1, 2, 3]), 1, ops=1)
+    check(fn, 1, T([1, 2, 3]), ops=1)
+
+
+@pytest.mark.parametrize("fn", [operator.neg, operator.pos, abs])
+def test_unary_operators(fn):
+    check(lambda a: fn(a), x(), ops=1)
+
+
+def test_invert():
+    check(lambda a: ~a, T([True, False]), ops=1)
+
+
+@pytest.mark.parametrize("symbol", ["+=", "-=", "*=", "/=", "**="])
+def test_inplace_operators_keep_identity(symbol):
+    namespace = {}
+    exec(f"def fn(a, b):\n    c = a\n    a {symbol} b\n    return a, c, c is a", namespace)
+    check(namespace["fn"], x(), x(), ops=1)
+
+
+def test_comparison_with_other_types():
+    check(lambda a: (a + 1, a == None, a != "x", a == [1]), x())  # noqa: E711
+
+
+def test_unsupported_operands_raise_typeerror():
+    def fn(a):
+        try:
+            return a + "x"
+        except TypeError as error:
+            return a + 1, str(error)
+
+    check(fn, x())
+
+
+@pytest.mark.parametrize(
+    "key",
+    [0, -1, slice(None), slice(1, None), slice(None, None, 2), None, ..., (0, 1), (slice(None), 2), (..., 1), (None, 0)]
+    + [[0, 2], ([0, 1], slice(1, 3)), True],
+    ids=str,
+)
+def test_subscripts(key):
+    check(lambda a: a[key], x(), ops=1)
+
+    def store(a):
+        a[key] = 7.0
+        return a
+
+    check(store, x(), ops=1)
+
+
+def test_tensor_subscripts():
+    check(lambda a, i: a[i], x(), T([0, 2]), ops=1)
+    check(lambda a, i: a[:, i], x(), T([0, 2]), ops=1)
+    check(lambda a, i: a[i, i], x(), T([0, 2]), ops=1)
+
+    def store(a, i, v):
+        a[i] = v
+        return a.sum()
+
+    check(store, x(), T([0, 2]), torch.ones(4), ops=2)
+    check(store, x(), x() > 5, 0.0, ops=2)
+
+
+def test_boolean_mask_is_a_break():
+    run = check(lambda a: (a + 1)[a > 5] + 1, x(), graphs=2)
+    assert run.breaks[0].slug == "dynamic-shape-operator"
+
+
+def test_iteration_and_unpacking():
+    def fn(a):
+        p, q, r = a
+        total = 0
+        for row in a:
+            total = total + row
+        return p, r, total, len(a)
+
+    check(fn, x())
+    assert isinstance(run_both(lambda a: list(a.sum()), x()).exception, TypeError)
+
+
+METADATA = {
+    "shape": lambda a: (a.shape, a.size(), a.size(0), a.size(-1), a.shape[0], a.shape[1:], len(a.shape), a.shape.numel()),
+    "dims": lambda a: (a.dim(), a.ndim, a.ndimension(), a.numel(), a.nelement(), a.element_size(), a.nbytes, a.itemsize),
+    "types": lambda a: (a.dtype, a.device, a.layout, a.is_cuda, a.is_cpu, a.is_sparse, a.is_quantized, a.type()),
+    "flags": lambda a: (a.is_floating_point(), a.is_complex(), a.is_signed(), a.is_contiguous(), a.T.is_contiguous()),
+    "grad": lambda a: (a.requires_grad, a.is_leaf, a.grad, a.grad_fn, a.get_device()),
+    "stride": lambda a: (a.stride(), a.stride(0), a.T.stride(), a.is_contiguous(memory_format=torch.contiguous_format)),
+    "functions": lambda a: (torch.is_tensor(a), torch.is_floating_point(a), torch.numel(a), torch.is_complex(a)),
+    "isinstance": lambda a: (isinstance(a, torch.Tensor), isinstance(a, torch.nn.Parameter), type(a) is torch.Tensor),
+    "hasattr": lambda a: (hasattr(a, "shape"), hasattr(a, "no_such"), getattr(a, "no_such", 3)),
+    "sizes": lambda a: (list(a.shape), tuple(a.size()), [*a.shape], a.shape == (3, 4), a.shape + (1,), a.shape * 2),
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_metadata_is_constant(name):
+    read = METADATA[name]
+    check(lambda a: (a + 1, read(a), read(a * 2)), x())
+
+
+@pytest.mark.parametrize("name", ["T", "mT", "H", "mH", "real", "data"])
+def test_attributes_that_are_tensors(name):
+    check(lambda a: getattr(a, name) + 1, x(), ops=2)
+
+
+METHODS = {
+    "view": lambda a: a.view(4, 3),
+    "view_tuple": lambda a: a.view((2, -1)),
+    "view_shape": lambda a: a.view(a.shape),
+    "split": lambda a: a.split(2),
+    "chunk": lambda a: a.chunk(2, dim=1),
+    "unbind": lambda a: a.unbind(1),
+    "max": lambda a: a.max(1).values + a.max(dim=0)[0].sum(),
+    "sort": lambda a: a.sort(descending=True),
+    "topk": lambda a: a.topk(2)[1],
+    "to": lambda a: a.to(torch.float64).to("cpu"),
+    "type_as": lambda a: a.type_as(a.double()),
+    "norm": lambda a: a.norm(dim=1),
+    "unflatten": lambda a: a.unflatten(1, (2, 2)),
+    "expand": lambda a: a.unsqueeze(0).expand(2, -1, -1),
+    "masked_fill": lambda a: a.masked_fill(a > 3, float("-inf")),
+    "contiguous": lambda a: (a.contiguous() is a, a.t().contiguous()),
+    "new": lambda a: (a.new_zeros(2), a.new_ones(a.shape), a.new_full((2,), 1.5)),
+    "named": lambda a: a.std_mean() if hasattr(a, "std_mean") else torch.std_mean(a),
+    "unbound": lambda a: torch.Tensor.add(a, 1) + torch.Tensor.sum(a, dim=1, keepdim=True),
+    "dunder": lambda a: a.__add__(1) + a.__radd__(2) + a.__rsub__(1) + a.__getitem__(0),
+    "reversed": lambda a: reversed(a),
+    "detach": lambda a: a.detach().clone(),
+    "inplace": lambda a: (a.add_(1) is a, a.mul_(2)),
+    "einsum": lambda a: torch.einsum("ij,ij->i", a, a),
+    "starred": lambda a: a.reshape(*a.shape[:1], 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods(name):
+    check(METHODS[name], x())
+
+
+def test_return_types():
+    run = check(lambda a: torch.max(a, 0), x())
+    assert type(run.result) is torch.return_types.max
+
+    def fn(a):
+        result = a.sort()
+        values, indices = result
+        return result.values is values, type(result) is torch.return_types.sort, indices[0], isinstance(result, tuple)
+
+    check(fn, x())
+
+
+@pytest.mark.parametrize(
+    ("fn", "slug"),
+    [
+        (lambda a: a.sum().item() + a, "data-dependent-operator"),
+        (lambda a: int(a.sum()) + a, "data-dependent-operator"),
+        (lambda a: a if a.sum() > 0 else -a, "data-dependent-branch"),
+        (lambda a: (a + 1).tolist(), "data-dependent-operator"),
+        (lambda a: f"{a + 1}", "format"),
+        (lambda a: (a + 1).numpy(), "numpy"),
+        (lambda a: (a + 1, a.data_ptr() != 0), "tensor-attribute"),
+        (lambda a: 3.0 in a + 1, "data-dependent-operator"),
+        (lambda a: torch.nonzero(a + 1), "dynamic-shape-operator"),
+        (lambda a: a + torch.zeros(5), "fake-tensor-error"),
+    ],
+)
+def test_breaks(fn, slug):
+    run = run_both(fn, x())
+    assert slug in [b.slug for b in run.breaks]
+
+
+def test_shape_error_is_the_eager_error():
+    run = run_both(lambda a: a @ a, x())
+    assert isinstance(run.exception, RuntimeError)
+    assert "mat1 and mat2" in str(run.exception)
+
+
+def test_error_inside_try():
+    def fn(a):
+        try:
+            return a @ a
+        except RuntimeError:
+            return a + 1
+
+    run_both(fn, x())
+
+
+def test_known_numbers():
+    check(lambda a: a + torch.tensor(3).item(), x())
+    check(lambda a: a * 2 if torch.tensor(True) else a, x())
+
+
+def test_inputs_are_mutated():
+    def fn(a, b):
+        a.add_(1)
+        b[0] = a[1]
+        c = a.view(-1)
+        c.mul_(2)
+        return c
+
+    check(fn, x(), x(), ops=5)
+
+
+def test_out_argument():
+    def fn(a, out):
+        torch.add(a, 1, out=out)
+        return out
+
+    check(fn, x(), torch.zeros(3, 4), ops=1)
+
+
+def test_views_gain_grad_by_a_write():
+    def fn(w):
+        a = torch.zeros(3, 4)
+        b = a.view(-1)
+        flags = [a.requires_grad, b.requires_grad]
+        b.mul_(w)
+        return a, b, flags, a.requires_grad, b.requires_grad, b.is_leaf
+
+    check(fn, torch.ones(12, requires_grad=True))
+
+
+def test_attributes_of_tensors():
+    def fn(a):
+        b = a + 1
+        b.note = "made"
+        a.note = 3
+        return b, b.note, a.note, hasattr(b, "other")
+
+    check(fn, x())
+
+    def deletes(a):
+        del a.note
+        return a + 1, hasattr(a, "note")
+
+    a = x()
+    a.note = 1
+    run_both(deletes, a, _calls=1)
+
+
+def test_reading_an_attribute_of_an_input():
+    def fn(a):
+        return a * a.scale if hasattr(a, "scale") else a
+
+    a = x()
+    a.scale = 3
+    check(fn, a, ops=1)
+    check(fn, x(), graphs=0)
+
+
+def test_grad_attribute():
+    def fn(p):
+        p.grad = None
+        return p * 2
+
+    p = x().requires_grad_()
+    p.grad = torch.ones_like(p)
+    run = run_both(fn, p)
+    assert run.graph_count == 1
+
+    def reads(p):
+        return p + p.grad if p.grad is not None else p
+
+    check(reads, p, ops=1)
+
+
+def test_requires_grad_of_a_new_tensor():
+    def fn(a):
+        b = a * 2
+        b.requires_grad = True
+        return b, b.requires_grad
+
+    check(fn, x())
+
+
+def test_leaf_in_place_raises():
+    def fn(p):
+        p.add_(1)
+        return p
+
+    run = run_both(fn, torch.nn.Parameter(x()))
+    assert isinstance(run.exception, RuntimeError)
+
+
+def test_tensor_as_key():
+    def fn(a, b):
+        seen = {a: 1}
+        seen[b] = 2
+        return seen[a], b in seen, len({a, b, a}), a + b
+
+    check(fn, x(), x())
+
+
+def test_one_tensor_under_two_names():
+    def fn(a, b):
+        a.add_(1)
+        return b + 1, a is b
+
+    a = x()
+    run_both(fn, a, a)
+    run_both(fn, x(), x())
+
+
+def test_backward_outside():
+    def fn(a, w):
+        return (a @ w).relu().sum()
+
+    w = torch.randn(4, 2, requires_grad=True)
+    run = check(fn, x(), w)
+    assert run.result.requires_grad
+
+
+def test_noncontiguous_input_and_stride_guard():
+    fn = lambda a: a.stride()[0] + a  # noqa: E731
+    check(fn, x().T)
+    check(fn, x()[:, ::2])
+    check(lambda a: a.view(12) if a.is_contiguous() else a.reshape(12), x().T)
+
+
+def test_complex_and_lazy_conjugate():
+    check(lambda a: (a.conj() * a).real + a.conj().imag, torch.randn(3, dtype=torch.complex64))
+
+
+def test_sparse_input():
+    run_both(lambda a, b: a @ b, x().to_sparse(), x().T.contiguous())
+
+
+def test_scalar_arguments_keep_their_type():
+    check(lambda a: (a + 1, a + 1.0, a + True), torch.tensor([1, 2]))
+    check(lambda a: (a + 1.0, a + 1), torch.tensor([1, 2]))
