@@ -767,8 +767,6 @@ parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *
         }
         break;
     case K_INSTANCE_DICT:
-    case K_DICT_ITEM:
-    case K_CELL_CONTENTS:
     case K_TYPE:
     case K_FUNC_CODE:
     case K_FUNC_DEFAULTS:
@@ -776,6 +774,10 @@ parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *
     case K_FUNC_CLOSURE:
     case K_METHOD_SELF:
     case K_METHOD_FUNC:
+        p->is_plain = 0;
+        break;
+    case K_DICT_ITEM:
+    case K_CELL_CONTENTS:
     case K_CALL:
         break;
     default:

@@ -2,13 +2,16 @@
    nanoseconds per dict instead of per guard.
 
    A record is a list of steps about *pinned* objects: constants of the program, arguments of IS checks (the program owns
-   both), and what is reachable from them in verified ways. A later call evaluates the roots only down to their IS
-   checks ("shallow"), then the steps.
+   both), objects found where such a thing is not demanded but likely to stay the same ("pins": a module instance, known
+   by a weak reference), and what is reachable from all these in verified ways. A later call evaluates the other
+   nodes as always, down to IS checks and pins ("the shallow part"), then the steps. There can be several records for
+   one program: a function that all layers of a model share is called with one instance after the other.
 
-   Why the steps are enough. Claim: if the shallow roots and all steps hold, a full evaluation would succeed.
-   Every node lies in a root's shallow part, or below a CONST root or a node with an IS check (an "anchor"). The shallow
-   part is evaluated as always. For the rest, by induction along the path: suppose a node's object is pinned, that is, it
-   has been alive without interruption since it was recorded, and the same path leads to it now.
+   Why the steps are enough. Claim: if the shallow part and all steps hold, a full evaluation would succeed.
+   Every node lies in the shallow part, or at or below a CONST root, an IS check or a pin. The shallow part is evaluated.
+   For the rest, by induction along the path: suppose a node's object is pinned, that is, it has been alive without
+   interruption since it was recorded, and the same path leads to it now. (For a pin, the shallow part has compared the
+   object, and the weak reference says that it never died.)
    - Its checks whose outcome can never change for this very object (identity; equality of immutable builtin constants;
      length of a tuple; type, where the type of the object cannot be assigned) were run when the record was made, in
      the same uninterrupted stretch of C code that took down the steps. All others are steps or are covered by them.
@@ -25,10 +28,11 @@
      about which nothing is taken for granted but what its version proves; (d) a class, likewise; or (e) owned by the
      program. Anything else is not pinned: such a child is evaluated in full at each call.
 
-   Why no step touches freed memory. Steps run in the order of the paths and stop at the first that fails. When a step about
-   an object runs, the steps before have proved that a live parent holds it. Phase 1 consists of steps that can run no
-   Python code (dict lookups only with str keys in dicts with only str keys), so nothing can die in between. Then come
-   those that can; their objects are all given a strong reference at the end of phase 1.
+   Why no step touches freed memory. Steps run in the order of the paths and stop at the first that fails. When a step
+   about an object runs, the steps before have proved that a live parent holds it; pins are found alive just before the
+   first step. Phase 1 consists of steps that can run no Python code (dict lookups only with str keys in dicts with only
+   str keys), so nothing can die in between. Then come those that can; their objects are all given a strong reference
+   at the end of phase 1.
 
    A failed structural step means "stale", not "miss": the program is evaluated in full, and if that succeeds the record
    is made anew. A node that was the reason becomes less trusted each time: a dict whose version keeps changing is looked
@@ -117,6 +121,9 @@ typedef struct {
 
 struct Record {
     Steps pure, impure;      /* phase 1 and 2 */
+    Pin *pins;
+    int n_pins;
+    Py_ssize_t hits;
     Node *stale;             /* the node whose step failed last */
     PyObject **pinned;       /* by slot of a saved value: the pinned one (borrowed), or NULL */
     int *fills;              /* slots of pinned values that a relation needs */
@@ -126,12 +133,16 @@ struct Record {
 };
 
 /* How often a value may change before it is looked at in another way. */
-enum { TRUST_VERSION = 2, TRUST_POINTER = 4 };
+enum { TRUST_VERSION = 2, TRUST_POINTER = 4, TRUST_PIN = 16 };
+
+/* Limits on what the records of one program may take. */
+enum { MAX_RECORDS = 64, MAX_STEPS = 20000 };
 
 /* ------------------------------------------------------------------------------------------------------------------
    Making a record. Nothing here runs Python code: the collector is off, and only builtin types are looked into. */
 
 typedef struct {
+    GuardProgram *program;
     Record *record;
     int failed;              /* out of memory, or something does not hold any more */
 } Maker;
@@ -156,16 +167,86 @@ add_step(Maker *maker, Steps *steps, Step step)
     steps->items[steps->n++] = step;
 }
 
-/* Below a node that is evaluated at each call: only what IS checks pin. */
+/* What an accessor finds, if that can be told without running Python code; else NULL. Borrowed. */
+static PyObject *
+peek(const Node *node, PyObject *object)
+{
+    PyObject **slot;
+    switch (node->kind) {
+    case K_INSTANCE_DICT:
+        slot = PyType_Check(object) ? NULL : _PyObject_GetDictPtr(object);
+        return slot == NULL ? NULL : *slot;
+    case K_DICT_ITEM:
+        return PyDict_Check(object) && dict_has_only_str_keys(object) && PyUnicode_CheckExact(node->arg)
+            ? PyDict_GetItemWithError(object, node->arg) : NULL;
+    case K_INDEX:
+        return PyTuple_Check(object) && node->n < PyTuple_GET_SIZE(object) ? PyTuple_GET_ITEM(object, node->n)
+            : PyList_Check(object) && node->n < PyList_GET_SIZE(object) ? PyList_GET_ITEM(object, node->n) : NULL;
+    case K_CELL_CONTENTS:
+        return PyCell_Check(object) ? PyCell_GET(object) : NULL;
+    case K_TYPE:
+        return (PyObject *)Py_TYPE(object);
+    case K_METHOD_SELF:
+        return PyMethod_Check(object) ? PyMethod_GET_SELF(object) : NULL;
+    case K_METHOD_FUNC:
+        return PyMethod_Check(object) ? PyMethod_GET_FUNCTION(object) : NULL;
+    }
+    return NULL;
+}
+
+/* Is it likely to save work if this object is pinned? Instances, functions and methods with guards on what they hold. */
+static int
+worth_pinning(const Node *node, PyObject *value)
+{
+    if (node->instability >= TRUST_PIN || PyType_Check(value) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) {
+        return 0;
+    }
+    for (int i = 0; i < node->n_children; i++) {
+        int kind = node->children[i].kind;
+        if (kind == K_INSTANCE_DICT || kind == K_TYPE || kind == K_METHOD_SELF || kind == K_METHOD_FUNC
+            || (kind >= K_FUNC_CODE && kind <= K_FUNC_CLOSURE)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int
+add_pin(Maker *maker, Node *node, PyObject *value)
+{
+    Record *record = maker->record;
+    if (node->pin_slot == 0) {
+        node->pin_slot = ++maker->program->n_pin_slots;
+    }
+    if (node->pin_slot > record->n_pins) {
+        Pin *pins = PyMem_Resize(record->pins, Pin, node->pin_slot);
+        if (pins == NULL) {
+            return 0;
+        }
+        memset(pins + record->n_pins, 0, (node->pin_slot - record->n_pins) * sizeof(Pin));
+        record->pins = pins;
+        record->n_pins = node->pin_slot;
+    }
+    Pin *pin = &record->pins[node->pin_slot - 1];
+    pin->weakref = PyWeakref_NewRef(value, NULL);
+    pin->object = pin->weakref == NULL ? NULL : value;
+    return pin->object != NULL;
+}
+
+/* A node that is evaluated at each call, in the shallow part. `value` is what it leads to now, or NULL: not known. */
 static void
-record_anchors(Maker *maker, Node *node)
+record_shallow(Maker *maker, Node *node, PyObject *value)
 {
     if (node->anchor != NULL) {
         record_value(maker, node, node->anchor);
         return;
     }
+    if (value != NULL && worth_pinning(node, value) && add_pin(maker, node, value)) {
+        record_value(maker, node, value);
+        return;
+    }
     for (int i = 0; i < node->n_children; i++) {
-        record_anchors(maker, &node->children[i]);
+        record_shallow(maker, &node->children[i], value == NULL ? NULL : peek(&node->children[i], value));
     }
 }
 
@@ -173,7 +254,7 @@ static void
 record_evaluated_child(Maker *maker, Node *child, PyObject *parent)
 {
     add_step(maker, &maker->record->impure, (Step){.kind = CHILD, .node = child, .object = parent});
-    record_anchors(maker, child);
+    record_shallow(maker, child, peek(child, parent));
 }
 
 /* A child whose value is pinned, or pinned to be absent. */
@@ -370,6 +451,12 @@ record_child(Maker *maker, Node *child, PyObject *value, int versioned)
             return;
         }
         break;
+    case K_ATTR:   /* of a function: a read-only member, for which there is no accessor */
+        if (PyFunction_Check(value) && PyUnicode_CompareWithASCIIString(child->arg, "__globals__") == 0) {
+            record_pinned_child(maker, child, ((PyFunctionObject *)value)->func_globals);
+            return;
+        }
+        break;
     case K_FUNC_CLOSURE:
         if (PyFunction_Check(value)) {
             PyObject *closure = ((PyFunctionObject *)value)->func_closure;
@@ -389,6 +476,15 @@ record_child(Maker *maker, Node *child, PyObject *value, int versioned)
     record_evaluated_child(maker, child, value);
 }
 
+/* Is the truth of this container its size? */
+static int
+has_builtin_truth(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    return type == &PyDict_Type || type == &PyODict_Type || type == &PyList_Type || type == &PyTuple_Type
+        || type == &PySet_Type || type == &PyFrozenSet_Type;
+}
+
 static void
 record_check(Maker *maker, Node *node, const Check *check, PyObject *value, int versioned)
 {
@@ -400,12 +496,19 @@ record_check(Maker *maker, Node *node, const Check *check, PyObject *value, int 
         settled = 1;
         break;
     case K_TYPE_IS:
-        can_run_python = 0;
         settled = !type_can_change(value);
+        if (!settled) {   /* the program owns the class */
+            step = (Step){.kind = POINTER_IS, .node = node, .object = value, .expected = check->arg,
+                          .address = (PyObject **)&value->ob_type};
+            can_run_python = 0;
+        }
         break;
     case K_EQUALS:
-    case K_TRUTH:
         settled = is_constant(value);
+        break;
+    case K_TRUTH:
+        settled = is_constant(value) || (has_builtin_truth(value) && versioned);
+        can_run_python = !has_builtin_truth(value);
         break;
     case K_LEN:
         settled = PyTuple_Check(value) || is_constant(value) || (PyDict_Check(value) && versioned);
@@ -458,7 +561,7 @@ needs_version(const Node *node)
 {
     for (int i = 0; i < node->n_checks; i++) {
         int kind = node->checks[i].kind;
-        if (kind == K_LEN || kind == K_DICT_KEYS || kind == K_HAS_KEY || kind == K_LACKS_KEY) {
+        if (kind == K_LEN || kind == K_TRUTH || kind == K_DICT_KEYS || kind == K_HAS_KEY || kind == K_LACKS_KEY) {
             return 1;
         }
     }
@@ -575,6 +678,38 @@ record_relation(Maker *maker, const Relation *relation)
     }
 }
 
+static void
+free_steps(Steps *steps)
+{
+    for (int i = 0; i < steps->n; i++) {
+        Py_XDECREF(steps->items[i].keeper);
+    }
+    PyMem_Free(steps->items);
+}
+
+static void
+record_free(Record *record)
+{
+    if (record == NULL) {
+        return;
+    }
+    free_steps(&record->pure);
+    free_steps(&record->impure);
+    for (int i = 0; i < record->n_pins; i++) {
+        Py_XDECREF(record->pins[i].weakref);
+    }
+    PyMem_Free(record->pins);
+    PyMem_Free(record->pinned);
+    PyMem_Free(record->fills);
+    PyMem_Free(record->relations);
+    for (int i = 0; i < record->n_distincts; i++) {
+        PyMem_Free(record->distincts[i].pinned.slots);
+        PyMem_Free(record->distincts[i].open);
+    }
+    PyMem_Free(record->distincts);
+    PyMem_Free(record);
+}
+
 static Record *
 record_new(const GuardProgram *p)
 {
@@ -593,37 +728,97 @@ record_new(const GuardProgram *p)
     return record;
 }
 
-void
-record_renew(GuardProgram *p)
+static Record *
+record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
 {
-    if (p->hopeless > 2) {
+    Maker maker = {.program = p, .record = record_new(p)};
+    if (maker.record == NULL) {
+        return NULL;
+    }
+    for (int i = 0; i < p->n_roots && !maker.failed; i++) {
+        Node *root = &p->roots[i];
+        PyObject *value = root_value(root, locals, n_locals, closure);
+        if (root->kind == K_CONST) {
+            record_value(&maker, root, value);
+        }
+        else {
+            record_shallow(&maker, root, value);
+        }
+    }
+    for (int i = p->n_global_state; i < p->n_relations && !maker.failed; i++) {
+        record_relation(&maker, &p->relations[i]);
+    }
+    PyErr_Clear();   /* out of memory: then the step is missing and `failed` set, or something is evaluated instead */
+    if (maker.failed) {
+        record_free(maker.record);
+        return NULL;
+    }
+    return maker.record;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   The records of a program. */
+
+static int
+pins_are_alive(const Record *record)
+{
+    for (int i = 0; i < record->n_pins; i++) {
+        const Pin *pin = &record->pins[i];
+        if (pin->object != NULL && ((PyWeakReference *)pin->weakref)->wr_object != pin->object) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The record to give up for a new one, or -1 if there is room. One that was never used shows that the objects differ from
+   call to call: pinning them does not pay. */
+static int
+record_to_replace(GuardProgram *p)
+{
+    int steps = 0;
+    for (int i = 0; i < p->n_records; i++) {
+        const Record *record = p->records[i];
+        steps += record->pure.n + record->impure.n;
+        if (record->hits == 0 && record->stale != NULL) {
+            record->stale->instability++;
+        }
+        if (record->hits == 0 || !pins_are_alive(record)) {
+            return i;
+        }
+    }
+    return p->n_records < MAX_RECORDS && steps < MAX_STEPS ? -1 : p->last_record;
+}
+
+void
+records_renew(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int renew)
+{
+    enum { HOPELESS = 3 };
+    if (p->hopeless == HOPELESS) {
         return;
     }
-    Record *old = p->record;
-    if (old != NULL && old->stale != NULL) {
-        old->stale->instability++;
+    if (renew >= 0) {
+        p->records[renew]->stale->instability++;
     }
-    Maker maker = {.record = record_new(p)};
+    else {
+        renew = record_to_replace(p);
+    }
+    if (renew < 0) {
+        Record **records = PyMem_Resize(p->records, Record *, p->n_records + 1);
+        if (records == NULL) {
+            return;
+        }
+        p->records = records;
+        records[renew = p->n_records++] = NULL;
+    }
     int gc_was_enabled = PyGC_Disable();
-    if (maker.record != NULL) {
-        for (int i = 0; i < p->n_roots; i++) {
-            if (p->roots[i].kind == K_CONST) {
-                record_value(&maker, &p->roots[i], p->roots[i].arg);
-            }
-            else {
-                record_anchors(&maker, &p->roots[i]);
-            }
-        }
-        for (int i = p->n_global_state; i < p->n_relations && !maker.failed; i++) {
-            record_relation(&maker, &p->relations[i]);
-        }
-    }
-    PyErr_Clear();   /* out of memory: the step is missing and `failed` is set, or the child is evaluated */
-    p->record = maker.record;
-    if (maker.failed) {
-        p->record = NULL;
+    Record *old = p->records[renew];
+    p->records[renew] = record_make(p, locals, n_locals, closure);
+    p->last_record = renew;
+    if (p->records[renew] == NULL) {
+        p->records[renew] = p->records[--p->n_records];
+        p->last_record = 0;
         p->hopeless++;
-        record_free(maker.record);
     }
     record_free(old);
     if (gc_was_enabled) {
@@ -631,39 +826,30 @@ record_renew(GuardProgram *p)
     }
 }
 
-static void
-free_steps(Steps *steps)
-{
-    for (int i = 0; i < steps->n; i++) {
-        Py_XDECREF(steps->items[i].keeper);
-    }
-    PyMem_Free(steps->items);
-}
-
 void
-record_free(Record *record)
+records_free(GuardProgram *p)
 {
-    if (record == NULL) {
-        return;
+    Record **records = p->records;
+    int n = p->n_records;
+    p->records = NULL;
+    p->n_records = 0;
+    for (int i = 0; i < n; i++) {
+        record_free(records[i]);
     }
-    free_steps(&record->pure);
-    free_steps(&record->impure);
-    PyMem_Free(record->pinned);
-    PyMem_Free(record->fills);
-    PyMem_Free(record->relations);
-    for (int i = 0; i < record->n_distincts; i++) {
-        PyMem_Free(record->distincts[i].pinned.slots);
-        PyMem_Free(record->distincts[i].open);
-    }
-    PyMem_Free(record->distincts);
-    PyMem_Free(record);
+    PyMem_Free(records);
 }
 
 int
-record_traverse(Record *record, visitproc visit, void *arg)
+records_traverse(GuardProgram *p, visitproc visit, void *arg)
 {
-    for (int i = 0; record != NULL && i < record->pure.n; i++) {   /* impure steps have no keepers */
-        Py_VISIT(record->pure.items[i].keeper);
+    for (int i = 0; i < p->n_records; i++) {
+        const Record *record = p->records[i];
+        for (int k = 0; k < record->pure.n; k++) {   /* impure steps have no keepers */
+            Py_VISIT(record->pure.items[k].keeper);
+        }
+        for (int k = 0; k < record->n_pins; k++) {
+            Py_VISIT(record->pins[k].weakref);
+        }
     }
     return 0;
 }
@@ -729,7 +915,7 @@ run_impure_steps(Record *record, PyObject **saved)
     for (int i = 0; i < n && result == GUARDS_PASS; i++) {
         const Step *step = &steps[i];
         if (step->kind == CHILD) {
-            result = evaluate_child(step->node, step->object, saved, 1);
+            result = evaluate_child(step->node, step->object, saved, record);
         }
         else {
             int outcome = check_holds(step->check, step->object, saved);
@@ -774,23 +960,23 @@ run_relations(GuardProgram *p, Record *record, PyObject **saved)
     return result;
 }
 
-int
-record_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved)
+static int
+record_evaluate(GuardProgram *p, Record *record, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure,
+                PyObject **saved)
 {
-    Record *record = p->record;
     int result = GUARDS_PASS;
     record->stale = NULL;
     /* The arguments come before the global state, because they are what tells entries of one function apart. */
     for (int i = 0; result == GUARDS_PASS && i < p->n_roots; i++) {
         if (p->roots[i].kind != K_CONST) {
-            result = evaluate_root(&p->roots[i], locals, n_locals, closure, saved, 1);
+            result = evaluate_root(&p->roots[i], locals, n_locals, closure, saved, record);
         }
     }
     for (int i = 0; result == GUARDS_PASS && i < p->n_global_state; i++) {
         result = evaluate_relation(p, &p->relations[i], saved);
     }
-    if (result == GUARDS_PASS) {
-        result = run_pure_steps(record, saved);
+    if (result == GUARDS_PASS) {   /* user code in a guard may have destroyed something, and not all pins were met */
+        result = pins_are_alive(record) ? run_pure_steps(record, saved) : OTHER_OBJECT;
     }
     if (result != GUARDS_PASS) {
         return result;
@@ -800,4 +986,42 @@ record_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, P
     }
     result = run_impure_steps(record, saved);
     return result == GUARDS_PASS ? run_relations(p, record, saved) : result;
+}
+
+int
+record_has_pin(Record *record, const Node *node, PyObject *value, int *holds)
+{
+    const Pin *pin = node->pin_slot <= record->n_pins ? &record->pins[node->pin_slot - 1] : NULL;
+    if (pin == NULL || pin->object == NULL) {
+        return 0;
+    }
+    *holds = pin->object == value && ((PyWeakReference *)pin->weakref)->wr_object == value;
+    if (!*holds) {
+        record->stale = (Node *)node;
+    }
+    return 1;
+}
+
+/* Layers of a model come round in the same order, so after the record that was right last time the next one is tried. */
+int
+records_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int *renew)
+{
+    int n = p->n_records;
+    for (int i = 0; i < n; i++) {
+        int at = (p->last_record + i) % n;
+        Record *record = p->records[at];
+        int result = evaluate_with_saved(record_evaluate, p, record, locals, n_locals, closure);
+        if (result == OTHER_OBJECT) {
+            continue;
+        }
+        if (result == GUARDS_PASS) {
+            record->hits++;
+            p->last_record = at;
+        }
+        else if (result == STALE) {
+            *renew = at;
+        }
+        return result;
+    }
+    return STALE;
 }

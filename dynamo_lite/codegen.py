@@ -291,6 +291,70 @@ class Codegen:
         _BreakEmitter(self, frames, states).emit(instr, operands, handled)
         return self.assemble()
 
+    # -- resume functions
+
+    def resume_code(self, frame: Frame, offset: int, entries: list[Any], names: tuple[str, ...], after: bool, mode: str) -> CodeType:
+        """The code that continues `frame` with these stack entries and locals. Raises CannotResume."""
+        code = resume_code(
+            frame.code,
+            offset,
+            len(entries) + (mode == "call"),
+            tuple(i for i, e in enumerate(entries) if is_null(e)),
+            names,
+            after=after,
+            mode=mode,
+            exc_entries=tuple(i for i, e in enumerate(entries) if isinstance(e, ExcInfo)),
+            lasti_entries=tuple((i, e.value) for i, e in enumerate(entries) if isinstance(e, Lasti)),
+        )
+        return self.tr.region.resume_code(code)
+
+    def load_resume_function(self, code: CodeType, frame: Frame, cells: list[Any]) -> None:
+        """Push the function of a resume code, with the frame's cells as its closure."""
+        if not cells:
+            self.load_const(self.tr.region.resume_function(code, frame.globals.value))
+            return
+        self.load_callable(FunctionType)
+        self.load_const(code)
+        self.load_const(frame.globals.value)
+        self.load_const(code.co_name)
+        self.load_const(None)
+        for cell in cells:
+            self.load(cell if cell is not None else CellVariable())
+        self.asm.build_tuple(len(cells))
+        self.asm.call(5)
+
+    def load_entries(self, entries: list[Any], locals_: list[tuple[str, Any]]) -> int:
+        """Push a resume function's arguments for stack entries (a str names a local of the new code) and locals; how many."""
+        count = 0
+        for entry in entries:
+            if is_null(entry) or isinstance(entry, Lasti):
+                continue
+            count += 1
+            if isinstance(entry, str):
+                self.asm.load_fast(entry)
+            else:
+                self.load(entry.exc if isinstance(entry, ExcInfo) else entry)
+        for _, vt in locals_:
+            self.load(vt)
+        return count + len(locals_)
+
+    def load_suspended(self, frame: Frame) -> None:
+        """Push a generator suspended as the frame is: made to continue at its YIELD_VALUE, and run up to there."""
+        entries = [*frame.stack, ConstantVariable(None)]
+        state = _FrameState(frame, frame.stack)
+        locals_ = state.live_locals([frame.cur])
+        offset = frame.lifted.instrs[frame.cur].offset
+        code = self.resume_code(frame, offset, entries, tuple(name for name, _ in locals_), False, "value")
+        self.asm.push_callable(lambda: self.load_resume_function(code, frame, state.cells))
+        self.asm.call(self.load_entries(entries, locals_))
+        generator = self.new_local()
+        self.asm.store_fast(generator)
+        self.load_callable(next)
+        self.asm.load_fast(generator)
+        self.asm.call(1)
+        self.asm.pop_top()
+        self.asm.load_fast(generator)
+
     def _hold(self, vt: Any) -> None:
         """Have the object in a local before the breaking instruction runs."""
         if id(vt) in self.loaded or is_constant_value(vt):
@@ -541,51 +605,20 @@ class _BreakEmitter:
         locals_ = state.live_locals(entry_points)
         after = mode != "value"
         offset = call_offset if after else lifted.instrs[at].offset
+        names = tuple(name for name, _ in locals_)
         try:
-            code = resume_code(
-                frame.code,
-                offset,
-                len(entries) + (mode == "call"),
-                tuple(i for i, e in enumerate(entries) if is_null(e)),
-                tuple(name for name, _ in locals_),
-                after=after,
-                mode=mode,
-                exc_entries=tuple(i for i, e in enumerate(entries) if isinstance(e, ExcInfo)),
-                lasti_entries=tuple((i, e.value) for i, e in enumerate(entries) if isinstance(e, Lasti)),
-            )
+            code = cg.resume_code(frame, offset, entries, names, after, mode)
         except CannotResume as reason:
             unbreakable = _refuse("reconstruct", str(reason))
             unbreakable.break_step = frame.call_step
             raise unbreakable from reason
-        self._code = code = cg.tr.region.resume_code(code)
+        self._code = code
 
         def function() -> None:
-            if not state.cells:
-                cg.load_const(cg.tr.region.resume_function(code, frame.globals.value))
-                return
-            cg.load_callable(FunctionType)
-            cg.load_const(code)
-            cg.load_const(frame.globals.value)
-            cg.load_const(code.co_name)
-            cg.load_const(None)
-            for cell in state.cells:
-                cg.load(cell if cell is not None else CellVariable())
-            asm.build_tuple(len(state.cells))
-            asm.call(5)
+            cg.load_resume_function(code, frame, state.cells)
 
         def arguments() -> int:
-            count = 0
-            for entry in entries:
-                if is_null(entry) or isinstance(entry, Lasti):
-                    continue
-                count += 1
-                if isinstance(entry, str):
-                    asm.load_fast(entry)
-                else:
-                    cg.load(entry.exc if isinstance(entry, ExcInfo) else entry)
-            for _, vt in locals_:
-                cg.load(vt)
-            count += len(locals_)
+            count = cg.load_entries(entries, locals_)
             if mode == "raise":
                 asm.load_fast(error)
                 count += 1

@@ -13,14 +13,10 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
-import torch
-
 from . import _eval_frame, markers, skip
-from .backends.registry import backend_name, call_backend
 from .codegen import Codegen
 from .config import config
 from .exc import (
@@ -32,11 +28,12 @@ from .exc import (
     TorchDynamoException,
     Unsupported,
 )
+from .graph import side
 from .guards.mirror import explain_miss, mirror_source
 from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
-from .record import GRAPH_RECORD, BreakRecord, FrameRecord, GraphRecord, log
+from .record import BreakRecord, FrameRecord, log
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
 from .variables.base import ObservedException
@@ -79,17 +76,6 @@ class _GuardText:
     def text(self) -> str:
         guards = self.guards()
         return mirror_source(guards) if guards is not None else ""
-
-
-def _graph_text(gm: torch.fx.GraphModule) -> Callable[[], str]:
-    """The graph's code, as long as the graph lives."""
-    ref = weakref.ref(gm)
-
-    def text() -> str:
-        module = ref()
-        return module.code if module is not None else ""
-
-    return text
 
 
 class Region(_eval_frame.Region):
@@ -156,7 +142,7 @@ class Region(_eval_frame.Region):
         """Called by the C side when no entry of `cache` fits. Raises only what the user must see."""
         code = cache.code
         stance = markers.current_stance().name
-        if config.disable or stance in ("force_eager", "eager_on_recompile") or torch.compiler.is_exporting():
+        if config.disable or stance in ("force_eager", "eager_on_recompile") or side.capture_is_off():
             return None
         if code.co_flags & _GENERATOR_FLAGS or (code not in self.wanted and skip.why_not_captured(code, fn.__globals__)):
             cache.state = _eval_frame.SKIP
@@ -237,7 +223,7 @@ class Region(_eval_frame.Region):
 
 
 def _module_id(values: tuple[Any, ...]) -> int | None:
-    return id(values[0]) if values and isinstance(values[0], torch.nn.Module) else None
+    return id(values[0]) if values and side.is_module(values[0]) else None
 
 
 class Analysis:
@@ -334,15 +320,7 @@ class Analysis:
 
     def compile_graph(self, tr: Trace) -> Any:
         """Hand the finished graph to the backend; a callable that runs with capture switched off."""
-        gm = tr.graph.finish()
-        record = GraphRecord(
-            log.next_graph_id(), tr.graph.op_count, len(gm.graph.nodes), backend_name(self.region.backend), code_text=_graph_text(gm)
-        )
-        gm.meta[GRAPH_RECORD] = record
-        started = time.perf_counter()
-        with torch._guards.tracing(torch._guards.TracingContext(tr.graph.fake_mode)):
-            compiled = call_backend(self.region.backend, gm, tr.graph.example_inputs(), fullgraph=self.region.fullgraph)
-        record.compile_seconds = time.perf_counter() - started
-        self.record.backend_seconds += record.compile_seconds
-        self.record.graphs.append(record)
+        compiled, graph_record = side.compile_graph(tr.graph, self.region.backend, self.region.fullgraph)
+        self.record.backend_seconds += graph_record.compile_seconds
+        self.record.graphs.append(graph_record)
         return _eval_frame.Uncaptured(compiled)

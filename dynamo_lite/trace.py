@@ -13,7 +13,7 @@ from typing import Any
 from . import skip
 from .config import config
 from .exc import UserFrame, unsupported
-from .graph.builder import GraphBuilder
+from .graph import side
 from .guards import ir
 from .interp.call import bind_arguments
 from .interp.frame import Frame
@@ -65,7 +65,7 @@ class Trace:
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}
         self.mutations: list[VariableTracker] = []
-        self.graph = GraphBuilder(self)
+        self.graph = side.new_graph(self)
         self.state = self.graph.state
         self.root = self._root_function(function)
         self.arguments = [

@@ -259,7 +259,7 @@ class GraphBuilder:
     def symint_input(self, value: int, source: Any) -> Any:
         """The model of an int whose value is not fixed."""
         self.tr.guard(source, ir.TYPE_IS, int)
-        vt = MODELS.symbol(SymValue(self.symbols.int_of(value, source), origin=("input", source, value)))
+        vt = MODELS.symbol(self.symbols.int_of(value, source))
         vt.source, vt.real = source, value
         return vt
 
@@ -268,14 +268,18 @@ class GraphBuilder:
     def node(self, value: TensorValue | SymValue) -> Node:
         """The node of a value; made if there is none yet."""
         if value.node is None:
-            kind, *parts = value.origin
-            value.node = _NODE_MAKERS[kind](self, value, *parts)
+            known = self._symbols.input_of(value) if self._symbols is not None and type(value) is SymValue else value
+            if known is not value:
+                value.node = self.node(known)
+            else:
+                kind, *parts = value.origin
+                value.node = _NODE_MAKERS[kind](self, value, *parts)
         return value.node
 
     def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
         graph = self.graph
         with graph.inserting_after(self.inputs[-1].node if self.inputs else graph._root):
-            node = self._create("placeholder", placeholder_name(source.path))
+            node = self._create("placeholder", str(value.sym) if type(value) is SymValue else placeholder_name(source.path))
         node.meta = NodeMeta(self, value)
         if isinstance(real, torch.nn.Parameter) or source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers":
             node.meta[STATIC_ADDRESS] = True
@@ -299,8 +303,14 @@ class GraphBuilder:
         return self._add("call_method", name, (self.node(tensor), *args), {}, value)
 
     def _sym_call(self, value: SymValue, function: Any, args: tuple[Any, ...]) -> Node:
-        nodes = tuple([self.node(a) if type(a) in (SymValue, TensorValue) else a for a in args])
-        return self._add("call_function", function, nodes, {}, value)
+        return self._add("call_function", function, tuple([self._number(a) for a in args]), {}, value)
+
+    def _number(self, value: Any) -> Any:
+        """The node or constant for an operand of symbolic arithmetic."""
+        if type(value) is not SymValue:
+            return value
+        known = value.sym.node.maybe_as_int() if isinstance(value.sym, torch.SymInt) else None
+        return self.node(value) if known is None else known
 
     def _add(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], subject: Any) -> Node:
         node = self._create(op, target, args, kwargs)

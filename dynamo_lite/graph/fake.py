@@ -10,11 +10,13 @@ Fake tensors are made when an operator really has to be run: most calls in a net
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -102,6 +104,8 @@ class Stats:
 
 
 STATS = Stats()
+
+_NOTHING = contextlib.nullcontext()
 
 # Expected failures are graph breaks; torch logs each with a traceback.
 _log = logging.getLogger("torch._subclasses.fake_tensor")
@@ -203,7 +207,7 @@ class Propagator:
         if caches_casts:
             torch.set_autocast_cache_enabled(False)
         try:
-            with self.mode, without_compiler:
+            with self.mode, without_compiler, self.dispatcher():
                 if op == "call_method":
                     return getattr(host[0], target)(*host[1:], **host_kwargs)
                 return target(*host, **host_kwargs)
@@ -215,6 +219,10 @@ class Propagator:
             _log.disabled = was_disabled
             if caches_casts:
                 torch.set_autocast_cache_enabled(True)
+
+    def dispatcher(self) -> Any:
+        """Operators that take symbolic sizes apart do so in Python."""
+        return _NOTHING if self.mode.shape_env is None else enable_python_dispatcher()
 
     def _substitute(self, arg: Any, values: dict[Node, Any]) -> Any:
         kind = type(arg)

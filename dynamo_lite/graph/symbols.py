@@ -25,6 +25,7 @@ from ..exc import UserError, UserErrorType
 from ..guards import ir
 from ..markers import DYNAMIC_RANGE
 from .lean import without_compiler
+from .values import SymValue
 
 without_compiler.loggers.extend(
     (symbolic_shapes, name) for name in ("trace_structured", "dtrace_structured") if hasattr(symbolic_shapes, name)
@@ -88,6 +89,7 @@ class Symbols:
             )
         self.env.here = tr.here
         self.tracked: list[Tracked] = []
+        self.inputs: dict[Any, SymValue] = {}
         mode.shape_env = self.env
         mode.static_shapes = False
 
@@ -119,7 +121,13 @@ class Symbols:
             symbol = self.env.create_symbol(value, source, kind, constraint_dim=constraint)
             sym = self.env.create_symintnode(symbol, hint=value, source=source)
         self.tracked.append(Tracked(node, text, sym, strict))
+        self.inputs.setdefault(symbol, SymValue(sym, origin=("input", node, value)))
         return sym
+
+    def input_of(self, value: SymValue) -> SymValue:
+        """The graph input that has the same number, or the value itself."""
+        expr = value.sym.node.expr
+        return self.inputs.get(expr, value) if isinstance(value.sym, torch.SymInt) else value
 
     @staticmethod
     def _strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any]:
@@ -133,14 +141,14 @@ class Symbols:
             spans[real_strides[dim] * real_sizes[dim]] = strides[dim] * sizes[dim]
         return strides
 
-    def int_of(self, value: int, source: Any) -> Any:
-        """The SymInt of an int input."""
+    def int_of(self, value: int, source: Any) -> SymValue:
+        """The graph value of an int input."""
         with without_compiler:
             name = InputSource(source.path)
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
             sym = self.env.create_symintnode(symbol, hint=value, source=name)
         self.tracked.append(Tracked(source, source.path, sym))
-        return sym
+        return self.inputs.setdefault(symbol, SymValue(sym, origin=("input", source, value)))
 
     # -- guards
 

@@ -9,6 +9,7 @@ Mirrors `Python/ceval.c` and the frame part of `Include/internal/pycore_frame.h`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -141,6 +142,14 @@ class Frame:
         values = self.stack[-n:]
         del self.stack[-n:]
         return values
+
+    def held(self) -> Iterator[Any]:
+        """Every tracker on the stack and in the slots."""
+        for entry in [*self.stack, *self.locals]:
+            if type(entry) is ExcInfo:
+                yield entry.exc
+            elif entry is not None and entry is not NULL:
+                yield entry
 
     # -- evaluation
 

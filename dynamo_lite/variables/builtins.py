@@ -7,6 +7,7 @@ Mirrors `Python/bltinmodule.c`, `Modules/_operator.c`.
 
 from __future__ import annotations
 
+import abc
 import collections
 import collections.abc
 import functools
@@ -14,6 +15,7 @@ import itertools
 import operator
 import sys
 import types
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -97,7 +99,8 @@ def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | N
     if sentinel is None:
         return get_iter(tx, object)
     if object.tp_call is None:
-        return tx.raises(TypeError, "iter(v, w): v must be callable")
+        names = ("object, sentinel", "object") if sys.version_info >= (3, 12) else ("v, w", "v")
+        return tx.raises(TypeError, f"iter({names[0]}): {names[1]} must be callable")
     return CallIterator(object, sentinel)
 
 
@@ -360,6 +363,35 @@ _REAL_CHECKS = {
     type(collections.abc.Sized).__instancecheck__,
     type(collections.abc.Sized).__subclasscheck__,
 }
+
+
+def _instance_of_protocol(tx: Any, obj: VariableTracker, cls: Any) -> bool:
+    """`isinstance(obj, Protocol)`: by the class where that decides it, else by the attributes of the object."""
+    if not getattr(cls, "_is_protocol", False):
+        return abc.ABCMeta.__subclasscheck__(cls, obj.python_type())
+    if not getattr(cls, "_is_runtime_protocol", False):
+        run(tx, isinstance, None, cls)
+    try:
+        if abc.ABCMeta.__subclasscheck__(cls, obj.python_type()):
+            return True
+    except TypeError:  # a protocol with data members: classes don't decide it
+        if cls in obj.python_type().__mro__:
+            return True
+    for name in typing._get_protocol_attrs(cls):
+        found = optional_attr(tx, obj, name)
+        if found is None or (is_none(found) and callable(getattr(cls, name, None))):
+            return False
+    return True
+
+
+def _subclass_of_protocol(tx: Any, obj: VariableTracker, cls: Any) -> bool:
+    return run(tx, issubclass, obj.value if obj.value is not MISSING else None, cls).value
+
+
+_ProtocolMeta = type(typing.Protocol)
+INSTANCE_CHECKS[_ProtocolMeta.__instancecheck__] = _instance_of_protocol
+if "__subclasscheck__" in _ProtocolMeta.__dict__:
+    INSTANCE_CHECKS[_ProtocolMeta.__subclasscheck__] = _subclass_of_protocol
 
 
 # -- identity and hashes

@@ -16,9 +16,10 @@ from ..guards import ir
 from .abstract import get_attr, get_item
 from .base import VariableTracker
 from .constant import ConstantVariable
-from .descr import getset
+from .descr import generic_getattr, getset
 from .dict import DictVariable
 from .dispatch import constructor
+from .function import MethodVariable
 from .iter import reduced_arg
 from .native import NativeVariable, emit_all, host_value, readonly
 from .tuple import TupleVariable
@@ -53,6 +54,9 @@ class PartialVariable(NativeVariable):
             else:
                 self.dict = tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.INSTANCE_DICT))
         return self.dict
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
 
     def describe(self) -> str:
         return f"partial of {self.function.describe()}"
@@ -197,6 +201,53 @@ def build_getter(tr: Any, value: Any, source: Any) -> GetterVariable:
     )
     result.source, result.value = source, value
     return result
+
+
+# -- functions with a cache
+
+
+class CachedFunctionVariable(NativeVariable):
+    """What `functools.lru_cache` makes. The wrapped function is followed at each call; the real cache is not touched."""
+
+    cls = functools._lru_cache_wrapper
+
+    def __init__(self, value: Any, source: Any) -> None:
+        self.value = value
+        self.source = source
+
+    def is_python_constant(self) -> bool:
+        return True
+
+    def as_python_constant(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return self.value.__qualname__
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def instance_dict(self, tx: Any) -> VariableTracker:
+        """The object's `__dict__`, which has `__wrapped__`, `__name__` and the like."""
+        return tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.INSTANCE_DICT))
+
+    def _wrapped(self, tx: Any) -> VariableTracker:
+        return tx.tr.wrap(self.value.__wrapped__, tx.tr.source(self.source, ir.ATTR, "__wrapped__"))
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        return self._wrapped(tx).direct_call(tx, args)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self._wrapped(tx), args, kwargs)
+
+
+@builds(functools._lru_cache_wrapper)
+def build_cached_function(tr: Any, value: Any, source: Any) -> CachedFunctionVariable:
+    tr.guard(source, ir.IS, value)
+    return CachedFunctionVariable(value, source)
 
 
 # -- generic aliases and unions

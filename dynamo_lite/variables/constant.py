@@ -110,14 +110,18 @@ def fold(tx: Any, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
 
     Raises `NotConstant` if an argument is no constant, `Unsupported` if the result can't be modelled.
     """
-    host_args = [a.as_python_constant() for a in args]
-    host_kwargs = {k: v.as_python_constant() for k, v in kwargs.items()}
+    host_args = [a.value if type(a) is ConstantVariable else a.as_python_constant() for a in args]
     try:
-        result = fn(*host_args, **host_kwargs)
+        if kwargs:
+            result = fn(*host_args, **{k: v.as_python_constant() for k, v in kwargs.items()})
+        else:
+            result = fn(*host_args)
     except (NotConstant, ObservedException):
         raise
     except Exception as error:
         tx.raises_like(error)
+    if type(result) in ATOMIC_TYPES:
+        return ConstantVariable(result)
     wrapped = tx.tr.wrap_new(result)
     if wrapped is None:
         unsupported("exception-unrepresentable", f"{fn!r} returned {type(result).__name__}")

@@ -7,6 +7,7 @@ Invariant: a builtin type is registered as a base for user classes only if an em
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
+from importlib.util import find_spec
 from typing import Any
 
 from . import (  # noqa: F401
@@ -18,23 +19,15 @@ from . import (  # noqa: F401
     exc,
     function,
     generator,
-    graph_args,
     inspect,
     instance,
     iter,
     itertools,
     markers,
     module,
-    nn_module,
     number,
-    numpy,
     slice,
-    symnode,
-    tensor,
-    tensor_methods,
     text,
-    torch_function,
-    torch_misc,
     type,
 )
 from .deque import DequeVariable
@@ -67,3 +60,6 @@ def _register_models(model: Any) -> None:
 
 
 _register_models(NativeVariable)
+
+if find_spec("torch") is not None:
+    from . import graph_args, nn_module, numpy, symnode, tensor, tensor_methods, torch_function, torch_misc  # noqa: F401

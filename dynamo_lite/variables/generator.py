@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ..exc import Unsupported, unsupported
+from ..exc import unsupported
 from .abstract import get_iter, type_name
 from .base import ObservedException, VariableTracker
 from .constant import ConstantVariable
@@ -28,7 +28,6 @@ class GeneratorVariable(VariableTracker):
         self.frame = frame
         self.arguments = list(frame.locals[: len(frame.lifted.local_names)])
         self.function = frame.function
-        self.created_step = frame.call_step
         self.started = False
         self.running = False
         self.suspended = False
@@ -95,14 +94,18 @@ class GeneratorVariable(VariableTracker):
     # -- codegen
 
     def children(self) -> Any:
-        return [v for v in self.arguments if v is not None]
+        frame = self.frame
+        return list(frame.held()) if self.started and frame is not None else [v for v in self.arguments if v is not None]
 
     def emit_new(self, cg: Any) -> None:
-        """Only a generator that has not started can be made again: by calling its function."""
-        if self.started:
-            error = Unsupported("generator-escapes", self.describe())
-            error.break_step = self.created_step
-            raise error
+        """Call the function again; a generator that has started is made to continue where it is."""
+        if self.started and self.frame is not None:
+            cg.load_suspended(self.frame)
+            return
+        if self.frame is None:
+            cg.load_callable(finished_generator)
+            cg.asm.call(0)
+            return
         code = self.function.code
         n_positional = code.co_argcount
         keyword_only = code.co_varnames[n_positional : n_positional + code.co_kwonlyargcount]
@@ -124,6 +127,13 @@ class GeneratorVariable(VariableTracker):
             cg.load(self.arguments[slot])
             cg.asm.dict_update(1)
         cg.asm.call_function_ex(True)
+
+
+def finished_generator() -> Any:
+    """A real generator that is exhausted."""
+    generator = (_ for _ in ())
+    generator.close()
+    return generator
 
 
 def _stop_iteration(tx: Any, value: VariableTracker) -> VariableTracker:

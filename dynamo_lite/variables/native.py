@@ -31,7 +31,7 @@ class NativeVariable(VariableTracker):
         return self.cls
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
+        return method_or_attribute(tx, self, self.python_type(), name)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         generic_setattr(tx, self, name, value)
@@ -40,6 +40,14 @@ class NativeVariable(VariableTracker):
         """Announce a change of this object; called before the change."""
         if self.source is not None:
             tx.tr.mutating(self)
+
+
+def method_or_attribute(tx: Any, v: VariableTracker, cls: type, name: str) -> VariableTracker:
+    """`generic_getattr` with a short way to the methods of a C type that has been asked for this one before."""
+    attribute = tx.tr.type_attributes.get((cls, name))
+    if attribute is not None and type(attribute.value) is types.MethodDescriptorType:
+        return attribute.tp_descr_get(tx, v, None)
+    return generic_getattr(tx, v, name)
 
 
 def host_index(tx: Any, v: VariableTracker) -> int:

@@ -17,8 +17,10 @@ from torch.nn.modules import module as _module
 from ..exc import unsupported
 from ..guards import ir
 from .base import MISSING, VariableTracker
+from .constant import boolean
 from .descr import generic_setattr, type_attribute, type_lookup
 from .dict import DictVariable
+from .dispatch import builtin
 from .instance import InstanceVariable, real_dict
 from .tensor import TensorVariable
 from .wrap import builds_subclasses
@@ -201,6 +203,24 @@ def plain_dict(tr: Any, real: dict[str, Any], source: Any) -> DictVariable:
         tr.heap[id(real)] = found
         tr.keep_alive.append(real)
     return found
+
+
+@builtin(torch.nn.RNNBase._weights_have_changed)
+def weights_have_changed(tx: Any, self: NNModuleVariable) -> VariableTracker:
+    """Compares weights with weak references to them: asked of the real module, now and by each guard check."""
+    if self.source is None or self.mutated:
+        return unsupported("module-state", "weights of a recurrent module made during capture")
+    changed = self.value._weights_have_changed()
+    tx.tr.guard(self.source, ir.PYTHON, _changed if changed else _unchanged)
+    return boolean(changed)
+
+
+def _changed(module: Any) -> bool:
+    return module._weights_have_changed()
+
+
+def _unchanged(module: Any) -> bool:
+    return not module._weights_have_changed()
 
 
 @builds_subclasses(Module)

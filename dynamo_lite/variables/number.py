@@ -18,8 +18,8 @@ from typing import Any
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
-from .descr import generic_getattr
 from .dispatch import HANDLERS, PURE, pure
+from .native import method_or_attribute
 
 # -- every constant
 
@@ -56,7 +56,7 @@ def constant_richcompare(vt: ConstantVariable, tx: Any, other: VariableTracker, 
 
 @constant_slot("tp_getattro")
 def constant_getattro(vt: ConstantVariable, tx: Any, name: str) -> VariableTracker:
-    return generic_getattr(tx, vt, name)
+    return method_or_attribute(tx, vt, type(vt.value), name)
 
 
 @constant_slot("tp_setattro")

@@ -17,7 +17,7 @@ from ..guards import ir
 from .abstract import is_true
 from .base import VariableTracker
 from .constant import NONE, NOT_IMPLEMENTED, is_none
-from .descr import getset
+from .descr import generic_getattr, getset
 from .dict import DictVariable, dict_init, dict_update_common
 from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
@@ -35,6 +35,9 @@ class OrderedDictVariable(DictVariable):
     cls = base = OrderedDict
     host_type = OrderedDict
     attributes: DictVariable | None = None
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
 
     def instance_dict(self, tx: Any) -> DictVariable:
         """The object's `__dict__`: OrderedDicts have one."""

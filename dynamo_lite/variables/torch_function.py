@@ -9,6 +9,7 @@ Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp` and `torch/overr
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from ..exc import Unsupported, unsupported
 from ..graph.state import READS, SETTINGS
 from ..guards import ir
 from ..markers import ALLOWED_IN_GRAPH
+from ..polyfills.torch_autograd import Context
 from .base import VariableTracker
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, TRUE, ConstantVariable, boolean, fold, is_constant, is_none
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable
@@ -28,6 +30,7 @@ from .dispatch import HANDLERS, builtin, constructor
 from .function import MethodVariable, build_function, call_handler
 from .symnode import SymNodeVariable, apply_number_function
 from .tensor import TensorVariable
+from .tuple import TupleVariable
 from .wrap import builds, builds_if, builds_subclasses
 
 _C = torch._C
@@ -74,6 +77,7 @@ _RULES: dict[type, Callable[[Any], bool]] = {
     types.WrapperDescriptorType: _descriptor_rule,
     OpOverload: lambda value: True,
     OpOverloadPacket: lambda value: True,
+    functools._lru_cache_wrapper: lambda value: value in HANDLERS,
 }
 
 FOLLOWED: set[Any] = set()
@@ -348,7 +352,6 @@ _breaks(
     *_existing("func.jacrev", "func.jacfwd", "func.hessian", "func.linearize", "func.functionalize"),
     *_existing("utils.checkpoint.checkpoint", "utils.checkpoint.checkpoint_sequential"),
 )
-_breaks("autograd-function", torch.autograd.Function.apply.__func__)
 _breaks("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
 _breaks("numpy", torch.from_numpy)
 
@@ -363,7 +366,39 @@ def build_higher_order(tr: Any, value: Any, source: Any) -> VariableTracker:
     return unsupported("higher-order-operator", str(value))
 
 
+# -- autograd.Function
+
+
+@builtin(torch.autograd.Function.apply.__func__)
+def function_apply(
+    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    """`Function.apply`. Where no gradient will be asked for it is a call of `forward` with a context that nobody sees again."""
+    grad = torch.is_grad_enabled()
+    if grad and any(isinstance(a, TensorVariable) and a.proxy.meta.requires_grad for a in args):
+        return unsupported("autograd-function", cls.describe())
+    context = tx.call(tx.tr.build_constant_object(Context), [ConstantVariable(len(args))])
+    forward = cls.tp_getattro(tx, "forward")
+    set_grad = _C._set_grad_enabled
+    if grad:
+        tx.tr.state.write(set_grad, (False,))
+    try:
+        if cls.as_python_constant().setup_context is torch.autograd.Function.setup_context:
+            return tx.call(forward, [context, *args], kwargs)
+        result = tx.call(forward, list(args), kwargs)
+        tx.call(cls.tp_getattro(tx, "setup_context"), [context, TupleVariable(list(args)), result])
+        return result
+    finally:
+        if grad and tx.tr.state.final is None:
+            tx.tr.state.write(set_grad, (True,))
+
+
 # -- callables of other kinds
+
+
+@builtin(torch.jit.annotate)
+def jit_annotate(tx: Any, the_type: VariableTracker, the_value: VariableTracker) -> VariableTracker:
+    return the_value
 
 
 @builds(torch.jit.ScriptFunction)

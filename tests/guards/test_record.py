@@ -659,3 +659,121 @@ def test_cycles_through_programs_are_collected():
     del owner, guards, node
     gc.collect()
     assert ref() is None
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Records about objects that the guards do not fix.
+
+
+def layer_program(log=None):
+    """Guards as on `self` of a method that many instances share."""
+    guards = GuardSet(["self"])
+    me = guards.node(None, ir.LOCAL, 0)
+    same_class(guards, me, Leaf)
+    guards.check(guards.node(item(guards, me, "parts"), ir.INDEX, 0), ir.TYPE_IS, Leaf)
+    same_class(guards, guards.node(item(guards, me, "parts"), ir.INDEX, 0), Leaf)
+    return build_program(guards)
+
+
+def make_layer():
+    layer = Leaf()
+    layer.parts = [Leaf()]
+    return layer
+
+
+def test_instances_in_turn():
+    program = layer_program()
+    layers = [make_layer() for _ in range(100)]  # more than there may be records
+    bad = random.Random(0).sample(range(100), 10)
+    for i in bad:
+        layers[i].parts[0].eps = 2
+    for _ in range(5):
+        for i, layer in enumerate(layers):
+            assert program.check((layer,)) is (i not in bad)
+    for i in bad:
+        layers[i].parts[0].eps = 1e-5
+    for layer in layers[:20]:
+        layer.hook = 1
+    for _ in range(3):
+        for i, layer in enumerate(layers):
+            assert program.check((layer,)) is (i >= 20)
+
+
+@pytest.mark.parametrize("parts", [[Leaf()], None], ids=["shared parts", "own parts"])
+def test_a_new_instance_for_each_call(parts):
+    """At the same address more often than not."""
+    program = layer_program()
+    for i in range(500):
+        layer = make_layer()
+        if parts is not None:
+            layer.parts = parts
+        if i % 3 == 0:
+            layer.eps = 2
+        assert program.check((layer,)) is (i % 3 != 0)
+        ref = weakref.ref(layer)
+        del layer
+        assert ref() is None
+
+
+def test_the_pinned_object_may_die_while_guards_run():
+    holder, armed = types.SimpleNamespace(), [False]
+
+    def destroy(value):
+        if armed[0]:
+            holder.layers.clear()
+            gc.collect()
+        return True
+
+    guards = GuardSet(["layers", "x"])
+    me = guards.node(guards.node(None, ir.LOCAL, 0), ir.INDEX, 0)
+    same_class(guards, me, Leaf)
+    guards.check(guards.node(None, ir.LOCAL, 1), ir.PYTHON, destroy)
+    program = build_program(guards)
+    for _ in range(5):
+        holder.layers = [Leaf()]
+        armed[0] = False
+        for _ in range(3):
+            assert program.check((holder.layers, 1))
+        armed[0] = True
+        program.check((holder.layers, 1))
+        armed[0] = False
+        assert not program.check((holder.layers, 1))
+
+
+def test_closures_in_turn():
+    guards = GuardSet([], ["model"])
+    me = guards.node(guards.node(None, ir.FREEVAR, 0), ir.CELL_CONTENTS)
+    same_class(guards, me, Leaf)
+    program = build_program(guards)
+    cells = [closure_over(Leaf()).__closure__ for _ in range(5)]
+    cells[3][0].cell_contents.eps = 2
+    for _ in range(3):
+        assert [program.check((), closure) for closure in cells] == [True, True, True, False, True]
+    cells[1][0].cell_contents = cells[3][0].cell_contents
+    assert [program.check((), closure) for closure in cells] == [True, False, True, False, True]
+
+
+def test_globals_of_functions():
+    fn = types.FunctionType(function.__code__, {"a": 1})
+    guards = GuardSet(["f"])
+    globals_ = guards.node(guards.node(None, ir.LOCAL, 0), ir.ATTR, "__globals__")
+    guards.check(guards.node(guards.node(None, ir.LOCAL, 0), ir.FUNC_CODE), ir.IS, function.__code__)
+    guards.check(guards.node(globals_, ir.DICT_ITEM, "a"), ir.EQUALS, 1)
+    program = build_program(guards)
+    for value, expected in ((1, True), (2, False), (1, True), (True, False)):
+        fn.__globals__["a"] = value
+        assert program.check((fn,)) is program.check((fn,)) is expected
+    assert not program.check((function,))
+
+
+@pytest.mark.parametrize("make", [dict, list, set, collections.OrderedDict], ids=lambda t: t.__name__)
+def test_truth_of_containers(make):
+    holder = types.SimpleNamespace(value=make())
+    guards = GuardSet(["x"])
+    guards.check(item(guards, guards.node(None, ir.CONST, holder), "value"), ir.TRUTH, False)
+    program = build_program(guards)
+    for _ in range(8):
+        assert program.check(()) and program.check(())
+        holder.value.update({1: 1}) if hasattr(holder.value, "keys") else make.__init__(holder.value, [1])
+        assert not program.check(())
+        holder.value.clear()

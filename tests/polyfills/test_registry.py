@@ -8,8 +8,9 @@ import math
 import operator
 import random
 
-import dynamo_lite
 import pytest
+
+import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.polyfills import find_polyfill, polyfill
 from dynamo_lite.polyfills.registry import POLYFILLS

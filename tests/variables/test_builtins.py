@@ -11,6 +11,7 @@ import typing
 
 import pytest
 from differential import breaks, check_lines
+
 from dynamo_lite.polyfills import find_polyfill
 from dynamo_lite.variables import families  # noqa: F401
 from dynamo_lite.variables.builtins import REFUSED
@@ -88,6 +89,22 @@ class HasArea(typing.Protocol):
     def area(self): ...
 
 
+@typing.runtime_checkable
+class HasX(typing.Protocol):
+    x: int
+
+
+@functools.lru_cache
+def cached(n):
+    return [n]
+
+
+class WithCache:
+    @functools.lru_cache(None)  # noqa: B019
+    def value(self, n):
+        return n + 1
+
+
 class Colour(enum.Enum):
     RED = 1
 
@@ -113,7 +130,7 @@ class BadLen:
 
 NAMES = {
     c.__name__: c
-    for c in (Base, Derived, Dynamic, Callable, Checked, Shape, Square, Virtual, HasArea, Colour, Hashed, BadLen)
+    for c in (Base, Derived, Dynamic, Callable, Checked, Shape, Square, Virtual, HasArea, HasX, Colour, WithCache, Hashed, BadLen)
 }
 
 
@@ -160,7 +177,7 @@ def test_types():
         isinstance(Square(), Shape), isinstance(o, Shape), isinstance(Virtual(), Shape), issubclass(Virtual, Shape), isinstance(Square(), HasArea), isinstance(o, HasArea), issubclass(Square, HasArea)
         isinstance([], collections.abc.Sequence), isinstance({}, collections.abc.Mapping), isinstance((), collections.abc.Hashable), isinstance(o, collections.abc.Callable), isinstance(iter([]), collections.abc.Iterator), isinstance("a", collections.abc.Iterable)
         isinstance(lambda: 1, types.FunctionType), isinstance(len, types.BuiltinFunctionType), isinstance(o.method, types.MethodType), isinstance(None, type(None)), isinstance(Colour.RED, Colour)
-        Shape()
+        isinstance(o, HasX), isinstance(5, HasX), isinstance(Base, HasArea), isinstance(Colour.RED, HasX)
         list[int]([1]), dict[str, int](a=1), list[int] == list[int], int | None, isinstance(None, int | None), list[int].__origin__, (int | str).__args__
         isinstance([], list[int])
         type(o), type(o) is Base, type(o)(3).x, type(5), type(None), type(type(o)), type([]) == list, o.__class__.__name__, type(o).kind, type(len), type(o.method), type(Base.method)
@@ -225,6 +242,13 @@ def test_getters():
 
 
 def test_functions_of_functools():
+    check_lines(
+        """
+        cached(1), cached(n=2), cached.__name__, cached.__wrapped__(3), WithCache().value(4), list(map(cached, [1]))
+        cached()
+        """,
+        {**NAMES, "cached": cached},
+    )
     check_lines("""
         functools.reduce(lambda a, b: a + b, [1, 2, 3]), functools.reduce(operator.mul, [1, 2], 5), functools.reduce(max, (x for x in [3, 1]))
         functools.reduce(lambda a, b: a, [])

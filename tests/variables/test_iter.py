@@ -1,8 +1,9 @@
 """Iterators: builtin ones, those of itertools, and iterators that come from outside."""
 
-import dynamo_lite
 import pytest
 from differential import check, check_lines
+
+import dynamo_lite
 from dynamo_lite.config import config
 
 

@@ -1,0 +1,44 @@
+"""The graph of a trace where there is no torch: always empty.
+
+Mirrors the functions of `torch_side` and the part of `GraphBuilder` that the engine uses.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+
+class EmptyGraph:
+    """No operators, no inputs, no ambient state."""
+
+    is_empty = True
+    inputs: tuple[Any, ...] = ()
+
+    def __init__(self, tr: Any) -> None:
+        self.state = SimpleNamespace(restore=lambda: None, final_changes=lambda: [])
+        self.shapes = SimpleNamespace(finish=lambda tr: None)
+
+    def symbolic_int(self, value: int, source: Any) -> None:
+        """Ints are constants."""
+
+    def finish(self) -> None:
+        """There is no module to make."""
+
+
+new_graph = EmptyGraph
+
+
+def capture_is_off() -> bool:
+    """Nothing else traces."""
+    return False
+
+
+def is_module(value: Any) -> bool:
+    """There are no modules."""
+    return False
+
+
+def compile_graph(graph: EmptyGraph, backend: Any, fullgraph: bool) -> NoReturn:
+    """Never reached: an empty graph is not compiled."""
+    raise AssertionError("an empty graph has nothing to compile")

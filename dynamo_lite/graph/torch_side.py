@@ -1,0 +1,53 @@
+"""What `convert` and `trace` need of torch.
+
+Input: a trace, or a finished graph. Output: the graph builder of a trace; the compiled callable of a graph.
+Invariant: `no_torch` has the same functions.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..backends.registry import backend_name, call_backend
+from ..record import GRAPH_RECORD, GraphRecord, log
+from .builder import GraphBuilder
+
+new_graph = GraphBuilder
+
+
+def capture_is_off() -> bool:
+    """True while torch itself traces the program for export: it must see the original code."""
+    return torch.compiler.is_exporting()
+
+
+def is_module(value: Any) -> bool:
+    """True for instances of nn.Module."""
+    return isinstance(value, torch.nn.Module)
+
+
+def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[Any, GraphRecord]:
+    """Hand a finished graph to the backend; the compiled callable and the graph's record."""
+    gm = graph.finish()
+    record = GraphRecord(log.next_graph_id(), graph.op_count, len(gm.graph.nodes), backend_name(backend), code_text=_text(gm))
+    gm.meta[GRAPH_RECORD] = record
+    started = time.perf_counter()
+    with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
+        compiled = call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
+    record.compile_seconds = time.perf_counter() - started
+    return compiled, record
+
+
+def _text(gm: torch.fx.GraphModule) -> Callable[[], str]:
+    """The graph's code, as long as the graph lives."""
+    ref = weakref.ref(gm)
+
+    def text() -> str:
+        module = ref()
+        return module.code if module is not None else ""
+
+    return text
