@@ -1327,13 +1327,14 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     PyFunctionObject *fn = (PyFunctionObject *)frame_function(frame);
     Py_INCREF(cache);
     Entry *entry = cache_resolve(thread, cache, fn, frame->localsplus, cache->n_bound);
+    int state = cache->state;   /* the callback may just have set it */
     Py_DECREF(cache);
     if (entry == NULL) {
         if (PyErr_Occurred()) {
             frame_abandon(tstate, frame);
             return NULL;
         }
-        return run_frame(tstate, frame, 0);
+        return state == STATE_SKIP_ALL ? run_frame_without_region(thread, tstate, frame) : run_frame(tstate, frame, 0);
     }
     PyCodeObject *replacement = (PyCodeObject *)Py_NewRef(entry->code);
     Py_DECREF(entry);

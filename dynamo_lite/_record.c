@@ -995,7 +995,7 @@ record_has_pin(Record *record, const Node *node, PyObject *value, int *holds)
     if (pin == NULL || pin->object == NULL) {
         return 0;
     }
-    *holds = pin->object == value && ((PyWeakReference *)pin->weakref)->wr_object == value;
+    *holds = pin->object == value;   /* and alive, as record_evaluate() finds out for all pins together */
     if (!*holds) {
         record->stale = (Node *)node;
     }

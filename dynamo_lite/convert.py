@@ -43,7 +43,6 @@ logger = logging.getLogger("dynamo_lite")
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
 
-_GENERATOR_FLAGS = 0x2A0
 _RECURSION_LIMIT = 20_000
 _analysis_locks: weakref.WeakKeyDictionary[CodeType, threading.RLock] = weakref.WeakKeyDictionary()
 _locks_lock = threading.Lock()
@@ -144,7 +143,12 @@ class Region(_eval_frame.Region):
         stance = markers.current_stance().name
         if config.disable or stance in ("force_eager", "eager_on_recompile") or side.capture_is_off():
             return None
-        if code.co_flags & _GENERATOR_FLAGS or (code not in self.wanted and skip.why_not_captured(code, fn.__globals__)):
+        if code not in self.wanted:
+            skipped = skip.why_not_captured(code, fn.__globals__)
+            if skipped is not None:
+                cache.state = _eval_frame.SKIP_ALL if skipped[1] else _eval_frame.SKIP
+                return None
+        if code.co_flags & skip.GENERATOR_FLAGS:
             cache.state = _eval_frame.SKIP
             return None
         if stance == "eager_then_compile" and code not in self.seen_once:
@@ -220,6 +224,9 @@ class Region(_eval_frame.Region):
             record.trace_seconds = time.perf_counter() - started - record.backend_seconds
             log.add(record)
         return entry
+
+
+side.hide_code(Region.on_miss.__code__)
 
 
 def _module_id(values: tuple[Any, ...]) -> int | None:
@@ -301,6 +308,8 @@ class Analysis:
     def _commit(self, tr: Trace, code: CodeType, needs_hook: bool) -> Any:
         tr.graph.shapes.finish(tr)
         tr.guard_distinct()
+        if code is not self.fn.__code__:
+            side.hide_code(code)
         entry = self._entry(tr, code, needs_hook)
         if not entry.guards.check(self.values, self.fn.__closure__):
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)

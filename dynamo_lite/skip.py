@@ -6,7 +6,9 @@ Invariant: leaving a function out is a graph break with a reason, never silent.
 
 from __future__ import annotations
 
+import inspect
 import os
+import sys
 import types
 from typing import Any
 
@@ -41,6 +43,7 @@ SKIPPED_TORCH = (
     "torch.utils.tensorboard",
 )
 
+GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -63,16 +66,19 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     return None
 
 
-def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> str | None:
-    """Why a frame reached from eager code is left alone, or None to capture it."""
+def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[str, bool] | None:
+    """Why a frame reached from eager code is left alone, and whether what it calls is left alone too; None to capture it."""
     module = globals_.get("__name__") or ""
     top = module.partition(".")[0]
     if is_internal(code):
-        return "part of the engine"
-    if top in SKIPPED_MODULES or top == "torch":
-        return f"module {module}"
-    if code.co_flags & 0x2A0:
-        return "generator or coroutine"
-    if not code.co_flags & 0x1 or code.co_name in ("<module>",):
-        return "not a function body"
+        return "part of the engine", False  # what it calls may end the region, which must not come back
+    if top in SKIPPED_MODULES or module.startswith(SKIPPED_TORCH):
+        return f"module {module}", True
+    if top == "torch" or top in sys.stdlib_module_names:
+        # These call back into user code: hooks, checkpointed functions, decorators.
+        return f"module {module}", False
+    if code.co_flags & GENERATOR_FLAGS:
+        return "generator or coroutine", False
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return "not a function body", False
     return None

@@ -669,6 +669,7 @@ def test_under_torch_compile():
         torch.testing.assert_close(outer(X), X.sin() * 2 + 2)
 
 
+@pytest.mark.timeout(120)
 def test_torch_compile_inside():
     inner = torch.compile(double, backend="eager")
     outer = dynamo_lite.compile(lambda x: inner(x.sin()) + 1, backend="eager")

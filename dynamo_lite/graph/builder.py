@@ -344,7 +344,8 @@ class GraphBuilder:
             for name, a in kwargs.items():
                 packing.key.append(name)
                 fx_kwargs[name] = pack(a)
-        key = (target, self.state.key, *packing.key) if memo and packing.memorable else None
+        ambient = self.state.key
+        key = (target, ambient, *packing.key) if memo and packing.memorable else None
         tensors = packing.tensors
         outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, packing.values, key)
         result, changes = outcome

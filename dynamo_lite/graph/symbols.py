@@ -176,7 +176,7 @@ class Symbols:
                 self._add_range(symbol, item)
             for guard in self.env.guards:
                 expr = self.env.simplify(guard.expr)
-                if self.env._maybe_evaluate_static(expr) is None:
+                if self.env._maybe_evaluate_static(expr, axioms=()) is None:
                     self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, guard.sloc.maybe_user_loc)
 
     def _add_equalities(self, facts: list[tuple[Any, Tracked]], canonical: dict[Any, Tracked]) -> None:

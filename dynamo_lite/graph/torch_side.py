@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import torch
@@ -18,11 +19,17 @@ from ..record import GRAPH_RECORD, GraphRecord, log
 from .builder import GraphBuilder
 
 new_graph = GraphBuilder
+_hook = torch._C._dynamo.eval_frame
 
 
 def capture_is_off() -> bool:
     """True while torch itself traces the program for export: it must see the original code."""
     return torch.compiler.is_exporting()
+
+
+def hide_code(code: CodeType) -> None:
+    """Have torch.compile, where it is active around a call of ours, leave this code and all that it calls alone."""
+    _hook.set_code_exec_strategy(code, _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKIP))
 
 
 def is_module(value: Any) -> bool:

@@ -1,7 +1,9 @@
 """Which Python function stands for which C function.
 
-Input: the real callable (a builtin function, or a method descriptor such as `str.partition`). Output: its stand-in, or None.
-Invariant: a stand-in takes the same arguments as the original wherever `inspect.signature` knows them; one original has one stand-in.
+Input: the real callable (a builtin function, or a method descriptor such as `str.partition`). Output: its stand-in,
+or None.
+Invariant: a stand-in takes the same arguments as the original wherever `inspect.signature` knows them; one original
+has one stand-in.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from ..variables.dispatch import PURE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,8 +34,8 @@ MODULES: dict[str, str] = {
 def polyfill(original: Any, *, pure: bool = False, check_signature: bool = True) -> Callable[[F], F]:
     """Register the decorated Python function as the stand-in for `original` in captured code.
 
-    `pure`: with constant arguments the original itself is called during capture. Raises TypeError if the parameters differ from those of
-    the original (where these are known), ValueError if the original has a stand-in already.
+    `pure`: with constant arguments the original itself is called during capture. Raises TypeError if the parameters
+    differ from those of the original (where these are known), ValueError if the original has a stand-in already.
     """
 
     def decorate(function: F) -> F:
@@ -41,8 +45,6 @@ def polyfill(original: Any, *, pure: bool = False, check_signature: bool = True)
             _check_signature(original, function)
         POLYFILLS[original] = function
         if pure:
-            from ..variables.dispatch import PURE
-
             PURE.add(original)
         return function
 

@@ -244,7 +244,9 @@ def builtin_format(tx: Any, value: VariableTracker, format_spec: VariableTracker
 def format_value(
     tx: Any, value: VariableTracker, conversion: str | None, spec: VariableTracker | None
 ) -> VariableTracker:
-    """A replacement field of an f-string: `!s`, `!r` or `!a` (spec is None), or the formatting of the converted value."""
+    """A replacement field of an f-string: `!s`, `!r` or `!a` (spec is None), or the formatting of the converted
+    value.
+    """
     if conversion is not None:
         result = str_text(tx, value) if conversion == "s" else repr_text(tx, value)
         return ConstantVariable(_ascii(result) if conversion == "a" else result)
@@ -312,7 +314,7 @@ def builtin_issubclass(tx: Any, cls: VariableTracker, class_or_tuple: VariableTr
 
 
 INSTANCE_CHECKS: dict[Any, Callable[..., bool | None]] = {}
-"""A metaclass's `__instancecheck__` or `__subclasscheck__` → `check(tx, obj, cls)` on the tracker and the real class."""
+"""A metaclass's `__instancecheck__` or `__subclasscheck__` → `check(tx, obj, cls)`; `cls` is the real class."""
 
 
 def _check_class(tx: Any, obj: VariableTracker, target: VariableTracker, function: str) -> bool:

@@ -1,6 +1,7 @@
 """Callables made by C types: `functools.partial`, `operator.attrgetter`, `itemgetter`, `methodcaller`, `list[int]`.
 
-Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`, `GetterVariable`, `AliasVariable`.
+Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`, `GetterVariable`,
+`AliasVariable`.
 Invariant: calling one does what calling the real one does; one that escapes is built again by its constructor.
 Mirrors `Modules/_functoolsmodule.c`, `Modules/_operator.c`, `Objects/genericaliasobject.c`.
 """
@@ -207,7 +208,7 @@ def build_getter(tr: Any, value: Any, source: Any) -> GetterVariable:
 
 
 class CachedFunctionVariable(NativeVariable):
-    """What `functools.lru_cache` makes. The wrapped function is followed at each call; the real cache is not touched."""
+    """What `functools.lru_cache` makes. The wrapped function is followed; the real cache is not touched."""
 
     cls = functools._lru_cache_wrapper
 

@@ -1,8 +1,8 @@
 """`collections.deque`.
 
 Input: trackers of the items, or a real deque. Output: `DequeVariable`.
-Invariant: `items` is one host deque for the life of the model, so that `maxlen` and changes during iteration work as in CPython. The
-host deque's own comparisons are never used.
+Invariant: `items` is one host deque for the life of the model, so that `maxlen` and changes during iteration work as
+in CPython. The host deque's own comparisons are never used.
 Mirrors `Modules/_collectionsmodule.c`.
 """
 

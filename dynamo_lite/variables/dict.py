@@ -2,9 +2,10 @@
 
 Input: host keys and trackers of the values, or a real dict. Output: `DictVariable` with the method surface of `dict`;
 `MappingProxyVariable`.
-Invariant: `items` maps host keys (`keys.key_of`) to trackers in the dict's order, and is one host dict for the life of the model, so
-that iterators over it notice changes as CPython's do. A sourced dict is read key by key until something needs all of them: until
-then stores and deletions of constant keys are kept in `pending`, without a guard on the rest of the dict.
+Invariant: `items` maps host keys (`keys.key_of`) to trackers in the dict's order, and is one host dict for the life
+of the model, so that iterators over it notice changes as CPython's do. A sourced dict is read key by key until
+something needs all of them: until then stores and deletions of constant keys are kept in `pending`, without a guard
+on the rest of the dict.
 Mirrors `Objects/dictobject.c` and `Objects/descrobject.c` (mapping proxy).
 """
 
@@ -307,8 +308,9 @@ class DictVariable(NativeVariable):
     def emit_pending(self, cg: Any) -> None:
         """Replay the changes of single keys."""
         for key, (deleted, value) in self.pending.items():
-            if deleted and dict.__contains__(self.value, key):
-                self.emit_deletions(cg, [key])
+            if deleted:  # the real dict need not have had it: the traced code may have stored it before
+                emit_call(cg, self.base.pop, self, key_tracker(key), NONE)
+                cg.asm.pop_top()
             if value is not None:
                 self.emit_stores(cg, [(key, value)])
 

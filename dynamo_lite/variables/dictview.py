@@ -1,8 +1,8 @@
 """Views of dicts and the iterators over dicts.
 
 Input: a `DictVariable`. Output: live views, and iterators that hold the dict and a position.
-Invariant: views hold the dict, never a copy. An iterator wraps a host iterator over the model's own host dict, which goes through the
-same changes as the dict of the traced program, so that it ends, and complains, exactly as CPython's.
+Invariant: views hold the dict, never a copy. An iterator wraps a host iterator over the model's own host dict, which
+goes through the same changes as the dict of the traced program, so that it ends, and complains, exactly as CPython's.
 Mirrors the second half of `Objects/dictobject.c` and `Objects/odictobject.c` (views, iterators).
 """
 

@@ -254,7 +254,8 @@ class MethodVariable(VariableTracker):
     def as_python_constant(self) -> Any:
         if self.value is not MISSING:
             return self.value
-        return self.function.as_python_constant().__get__(self.self.as_python_constant())
+        self_ = self.self.as_python_constant()
+        return self.function.as_python_constant().__get__(self_, type(self_))
 
     def describe(self) -> str:
         return f"method {self.function.describe()}"
@@ -286,9 +287,11 @@ class MethodVariable(VariableTracker):
 
     def emit_new(self, cg: Any) -> None:
         if isinstance(self.function, BuiltinVariable):
+            # With the type: without it, CPython 3.11's __get__ crashes for methods that want their defining class.
             cg.load_callable(self.function.value.__get__)
             cg.load(self.self)
-            cg.asm.call(1)
+            cg.load_const(self.self.python_type())
+            cg.asm.call(2)
             return
         cg.load_callable(types.MethodType)
         cg.load(self.function)
@@ -382,5 +385,5 @@ def build_method_wrapper(tr: Any, value: Any, source: Any) -> MethodVariable:
     tr.guard(source, ir.TYPE_IS, types.MethodWrapperType)
     tr.guard(tr.source(source, ir.ATTR, "__name__"), ir.EQUALS, value.__name__)
     descriptor = getattr(value.__objclass__, value.__name__)
-    self_ = tr.wrap(value.__self__, tr.source(source, ir.METHOD_SELF, None))
+    self_ = tr.wrap(value.__self__, tr.source(source, ir.ATTR, "__self__"))
     return MethodVariable(tr.wrap(descriptor, tr.constant_source(descriptor)), self_, value, source)

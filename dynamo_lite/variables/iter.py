@@ -1,16 +1,20 @@
 """Iterators that are a position in something: sequences, `__getitem__`, `iter(callable, sentinel)`, `reversed`.
 
-Input: the model of what is iterated. Output: iterator models; iterators that exist before the frame (`SourcedIterator`).
-Invariant: a position refers to the live container, so that changes made while iterating show up as in CPython; an exhausted
-iterator stays exhausted.
-Mirrors `Objects/iterobject.c`, the iterators of `listobject.c`, `tupleobject.c`, `unicodeobject.c`, `rangeobject.c`, and
-`reversed` of `enumobject.c`.
+Input: the model of what is iterated. Output: iterator models; iterators that exist before the frame
+(`SourcedIterator`).
+Invariant: a position refers to the live container, so that changes made while iterating show up as in CPython; an
+exhausted iterator stays exhausted.
+Mirrors `Objects/iterobject.c`, the iterators of `listobject.c`, `tupleobject.c`, `unicodeobject.c`, `rangeobject.c`,
+and `reversed` of `enumobject.c`.
 """
 
 from __future__ import annotations
 
+import collections
+import collections.abc
 import functools
 import gc
+import itertools
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -306,31 +310,36 @@ def iterator_length_hint(tx: Any, self: VariableTracker, /) -> VariableTracker:
 
 
 class SourcedIterator(IteratorVariable):
-    """A real builtin iterator over a list, tuple, range, str or dict.
+    """A real builtin iterator over a list, tuple, range, str, dict, set or deque.
 
     Invariant: the k-th item that it will give is guarded to be there when it is read; how many it gave is replayed.
     """
 
-    def __init__(self, value: Any, source: Any, owned: bool = False) -> None:
+    def __init__(self, tr: Any, value: Any, source: Any) -> None:
         self.value = value
         self.source = source
         self.cls = type(value)
-        self.owned = owned  # part of another iterator, which does the replay
-        self.items = _items_to_come(value)
+        self.owned = False  # part of another iterator, which does the replay
         self.consumed = 0
+        try:
+            self.items = items_to_come(value)
+        except RuntimeError as error:
+            unsupported("iterator-state", str(error))
+        # Guard programs look into the common kinds themselves, and into the others through `items_to_come`.
+        direct = self.cls in RESUMABLE
+        self.kind = ir.ITER_ITEM if direct else ir.INDEX
+        self.node = source if direct else tr.source(source, ir.CALL, items_to_come)
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         tr, k = tx.tr, self.consumed
-        if k >= len(self.items):
-            tr.guard(self.source, ir.LEN, len(self.items))
-            if not self.owned:
-                tr.mutating(self)
-            return None
         self._check_container(tx)
         if not self.owned:
             tr.mutating(self)
+        if k >= len(self.items):
+            tr.guard(self.node, ir.LEN, len(self.items))
+            return None
         self.consumed = k + 1
-        return tr.wrap(self.items[k], tr.source(self.source, ir.ITER_ITEM, k))
+        return tr.wrap(self.items[k], tr.source(self.node, self.kind, k))
 
     def _check_container(self, tx: Any) -> None:
         for container in gc.get_referents(self.value):
@@ -340,7 +349,7 @@ class SourcedIterator(IteratorVariable):
 
     def remaining(self, tx: Any) -> int:
         """`__length_hint__`."""
-        tx.tr.guard(self.source, ir.LEN, len(self.items))
+        tx.tr.guard(self.node, ir.LEN, len(self.items))
         return len(self.items) - self.consumed
 
     def emit_update(self, cg: Any) -> None:
@@ -356,10 +365,26 @@ def emit_advance(cg: Any, vt: VariableTracker, n: int) -> None:
     cg.asm.pop_top()
 
 
-def _items_to_come(iterator: Any) -> list[Any]:
-    """The remaining items of a builtin iterator, by its pickling support, which does not move it."""
-    _, args, *position = iterator.__reduce__()
-    return list(args[0])[position[0] if position else 0 :]
+def items_to_come(iterator: Any) -> tuple[Any, ...]:
+    """The remaining items of a builtin iterator, by its pickling support, which does not move it. Raises RuntimeError if
+    its container was changed, or only code of the program could tell.
+    """
+    function, args, *state = iterator.__reduce__()
+    position = state[0] if state else None
+    if isinstance(function, type) and issubclass(function, collections.abc.Iterator) and len(args) == 2:
+        return tuple(function(*args))  # deques: the iterator's type, (deque, position)
+    items = _storage(args[0])
+    if function is reversed:
+        return items[position::-1] if position is not None and 0 <= position < len(items) else ()
+    return items[position or 0 :]
+
+
+def _storage(seq: Any) -> tuple[Any, ...]:
+    """The items of a builtin sequence or of an instance of a subclass, past any method of that."""
+    for base in (list, tuple, str, bytes, range):
+        if isinstance(seq, base):
+            return tuple(base.__iter__(seq))
+    raise RuntimeError(f"iterator over {type(seq).__name__}")
 
 
 RESUMABLE = (
@@ -373,12 +398,45 @@ RESUMABLE = (
     type(iter({}.values())),
     type(iter({}.items())),
 )
+OTHERS = (
+    reversed,
+    type(reversed([])),
+    type(reversed({})),
+    type(reversed({}.values())),
+    type(reversed({}.items())),
+    type(iter(set())),
+    type(iter(collections.deque())),
+    type(reversed(collections.deque())),
+    type(iter(collections.OrderedDict())),
+)
 
 
-@builds(*dict.fromkeys(RESUMABLE))
+@builds(*dict.fromkeys((*RESUMABLE, *OTHERS)))
 def build_iterator(tr: Any, value: Any, source: Any) -> SourcedIterator:
     tr.guard(source, ir.TYPE_IS, type(value))
-    return SourcedIterator(value, source)
+    return SourcedIterator(tr, value, source)
+
+
+class OpaqueIterator(IteratorVariable):
+    """A real iterator whose state can't be seen: each step is left to the real one."""
+
+    def __init__(self, value: Any, source: Any) -> None:
+        self.value = value
+        self.source = source
+        self.cls = type(value)
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        return unsupported("iterator-state", self.cls.__name__)
+
+
+@builds(
+    SequenceIteratorVariable.cls,
+    CallIterator.cls,
+    *[t for t in vars(itertools).values() if isinstance(t, type) and hasattr(t, "__next__")],
+)
+def build_opaque(tr: Any, value: Any, source: Any) -> OpaqueIterator:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    return OpaqueIterator(value, source)
 
 
 @functools.cache

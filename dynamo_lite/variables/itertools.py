@@ -1,8 +1,9 @@
 """zip, map, filter, enumerate, and the iterators of the `itertools` module.
 
 Input: trackers of the arguments. Output: iterator models that pull from other iterators when asked, never before.
-Invariant: one class per C type, with the fields of its C struct; `emit_new` makes a real object of that type in the same state.
-Those that collect their input at once (`product`, `permutations`, …) run the real iterator over the trackers.
+Invariant: one class per C type, with the fields of its C struct; `emit_new` makes a real object of that type in the
+same state. Those that collect their input at once (`product`, `permutations`, …) run the real iterator over the
+trackers.
 Mirrors `Python/bltinmodule.c`, `Objects/enumobject.c`, `Modules/itertoolsmodule.c`.
 """
 

@@ -1,8 +1,9 @@
 """Keys of dicts and elements of sets: which host object stands for a tracker in a host hash table.
 
 Input: a tracker. Output: a host key (`key_of`) and the way back (`key_tracker`).
-Invariant: two host keys are equal, and hash alike, exactly if the objects are equal as dict keys in the traced program. Constants
-are their own keys, so that 1, True and 1.0 meet as in CPython; objects that compare by identity are stood for by their tracker.
+Invariant: two host keys are equal, and hash alike, exactly if the objects are equal as dict keys in the traced
+program. Constants are their own keys, so that 1, True and 1.0 meet as in CPython; objects that compare by identity
+are stood for by their tracker.
 Mirrors `lookdict` of `Objects/dictobject.c` and `PyObject_Hash`.
 """
 
@@ -20,7 +21,7 @@ from .native import host_value, same_or_equal
 
 
 class Key:
-    """A key that is equal to others by its parts: `host` is the host object (a tuple of keys, a frozenset of keys …)."""
+    """A key that is equal to others by its parts: `host` is a host object (a tuple of keys, a frozenset …)."""
 
     __slots__ = ("hash", "host", "vt")
 
@@ -56,7 +57,9 @@ class UserKey:
 
 
 def key_of(tx: Any, v: VariableTracker) -> Any:
-    """The host key of an object. Raises TypeError in the traced program if it is unhashable, and whatever its `__hash__` raises."""
+    """The host key of an object. Raises TypeError in the traced program if it is unhashable, and whatever its
+    `__hash__` raises.
+    """
     if isinstance(v, ConstantVariable):
         value = v.value
         return value if type(value) in ATOMIC_TYPES or type(value) not in (tuple, frozenset) else Key(v, value)
@@ -90,7 +93,9 @@ def key_tracker(key: Any) -> VariableTracker:
 
 
 def is_constant_key(key: Any) -> bool:
-    """True for keys that can be looked up in a real dict or set during the analysis without running code of the program."""
+    """True for keys that can be looked up in a real dict or set during the analysis without running code of the
+    program.
+    """
     return type(key) in ATOMIC_TYPES
 
 

@@ -1,7 +1,9 @@
 """Lists.
 
-Input: trackers of the items, or a real list. Output: `ListVariable`, its slots and the whole method surface of `list`.
-Invariant: the model is the list: every alias holds this tracker. A list from outside is replayed by one slice assignment.
+Input: trackers of the items, or a real list. Output: `ListVariable`, its slots and the whole method surface of
+`list`.
+Invariant: the model is the list: every alias holds this tracker. A list from outside is replayed by one slice
+assignment.
 Mirrors `Objects/listobject.c`.
 """
 

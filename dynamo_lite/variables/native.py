@@ -1,7 +1,7 @@
 """What the models of builtin types written in C have in common.
 
-Input: nothing. Output: `NativeVariable`, the base of list, dict, set, iterator … models, and the few helpers that every one of them
-needs: host numbers from trackers, texts of trackers, emission of calls.
+Input: nothing. Output: `NativeVariable`, the base of list, dict, set, iterator … models, and the few helpers that
+every one of them needs: host numbers from trackers, texts of trackers, emission of calls.
 Invariant: `cls` is the object's real type, the builtin one or a subclass of it.
 Mirrors the parts of `Objects/object.c` and `Objects/abstract.c` that turn Python objects into C values.
 """

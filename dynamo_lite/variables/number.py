@@ -1,8 +1,9 @@
 """Numbers, None, Ellipsis and literals: the slots that every constant has, and those of numbers.
 
-Input: `ConstantVariable`s. Output: their slots (registered on `ConstantVariable`), and the pure methods and functions on numbers.
-Invariant: an operation between constants is carried out by the real object; against any other operand a constant declines
-(NotImplemented), so that the other operand's slot decides.
+Input: `ConstantVariable`s. Output: their slots (registered on `ConstantVariable`), and the pure methods and functions
+on numbers.
+Invariant: an operation between constants is carried out by the real object; against any other operand a constant
+declines (NotImplemented), so that the other operand's slot decides.
 Mirrors `Objects/longobject.c`, `floatobject.c`, `complexobject.c`, `boolobject.c`.
 """
 

@@ -1,8 +1,8 @@
 """`collections.OrderedDict` and `collections.defaultdict`.
 
 Input: as for dicts. Output: `OrderedDictVariable`, `DefaultDictVariable`.
-Invariant: an ordered dict's `items` is a host OrderedDict; the order of a sourced one is guarded by a predicate, since the order of
-its underlying dict may be another.
+Invariant: an ordered dict's `items` is a host OrderedDict; the order of a sourced one is guarded by a predicate,
+since the order of its underlying dict may be another.
 Mirrors `Objects/odictobject.c` and `Modules/_collectionsmodule.c` (defaultdict).
 """
 

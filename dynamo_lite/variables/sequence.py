@@ -1,7 +1,8 @@
 """What lists and tuples share: items, subscripts, slices, comparison, search.
 
 Input: an `items` list of trackers, present or still to be loaded from a real sequence. Output: the slots.
-Invariant: `items` of a sourced sequence is absent until first used; loading it guards the length, and each item is lazy.
+Invariant: `items` of a sourced sequence is absent until first used; loading it guards the length, and each item is
+lazy.
 Mirrors the common parts of `Objects/listobject.c` and `Objects/tupleobject.c`.
 """
 
@@ -159,7 +160,9 @@ def compare_items(tx: Any, v: list[VariableTracker], w: list[VariableTracker], o
 
 
 def host_items(v: VariableTracker) -> list[VariableTracker] | None:
-    """The items of a list or tuple whose class does not override iteration; None for anything else. For reading in one go."""
+    """The items of a list or tuple whose class does not override iteration; None for anything else. For reading in
+    one go.
+    """
     if isinstance(v, SequenceVariable) and v.python_type().__iter__ is v.base.__iter__:
         return v.items
     return None

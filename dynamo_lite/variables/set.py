@@ -1,17 +1,19 @@
 """Sets and frozensets, and the set algebra of dict views.
 
 Input: host keys, or a real set. Output: `SetVariable`, `FrozenSetVariable` and their method surface.
-Invariant: `items` is a host set of host keys that goes through the same operations as the set of the traced program: the host's
-algorithms decide which of two equal elements stays, and the order of constants is the order that CPython would give.
+Invariant: `items` is a host set of host keys that goes through the same operations as the set of the traced program:
+the host's algorithms decide which of two equal elements stays, and the order of constants is the order that CPython
+would give.
 Mirrors `Objects/setobject.c`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from typing import Any
 
-from ..exc import NotConstant
+from ..exc import NotConstant, unsupported
 from ..guards import ir
 from .abstract import COMPARE_OPS, contains, get_iter, iter_next, length, unpack
 from .base import VariableTracker
@@ -19,9 +21,9 @@ from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dict import DictVariable
 from .dictview import DictKeysVariable, SetLike, is_set_like
 from .dispatch import builtin, constructor, method
-from .iter import IteratorVariable
+from .iter import IteratorVariable, advance, items_to_come
 from .keys import is_constant_key, key_of, key_tracker
-from .native import NativeVariable, emit_all, emit_bare, host_value, raise_with, recursive_repr, repr_text
+from .native import NativeVariable, emit_all, emit_bare, host_value, load_filled, raise_with, recursive_repr, repr_text
 from .tuple import _Hash, item_hash
 from .wrap import builds
 
@@ -226,11 +228,23 @@ class SetIterator(IteratorVariable):
         return self.host.__length_hint__()
 
     def emit_new(self, cg: Any) -> None:
-        # The order of a set that is built again may be another one: the elements still to come are put in a list.
-        rest = [key_tracker(key) for key in list(self.seq.items)[self.consumed :]]
-        cg.load_callable(iter)
-        cg.asm.build_list(emit_all(cg, rest))
-        cg.asm.call(1)
+        cg.load_callable(_set_iterator_at)
+        load_filled(cg, self.seq)
+        cg.asm.build_list(emit_all(cg, self.rest()))
+        cg.load_const(self.consumed)
+        cg.asm.call(3)
+
+    def rest(self) -> list[VariableTracker]:
+        """The elements still to come."""
+        if len(self.seq.items) != self.size:
+            unsupported("reconstruct", "an iterator over a set that has changed since")
+        return [key_tracker(key) for key in list(self.seq.items)[self.consumed :]]
+
+
+def _set_iterator_at(real: Any, rest: list[Any], consumed: int) -> Iterator[Any]:
+    # A set that is built again may give its elements in another order; then the list has to do.
+    iterator = advance(type(real).__iter__(real), consumed)
+    return iterator if all(a is b or a == b for a, b in zip_longest(items_to_come(iterator), rest)) else iter(rest)
 
 
 @method(SetIterator.cls.__length_hint__)
@@ -246,7 +260,9 @@ def lookup_key(tx: Any, item: VariableTracker) -> Any:
 
 
 def element_keys(tx: Any, v: VariableTracker) -> Any:
-    """The host keys of an iterable's items, as something that host set operations treat as they would the real object."""
+    """The host keys of an iterable's items, as something that host set operations treat as they would the real
+    object.
+    """
     if isinstance(v, SetVariable):
         return v.items
     if isinstance(v, DictVariable) and v.python_type().__iter__ is v.base.__iter__:

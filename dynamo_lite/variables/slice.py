@@ -1,7 +1,8 @@
 """Slices and ranges.
 
 Input: trackers of start, stop and step. Output: `SliceVariable`, `RangeVariable`.
-Invariant: a range is a constant: a symbolic bound is made one, since the number of iterations of a loop has to be known.
+Invariant: a range is a constant: a symbolic bound is made one, since the number of iterations of a loop has to be
+known.
 Mirrors `Objects/sliceobject.c`, `Objects/rangeobject.c`.
 """
 

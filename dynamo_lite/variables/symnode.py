@@ -18,6 +18,7 @@ from ..exc import Unsupported, unsupported
 from ..graph.builder import MODELS, Packing, packs
 from ..graph.lean import without_compiler
 from ..graph.values import SymValue
+from . import number  # noqa: F401  (the slots of constants come first)
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
@@ -144,9 +145,20 @@ def _unary_slot(function: Callable[..., Any]) -> Any:
     return lambda self, tx: apply_number_function(tx, function, self)
 
 
+def _shared_slot(of_constants: Any, of_symbols: Any) -> Any:
+    """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot."""
+
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        return (of_symbols if isinstance(w, SymNodeVariable) else of_constants)(tx, v, w)
+
+    return staticmethod(slot)
+
+
 for _function, _row in BINARY_OPS.items():
     if _row.inplace is None and _function is not operator.matmul and _function is not divmod:
-        setattr(SymNodeVariable, _row.slot, _binary_slot(_function))
+        _slot = _binary_slot(_function)
+        setattr(SymNodeVariable, _row.slot, _slot)
+        setattr(ConstantVariable, _row.slot, _shared_slot(getattr(ConstantVariable, _row.slot), _slot.__func__))
 for _function, (_slot, _) in UNARY_OPS.items():
     setattr(SymNodeVariable, _slot, _unary_slot(_function))
 

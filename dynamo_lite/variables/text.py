@@ -1,8 +1,9 @@
 """Text and bytes: the slots that str and bytes constants have beyond all constants, and text made from trackers.
 
-Input: str and bytes constants. Output: their slots; handlers of join, format, translate and `%`; everything else is pure.
-Invariant: formatting runs the real formatting code of CPython. Arguments that are no constants are stood for by `Stand`, whose
-special methods ask the model.
+Input: str and bytes constants. Output: their slots; handlers of join, format, translate and `%`; everything else is
+pure.
+Invariant: formatting runs the real formatting code of CPython. Arguments that are no constants are stood for by
+`Stand`, whose special methods ask the model.
 Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
 """
 
@@ -100,7 +101,9 @@ ConstantVariable.nb_remainder = staticmethod(_text_remainder)
 
 
 class Stand:
-    """What the real formatting code gets for a tracker that is no constant. Subclasses add the protocols that its type has."""
+    """What the real formatting code gets for a tracker that is no constant. Subclasses add the protocols that its
+    type has.
+    """
 
     def __init__(self, tx: Any, vt: VariableTracker) -> None:
         self._tx, self._vt = tx, vt

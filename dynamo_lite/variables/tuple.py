@@ -26,7 +26,9 @@ from .wrap import builds, builds_if
 
 
 class TupleVariable(SequenceVariable):
-    """A tuple, a named tuple (`cls` has `_fields`), a struct sequence, or the native part of an instance of another subclass."""
+    """A tuple, a named tuple (`cls` has `_fields`), a struct sequence, or the native part of an instance of another
+    subclass.
+    """
 
     cls = base = tuple
 
