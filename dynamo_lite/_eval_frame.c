@@ -1038,20 +1038,26 @@ static PyObject *
 entry_run(Thread *thread, Entry *entry, Region *region, PyFunctionObject *fn, PyObject *const *args, size_t nargsf,
           PyObject *kwnames)
 {
-    PyFunctionObject *function = entry_take_function(entry, fn);
+    int is_original = entry->code == (PyCodeObject *)fn->func_code;   /* found not worth replacing */
+    PyFunctionObject *function = is_original ? fn : entry_take_function(entry, fn);
     if (function == NULL) {
         return NULL;
     }
-    PyObject *result;
-    if (entry->needs_hook && thread->region != region) {
-        Region *previous = swap_region(thread, (Region *)Py_NewRef(region));
-        result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+    int switches = entry->needs_hook && thread->region != region;
+    Region *previous = switches ? swap_region(thread, (Region *)Py_NewRef(region)) : NULL;
+    if (is_original) {
+        thread->pass = thread->region == NULL ? NULL : entry->code;
+    }
+    PyObject *result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+    if (switches) {
         restore_region(thread, previous);
     }
-    else {
-        result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+    if (is_original) {
+        thread->pass = NULL;
     }
-    entry_return_function(entry, function);
+    else {
+        entry_return_function(entry, function);
+    }
     return result;
 }
 

@@ -721,6 +721,36 @@ def test_replacement_code_is_never_offered():
 
 
 @needs_hook_support
+def test_an_entry_may_keep_the_original_code():
+    """Guards that say: for these arguments there is nothing to gain."""
+    checked = []
+
+    def predicate(x):
+        checked.append(x)
+        return True
+
+    program = GuardProgram((((KINDS["LOCAL"], 0, ((KINDS["PYTHON"], predicate, 0),), ()),), (), 0))
+
+    def callback(cache, fn, values):
+        asked.append(fn.__name__)
+        cache.add(Entry(program, fn.__code__, None, True))
+        return cache.entries[0]
+
+    asked = []
+    region = Region(callback)
+    opt = Callable(caller, region.cache_for(caller.__code__))
+    for _ in range(3):
+        assert opt(1) == ("original", 1)
+    assert asked == ["caller", "leaf"]
+    assert len(checked) == 4, "once for each later call of each function"
+    with Active(region):
+        assert caller(2) == ("original", 2)
+    count = make_counter(0)
+    opt = Callable(count, region.cache_for(count.__code__))
+    assert [opt(1)[1], opt(1)[1], opt(n=1)[1]] == [1, 2, 3]
+
+
+@needs_hook_support
 def test_guards_run_with_the_region_off():
     def predicate(x):
         return helper(x)

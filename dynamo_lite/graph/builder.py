@@ -280,6 +280,7 @@ class GraphBuilder:
         graph = self.graph
         with graph.inserting_after(self.inputs[-1].node if self.inputs else graph._root):
             node = self._create("placeholder", str(value.sym) if type(value) is SymValue else placeholder_name(source.path))
+        node.target = node.name  # the parameter's name has to be unique as well
         node.meta = NodeMeta(self, value)
         if isinstance(real, torch.nn.Parameter) or source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers":
             node.meta[STATIC_ADDRESS] = True

@@ -127,19 +127,17 @@ class Propagator:
 
     def make_fake(self, meta: TensorMeta) -> FakeTensor:
         """A new fake tensor with the given metadata."""
-        offset = meta.offset
-        if offset:
-            span = offset + 1 + sum((n - 1) * s for n, s in zip(meta.shape, meta.stride, strict=True) if n)
-            sample = torch.empty(span, dtype=meta.dtype, device="meta").as_strided(meta.shape, meta.stride, offset)
-        else:
-            sample = torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="meta")
-        fake = FakeTensor(self.mode, sample, meta.device)
-        if meta.requires_grad:
-            fake.requires_grad_()
-            if not meta.is_leaf:
-                with self.mode, without_compiler, torch.enable_grad():
-                    fake = fake.clone()
-        return fake
+        if meta.requires_grad and not meta.is_leaf:
+            return self._inner_fake(meta)
+        sample = torch.empty(_span(meta), dtype=meta.dtype, device="meta")
+        fake = FakeTensor(self.mode, sample.as_strided(meta.shape, meta.stride, meta.offset), meta.device)
+        return fake.requires_grad_() if meta.requires_grad else fake
+
+    def _inner_fake(self, meta: TensorMeta) -> FakeTensor:
+        """A fake tensor inside an autograd graph, where in-place operators are allowed."""
+        with self.mode, without_compiler, torch.enable_grad():
+            leaf = torch.empty(_span(meta), dtype=meta.dtype, device=meta.device, requires_grad=True)
+            return leaf.clone().as_strided(meta.shape, meta.stride, meta.offset)
 
     def symbolic_fake(self, shape: Sequence[Any], stride: Sequence[Any], real: torch.Tensor) -> FakeTensor:
         """The fake of a real tensor with symbolic sizes."""
@@ -236,6 +234,12 @@ class Propagator:
         if kind is slice:
             return slice(*[self._substitute(item, values) for item in (arg.start, arg.stop, arg.step)])
         return arg
+
+
+def _span(meta: TensorMeta) -> int:
+    """The number of elements of storage that a tensor reaches."""
+    reach = sum((n - 1) * s for n, s in zip(meta.shape, meta.stride, strict=True))
+    return meta.offset + 1 + reach if meta.numel() else meta.offset
 
 
 def _refuse(target: Any, error: Exception) -> None:

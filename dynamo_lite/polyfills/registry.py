@@ -13,9 +13,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..variables.dispatch import PURE
-
 F = TypeVar("F", bound=Callable[..., Any])
+
+PURE: set[Any] = set()
+"""Callables without effects whose result depends on their arguments only: carried out when all of these are constants."""
 
 POLYFILLS: dict[Any, Callable[..., Any]] = {}
 """The real callable → its stand-in."""

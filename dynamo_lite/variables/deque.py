@@ -28,6 +28,7 @@ from .native import (
     emit_call,
     host_index,
     host_int,
+    instance_state,
     load_filled,
     readonly,
     recursive_repr,
@@ -35,6 +36,7 @@ from .native import (
     same_or_equal,
 )
 from .sequence import clamp, compare_items, slice_bound
+from .tuple import TupleVariable
 from .wrap import builds
 
 deque = collections.deque
@@ -378,3 +380,11 @@ def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker, /) -> Var
 @method(deque.__reversed__)
 def deque_reversed(tx: Any, self: DequeVariable, /) -> VariableTracker:
     return DequeIterator(self, backwards=True)
+
+
+@method(deque.__reduce__)
+def deque_reduce(tx: Any, self: DequeVariable, /) -> VariableTracker:
+    bound = self.items.maxlen
+    args = [] if bound is None else [TupleVariable([]), ConstantVariable(bound)]
+    state = instance_state(tx, self)
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(args), state, DequeIterator(self)])

@@ -155,7 +155,11 @@ class DictVariable(NativeVariable):
         items = self.__dict__.get("items")
         if items is None:
             return [value for _, value in self.pending.values() if value is not None]
-        return [*map(key_tracker, items), *items.values()]
+        return [*map(key_tracker, items), *map(key_tracker, self.deleted_keys()), *items.values()]
+
+    def deleted_keys(self) -> list[Any]:
+        """Host keys that the real dict has and the model has no more."""
+        return [key for key in self.original if key not in self.items] if self.mutated else []
 
     def host_copy(self) -> dict[Any, Any]:
         """The host dict of an all-constant one. Raises `NotConstant`."""
@@ -298,7 +302,7 @@ class DictVariable(NativeVariable):
         original, final = self.original, self.items
         kept = [key for key in original if key in final]
         if all(same_key(a, b) for a, b in zip(kept, final, strict=False)):
-            self.emit_deletions(cg, [key for key in original if key not in final])
+            self.emit_deletions(cg, self.deleted_keys())
             self.emit_stores(cg, [(k, v) for k, v in final.items() if original.get(k) is not v])
         else:
             emit_call(cg, self.base.clear, self)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..polyfills.registry import PURE
+
 Handler = Callable[..., Any]
 
 HANDLERS: dict[Any, Handler] = {}
@@ -17,8 +19,6 @@ HANDLERS: dict[Any, Handler] = {}
 CONSTRUCTORS: dict[type, Handler] = {}
 """Builtin type → handler(tx, cls_tracker, *args, **kwargs) that makes an instance."""
 
-PURE: set[Any] = set()
-"""Callables without effects whose result depends on their (constant) arguments only: folded."""
 
 
 def _register(table: dict[Any, Handler], keys: tuple[Any, ...]) -> Callable[[Handler], Handler]:

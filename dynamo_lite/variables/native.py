@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from ..exc import NotConstant, unsupported
-from .abstract import equal, get_attr, index, type_name
+from .abstract import equal, get_attr, index, is_true, type_name
 from .base import ObservedException, VariableTracker
-from .constant import ATOMIC_TYPES, ConstantVariable
+from .constant import ATOMIC_TYPES, NONE, ConstantVariable
 from .descr import generic_getattr, generic_setattr
 
 MAX_SIZE = 1_000_000
@@ -97,6 +97,12 @@ def optional_attr(tx: Any, v: VariableTracker, name: str) -> VariableTracker | N
         if issubclass(error.exc.python_type(), AttributeError):
             return None
         raise
+
+
+def instance_state(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`_PyObject_GetState` of an object without slots: its `__dict__`, None if it has none or nothing in it."""
+    state = optional_attr(tx, v, "__dict__")
+    return state if state is not None and is_true(tx, state) else NONE
 
 
 def raise_with(tx: Any, cls: type[BaseException], *args: VariableTracker) -> NoReturn:

@@ -22,7 +22,7 @@ from .dict import DictVariable, dict_init, dict_update_common
 from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
 from .keys import key_of, key_tracker
-from .native import emit_bare, emit_call, raise_with, recursive_repr, repr_text
+from .native import emit_bare, emit_call, instance_state, raise_with, recursive_repr, repr_text
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -221,6 +221,12 @@ def ordered_fromkeys(
     return result
 
 
+@method(OrderedDict.__reduce__)
+def ordered_reduce(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
+    pairs = DictIterator(self, "items")
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([]), instance_state(tx, self), NONE, pairs])
+
+
 # -- defaultdict
 
 
@@ -329,3 +335,9 @@ def default_copy(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
     if self.python_type() is defaultdict:
         return DefaultDictVariable(dict(self.items), self.factory)
     return tx.call(tx.tr.type_of(tx, self), [self.factory, self])
+
+
+@method(defaultdict.__reduce__)
+def default_reduce(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
+    args = TupleVariable([] if is_none(self.factory) else [self.factory])
+    return TupleVariable([tx.tr.type_of(tx, self), args, NONE, NONE, DictIterator(self, "items")])

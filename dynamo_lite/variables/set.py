@@ -23,8 +23,9 @@ from .dictview import DictKeysVariable, SetLike, is_set_like
 from .dispatch import builtin, constructor, method
 from .iter import IteratorVariable, advance, items_to_come
 from .keys import is_constant_key, key_of, key_tracker
-from .native import NativeVariable, emit_all, emit_bare, host_value, load_filled, raise_with, recursive_repr, repr_text
-from .tuple import _Hash, item_hash
+from .list import ListVariable
+from .native import NativeVariable, emit_all, emit_bare, host_value, instance_state, load_filled, raise_with, recursive_repr, repr_text
+from .tuple import TupleVariable, _Hash, item_hash
 from .wrap import builds
 
 
@@ -83,7 +84,11 @@ class SetVariable(NativeVariable):
         return key in self.items
 
     def children(self) -> Any:
-        return list(map(key_tracker, self.__dict__.get("items", ())))
+        return list(map(key_tracker, [*self.__dict__.get("items", ()), *self.removed()]))
+
+    def removed(self) -> list[Any]:
+        """Host keys that the real set has and the model has no more."""
+        return [key for key in self.original if key not in self.items] if self.mutated else []
 
     def objects(self) -> list[VariableTracker]:
         """The elements, in the set's order."""
@@ -147,7 +152,7 @@ class SetVariable(NativeVariable):
 
     def emit_update(self, cg: Any) -> None:
         items = self.items
-        removed = [key_tracker(key) for key in self.original if key not in items]
+        removed = list(map(key_tracker, self.removed()))
         added = [key_tracker(key) for key in items if key not in self.original]
         if removed:
             emit_elements(cg, set.difference_update, self, removed)
@@ -433,6 +438,12 @@ def set_clear(tx: Any, self: SetVariable, /) -> VariableTracker:
 @method(set.__contains__, frozenset.__contains__)
 def set_contains(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     return SetVariable.sq_contains(self, tx, object)
+
+
+@method(set.__reduce__, frozenset.__reduce__)
+def set_reduce(tx: Any, self: SetVariable, /) -> VariableTracker:
+    state = instance_state(tx, self)
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([ListVariable(self.objects())]), state])
 
 
 # -- operators

@@ -8,7 +8,9 @@ Mirrors `Objects/longobject.c`, as far as symbolic ints go.
 
 from __future__ import annotations
 
+import math
 import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +21,11 @@ from ..graph.builder import MODELS, Packing, packs
 from ..graph.lean import without_compiler
 from ..graph.values import SymValue
 from . import number  # noqa: F401  (the slots of constants come first)
+from ..polyfills.registry import find_polyfill
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import MISSING, VariableTracker
-from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
+from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant
+from .dispatch import HANDLERS
 
 _TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
@@ -171,6 +175,42 @@ def _divmod(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
 
 
 SymNodeVariable.nb_divmod = staticmethod(_divmod)
+
+
+# -- C functions of numbers
+
+
+def specialized(vt: VariableTracker) -> VariableTracker:
+    """A symbolic number as the constant that it is now, guarded; anything else as it is."""
+    return vt.constant() if isinstance(vt, SymNodeVariable) else vt
+
+
+def _register(function: Any, symbolic: Any = None) -> None:
+    """Fold a pure function of numbers; of symbolic ones it is `symbolic`, or they are made constants."""
+
+    def handler(tx: Any, *args: VariableTracker) -> VariableTracker:
+        if symbolic is not None and any(isinstance(a, SymNodeVariable) for a in args):
+            result = apply_number_function(tx, symbolic, *args)
+            if result is not NOT_IMPLEMENTED:
+                return result
+        args = tuple([specialized(a) for a in args])
+        if is_constant(*args):
+            return fold(tx, function, list(args), {})
+        # Not numbers at all: `math.floor(x)` asks the object's type.
+        dunder = f"__{getattr(function, '__name__', '')}__"
+        method = tx.tr.lookup_special(tx, args[0], dunder) if args else None
+        return tx.call(method, []) if method is not None else tx.tr.call_foreign(tx, function, list(args), {})
+
+    HANDLERS[function] = handler
+
+
+for _cls in (int, float):
+    for _raw in vars(_cls).values():
+        if isinstance(_raw, types.MethodDescriptorType) and _raw not in HANDLERS:
+            _register(_raw)
+for _raw in vars(math).values():
+    if isinstance(_raw, types.BuiltinFunctionType) and _raw not in HANDLERS and find_polyfill(_raw) is None:
+        _register(_raw, _raw if _raw in (math.floor, math.ceil, math.trunc) else None)
 
 
 @packs(SymNodeVariable)

@@ -239,3 +239,20 @@ def str_maketrans(tx: Any, x: VariableTracker, /, *args: VariableTracker) -> Var
 
 
 pure_methods(str, bytes)
+pure(sys.intern)
+
+# -- regular expressions: patterns and matches are constants
+
+
+@builds(re.Pattern, re.Match)
+def build_pattern(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    tr.guard(source, ir.IS, value)
+    return ConstantVariable(value, source)
+
+
+@method(re.Pattern.sub, re.Pattern.subn)
+def pattern_sub(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    unsupported("call-c-function", "re.Pattern.sub")
+
+
+pure_methods(re.Match, re.Pattern)

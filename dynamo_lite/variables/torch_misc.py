@@ -22,6 +22,7 @@ from .constant import ConstantVariable
 from .dispatch import HANDLERS, PURE, constructor, method
 from .graph_args import SEQUENCES
 from .list import iterate
+from .module import ModuleVariable
 from .native import emit_all
 from .number import pure_methods
 from .subclass import register_native
@@ -50,6 +51,22 @@ def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
 
 pure_methods(*_BY_IDENTITY, torch.device, torch.finfo, torch.iinfo)
 PURE.update({torch.device, torch.finfo, torch.iinfo})
+
+
+# -- torch._VF
+
+
+class FunctionsModuleVariable(ModuleVariable):
+    """The module object whose attributes are torch's operators."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return tx.tr.build_constant_object(getattr(self.value, name))
+
+
+@builds(type(torch._VF))
+def build_functions_module(tr: Any, value: Any, source: Any) -> FunctionsModuleVariable:
+    tr.guard(source, ir.IS, value)
+    return FunctionsModuleVariable(value, source)
 
 
 # -- torch.Size

@@ -263,7 +263,7 @@ def test_checks():
     ("fn", "slug"),
     [
         (lambda a: torch.autograd.grad((a.requires_grad_() * 2).sum(), a), "backward-call"),
-        (lambda a: (torch.manual_seed(3), a + torch.rand(1))[1], "random-state"),
+        (lambda a: (torch.random.get_rng_state(), a + torch.rand(1))[1], "random-state"),
         (lambda a: torch.vmap(torch.sin)(a + 1), "higher-order-operator"),
         (lambda a: torch.from_numpy((a + 1).numpy()), "numpy"),
         (lambda a: torch.equal(a + 1, a), "data-dependent-operator"),

@@ -1,0 +1,200 @@
+"""The FX graph under construction, driven without an interpreter."""
+
+import operator
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dynamo_lite.exc import Unsupported
+from dynamo_lite.graph.builder import STATIC_ADDRESS, placeholder_name
+from dynamo_lite.graph.verify import verify
+
+from .stub import StubTrace
+
+
+@pytest.fixture
+def tr():
+    return StubTrace()
+
+
+def x():
+    return torch.arange(12.0).reshape(3, 4)
+
+
+def test_placeholders_are_made_on_first_use_in_order(tr):
+    a, b, unused = tr.input(x()), tr.input(x()), tr.input(x())
+    assert not tr.graph.inputs
+    first = tr.call(operator.add, b, 1)
+    second = tr.call(operator.mul, a, first)
+    (result,) = tr.run(second)
+    assert [i.node.name for i in tr.graph.inputs] == ["l_x1_", "l_x0_"]
+    assert torch.equal(result, x() * (x() + 1))
+    assert unused.proxy.node is None
+    assert not verify(tr.graph)
+
+
+def test_names():
+    assert placeholder_name("self.layers[3].weight") == "l_self_layers_3_weight_"
+    assert placeholder_name("kwargs['input_ids']") == "l_kwargs_input_ids_"
+
+
+def test_placeholder_names_are_unique(tr):
+    a, b = tr.input(x()), tr.input(x())
+    b.proxy.origin = (b.proxy.origin[0], a.proxy.origin[1], b.proxy.origin[2])
+    tr.run(tr.call(operator.add, a, b))
+    names = [i.node.name for i in tr.graph.inputs]
+    assert len(set(names)) == 2
+
+
+def test_parameters_are_marked_as_static(tr):
+    p = tr.input(torch.nn.Parameter(x()))
+    tr.run(tr.call("sum", p), tr.call("sum", tr.input(x())))
+    first, second = tr.graph.inputs
+    assert first.node.meta[STATIC_ADDRESS]
+    assert STATIC_ADDRESS not in second.node.meta
+
+
+def test_arguments_of_all_kinds(tr):
+    a = tr.input(x())
+    results = [
+        tr.call(torch.cat, [a, a], dim=1),
+        tr.call(torch.stack, (a, a)),
+        tr.call("view", a, (4, 3)),
+        tr.call(operator.getitem, a, (slice(1, None), None, ..., 2)),
+        tr.call("to", a, dtype=torch.float64, device=torch.device("cpu")),
+        tr.call("contiguous", a, memory_format=torch.contiguous_format),
+        tr.call(torch.full, (2, 2), 1.5),
+    ]
+    values = tr.run(*results)
+    assert values[0].shape == (3, 8)
+    assert values[4].dtype is torch.float64
+    assert not verify(tr.graph)
+
+
+def test_argument_without_graph_form(tr):
+    a = tr.input(x())
+    nodes = len(tr.graph.graph.nodes)
+    with pytest.raises(Unsupported) as caught:
+        tr.call(operator.add, a, object())
+    assert caught.value.slug == "graph-argument-type"
+    assert all(n.op == "placeholder" for n in list(tr.graph.graph.nodes)[nodes:])
+
+
+def test_failed_operator_leaves_no_node(tr):
+    a = tr.input(x())
+    with pytest.raises(Unsupported) as caught:
+        tr.call(operator.matmul, a, a)
+    assert caught.value.slug == "fake-tensor-error"
+    assert isinstance(caught.value.cause, RuntimeError)
+    assert tr.graph.is_empty
+
+
+@pytest.mark.parametrize(
+    ("target", "slug"),
+    [("item", "data-dependent-operator"), ("nonzero", "dynamic-shape-operator"), (torch.equal, "data-dependent-operator")],
+)
+def test_data_dependence(tr, target, slug):
+    a = tr.input(torch.ones(()))
+    with pytest.raises(Unsupported) as caught:
+        tr.call(target, a, *([a] if target is torch.equal else []))
+    assert caught.value.slug == slug
+
+
+def test_results_of_all_kinds(tr):
+    a = tr.input(x())
+    pair = tr.call("max", a, 1)
+    assert pair.cls is torch.return_types.max
+    chunks = tr.call("chunk", a, 2)
+    assert chunks.cls is tuple
+    assert tr.call(torch.is_floating_point, a).value is True
+    assert tr.call(torch.broadcast_shapes, (3, 1), (1, 4)).as_python_constant() == torch.Size([3, 4])
+    nested = tr.call(torch.ops.aten.split_with_sizes.default, a, [1, 2])
+    assert nested.cls is list
+    tr.run(pair.items[0], chunks.items[1], nested.items[0])
+    # Items that nobody uses and operators that answer from metadata are not in the graph.
+    assert tr.graph.op_count == 6
+
+
+def test_nested_result():
+    tr = StubTrace()
+    module = torch.nn.LSTM(4, 2)
+    a, *weights = tr.input(x()[None]), *map(tr.input, module._flat_weights)
+    zero = tr.call(torch.zeros, (1, 3, 2))
+    result = tr.call(torch._VF.lstm, a, [zero, zero], list(weights), True, 1, 0.0, False, False, False)
+    values = tr.run(*result.items)
+    expected = module(x()[None])
+    torch.testing.assert_close(values[0], expected[0])
+    torch.testing.assert_close(values[2], expected[1][1])
+
+
+def test_in_place_keeps_the_tracker_and_moves_the_node(tr):
+    a = tr.input(x())
+    b = tr.call("add_", a, 1)
+    assert b is a
+    assert a.proxy.node.target == "add_"
+    assert tr.call(torch.add, a, 1, out=a) is a
+    real = tr.graph.inputs[0].value
+    (result,) = tr.run(tr.call("clone", a))
+    assert torch.equal(result, x() + 2)
+    assert torch.equal(real, x() + 2)
+
+
+def test_outputs_are_registered_once(tr):
+    a = tr.call(operator.add, tr.input(x()), 1)
+    assert tr.graph.output(a) == tr.graph.output(a) == 0
+    tr.graph.finish()
+    assert tr.graph.output(a) == 0
+    assert tr.graph.finish() is tr.graph.finish()
+
+
+def test_meta_of_nodes(tr):
+    a = tr.call(operator.add, tr.input(x()), 1)
+    tr.run(a)
+    placeholder, node, _ = tr.graph.graph.nodes
+    assert node.meta["example_value"].shape == (3, 4)
+    assert placeholder.meta.get("example_value").fake_mode is tr.graph.fake_mode
+    assert "example_value" in node.meta and "nothing" not in node.meta
+    assert "line 1" in node.meta["stack_trace"]
+    copied = node.meta.copy()
+    assert copied["example_value"].dtype is torch.float32
+    with pytest.raises(KeyError):
+        node.meta["nothing"]
+
+
+def test_graph_module_copies_and_pickles(tr):
+    import copy
+    import pickle
+
+    a = tr.call(F.relu, tr.call(operator.add, tr.input(x()), 1))
+    tr.run(a)
+    module = tr.graph.module
+    assert torch.equal(copy.deepcopy(module)(x())[0], x() + 1)
+    assert torch.equal(pickle.loads(pickle.dumps(module))(x())[0], x() + 1)
+
+
+def test_dead_inputs_and_items_are_removed(tr):
+    a, b = tr.input(x()), tr.input(x())
+    tr.call(operator.getitem, b, 0)
+    c = tr.call(operator.add, a, 1)
+    tr.run(c)
+    assert tr.graph.op_count == 1
+    assert len(tr.graph.inputs) == len(tr.graph.example_inputs()) == 1
+
+
+def test_unused_operators_with_effects_stay(tr):
+    a = tr.input(x())
+    tr.call(operator.setitem, a, 0, 1.0)
+    real = tr.graph.inputs[0].value
+    tr.run()
+    assert real[0, 0] == 1
+
+
+def test_views_share_what_a_write_does_to_them(tr):
+    a = tr.call(torch.zeros, 12)
+    view = tr.call("view", a, 3, 4)
+    w = tr.input(torch.nn.Parameter(x()))
+    tr.call("mul_", view, w)
+    assert a.proxy.meta.requires_grad and view.proxy.meta.requires_grad
+    values = tr.run(a, view)
+    assert all(v.requires_grad for v in values)

@@ -1,0 +1,157 @@
+"""Propagation of metadata: the memo gives what running the operator gives, and nothing leaks into the process."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dynamo_lite.exc import Unsupported
+from dynamo_lite.graph import fake
+from dynamo_lite.graph.meta import intern, meta_of_fake, meta_of_input
+
+from .stub import StubTrace
+
+
+@pytest.fixture(autouse=True)
+def _fresh_memo():
+    fake.MEMO.clear()
+    fake.STATS.reset()
+
+
+def x():
+    return torch.arange(12.0).reshape(3, 4)
+
+
+def test_equal_metadata_is_one_object():
+    assert meta_of_input(x()) is meta_of_input(x() + 1)
+    assert meta_of_input(x()) is not meta_of_input(x().T)
+    assert meta_of_input(x()) is not meta_of_input(x().double())
+    assert meta_of_input(x()).replace(requires_grad=True, is_leaf=True) is meta_of_input(x().requires_grad_())
+
+
+def test_fake_of_a_meta_has_that_meta():
+    propagator = fake.Propagator()
+    for shape, stride, offset in [((3, 4), (4, 1), 0), ((4, 3), (1, 4), 0), ((2, 2), (4, 1), 5), ((0, 3), (3, 1), 0), ((), (), 2)]:
+        for grad, leaf in [(False, True), (True, True), (True, False)]:
+            meta = intern(shape, stride, offset if not grad or leaf else 0, torch.float32, torch.device("cpu"), grad, leaf)
+            assert meta_of_fake(propagator.make_fake(meta)) is meta
+
+
+def test_second_call_is_remembered():
+    tr = StubTrace()
+    a, b = tr.input(x()), tr.input(x() * 2)
+    first = tr.call(F.relu, a)
+    second = tr.call(F.relu, b)
+    assert (fake.STATS.fake_calls, fake.STATS.memo_hits) == (1, 1)
+    assert first.proxy.meta is second.proxy.meta
+    assert second.proxy.fake is None
+    assert tr.graph.propagator.fake_of(second.proxy).shape == (3, 4)
+
+
+@pytest.mark.parametrize("other", [1.0, True, 1 + 0j])
+def test_numbers_that_are_equal_are_different_arguments(other):
+    tr = StubTrace()
+    a = tr.input(torch.tensor([1, 2]))
+    one = tr.call(torch.add, a, 1)
+    two = tr.call(torch.mul, a, 1)
+    three = tr.call(torch.mul, a, other)
+    assert one.proxy.meta.dtype is two.proxy.meta.dtype is torch.int64
+    assert three.proxy.meta.dtype is torch.mul(torch.tensor([1, 2]), other).dtype
+
+
+def test_memo_knows_the_grad_mode():
+    a = x().requires_grad_()
+    tr = StubTrace()
+    assert tr.call(F.relu, tr.input(a)).proxy.meta.requires_grad
+    with torch.no_grad():
+        tr = StubTrace()
+        assert not tr.call(F.relu, tr.input(a)).proxy.meta.requires_grad
+
+
+def test_remembered_change_of_an_argument():
+    for _ in range(2):
+        tr = StubTrace()
+        a = tr.call(torch.zeros, 3, 4)
+        view = tr.call("view", a, -1)
+        tr.call("add_", a, tr.input(x().requires_grad_()))
+        assert a.proxy.meta.requires_grad and not a.proxy.meta.is_leaf
+        assert view.proxy.meta.requires_grad
+        tr.call("t_", a)
+        assert a.proxy.meta.shape == (4, 3)
+        tr.call("resize_", tr.call(torch.zeros, 2), 5)
+    assert fake.STATS.memo_hits >= 4
+
+
+def test_known_numbers_are_not_remembered():
+    tr = StubTrace()
+    for value in (2, 3):
+        t = tr.call(torch.tensor, value)
+        assert tr.call("item", t).value == value
+    t = tr.call(torch.tensor, 1)
+    tr.call("add_", t, 1)
+    assert tr.call("item", t).value == 2
+
+
+def test_failures_are_not_remembered_and_leave_nothing():
+    tr = StubTrace()
+    a = tr.input(x())
+    for _ in range(2):
+        with pytest.raises(Unsupported):
+            tr.call(torch.mm, a, a)
+    assert not [k for k in fake.MEMO if k[0] is torch.mm]
+    assert torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is None
+
+
+def test_random_generator_is_untouched():
+    state = torch.get_rng_state()
+    tr = StubTrace()
+    tr.call(torch.rand, 3)
+    tr.call(F.dropout, tr.input(x()), 0.5, True)
+    tr.call(torch.randperm, 4)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_live_metadata():
+    tr = StubTrace()
+    a = tr.input(torch.randn(3, dtype=torch.complex64))
+    conjugate = tr.call("conj", a)
+    assert conjugate.proxy.meta.live
+    assert tr.call("imag_" if False else torch.imag, conjugate).proxy.meta.dtype is torch.float32
+
+
+def test_capture_does_not_import_torchs_compiler():
+    program = """
+        import sys
+        import torch, torch.nn.functional as F
+        import dynamo_lite
+        def fn(x, w):
+            y = F.gelu(F.layer_norm(F.linear(x, w), (8,)))
+            return F.softmax(y @ w.T, -1), torch.tensor([1, 2]), torch.einsum("ij,kj->ik", y, y), y.var(0), x.shape[0]
+        compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+        w = torch.randn(8, 8, requires_grad=True)
+        for n in (3, 4, 5):
+            compiled(torch.randn(n, 8), w)
+        assert not [m for m in sys.modules if m.startswith(("torch._dynamo", "torch._inductor"))]
+        assert "_dynamo" not in torch.__dict__
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+def test_stand_in_gives_way_to_the_real_package():
+    program = """
+        import torch
+        from dynamo_lite.graph import lean
+        with lean.without_compiler:
+            import torch._dynamo.config
+            assert torch._dynamo.config._custom_ops_profile is None
+            from torch._dynamo.source import ConstantSource
+            assert ConstantSource.__module__ == "torch._dynamo.source"
+        import torch._dynamo
+        assert torch._dynamo.__file__
+        f = lean._disable(lambda: 3)
+        assert f() == 3 and torch.compile(lambda x: x + f(), backend="eager")(torch.ones(1)) == 4
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
