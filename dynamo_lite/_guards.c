@@ -193,7 +193,7 @@ access_instance_dict(PyObject *object, int *why)
         return found(((PyTypeObject *)object)->tp_dict, why);
 #endif
     }
-    PyObject **slot = _PyObject_GetDictPtr(object);
+    PyObject **slot = instance_dict_slot(object);
     if (slot == NULL) {
         return found(NULL, why);
     }

@@ -127,6 +127,10 @@ void records_renew(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals
 void records_free(GuardProgram *p);
 int records_traverse(GuardProgram *p, visitproc visit, void *arg);
 
+/* The address of the pointer to an instance's __dict__, or NULL if it has none; for a class, NULL. The dict is one whose
+   versions can be trusted. */
+PyObject **instance_dict_slot(PyObject *object);
+
 /* Is there a pin at this node? If so, *holds tells whether it is the right object. */
 int record_has_pin(Record *record, const Node *node, PyObject *value, int *holds);
 

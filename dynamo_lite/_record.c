@@ -59,8 +59,47 @@
 #  define DICT_VERSION(dict) 0
 #endif
 
-/* Does every change of this dict change its version? From 3.13 on an instance's dict can share the values inside of the
-   instance, and 3.13.0 does not change the version when an attribute is stored. */
+#if PY_VERSION_HEX >= 0x030D0000
+/* From 3.13 on an instance's dict shares the values inside of the instance. In 3.13.0, storing an attribute then changes
+   no version, and the collector misses cycles through such a dict. Taking the last item out and putting it back gives
+   the dict a table of its own; identity and order stay. */
+static void
+detach_from_instance(PyObject *dict)
+{
+    static PyObject *popitem;
+    if (popitem == NULL && (popitem = PyUnicode_InternFromString("popitem")) == NULL) {
+        return;
+    }
+    PyObject *item;
+    if (PyDict_GET_SIZE(dict) == 0) {
+        if (PyDict_SetItem(dict, popitem, Py_None) == 0) {
+            PyDict_Clear(dict);
+        }
+    }
+    else if ((item = PyObject_CallMethodNoArgs(dict, popitem)) != NULL) {
+        PyDict_SetItem(dict, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1));
+        Py_DECREF(item);
+    }
+}
+#endif
+
+PyObject **
+instance_dict_slot(PyObject *object)
+{
+    PyObject **slot = PyType_Check(object) ? NULL : _PyObject_GetDictPtr(object);
+#if PY_VERSION_HEX >= 0x030D0000
+    if (slot != NULL && *slot != NULL && PyDict_CheckExact(*slot) && ((PyDictObject *)*slot)->ma_values != NULL) {
+        detach_from_instance(*slot);
+    }
+#endif
+    if (PyErr_Occurred()) {
+        PyErr_Clear();   /* out of memory */
+        return NULL;
+    }
+    return slot;
+}
+
+/* Does every change of this dict change its version? */
 static int
 dict_has_versions(PyObject *dict)
 {
@@ -174,7 +213,7 @@ peek(const Node *node, PyObject *object)
     PyObject **slot;
     switch (node->kind) {
     case K_INSTANCE_DICT:
-        slot = PyType_Check(object) ? NULL : _PyObject_GetDictPtr(object);
+        slot = instance_dict_slot(object);
         return slot == NULL ? NULL : *slot;
     case K_DICT_ITEM:
         return PyDict_Check(object) && dict_has_only_str_keys(object) && PyUnicode_CheckExact(node->arg)
@@ -389,7 +428,7 @@ record_pointer(Maker *maker, Node *child, PyObject *parent, PyObject **address, 
 static void
 record_instance_dict(Maker *maker, Node *child, PyObject *object)
 {
-    PyObject **slot = PyType_Check(object) ? NULL : _PyObject_GetDictPtr(object);
+    PyObject **slot = instance_dict_slot(object);
     if (slot == NULL || *slot == NULL) {
         record_evaluated_child(maker, child, object);
         return;

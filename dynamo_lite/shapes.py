@@ -1,9 +1,11 @@
 """Which sizes and ints are symbolic.
 
-Input: a real tensor or int with its access path, the marks on the tensor, and what earlier compilations of the same code saw.
+Input: a real tensor or int with its access path, the marks on the tensor, and what earlier compilations of the same
+code saw.
 Output: the dimensions that become symbolic, or whether an int does.
-Invariant: static first; a size or int becomes symbolic when it differs from that of an earlier compilation, when it is marked, or when
-everything was asked to be. 0 and 1 are always constants (except for ints that changed). Nothing here imports torch.
+Invariant: static first; a size or int becomes symbolic when it differs from that of an earlier compilation, when it is
+marked, or when everything was asked to be. 0 and 1 are always constants (except for ints that changed). Nothing here
+imports torch.
 
 `tr.dynamic_hints` is the memory: access path → tuple of sizes, or int; None in place of a number says that it varies.
 """
@@ -72,7 +74,8 @@ def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
 
 
 def may_vary(tr: Any, source: Any) -> bool:
-    """Ints that are part of a program rather than its data are constants: attributes of modules, defaults, what no argument leads to."""
+    """Ints that are part of a program rather than its data are constants: attributes of modules, defaults, what no
+    argument leads to."""
     node = source
     modules = tr.graph.module_nodes
     while node is not None:

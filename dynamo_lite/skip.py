@@ -66,6 +66,17 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     return None
 
 
+def transparent_target(fn: Any) -> Any:
+    """The function that a bookkeeping wrapper of torch.compile stands before, or None.
+
+    Once torch.compile has run in a process, nn.Module.__init__ and __setstate__ are wrapped so that modules are counted.
+    """
+    if fn.__globals__.get("__name__") != "torch._dynamo.mutation_guard" or fn.__closure__ is None:
+        return None
+    contents = [cell.cell_contents for cell in fn.__closure__]
+    return contents[0] if len(contents) == 1 and isinstance(contents[0], types.FunctionType) else None
+
+
 def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[str, bool] | None:
     """Why a frame reached from eager code is left alone, and whether what it calls is left alone too; None to capture it."""
     module = globals_.get("__name__") or ""

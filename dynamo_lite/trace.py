@@ -274,7 +274,10 @@ class Trace:
                 return tx.call(self.build_constant_object(polyfill), args, kwargs)
             reason = skip.why_not_inlined(real)
             if reason is not None:
-                unsupported(*reason)
+                target = skip.transparent_target(real)
+                if target is None:
+                    unsupported(*reason)
+                return tx.call(self.build_constant_object(target), args, kwargs)
         if self.depth >= config.max_inline_depth:
             unsupported("recursion-limit", fn.describe())
         frame = Frame(self, fn, bind_arguments(tx, fn, args, kwargs), tx, direct)

@@ -1,11 +1,12 @@
 """The FX graph of one trace, built operator by operator.
 
-Input: operator calls with trackers as arguments. Output: trackers of the results; at the end a `torch.fx.GraphModule` with flat
-placeholders, in the order in which they were first used, that returns a tuple.
-Invariant: a node is added after its operator has been propagated, never before; a placeholder is made when something first uses it.
+Input: operator calls with trackers as arguments. Output: trackers of the results; at the end a `torch.fx.GraphModule`
+with flat placeholders, in the order in which they were first used, that returns a tuple.
+Invariant: a node is added after its operator has been propagated, never before; a placeholder is made when something
+first uses it.
 
-The package knows nothing of trackers: `variables` registers how a tracker becomes an argument (`packs`) and how a result becomes a tracker
-(`MODELS`).
+The package knows nothing of trackers: `variables` registers how a tracker becomes an argument (`packs`) and how a
+result becomes a tracker (`MODELS`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
 
 MODELS = types.SimpleNamespace()
-"""What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type, items)` make trackers."""
+"""What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
+items)` make trackers."""
 
 Packer = Callable[["Packing", Any], Any]
 
@@ -176,7 +178,9 @@ class Packing:
 
 
 # 1, 1.0 and True are one dictionary key but not one argument: int stands for itself, the others carry their type.
-_UNTAGGED = frozenset({int, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format})
+_UNTAGGED = frozenset(
+    {int, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format}
+)
 _ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
 _ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, int, str, float)
 
@@ -191,6 +195,48 @@ def _find_packer(cls: type) -> Packer:
 
 def _refuse(packing: Packing, vt: Any) -> Any:
     return unsupported("graph-argument-type", f"{vt.python_type().__qualname__} {vt.describe()}")
+
+
+class NodeFactory:
+    """Adds nodes at the insertion point of a graph: `Graph.create_node` without its checks, which cost more than the rest.
+
+    The arguments are a tuple and a dict of what an FX graph may hold; the caller has made sure of that.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.names = graph._graph_namespace
+        self.bases: dict[Any, list[Any]] = {}  # target → [base name, number of the last node]
+
+    def __call__(self, op: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Node:
+        graph = self.graph
+        name = self._name(target)
+        node = Node(graph, name, op, target, args, kwargs or {}, None)
+        self.names._obj_to_name[node] = name
+        graph._insert(node)
+        graph._find_nodes_lookup_table.insert(node)
+        graph._len += 1
+        return node
+
+    def _name(self, target: Any) -> str:
+        known = self.bases.get(target)
+        names = self.names
+        if known is None:
+            name = names.create_name(self.graph._target_to_str(target), None)
+            base, _, number = name.rpartition("_")
+            self.bases[target] = [base, int(number)] if base and number.isdigit() else [name, 0]
+            return name
+        base, number = known
+        used = names._used_names
+        number += 1
+        while (name := f"{base}_{number}") in used:
+            number += 1
+        used.add(name)
+        names._base_count[base] = known[1] = number
+        return name
+
+
+_set_meta = torch._C._NodeBase.meta.__set__
 
 
 class GraphBuilder:
@@ -208,7 +254,7 @@ class GraphBuilder:
         self.outputs: list[Node] = []
         self.module: GraphModule | None = None
         self._items: dict[Any, Node] = {}
-        self._create = self.graph.create_node
+        self._create = NodeFactory(self.graph)
 
     # -- inputs
 
@@ -279,9 +325,11 @@ class GraphBuilder:
     def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
         graph = self.graph
         with graph.inserting_after(self.inputs[-1].node if self.inputs else graph._root):
-            node = self._create("placeholder", str(value.sym) if type(value) is SymValue else placeholder_name(source.path))
+            node = self._create(
+                "placeholder", str(value.sym) if type(value) is SymValue else placeholder_name(source.path)
+            )
         node.target = node.name  # the parameter's name has to be unique as well
-        node.meta = NodeMeta(self, value)
+        _set_meta(node, NodeMeta(self, value))
         if isinstance(real, torch.nn.Parameter) or source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers":
             node.meta[STATIC_ADDRESS] = True
         self.inputs.append(GraphInput(node, source, real))
@@ -295,7 +343,7 @@ class GraphBuilder:
             item = self._items.get(key)
             if item is None:
                 item = self._items[key] = self._create("call_function", operator.getitem, (node, path[i]), {})
-                item.meta = NodeMeta(self, None, parent.meta.place)
+                _set_meta(item, NodeMeta(self, None, parent.meta.place))
             node = item
         node.meta.subject = value
         return node
@@ -315,7 +363,7 @@ class GraphBuilder:
 
     def _add(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], subject: Any) -> Node:
         node = self._create(op, target, args, kwargs)
-        node.meta = NodeMeta(self, subject)
+        _set_meta(node, NodeMeta(self, subject))
         return node
 
     def host_value(self, subject: Any) -> Any:
@@ -335,7 +383,8 @@ class GraphBuilder:
     ) -> Any:
         """Add the call of an operator on trackers and return the tracker of its result.
 
-        `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for real.
+        `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for
+        real.
         """
         packing = Packing(self)
         pack = packing.pack
@@ -355,10 +404,12 @@ class GraphBuilder:
         if type(result) is ConstantResult and result.value is not None and not changes:
             return MODELS.constant(tx, result.value)
         node = self._create(op, target, fx_args, fx_kwargs)
-        node.meta = NodeMeta(self, None, (tx.code, tx.lineno))
+        _set_meta(node, NodeMeta(self, None, (tx.code, tx.lineno)))
         return self._wrap_result(tx, result, node, tensors, fakes)
 
-    def _wrap_result(self, tx: Any, result: Any, node: Node, tensors: list[TensorValue], fakes: list[Any] | None) -> Any:
+    def _wrap_result(
+        self, tx: Any, result: Any, node: Node, tensors: list[TensorValue], fakes: list[Any] | None
+    ) -> Any:
         kind = type(result)
         if kind is TensorResult:
             value = TensorValue(result.meta, node, None, fakes[0] if fakes is not None else None)
@@ -488,7 +539,8 @@ _NODE_MAKERS = {
 
 
 def is_removable(node: Node) -> bool:
-    """True for nodes that can't fail and have no effect: inputs, items of results, basic indexing, sizes and arithmetic on them."""
+    """True for nodes that can't fail and have no effect: inputs, items of results, basic indexing, sizes and
+    arithmetic on them."""
     if node.op == "placeholder":
         return True
     if node.target is operator.getitem:

@@ -1,11 +1,12 @@
 """Propagation of metadata: what an operator's outputs look like, without data.
 
-Input: an operator, arguments with FX nodes in them, and the graph values of these nodes. Output: an `Outcome`: the metas of the results,
-which of them are or view an argument, and how arguments changed.
-Invariant: `Propagator.propagate` is the only place that runs operators on fake tensors; when it raises it leaves no trace. An outcome is
-remembered only if it follows from the operator, the ambient state and interned metas alone.
+Input: an operator, arguments with FX nodes in them, and the graph values of these nodes. Output: an `Outcome`: the
+metas of the results, which of them are or view an argument, and how arguments changed.
+Invariant: `Propagator.propagate` is the only place that runs operators on fake tensors; when it raises it leaves no
+trace. An outcome is remembered only if it follows from the operator, the ambient state and interned metas alone.
 
-Fake tensors are made when an operator really has to be run: most calls in a network repeat an earlier call with equal metadata.
+Fake tensors are made when an operator really has to be run: most calls in a network repeat an earlier call with equal
+metadata.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResu
 
 
 class PropagationMode(FakeTensorMode):
-    """A `FakeTensorMode` that costs little to make and does not import torch's own compiler, as the constructor of its base does."""
+    """A `FakeTensorMode` that costs little to make and does not import torch's own compiler, as the constructor of
+    its base does."""
 
     def __init__(self, shape_env: Any = None) -> None:
         TorchDispatchMode.__init__(self)
@@ -79,7 +81,8 @@ def _lift(mode: FakeTensorMode, real: torch.Tensor) -> FakeTensor:
     return fake
 
 
-# Set after the class exists: the base wraps what a class body defines, for the benefit of torch's own compiler, at a price per operator.
+# Set after the class exists: the base wraps what a class body defines, for the benefit of torch's own compiler, at a
+# price per operator.
 PropagationMode.__torch_dispatch__ = _dispatch
 
 
@@ -172,9 +175,10 @@ class Propagator:
     ) -> tuple[Outcome, list[FakeTensor] | None]:
         """What `target(*args, **kwargs)` returns and changes.
 
-        `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among them in order of
-        appearance; `key` names the call for the memo, None if it must not be remembered. The second result lists the fake tensors of
-        the `TensorResult`s in order, None if the outcome was remembered. Raises `Unsupported`.
+        `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among
+        them in order of appearance; `key` names the call for the memo, None if it must not be remembered. The second
+        result lists the fake tensors of the `TensorResult`s in order, None if the outcome was remembered. Raises
+        `Unsupported`.
         """
         if key is not None:
             outcome = MEMO.get(key)

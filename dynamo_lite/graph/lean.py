@@ -1,11 +1,13 @@
 """Keeps torch's own compiler package out of the process while operators run on fake tensors.
 
-Input: nothing. Output: `without_compiler`, a context in which code of torch that looks into that package finds a stand-in.
-Invariant: the stand-ins are only visible inside the context, only while the real package isn't loaded, and any use of them
-beyond what fake tensors and symbolic sizes need loads the real thing.
+Input: nothing. Output: `without_compiler`, a context in which code of torch that looks into that package finds a
+stand-in.
+Invariant: the stand-ins are only visible inside the context, only while the real package isn't loaded, and any use of
+them beyond what fake tensors and symbolic sizes need loads the real thing.
 
-Fake tensors, symbolic sizes and torch's reference implementations import that package (0.7 s) to read a setting and to mark
-functions as not to be compiled by it. Loading it must be the user's choice of a backend, not a consequence of capture.
+Fake tensors, symbolic sizes and torch's reference implementations import that package (0.7 s) to read a setting and to
+mark functions as not to be compiled by it. Loading it must be the user's choice of a backend, not a consequence of
+capture.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ def _is_loaded() -> bool:
 
 
 def _disable(fn: Callable[..., Any], recursive: bool = True, **options: Any) -> Callable[..., Any]:
-    """`disable` of the real package from the moment it is loaded; until then there is nothing that could compile `fn`."""
+    """`disable` of the real package from the moment it is loaded; until then there is nothing that could compile
+    `fn`."""
     real: Callable[..., Any] | None = None
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -74,7 +77,8 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 class _WithoutCompiler:
-    """`loggers` holds (module, name) of functions that write torch's structured trace, one Python stack per symbol; they are off inside."""
+    """`loggers` holds (module, name) of functions that write torch's structured trace, one Python stack per symbol;
+    they are off inside."""
 
     def __init__(self) -> None:
         self.depth = 0

@@ -1,9 +1,10 @@
 """What is known about a tensor without its data.
 
-Input: a real or fake tensor. Output: `TensorMeta`, interned for plain strided tensors: equal metadata is one object, so that metadata can
-be compared, hashed and remembered at no cost.
-Invariant: an interned meta never changes; a `LiveMeta` reads everything from its fake tensor and is used where the metadata has symbolic
-sizes or where the interned fields don't describe the tensor completely (sparse, conjugated, subclasses …).
+Input: a real or fake tensor. Output: `TensorMeta`, interned for plain strided tensors: equal metadata is one object, so
+that metadata can be compared, hashed and remembered at no cost.
+Invariant: an interned meta never changes; a `LiveMeta` reads everything from its fake tensor and is used where the
+metadata has symbolic sizes or where the interned fields don't describe the tensor completely (sparse, conjugated,
+subclasses …).
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 
 def meta_of_input(tensor: torch.Tensor) -> TensorMeta:
-    """The meta of a real plain tensor that enters the graph. The offset into its storage is not guarded, so it counts as 0."""
+    """The meta of a real plain tensor that enters the graph. The offset into its storage is not guarded, so it
+    counts as 0."""
     return intern(
         tuple(tensor.shape),
         tensor.stride(),

@@ -1,9 +1,10 @@
 """Torch's ambient state during an analysis: grad mode, autocast, default dtype, deterministic algorithms.
 
-Input: the calls by which the traced code reads and changes it. Output: constants for reads; for changes, graph nodes, and what is still
-changed at the end.
-Invariant: the process has the state that the traced code has at this point (operators on fake tensors depend on it) until `restore`
-puts back what was found. The graph leaves the state as it found it; the code after the graph makes the lasting changes.
+Input: the calls by which the traced code reads and changes it. Output: constants for reads; for changes, graph nodes,
+and what is still changed at the end.
+Invariant: the process has the state that the traced code has at this point (operators on fake tensors depend on it)
+until `restore` puts back what was found. The graph leaves the state as it found it; the code after the graph makes the
+lasting changes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _C = torch._C
 
 
 class Setting(NamedTuple):
-    """How one part of the state is written and read: `write(*key, value)`, `read(*key)`; the key has `n_keys` arguments."""
+    """How one part of the state is written and read: `write(*key, value)`, `read(*key)`; the key has `n_keys`
+    arguments."""
 
     write: Callable[..., Any]
     read: Callable[..., Any]
@@ -88,7 +90,8 @@ _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
 def leave_autocast() -> None:
-    """What leaving an autocast region does besides resetting flags: outside of the last one the cache of casts is dropped."""
+    """What leaving an autocast region does besides resetting flags: outside of the last one the cache of casts is
+    dropped."""
     if torch.autocast_decrement_nesting() == 0:
         torch.clear_autocast_cache()
 
@@ -140,7 +143,9 @@ class AmbientState:
         guards = self.builder.tr.guards
         guards.global_state(global_state_check(), "torch's global state (grad mode, autocast, default dtype, ...)")
         expected = _default_devices()
-        guards.global_state(lambda: _default_devices() == expected, "no TorchFunctionMode is active, default device unchanged")
+        guards.global_state(
+            lambda: _default_devices() == expected, "no TorchFunctionMode is active, default device unchanged"
+        )
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""
@@ -225,7 +230,8 @@ _NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
 
 
 def _default_devices() -> Any:
-    """The active `torch.set_default_device` contexts; other TorchFunctionModes see every operator, so they are a break."""
+    """The active `torch.set_default_device` contexts; other TorchFunctionModes see every operator, so they are a
+    break."""
     n = _C._len_torch_function_stack()
     if not n:
         return ()

@@ -1,6 +1,7 @@
 """Symbolic sizes and ints of one trace, and the guards that they leave behind.
 
-Input: real tensors and ints with their access paths. Output: SymInts; after the trace, predicates over the access paths.
+Input: real tensors and ints with their access paths. Output: SymInts; after the trace, predicates over the access
+paths.
 Invariant: the compiled code is used only for inputs that satisfy every predicate, the ranges of the symbols included.
 """
 
@@ -95,7 +96,9 @@ class Symbols:
 
     # -- making symbols
 
-    def shape_of(self, tensor: torch.Tensor, source: Any, dynamic: frozenset[int], strict: frozenset[int]) -> tuple[Any, Any]:
+    def shape_of(
+        self, tensor: torch.Tensor, source: Any, dynamic: frozenset[int], strict: frozenset[int]
+    ) -> tuple[Any, Any]:
         """Symbolic sizes and strides of a real tensor: the given dimensions, and the strides that follow from them."""
         ranges = {r.dim: r for r in getattr(tensor, DYNAMIC_RANGE, ())}
         sizes: list[Any] = list(tensor.shape)
@@ -116,7 +119,9 @@ class Symbols:
         constraint = None
         if bounds is not None and (bounds.min is not None or bounds.max is not None):
             low = 2 if bounds.min is None else bounds.min
-            constraint = StrictMinMaxConstraint(warn_only=False, vr=ValueRanges(low, int_oo if bounds.max is None else bounds.max))
+            constraint = StrictMinMaxConstraint(
+                warn_only=False, vr=ValueRanges(low, int_oo if bounds.max is None else bounds.max)
+            )
         with without_compiler:
             symbol = self.env.create_symbol(value, source, kind, constraint_dim=constraint)
             sym = self.env.create_symintnode(symbol, hint=value, source=source)
@@ -153,7 +158,8 @@ class Symbols:
     # -- guards
 
     def add_guards(self) -> None:
-        """Give everything that was assumed about the inputs' numbers to the guards. Raises UserError if a promise was broken."""
+        """Give everything that was assumed about the inputs' numbers to the guards. Raises UserError if a promise
+        was broken."""
         canonical: dict[Any, Tracked] = {}
         facts: list[tuple[Any, Any]] = []
         with without_compiler:
@@ -162,8 +168,8 @@ class Symbols:
                 if item.strict and not expr.free_symbols:
                     raise UserError(
                         UserErrorType.CONSTRAINT_VIOLATION,
-                        f"{item.text} was marked dynamic, but the code makes it the constant {expr}; remove the mark or the use "
-                        "that needs the number (mark it with maybe_mark_dynamic to allow both)",
+                        f"{item.text} was marked dynamic, but the code makes it the constant {expr}; remove the mark "
+                        "or the use that needs the number (mark it with maybe_mark_dynamic to allow both)",
                     )
                 if isinstance(expr, sympy.Symbol) and expr not in canonical:
                     canonical[expr] = item
@@ -182,7 +188,9 @@ class Symbols:
     def _add_equalities(self, facts: list[tuple[Any, Tracked]], canonical: dict[Any, Tracked]) -> None:
         for expr, item in facts:
             own = sympy.Symbol("value")
-            self._add(f"value == {_printed(expr)}", [own, *sorted(expr.free_symbols, key=str)], {own: item, **canonical}, None)
+            self._add(
+                f"value == {_printed(expr)}", [own, *sorted(expr.free_symbols, key=str)], {own: item, **canonical}, None
+            )
 
     def _add_range(self, symbol: Any, item: Tracked) -> None:
         bounds = self.env.var_to_range[symbol]

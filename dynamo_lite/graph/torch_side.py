@@ -6,6 +6,7 @@ Invariant: `no_torch` has the same functions.
 
 from __future__ import annotations
 
+import linecache
 import time
 import weakref
 from collections.abc import Callable
@@ -42,11 +43,19 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     gm = graph.finish()
     record = GraphRecord(log.next_graph_id(), graph.op_count, len(gm.graph.nodes), backend_name(backend), code_text=_text(gm))
     gm.meta[GRAPH_RECORD] = record
+    weakref.finalize(gm, _forget_source, type(gm))
     started = time.perf_counter()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         compiled = call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
     record.compile_seconds = time.perf_counter() - started
     return compiled, record
+
+
+def _forget_source(cls: type) -> None:
+    """Drop the source text that torch.fx and linecache keep for ever for each generated `forward`; `cls` is the dead module's own class."""
+    filename = cls.forward.__code__.co_filename
+    torch.fx.graph_module._loader.eval_cache.pop(filename, None)
+    linecache.cache.pop(filename, None)
 
 
 def _text(gm: torch.fx.GraphModule) -> Callable[[], str]:

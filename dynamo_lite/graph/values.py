@@ -1,7 +1,7 @@
 """Values of the graph under construction.
 
-Input: nothing; this is the vocabulary of the package. Output: `TensorValue` and `SymValue`, what stands for a tensor or a symbolic number
-between the models and the FX nodes, and `Outcome`, what an operator does to metadata.
+Input: nothing; this is the vocabulary of the package. Output: `TensorValue` and `SymValue`, what stands for a tensor or
+a symbolic number between the models and the FX nodes, and `Outcome`, what an operator does to metadata.
 Invariant: a value that nothing has used yet need not have a node; `builder.node(value)` makes it.
 """
 
@@ -15,8 +15,8 @@ class TensorValue:
 
     Attributes:
         meta: a `TensorMeta`, or a `LiveMeta` for what that can't describe.
-        node: the FX node, None until something needs it; `origin` says how to make it: `("input", source, real tensor)` or
-            `("item", parent node, index)`.
+        node: the FX node, None until something needs it; `origin` says how to make it: `("input", source, real tensor)`
+            or `("item", parent node, index)`.
         fake: the fake tensor if one has been made.
         family: all values known to share this one's storage through views, itself included; None if it is alone.
         tracker: the model of this tensor.
@@ -55,7 +55,8 @@ class SymValue:
 
 
 class TensorResult(NamedTuple):
-    """An operator returns a new tensor; `base` is the position among its tensor arguments of one that it is a view of."""
+    """An operator returns a new tensor; `base` is the position among its tensor arguments of one that it is a view
+    of."""
 
     meta: Any
     base: int | None

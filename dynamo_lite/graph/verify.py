@@ -1,6 +1,7 @@
 """Checks of a finished graph, for debugging and tests.
 
-Input: a `GraphBuilder` after `finish`, or any FX graph. Output: a list of texts, one per problem; empty if there is none.
+Input: a `GraphBuilder` after `finish`, or any FX graph. Output: a list of texts, one per problem; empty if there is
+none.
 Invariant: nothing is changed. The rules are data: (what is wrong, predicate that holds for a node that is wrong).
 """
 
@@ -40,9 +41,15 @@ RULES: tuple[Rule, ...] = (
     ("has no value", lambda builder, node: node.op == "placeholder" and node.meta.get("example_value") is None),
     ("has a value of another trace", _is_foreign_fake),
     ("has a fake tensor that contradicts its metadata", _has_wrong_fake),
-    ("uses a node of another graph", lambda builder, node: any(n.graph is not node.graph for n in node.all_input_nodes)),
+    (
+        "uses a node of another graph",
+        lambda builder, node: any(n.graph is not node.graph for n in node.all_input_nodes),
+    ),
     ("uses an erased node", lambda builder, node: any(n._erased for n in node.all_input_nodes)),
-    ("calls a method by something else than its name", lambda builder, node: node.op == "call_method" and type(node.target) is not str),
+    (
+        "calls a method by something else than its name",
+        lambda builder, node: node.op == "call_method" and type(node.target) is not str,
+    ),
 )
 
 
@@ -78,7 +85,12 @@ def _nodes(builder: Any) -> Iterator[str]:
         for problem, is_wrong in RULES:
             if is_wrong(builder, node):
                 yield f"{node.name} {problem}"
-        if _is_operator(node) and isinstance(node.meta, NodeMeta) and node.meta.place is None and node.meta.subject is None:
+        if (
+            _is_operator(node)
+            and isinstance(node.meta, NodeMeta)
+            and node.meta.place is None
+            and node.meta.subject is None
+        ):
             # Changes of the ambient state belong to no line when they put it back at the end.
             if not (getattr(node.target, "__module__", None) or "").startswith(("torch", "dynamo_lite")):
                 yield f"{node.name} has no source line"

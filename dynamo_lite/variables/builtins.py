@@ -7,6 +7,7 @@ Mirrors `Python/bltinmodule.c`, `Modules/_operator.c`.
 
 from __future__ import annotations
 
+import _thread
 import abc
 import collections
 import collections.abc
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
+from . import namespace, weakref  # noqa: F401  (they register what they model)
 from .abstract import (
     BINARY_OPS,
     COMPARE_OPS,
@@ -463,17 +465,25 @@ def builtin_id(tx: Any, obj: VariableTracker, /) -> VariableTracker:
     return IdVariable(obj)
 
 
+class ThreadIdVariable(IdVariable):
+    """`_thread.get_ident()`, which functions like `reprlib.recursive_repr` use in keys."""
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, _thread.get_ident)
+
+
+@builtin(_thread.get_ident)
+def thread_get_ident(tx: Any, /) -> VariableTracker:
+    return ThreadIdVariable(NONE)
+
+
 @hash_rule(int.__hash__)
 def int_key(tx: Any, v: VariableTracker) -> Any:
     if not isinstance(v, IdVariable):
         return symbolic_key(tx, v)
     target = v.target
-    return Key(
-        v,
-        (IdVariable, type(target.value), target.value)
-        if isinstance(target, ConstantVariable)
-        else (IdVariable, target),
-    )
+    what = (type(target.value), target.value) if isinstance(target, ConstantVariable) else (target,)
+    return Key(v, (type(v), *what))
 
 
 # -- constructors of immutable values
@@ -649,6 +659,22 @@ def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker
         if found.value is not NotImplemented:
             return found
     return ConstantVariable(0) if default is None else default
+
+
+# -- the exception being handled
+
+
+@builtin(sys.exc_info)
+def sys_exc_info(tx: Any, /) -> VariableTracker:
+    exc = tx.tr.handled
+    if exc is None:
+        return TupleVariable([NONE, NONE, NONE])
+    return TupleVariable([tx.tr.type_of(tx, exc), exc, exc.get_traceback(tx)])
+
+
+@builtin(sys.exception)
+def sys_exception(tx: Any, /) -> VariableTracker:
+    return tx.tr.handled or NONE
 
 
 # -- what ends the graph

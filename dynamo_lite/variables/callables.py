@@ -16,7 +16,7 @@ from typing import Any
 from ..guards import ir
 from .abstract import get_attr, get_item
 from .base import VariableTracker
-from .constant import ConstantVariable
+from .constant import ConstantVariable, is_none
 from .descr import generic_getattr, getset
 from .dict import DictVariable
 from .dispatch import constructor
@@ -202,6 +202,20 @@ def build_getter(tr: Any, value: Any, source: Any) -> GetterVariable:
     )
     result.source, result.value = source, value
     return result
+
+
+# -- bound methods
+
+
+@constructor(types.MethodType)
+def new_method(
+    tx: Any, cls: VariableTracker, function: VariableTracker, instance: VariableTracker, /
+) -> VariableTracker:
+    if function.tp_call is None:
+        return tx.raises(TypeError, "first argument must be callable")
+    if is_none(instance):
+        return tx.raises(TypeError, "instance must not be None")
+    return MethodVariable(function, instance)
 
 
 # -- functions with a cache

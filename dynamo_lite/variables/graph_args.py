@@ -1,7 +1,8 @@
 """Trackers as arguments of graph nodes, and results of operators as trackers.
 
 Input: trackers, and the graph's values. Output: entries of `graph.builder.PACKERS`, and `MODELS`.
-Invariant: what can't be an argument is refused with the break "graph-argument-type", before anything is added to the graph.
+Invariant: what can't be an argument is refused with the break "graph-argument-type", before anything is added to the
+graph.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def pack_tuple(packing: Packing, vt: TupleVariable) -> Any:
 
 
 def is_fixed(packing: Packing, vt: TupleVariable) -> bool:
-    """True for a real tuple of constants that nobody has looked into and that is part of the program rather than its data."""
+    """True for a real tuple of constants that nobody has looked into and that is part of the program rather than its
+    data."""
     real = vt.value
     return (
         type(real) is tuple

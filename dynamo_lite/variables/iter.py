@@ -366,8 +366,8 @@ def emit_advance(cg: Any, vt: VariableTracker, n: int) -> None:
 
 
 def items_to_come(iterator: Any) -> tuple[Any, ...]:
-    """The remaining items of a builtin iterator, by its pickling support, which does not move it. Raises RuntimeError if
-    its container was changed, or only code of the program could tell.
+    """The remaining items of a builtin iterator, by its pickling support, which does not move it. Raises RuntimeError
+    if its container was changed, or only code of the program could tell.
     """
     function, args, *state = iterator.__reduce__()
     position = state[0] if state else None

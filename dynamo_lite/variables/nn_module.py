@@ -1,8 +1,9 @@
 """Modules of `torch.nn`.
 
-Input: a real module. Output: `NNModuleVariable`, an instance whose attribute lookup and call know what `torch.nn.Module` does.
-Invariant: the short ways give what following `Module.__getattr__`, `__setattr__` and `__call__` would, and leave guards on exactly
-what these would read; a class that overrides one of them is followed.
+Input: a real module. Output: `NNModuleVariable`, an instance whose attribute lookup and call know what
+`torch.nn.Module` does.
+Invariant: the short ways give what following `Module.__getattr__`, `__setattr__` and `__call__` would, and leave guards
+on exactly what these would read; a class that overrides one of them is followed.
 Mirrors `torch/nn/modules/module.py`.
 """
 
@@ -28,7 +29,8 @@ from .wrap import builds_subclasses
 _STORES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 _GLOBAL_HOOKS = tuple(
-    getattr(_module, f"_global_{name}") for name in ("backward_pre_hooks", "backward_hooks", "forward_hooks", "forward_pre_hooks")
+    getattr(_module, f"_global_{name}")
+    for name in ("backward_pre_hooks", "backward_hooks", "forward_hooks", "forward_pre_hooks")
 )
 _GETATTR = Module.__getattr__
 _SETATTR = Module.__setattr__
@@ -71,8 +73,8 @@ class NNModuleVariable(InstanceVariable):
     def _registered_before(self, tx: Any, own: DictVariable, name: str) -> VariableTracker | None:
         """A parameter, buffer or submodule that the module has had since before the trace.
 
-        Its name is in one store only and in no other dictionary: `Module.__setattr__` and the `register_*` methods see to that,
-        so there is nothing to guard but the entry itself.
+        Its name is in one store only and in no other dictionary: `Module.__setattr__` and the `register_*` methods see
+        to that, so there is nothing to guard but the entry itself.
         """
         real = own.value
         if name in real:
@@ -165,7 +167,6 @@ class NNModuleVariable(InstanceVariable):
                 return None
             tx.tr.guard(tx.tr.constant_source(hooks), ir.LEN, 0)
         return self.tp_getattro(tx, "forward")
-
 
     def _has_no_hooks(self, tx: Any, own: DictVariable) -> bool:
         """What `Module._call_impl` asks: that each dictionary of hooks is false."""

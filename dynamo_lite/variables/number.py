@@ -98,7 +98,10 @@ _KINDS = (
     types.ClassMethodDescriptorType,
     types.BuiltinFunctionType,
 )
-_IMPURE = frozenset({"__init__", "__new__", "__iter__", "__getattribute__", "__setattr__", "__delattr__"})
+# What has effects, or gives a new object with a state.
+_IMPURE = frozenset(
+    {"__init__", "__new__", "__iter__", "__getattribute__", "__setattr__", "__delattr__", "finditer", "scanner"}
+)
 
 
 def pure_methods(*classes: type) -> None:

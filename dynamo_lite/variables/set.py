@@ -24,7 +24,17 @@ from .dispatch import builtin, constructor, method
 from .iter import IteratorVariable, advance, items_to_come
 from .keys import is_constant_key, key_of, key_tracker
 from .list import ListVariable
-from .native import NativeVariable, emit_all, emit_bare, host_value, instance_state, load_filled, raise_with, recursive_repr, repr_text
+from .native import (
+    NativeVariable,
+    emit_all,
+    emit_bare,
+    host_value,
+    instance_state,
+    load_filled,
+    raise_with,
+    recursive_repr,
+    repr_text,
+)
 from .tuple import TupleVariable, _Hash, item_hash
 from .wrap import builds
 

@@ -1,8 +1,9 @@
 """Symbolic numbers.
 
-Input: a `SymValue` of the graph. Output: `SymNodeVariable`, an int, float or bool whose value may differ from call to call.
-Invariant: arithmetic stays symbolic and makes no graph node until one is needed; a comparison, a loop bound or anything else that
-needs to know the number decides by the present one and leaves a guard.
+Input: a `SymValue` of the graph. Output: `SymNodeVariable`, an int, float or bool whose value may differ from call to
+call.
+Invariant: arithmetic stays symbolic and makes no graph node until one is needed; a comparison, a loop bound or anything
+else that needs to know the number decides by the present one and leaves a guard.
 Mirrors `Objects/longobject.c`, as far as symbolic ints go.
 """
 
@@ -20,8 +21,8 @@ from ..exc import Unsupported, unsupported
 from ..graph.builder import MODELS, Packing, packs
 from ..graph.lean import without_compiler
 from ..graph.values import SymValue
-from . import number  # noqa: F401  (the slots of constants come first)
 from ..polyfills.registry import find_polyfill
+from . import number  # noqa: F401  (the slots of constants come first)
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant

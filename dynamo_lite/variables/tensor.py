@@ -1,9 +1,9 @@
 """Tensors.
 
-Input: a graph value, or a real tensor with its access path. Output: `TensorVariable`, whose operators become graph nodes and whose
-metadata are constants.
-Invariant: a tensor has one tracker; an operator that returns its argument returns that tracker. Nothing that depends on the data of a
-tensor is ever known.
+Input: a graph value, or a real tensor with its access path. Output: `TensorVariable`, whose operators become graph
+nodes and whose metadata are constants.
+Invariant: a tensor has one tracker; an operator that returns its argument returns that tracker. Nothing that depends on
+the data of a tensor is ever known.
 Mirrors `torch/csrc/autograd/python_variable.cpp`, `python_variable_methods.cpp` and `torch/_tensor.py`.
 """
 
@@ -237,7 +237,8 @@ _attributes: dict[tuple[type, str], Any] = {}
 
 
 def class_attribute(cls: type, name: str) -> Any:
-    """The raw class attribute of a tensor class. Torch's own definitions don't change, so they are remembered and not guarded."""
+    """The raw class attribute of a tensor class. Torch's own definitions don't change, so they are remembered and
+    not guarded."""
     found = _attributes.get((cls, name))
     if found is None:
         found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), _ABSENT)
@@ -297,7 +298,14 @@ def metadata(self: TensorVariable, value: Any, method: str, *args: Any) -> Varia
     return MODELS.number(value, ("method", self.proxy, method, *args))
 
 
-_DEVICE_FLAGS = {"is_cpu": "cpu", "is_cuda": "cuda", "is_ipu": "ipu", "is_maia": "maia", "is_meta": "meta", "is_mps": "mps"}
+_DEVICE_FLAGS = {
+    "is_cpu": "cpu",
+    "is_cuda": "cuda",
+    "is_ipu": "ipu",
+    "is_maia": "maia",
+    "is_meta": "meta",
+    "is_mps": "mps",
+}
 _DEVICE_FLAGS.update(is_mtia="mtia", is_vulkan="vulkan", is_xla="xla", is_xpu="xpu")
 
 for _name, _type in _DEVICE_FLAGS.items():

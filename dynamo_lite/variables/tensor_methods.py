@@ -1,6 +1,7 @@
 """Methods of tensors that are more than a graph node: those that read metadata, and those that need the data.
 
-Input: real method descriptors of `torch.Tensor`. Output: their handlers; every method without one becomes a `call_method` node.
+Input: real method descriptors of `torch.Tensor`. Output: their handlers; every method without one becomes a
+`call_method` node.
 Invariant: a handler that answers from metadata adds no node.
 Mirrors `tools/autograd/templates/python_variable_methods.cpp` and `torch/_tensor.py`.
 """
@@ -119,7 +120,9 @@ def tensor_type(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs:
     if args or kwargs:
         return tx.tr.graph.call(tx, "call_method", "type", [self, *args], kwargs)
     meta = self.proxy.meta
-    return ConstantVariable(torch.empty(0, dtype=meta.dtype, device="cpu").type().replace("torch.", _type_prefix(meta.device)))
+    return ConstantVariable(
+        torch.empty(0, dtype=meta.dtype, device="cpu").type().replace("torch.", _type_prefix(meta.device))
+    )
 
 
 def _type_prefix(device: torch.device) -> str:
@@ -170,16 +173,52 @@ def _refused(slug: str, *names: str) -> None:
             HANDLERS[descriptor] = lambda tx, *args, _name=name, **kwargs: unsupported(slug, f"Tensor.{_name}")
 
 
-_refused("data-dependent-operator", "tolist", "is_nonzero", "__complex__", "equal", "allclose", "_is_all_true", "_is_any_true")
+_refused(
+    "data-dependent-operator",
+    "tolist",
+    "is_nonzero",
+    "__complex__",
+    "equal",
+    "allclose",
+    "_is_all_true",
+    "_is_any_true",
+)
 _refused("numpy", "numpy", "__array__", "__array_wrap__")
 _refused("backward-call", "backward")
 _refused("hook-registration", "register_hook", "register_post_accumulate_grad_hook")
 _refused(
     "tensor-attribute",
     *("data_ptr", "storage", "untyped_storage", "_typed_storage", "storage_type", "set_", "is_set_to", "retain_grad"),
-    *("is_pinned", "pin_memory", "is_shared", "share_memory_", "apply_", "map_", "map2_", "module_load", "record_stream"),
-    *("__deepcopy__", "__reduce_ex__", "__setstate__", "__dlpack__", "__dlpack_device__", "__dir__", "_use_count", "_fix_weakref"),
-    *("as_subclass", "_make_subclass", "reinforce", "_is_view", "has_names", "rename", "rename_", "align_to", "refine_names"),
+    *(
+        "is_pinned",
+        "pin_memory",
+        "is_shared",
+        "share_memory_",
+        "apply_",
+        "map_",
+        "map2_",
+        "module_load",
+        "record_stream",
+    ),
+    *(
+        "__deepcopy__",
+        "__reduce_ex__",
+        "__setstate__",
+        "__dlpack__",
+        "__dlpack_device__",
+        "__dir__",
+        "_use_count",
+        "_fix_weakref",
+    ),
+    *(
+        "as_subclass",
+        "_make_subclass",
+        "reinforce",
+        "_is_view",
+        "has_names",
+        "rename",
+        "rename_",
+        "align_to",
+        "refine_names",
+    ),
 )
-
-

@@ -10,15 +10,21 @@ Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
 from __future__ import annotations
 
 import functools
+import operator
+import re
+import sys
 from typing import Any
 
+from ..exc import unsupported
+from ..guards import ir
 from .abstract import get_attr, get_item, type_name, unpack
 from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
-from .dispatch import method
+from .dispatch import builtin, method, pure
 from .iter import ConstantIterator
 from .native import checked_size, host_index, host_value, repr_text, str_text
 from .number import pure_methods
+from .wrap import builds
 
 CHAR = str, bytes
 
@@ -250,9 +256,26 @@ def build_pattern(tr: Any, value: Any, source: Any) -> ConstantVariable:
     return ConstantVariable(value, source)
 
 
-@method(re.Pattern.sub, re.Pattern.subn)
-def pattern_sub(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    unsupported("call-c-function", "re.Pattern.sub")
+@constant_slot("mp_subscript", re.Match)
+def match_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+    return fold(tx, operator.getitem, [vt, key], {})
 
 
+@builtin(re._compile)
+def re_compile(tx: Any, pattern: VariableTracker, flags: VariableTracker, /) -> VariableTracker:
+    return fold(tx, re.compile, [pattern, flags], {})  # past the module's cache, which is no state of the program
+
+
+def _substitution(function: Any) -> None:
+    @method(function)
+    def substitute(
+        tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
+        if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
+            return fold(tx, function, [self, *args], kwargs)
+        return unsupported("call-c-function", "re substitution by a function")
+
+
+_substitution(re.Pattern.sub)
+_substitution(re.Pattern.subn)
 pure_methods(re.Match, re.Pattern)

@@ -1,9 +1,9 @@
 """Torch functions: which callables become graph nodes, and which are answered during the analysis.
 
 Input: a callable of torch. Output: `TorchFunctionVariable` for those that enter the graph; handlers for the rest.
-Invariant: the rule is the kind of callable and the module that defines it, not its name: C functions of torch's operator namespaces,
-operators of the dispatcher, and the Python functions of `torch.nn.functional`, `torch.functional` and `torch._tensor` enter the graph; all
-other Python functions are followed.
+Invariant: the rule is the kind of callable and the module that defines it, not its name: C functions of torch's
+operator namespaces, operators of the dispatcher, and the Python functions of `torch.nn.functional`, `torch.functional`
+and `torch._tensor` enter the graph; all other Python functions are followed.
 Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp` and `torch/overrides.py`.
 """
 
@@ -124,11 +124,16 @@ def is_tensor_method(fn: Any) -> bool:
     """True for methods of `torch.Tensor`, in C or in Python."""
     if isinstance(fn, METHOD_DESCRIPTORS):
         return True
-    return isinstance(fn, types.FunctionType) and fn.__module__ == "torch._tensor" and fn.__qualname__.startswith("Tensor.")
+    return (
+        isinstance(fn, types.FunctionType)
+        and fn.__module__ == "torch._tensor"
+        and fn.__qualname__.startswith("Tensor.")
+    )
 
 
 def _is_torchs_own(fn: Any) -> bool:
-    """Whether the result's metadata follows from the arguments' alone. Operators of third parties may do as they like."""
+    """Whether the result's metadata follows from the arguments' alone. Operators of third parties may do as they
+    like."""
     namespace = getattr(fn, "namespace", None)  # of an OpOverload
     if namespace is None:
         namespace = getattr(fn, "_qualified_op_name", "aten::").partition("::")[0]
@@ -210,12 +215,16 @@ def _existing(*paths: str) -> list[Any]:
 _always(TRUE, *_existing("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling"))
 _always(
     FALSE,
-    *_existing("jit.is_scripting", "_jit_internal.is_scripting", "jit.is_tracing", "jit._trace.is_tracing", "_C._is_tracing"),
+    *_existing(
+        "jit.is_scripting", "_jit_internal.is_scripting", "jit.is_tracing", "jit._trace.is_tracing", "_C._is_tracing"
+    ),
     *_existing("compiler.is_exporting", "onnx.is_in_onnx_export", "_C._are_functorch_transforms_active", "is_storage"),
 )
 _always(
     NONE,
-    *_existing("_C._get_tracing_state", "_C._log_api_usage_once", "_C._log_api_usage_metadata", "_logging.warning_once"),
+    *_existing(
+        "_C._get_tracing_state", "_C._log_api_usage_once", "_C._log_api_usage_metadata", "_logging.warning_once"
+    ),
     *_existing("_C._functorch.maybe_current_level", "_C._functorch.peek_interpreter_stack"),
 )
 
@@ -261,9 +270,18 @@ def _folded(*functions: Any) -> None:
 _folded(
     *_existing("cuda.is_available", "cuda.device_count", "cuda.get_device_capability", "cuda.get_device_name"),
     *_existing("cuda.is_bf16_supported", "cuda.is_initialized", "mps.is_available", "backends.mps.is_available"),
-    *_existing("backends.mps.is_built", "xpu.is_available", "xpu.device_count", "mtia.is_available", "cpu.is_available"),
-    *_existing("backends.cuda.is_built", "backends.cudnn.is_available", "backends.cudnn.version", "backends.mkldnn.is_available"),
-    *_existing("backends.mkl.is_available", "backends.openmp.is_available", "distributed.is_available", "get_num_threads"),
+    *_existing(
+        "backends.mps.is_built", "xpu.is_available", "xpu.device_count", "mtia.is_available", "cpu.is_available"
+    ),
+    *_existing(
+        "backends.cuda.is_built",
+        "backends.cudnn.is_available",
+        "backends.cudnn.version",
+        "backends.mkldnn.is_available",
+    ),
+    *_existing(
+        "backends.mkl.is_available", "backends.openmp.is_available", "distributed.is_available", "get_num_threads"
+    ),
     *_existing("_C._is_autocast_available", "_C._get_privateuse1_backend_name", "amp.is_autocast_available"),
     *_existing("backends.cuda.is_flash_attention_available", "accelerator.is_available", "_C._get_accelerator"),
 )
@@ -340,12 +358,16 @@ for _function in _existing("sym_int", "sym_float", "sym_max", "sym_min", "sym_no
 
 def _breaks(slug: str, *functions: Any) -> None:
     for function in functions:
-        HANDLERS[function] = lambda tx, *args, _fn=function, **kwargs: unsupported(slug, getattr(_fn, "__qualname__", repr(_fn)))
+        HANDLERS[function] = lambda tx, *args, _fn=function, **kwargs: unsupported(
+            slug, getattr(_fn, "__qualname__", repr(_fn))
+        )
 
 
 _breaks("backward-call", torch.autograd.backward, torch.autograd.grad)
 _breaks("random-state", *_existing("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"))
-_breaks("random-state", *_existing("cuda.manual_seed", "cuda.manual_seed_all", "cuda.get_rng_state", "cuda.set_rng_state"))
+_breaks(
+    "random-state", *_existing("cuda.manual_seed", "cuda.manual_seed_all", "cuda.get_rng_state", "cuda.set_rng_state")
+)
 _breaks(
     "higher-order-operator",
     *_existing("cond", "while_loop", "vmap", "func.vmap", "func.grad", "func.grad_and_value", "func.vjp", "func.jvp"),
@@ -370,10 +392,9 @@ def build_higher_order(tr: Any, value: Any, source: Any) -> VariableTracker:
 
 
 @builtin(torch.autograd.Function.apply.__func__)
-def function_apply(
-    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
-) -> VariableTracker:
-    """`Function.apply`. Where no gradient will be asked for it is a call of `forward` with a context that nobody sees again."""
+def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`Function.apply`. Where no gradient will be asked for it is a call of `forward` with a context that nobody
+    sees again."""
     grad = torch.is_grad_enabled()
     if grad and any(isinstance(a, TensorVariable) and a.proxy.meta.requires_grad for a in args):
         return unsupported("autograd-function", cls.describe())

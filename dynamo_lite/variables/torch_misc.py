@@ -1,7 +1,8 @@
 """Small types of torch: dtypes and devices, `torch.Size`, generators.
 
 Input: real objects, or the items of a size. Output: constants; `SizeVariable`.
-Invariant: a dtype, layout or memory format is one object; a device is compared by value; a size is a tuple of ints, some of them symbolic.
+Invariant: a dtype, layout or memory format is one object; a device is compared by value; a size is a tuple of ints,
+some of them symbolic.
 Mirrors `torch/csrc/Size.cpp`, `Dtype.cpp`, `Device.cpp`, `TypeInfo.cpp`.
 """
 
@@ -130,7 +131,6 @@ def size_numel(tx: Any, self: SizeVariable) -> VariableTracker:
     for item in self.items:
         result = binary_op(tx, operator.mul, result, item)
     return result
-
 
 
 for _name, _raw in vars(torch.Size).items():

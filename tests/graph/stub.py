@@ -32,7 +32,9 @@ class StubTrace:
         return ("file.py", 1)
 
     def wrap_new(self, value):
-        return graph_args.make_sequence(self.frame, torch.Size, [ConstantVariable(n) for n in value]) if isinstance(value, torch.Size) else ConstantVariable(value)
+        if isinstance(value, torch.Size):
+            return graph_args.make_sequence(self.frame, torch.Size, [ConstantVariable(n) for n in value])
+        return ConstantVariable(value)
 
     def raises(self, cls, *args):
         raise cls(*args)

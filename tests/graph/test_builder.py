@@ -92,7 +92,11 @@ def test_failed_operator_leaves_no_node(tr):
 
 @pytest.mark.parametrize(
     ("target", "slug"),
-    [("item", "data-dependent-operator"), ("nonzero", "dynamic-shape-operator"), (torch.equal, "data-dependent-operator")],
+    [
+        ("item", "data-dependent-operator"),
+        ("nonzero", "dynamic-shape-operator"),
+        (torch.equal, "data-dependent-operator"),
+    ],
 )
 def test_data_dependence(tr, target, slug):
     a = tr.input(torch.ones(()))

@@ -78,7 +78,7 @@ def test_equal_sizes_are_one_symbol():
     assert compile_counts(lambda x, y: x + y, pairs)[0] == 2
     # Two sizes that were equal by chance: the guard notices.
     more = [*pairs, (torch.randn(6, 4), torch.randn(1, 4))]
-    assert compile_counts(lambda x, y: (x.sum(0) + y.sum(0)), [*pairs, (torch.randn(6, 4), torch.randn(7, 4))])[0] == 3
+    assert compile_counts(lambda x, y: x.sum(0) + y.sum(0), [*pairs, (torch.randn(6, 4), torch.randn(7, 4))])[0] == 3
     assert compile_counts(lambda x, y: x + y, more)[0] == 3
 
 

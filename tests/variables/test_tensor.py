@@ -1,4 +1,4 @@
-"""Tensors: operators, attributes, methods, mutation. Each program runs eagerly and captured; the graph and op counts are stated."""
+"""Tensors: operators, attributes, methods, mutation. Each program runs eagerly and captured; graph counts are stated."""
 
 import operator
 
@@ -120,8 +120,26 @@ def test_iteration_and_unpacking():
 
 
 METADATA = {
-    "shape": lambda a: (a.shape, a.size(), a.size(0), a.size(-1), a.shape[0], a.shape[1:], len(a.shape), a.shape.numel()),
-    "dims": lambda a: (a.dim(), a.ndim, a.ndimension(), a.numel(), a.nelement(), a.element_size(), a.nbytes, a.itemsize),
+    "shape": lambda a: (
+        a.shape,
+        a.size(),
+        a.size(0),
+        a.size(-1),
+        a.shape[0],
+        a.shape[1:],
+        len(a.shape),
+        a.shape.numel(),
+    ),
+    "dims": lambda a: (
+        a.dim(),
+        a.ndim,
+        a.ndimension(),
+        a.numel(),
+        a.nelement(),
+        a.element_size(),
+        a.nbytes,
+        a.itemsize,
+    ),
     "types": lambda a: (a.dtype, a.device, a.layout, a.is_cuda, a.is_cpu, a.is_sparse, a.is_quantized, a.type()),
     "flags": lambda a: (a.is_floating_point(), a.is_complex(), a.is_signed(), a.is_contiguous(), a.T.is_contiguous()),
     "grad": lambda a: (a.requires_grad, a.is_leaf, a.grad, a.grad_fn, a.get_device()),

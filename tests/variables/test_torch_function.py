@@ -72,7 +72,11 @@ FOLDED = {
     "broadcast": lambda: torch.broadcast_shapes((2, 1), (1, 3)),
     "result_type": lambda: torch.result_type(torch.ones(1), 1.0),
     "dict": lambda: {torch.float32: 1, torch.device("cpu"): 2}[torch.float32],
-    "flags": lambda: (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.enabled, torch.get_num_threads()),
+    "flags": lambda: (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.enabled,
+        torch.get_num_threads(),
+    ),
 }
 
 

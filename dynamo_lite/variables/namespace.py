@@ -1,0 +1,82 @@
+"""`types.SimpleNamespace`.
+
+Input: keyword arguments, or a real namespace (which the generic instance model covers). Output: `NamespaceVariable`.
+Invariant: the attributes are those of the instance's `__dict__`.
+Mirrors `Objects/namespaceobject.c`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from .abstract import richcompare
+from .base import VariableTracker
+from .constant import NONE, NOT_IMPLEMENTED
+from .dict import dict_update_common
+from .dispatch import constructor, method
+from .instance import InstanceVariable
+from .native import emit_call, recursive_repr, repr_text
+
+Namespace = types.SimpleNamespace
+
+
+class NamespaceVariable(InstanceVariable):
+    """A namespace made by the traced code."""
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, Namespace)
+
+
+@constructor(Namespace)
+def new_namespace(
+    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    result = NamespaceVariable(Namespace)
+    namespace_init(tx, result, *args, **kwargs)
+    return result
+
+
+@method(Namespace.__init__)
+def namespace_init(tx: Any, self: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    limit = int(sys.version_info >= (3, 13))
+    if len(args) > limit:
+        message = (
+            f"SimpleNamespace expected at most 1 argument, got {len(args)}"
+            if limit
+            else "no positional arguments expected"
+        )
+        return tx.raises(TypeError, message)
+    dict_update_common(tx, self.instance_dict(tx), "SimpleNamespace", args, kwargs)
+    return NONE
+
+
+def _comparison(dunder: str, op: str) -> None:
+    @method(getattr(Namespace, dunder))
+    def compare(tx: Any, self: Any, other: Any, /) -> VariableTracker:
+        if not issubclass(other.python_type(), Namespace):
+            return NOT_IMPLEMENTED
+        return richcompare(tx, self.instance_dict(tx), other.instance_dict(tx), op)
+
+
+for _dunder, _op in {
+    "__eq__": "==",
+    "__ne__": "!=",
+    "__lt__": "<",
+    "__le__": "<=",
+    "__gt__": ">",
+    "__ge__": ">=",
+}.items():
+    _comparison(_dunder, _op)
+
+
+@method(Namespace.__repr__)
+def namespace_repr(tx: Any, self: Any, /) -> VariableTracker:
+    name = "namespace" if self.python_type() is Namespace else self.python_type().__name__
+
+    def text() -> str:
+        pairs = self.instance_dict(tx).pairs()
+        return f"{name}({', '.join([f'{key.value}={repr_text(tx, value)}' for key, value in pairs])})"
+
+    return recursive_repr(tx, self, f"{name}(...)", text)
