@@ -292,11 +292,10 @@ cache_unlink(Cache *cache)
     }
 }
 
-/* The cache of `code` in `region` (borrowed) or NULL. */
+/* The cache of `region` in such a list (borrowed), or NULL. */
 static Cache *
-cache_find(PyCodeObject *code, Region *region)
+cache_find(Cache *cache, Region *region)
 {
-    Cache *cache = code_caches(code);
     while (cache != NULL && cache->region != region) {
         cache = cache->next;
     }
@@ -305,11 +304,11 @@ cache_find(PyCodeObject *code, Region *region)
 
 static PyObject *cache_vectorcall(Cache *, PyObject *const *, size_t, PyObject *);
 
-/* As above, made on demand; NULL with an exception. Borrowed from the region. */
+/* The cache of `code` in `region`, made on demand; NULL with an exception. Borrowed from the region. */
 static Cache *
 cache_get(PyCodeObject *code, Region *region)
 {
-    Cache *cache = cache_find(code, region);
+    Cache *cache = cache_find(code_caches(code), region);
     if (cache != NULL) {
         return cache;
     }
@@ -805,7 +804,8 @@ static PyTypeObject Region_Type = {
 
 /* The region's answer to a miss: a new reference to an Entry or to None; NULL with an exception. */
 static PyObject *
-region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
+region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals,
+           Py_ssize_t n_locals)
 {
     Region *previous = swap_region(thread, NULL);
     thread->in_callback++;
@@ -1272,8 +1272,8 @@ static PyObject *
 run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *code)
 {
     PyCodeObject *original = frame_code(frame);
-    /* A frame that starts is the top of the stack. Its size can't be read off its code: the analysis of this very call may have
-     * raised the code's frame size since the frame was pushed. */
+    /* A frame that starts is the top of the stack. Its size cannot be read off its code: the analysis of this very call may
+       have raised the code's frame size since the frame was pushed. */
     Py_ssize_t pushed = tstate->datastack_top - (PyObject **)frame;
     Py_ssize_t grow = code_frame_size(code) - pushed;
     if (grow > 0) {
@@ -1313,14 +1313,18 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
         thread->pass = NULL;
         return run_frame(tstate, frame, throwflag);
     }
-    if (!frame_is_eligible(tstate, frame, code, throwflag) || code_extra(code) == &generated_code) {
+    if (!frame_is_eligible(tstate, frame, code, throwflag)) {
         return run_frame(tstate, frame, throwflag);
+    }
+    void *extra = code_extra(code);
+    if (extra == &generated_code) {
+        return run_frame(tstate, frame, 0);
     }
     if (stack_is_short(thread)) {
         return run_frame_without_region(thread, tstate, frame);
     }
-    Cache *cache = cache_get(code, region);
-    if (cache == NULL) {
+    Cache *cache = cache_find(extra, region);
+    if (cache == NULL && (cache = cache_get(code, region)) == NULL) {
         PyErr_Clear();   /* out of memory */
         return run_frame(tstate, frame, 0);
     }

@@ -8,6 +8,7 @@ of the new code are those of the original.
 
 from __future__ import annotations
 
+import dataclasses
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -72,6 +73,7 @@ OPERANDS: dict[Op, Any] = {
     Op.RAISE_VARARGS: lambda n: n,
     Op.CALL_INTRINSIC: 1,
     Op.CHECK_EXC_MATCH: 2,
+    Op.WITH_EXCEPT_START: 0,
 }
 # Ops that name a global: they mean the globals of their own function.
 _GLOBAL_OPS = frozenset({Op.STORE_GLOBAL, Op.DELETE_GLOBAL, Op.IMPORT_NAME})
@@ -393,6 +395,12 @@ def _shared_prefixes(nodes: list[Any]) -> set[int]:
     return shared
 
 
+def call_exit(exit_: Any, *self_and_exc: Any) -> Any:
+    """What WITH_EXCEPT_START calls."""
+    exc = self_and_exc[-1]
+    return exit_(*self_and_exc[:-1], type(exc), exc, exc.__traceback__)
+
+
 def _refuse(slug: str, context: str) -> Any:
     try:
         unsupported(slug, context)
@@ -465,6 +473,8 @@ class _BreakEmitter:
         if instr.op is Op.FOR_ITER:
             self._for_iter(instr, guarded, handled)
         else:
+            if instr.op is Op.WITH_EXCEPT_START:
+                instr = self._with_except_start(instr)
             pair = instr.op in _PAIR
             asm.emit_op(Op.LOAD_ATTR if pair else instr.op, instr.arg)
             if guarded:
@@ -477,6 +487,16 @@ class _BreakEmitter:
         if guarded:
             asm.place(failed)
             self._failed(handled)
+
+    def _with_except_start(self, instr: Instr) -> Instr:
+        """Push the operands of a CALL that does the same: the original finds its own below entries that are no objects here."""
+        stack = self.frames[-1].stack
+        self.cg.load_callable(call_exit)
+        operands = [stack[-5], stack[-4], stack[-1]] if instr.arg else [stack[-4], stack[-1]]
+        operands = [v for v in operands if not is_null(v)]
+        for v in operands:
+            self.cg.load(v)
+        return dataclasses.replace(instr, op=Op.CALL, arg=(len(operands), ()))
 
     def _establish(self, handled: Any) -> None:
         """Make an exception the one being handled: leaves the previous one and itself on the stack."""

@@ -925,6 +925,30 @@ def test_bigger_frames_find_room_at_every_depth():
 
 
 @needs_hook_support
+def test_the_first_frame_is_already_big_enough():
+    """It was pushed before its code was known to need a bigger one."""
+    namespace = {}
+    exec(
+        f"def f(x): return 'original', leaf(x)\ndef leaf(x): return [x, [x, [x]]]\n"
+        f"def g(x): return [{'x, ' * 60} leaf(x), leaf(leaf(x)), 'compiled']",
+        namespace,
+    )
+    f, g = namespace["f"], namespace["g"]
+
+    def callback(cache, fn, values):
+        if fn is not f:
+            cache.state = SKIP
+            return None
+        cache.add(Entry(ALWAYS, g.__code__, None))
+        return cache.entries[0]
+
+    expected = g("x")
+    with Active(Region(callback)):
+        results = [f("x"), f("x")]
+    assert results == [expected, expected]
+
+
+@needs_hook_support
 @pytest.mark.parametrize("limit", [1000, 5000])
 def test_recursion_limit_is_pythons_own(limit):
     source = f"""

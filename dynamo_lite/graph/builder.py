@@ -65,10 +65,10 @@ class GraphInput(NamedTuple):
 class NodeMeta(dict):
     """The `meta` of a node. "example_value" and "stack_trace" are made when something asks for them."""
 
-    __slots__ = ("builder", "place", "subject")
+    __slots__ = ("place", "propagator", "subject")
 
-    def __init__(self, builder: Any = None, subject: Any = None, place: Any = None) -> None:
-        self.builder = builder
+    def __init__(self, propagator: Any = None, subject: Any = None, place: Any = None) -> None:
+        self.propagator = propagator
         self.subject = subject
         self.place = place
 
@@ -101,7 +101,10 @@ class NodeMeta(dict):
 
 
 def _example_value(meta: NodeMeta) -> Any:
-    return meta.builder.host_value(meta.subject) if meta.subject is not None else None
+    subject = meta.subject
+    if isinstance(subject, TensorValue):
+        return meta.propagator.fake_of(subject)
+    return subject.sym if isinstance(subject, SymValue) else None
 
 
 def _stack_trace(meta: NodeMeta) -> str | None:
@@ -247,6 +250,7 @@ class GraphBuilder:
         self.graph = Graph()
         self.propagator = Propagator()
         self.module_nodes: set[Any] = set()
+        self.module_facts: dict[Any, bool] = {}
         self.state = AmbientState(self)
         self.shapes = ShapeGuards(self)
         self._symbols: Any = None
@@ -329,7 +333,7 @@ class GraphBuilder:
                 "placeholder", str(value.sym) if type(value) is SymValue else placeholder_name(source.path)
             )
         node.target = node.name  # the parameter's name has to be unique as well
-        _set_meta(node, NodeMeta(self, value))
+        _set_meta(node, NodeMeta(self.propagator, value))
         if isinstance(real, torch.nn.Parameter) or source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers":
             node.meta[STATIC_ADDRESS] = True
         self.inputs.append(GraphInput(node, source, real))
@@ -343,7 +347,7 @@ class GraphBuilder:
             item = self._items.get(key)
             if item is None:
                 item = self._items[key] = self._create("call_function", operator.getitem, (node, path[i]), {})
-                _set_meta(item, NodeMeta(self, None, parent.meta.place))
+                _set_meta(item, NodeMeta(self.propagator, None, parent.meta.place))
             node = item
         node.meta.subject = value
         return node
@@ -363,18 +367,8 @@ class GraphBuilder:
 
     def _add(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], subject: Any) -> Node:
         node = self._create(op, target, args, kwargs)
-        _set_meta(node, NodeMeta(self, subject))
+        _set_meta(node, NodeMeta(self.propagator, subject))
         return node
-
-    def host_value(self, subject: Any) -> Any:
-        """The fake tensor, symbolic number or container of them that a node computes."""
-        if isinstance(subject, TensorValue):
-            return self.propagator.fake_of(subject)
-        if isinstance(subject, SymValue):
-            return subject.sym
-        if isinstance(subject, list):
-            return tuple([self.host_value(item) for item in subject])
-        return subject
 
     # -- operators
 
@@ -404,7 +398,7 @@ class GraphBuilder:
         if type(result) is ConstantResult and result.value is not None and not changes:
             return MODELS.constant(tx, result.value)
         node = self._create(op, target, fx_args, fx_kwargs)
-        _set_meta(node, NodeMeta(self, None, (tx.code, tx.lineno)))
+        _set_meta(node, NodeMeta(self.propagator, None, (tx.code, tx.lineno)))
         return self._wrap_result(tx, result, node, tensors, fakes)
 
     def _wrap_result(
@@ -504,7 +498,17 @@ class GraphBuilder:
             self._remove_dead()
             self.graph.output(tuple(self.outputs))
             self.module = _LazyGraphModule({}, self.graph)
+            self._let_go()
         return self.module
+
+    def _let_go(self) -> None:
+        """Cut what leads from the nodes, which live as long as the compiled code, to real tensors and trackers."""
+        for node in self.graph.nodes:
+            subject = node.meta.subject if isinstance(node.meta, NodeMeta) else None
+            if subject is not None:
+                subject.origin = None
+                if isinstance(subject, TensorValue):
+                    subject.tracker = subject.family = None
 
     def _remove_dead(self) -> None:
         wanted = set(self.outputs)

@@ -63,6 +63,7 @@ READS: frozenset[Callable[..., Any]] = frozenset(
         _C._get_math_sdp_enabled,
         _C._get_cudnn_sdp_enabled,
         _C._len_torch_function_stack,
+        _C._len_torch_dispatch_stack,
         _C._is_torch_function_mode_enabled,
         _C._is_torch_function_enabled,
     }
@@ -240,6 +241,8 @@ def _default_devices() -> Any:
 
 def check_modes() -> None:
     """Refuse to capture under a mode that wants to see every operator."""
+    if _C._len_torch_dispatch_stack():
+        unsupported("torch-function-mode", "a TorchDispatchMode is active")
     for i in range(_C._len_torch_function_stack()):
         mode = _C._get_function_stack_at(i)
         if type(mode).__name__ != "DeviceContext":

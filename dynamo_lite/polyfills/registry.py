@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 PURE: set[Any] = set()
-"""Callables without effects whose result depends on their arguments only: carried out when all of these are constants."""
+"""Callables without effects whose result depends on their arguments only: folded when these are constants."""
 
 POLYFILLS: dict[Any, Callable[..., Any]] = {}
 """The real callable → its stand-in."""

@@ -51,9 +51,19 @@ from .iter import LIST_ITERATORS, CallIterator, ConstantIterator, ListIterator, 
 from .itertools import CombinatoricVariable, FilterVariable, WhileVariable
 from .keys import Key, hash_rule, symbolic_key
 from .list import ListVariable, iterate, sorted_items
-from .native import NativeVariable, emit_call, host_index, host_value, optional_attr, repr_text, same_or_equal, str_text
+from .native import (
+    NativeVariable,
+    emit_call,
+    host_index,
+    host_value,
+    optional_attr,
+    repr_text,
+    run,
+    same_or_equal,
+    str_text,
+)
 from .subclass import NATIVE_MODELS, NATIVES
-from .text import format_text, run
+from .text import format_text
 from .tuple import TupleVariable
 
 for _model, _types in {
@@ -101,8 +111,7 @@ def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | N
     if sentinel is None:
         return get_iter(tx, object)
     if object.tp_call is None:
-        names = ("object, sentinel", "object") if sys.version_info >= (3, 12) else ("v, w", "v")
-        return tx.raises(TypeError, f"iter({names[0]}): {names[1]} must be callable")
+        return run(tx, iter, None, None)  # for the message, which varies
     return CallIterator(object, sentinel)
 
 

@@ -7,6 +7,7 @@ Mirrors `Objects/exceptions.c`, `do_raise` of `Python/ceval.c`, `PyErr_GivenExce
 
 from __future__ import annotations
 
+import traceback
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -30,6 +31,7 @@ class ExceptionVariable(InstanceVariable):
         super().__init__(cls, value, source)
         self.state: dict[str, VariableTracker] = {}
         self.lines: list[tuple[Any, int]] = []
+        self.traceback_dropped = False
         if source is None:
             self.state.update(args=TupleVariable([]), __cause__=NONE, __context__=NONE, __suppress_context__=ConstantVariable(False))
 
@@ -69,10 +71,20 @@ class ExceptionVariable(InstanceVariable):
     def add_traceback(self, tx: Any) -> None:
         """`PyTraceBack_Here`."""
         self.lines.append((tx.code, tx.lineno))
+        self.traceback_dropped = False
 
     def get_traceback(self, tx: Any) -> VariableTracker:
-        """The traceback as an argument of `__exit__`; code that looks into it breaks."""
+        """`__traceback__`, None before the exception is raised; code that looks into it breaks."""
+        if self.traceback_dropped or (self.source is None and not self.lines):
+            return NONE
         return TracebackVariable(self)
+
+    def drop_traceback(self, tx: Any) -> None:
+        """`__traceback__ = None`."""
+        if self.source is not None:
+            self.put(tx, "__traceback__", NONE)
+        self.lines.clear()
+        self.traceback_dropped = True
 
     # -- codegen
 
@@ -230,16 +242,32 @@ for _cls, _name in ((AttributeError, "name"), (AttributeError, "obj"), (NameErro
     getset(_cls.__dict__[_name], _member_setter(_name))(_member(_name))
 
 
-@getset(BaseException.__dict__["__traceback__"])
+def _set_traceback(tx: Any, self: ExceptionVariable, tb: VariableTracker | None) -> None:
+    """`BaseException_set_tb`; a traceback of another exception has no model."""
+    if tb is not None and tb.value is None:
+        self.drop_traceback(tx)
+    elif not (isinstance(tb, TracebackVariable) and tb.exc is self):
+        unsupported("frame-introspection", "write of __traceback__")
+
+
+@getset(BaseException.__dict__["__traceback__"], _set_traceback)
 def exception_traceback(tx: Any, self: ExceptionVariable) -> VariableTracker:
-    return TracebackVariable(self)
+    if self.source is not None and not self.lines and self.value.__traceback__ is None:
+        return self.get(tx, "__traceback__")
+    return self.get_traceback(tx)
 
 
 @method(BaseException.with_traceback)
-def with_traceback(tx: Any, self: VariableTracker, tb: VariableTracker) -> VariableTracker:
-    if isinstance(tb, TracebackVariable) and tb.exc is self:
-        return self
-    return unsupported("frame-introspection", "with_traceback")
+def with_traceback(tx: Any, self: ExceptionVariable, tb: VariableTracker) -> VariableTracker:
+    _set_traceback(tx, self, tb)
+    return self
+
+
+@builtin(traceback.clear_frames)
+def clear_frames(tx: Any, tb: VariableTracker) -> None:
+    """The frames that an exception of the traced code has left are gone: there is nothing to clear in them."""
+    if not isinstance(tb, TracebackVariable) or tb.exc.source is not None:
+        unsupported("frame-introspection", "traceback.clear_frames")
 
 
 @method(BaseException.__str__)

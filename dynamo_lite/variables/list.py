@@ -20,7 +20,7 @@ from .base import VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .dispatch import constructor, method
 from .iter import ReversedVariable
-from .native import emit_all, emit_bare, host_index, recursive_repr, repr_text, same_or_equal
+from .native import emit_all, emit_bare, host_index, recursive_repr, repr_text, run, same_or_equal
 from .sequence import SequenceVariable, host_items
 from .wrap import builds
 
@@ -65,12 +65,10 @@ class ListVariable(SequenceVariable):
     def assign_slice(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
         """`self[a:b:c] = value`, `del self[a:b:c]`."""
         new: list[VariableTracker] = []
-        extended = not is_none(key.step) and host_index(tx, key.step) != 1
         if value is not None:
             if value.tp_iter is None and value.sq_item is None:
-                tx.raises(
-                    TypeError, "must assign iterable to extended slice" if extended else "can only assign an iterable"
-                )
+                step = None if is_none(key.step) else host_index(tx, key.step)
+                run(tx, [].__setitem__, slice(None, None, step), 5)  # for the message, which varies
             new = unpack(tx, value)
         s = key.host_slice(tx)
         self.changing(tx)

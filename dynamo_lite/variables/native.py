@@ -89,6 +89,14 @@ def same_or_equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
     return equal(tx, v, w)
 
 
+def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
+    """The constant result of a real call on host values; its error becomes one of the traced program."""
+    try:
+        return ConstantVariable(function(*args, **kwargs))
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        tx.raises_like(error)
+
+
 def optional_attr(tx: Any, v: VariableTracker, name: str) -> VariableTracker | None:
     """`_PyObject_LookupAttr`: the attribute, None if reading it raises AttributeError."""
     try:

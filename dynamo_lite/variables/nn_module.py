@@ -51,7 +51,7 @@ class NNModuleVariable(InstanceVariable):
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         cls = self.cls
-        if type_lookup(cls, "__getattr__") is not _GETATTR or type_lookup(cls, "__getattribute__") is not _GETATTRIBUTE:
+        if not has_plain_lookup(tx, cls):
             return super().tp_getattro(tx, name)
         attribute = type_attribute(tx, cls, name)
         if attribute is not None and attribute.tp_descr_set is not None:
@@ -87,7 +87,6 @@ class NNModuleVariable(InstanceVariable):
                 store = self.store_of(tx, own, key)
                 if not is_untouched(store) or store.read.get(name) is None and not self._read_entry(tx, store, name):
                     return None
-                self.rely_on(tx, "__getattr__", _GETATTR)
                 return store.read[name]
         return None
 
@@ -99,7 +98,6 @@ class NNModuleVariable(InstanceVariable):
 
     def registered(self, tx: Any, own: DictVariable, name: str) -> VariableTracker:
         """`Module.__getattr__`."""
-        self.rely_on(tx, "__getattr__", _GETATTR)
         for key in _STORES:
             store = self.store_of(tx, own, key)
             if store is not None:
@@ -162,25 +160,43 @@ class NNModuleVariable(InstanceVariable):
         own = self.instance_dict(tx)
         if own.find("_compiled_call_impl") is not None or not self._has_no_hooks(tx, own):
             return None
-        for hooks in _GLOBAL_HOOKS:
-            if hooks:
-                return None
-            tx.tr.guard(tx.tr.constant_source(hooks), ir.LEN, 0)
-        return self.tp_getattro(tx, "forward")
+        return self.tp_getattro(tx, "forward") if no_global_hooks(tx) else None
 
     def _has_no_hooks(self, tx: Any, own: DictVariable) -> bool:
         """What `Module._call_impl` asks: that each dictionary of hooks is false."""
-        tr = tx.tr
+        if not is_untouched(own):
+            found = [own.find(key) for key in _HOOKS]
+            return not any(hooks is None or hooks.mp_length(tx).value for hooks in found)
+        real = own.value
+        if any(real.get(key, True) for key in _HOOKS):
+            return False
+        guards, user = tx.tr.guards, tx.tr.here()
         for key in _HOOKS:
-            if is_untouched(own):
-                if own.value.get(key, True):
-                    return False
-                tr.guard(tr.source(own.source, ir.DICT_ITEM, key), ir.TRUTH, False)
-            else:
-                hooks = own.find(key)
-                if hooks is None or hooks.mp_length(tx).value:
-                    return False
+            guards.check(guards.node(own.source, ir.DICT_ITEM, key), ir.TRUTH, False, user)
         return True
+
+
+def no_global_hooks(tx: Any) -> bool:
+    """Whether there are no hooks for all modules, guarded; found out once per trace."""
+    facts = tx.tr.graph.module_facts
+    known = facts.get("global hooks")
+    if known is None:
+        known = facts["global hooks"] = not any(_GLOBAL_HOOKS)
+        for hooks in _GLOBAL_HOOKS:
+            tx.tr.guard(tx.tr.constant_source(hooks), ir.LEN, len(hooks))
+    return known
+
+
+def has_plain_lookup(tx: Any, cls: type) -> bool:
+    """Whether attribute lookup in `cls` is that of `Module`, guarded; found out once per trace."""
+    facts = tx.tr.graph.module_facts
+    known = facts.get(cls)
+    if known is None:
+        own = type_lookup(cls, "__getattr__") is _GETATTR and type_lookup(cls, "__getattribute__") is _GETATTRIBUTE
+        if own:
+            type_attribute(tx, cls, "__getattr__")
+        known = facts[cls] = own
+    return known
 
 
 _GETATTRIBUTE = object.__getattribute__

@@ -14,6 +14,7 @@ from ..guards import ir
 from .base import VariableTracker
 from .constant import ConstantVariable, fold, is_constant
 from .descr import DescriptorVariable
+from .dispatch import PURE
 from .wrap import builds, builds_subclasses
 
 numpy: Any = sys.modules.get("numpy")
@@ -51,3 +52,4 @@ if numpy is not None:
     builds_subclasses(numpy.generic, numpy.dtype)(build_by_value)
     builds_subclasses(numpy.ndarray)(build_array)
     builds(numpy.ufunc, type(numpy.sum))(build_function)
+    PURE.update(numpy.sctypeDict.values(), (numpy.dtype,))

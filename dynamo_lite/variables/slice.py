@@ -17,9 +17,8 @@ from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_const
 from .descr import getset
 from .dispatch import constructor, method
 from .iter import ConstantIterator
-from .native import NativeVariable, emit_call, host_index, host_int, readonly, same_or_equal
+from .native import NativeVariable, emit_call, host_index, host_int, readonly, run, same_or_equal
 from .sequence import compare_items
-from .text import run
 from .tuple import TupleVariable
 from .wrap import builds
 

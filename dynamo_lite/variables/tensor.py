@@ -10,6 +10,7 @@ Mirrors `torch/csrc/autograd/python_variable.cpp`, `python_variable_methods.cpp`
 from __future__ import annotations
 
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -205,7 +206,8 @@ def is_operand(vt: VariableTracker) -> bool:
     return issubclass(vt.python_type(), _NUMBERS)
 
 
-_NUMBERS = (int, float, complex)
+_numpy = sys.modules.get("numpy")
+_NUMBERS = (int, float, complex) if _numpy is None else (int, float, complex, _numpy.number, _numpy.bool_)
 
 
 def _binary(function: Callable[..., Any]) -> Any:

@@ -18,23 +18,15 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_attr, get_item, type_name, unpack
-from .base import ObservedException, VariableTracker
+from .base import MISSING, ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
 from .dispatch import builtin, method, pure
 from .iter import ConstantIterator
-from .native import checked_size, host_index, host_value, repr_text, str_text
+from .native import checked_size, host_index, host_value, repr_text, run, str_text
 from .number import pure_methods
 from .wrap import builds
 
 CHAR = str, bytes
-
-
-def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
-    """The constant result of a real call on host values; its error becomes one of the traced program."""
-    try:
-        return ConstantVariable(function(*args, **kwargs))
-    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-        tx.raises_like(error)
 
 
 # -- slots
@@ -263,7 +255,16 @@ def match_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> Vari
 
 @builtin(re._compile)
 def re_compile(tx: Any, pattern: VariableTracker, flags: VariableTracker, /) -> VariableTracker:
-    return fold(tx, re.compile, [pattern, flags], {})  # past the module's cache, which is no state of the program
+    # Past the module's cache, which is no state of the program.
+    return fold(tx, re.compile, [known(tx, pattern), known(tx, flags)], {})
+
+
+def known(tx: Any, v: VariableTracker) -> VariableTracker:
+    """An argument as a constant: from 3.13 on the default of `count` and `flags` is an int of its own class."""
+    if v.value is not MISSING and isinstance(v.value, int) and not v.is_python_constant():
+        tx.tr.guard(v.source, ir.IS, v.value)
+        return ConstantVariable(int(v.value))
+    return v
 
 
 def _substitution(function: Any) -> None:
@@ -271,11 +272,14 @@ def _substitution(function: Any) -> None:
     def substitute(
         tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
+        args = tuple([known(tx, v) for v in args])
+        kwargs = {name: known(tx, v) for name, v in kwargs.items()}
         if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
             return fold(tx, function, [self, *args], kwargs)
-        return unsupported("call-c-function", "re substitution by a function")
+        return unsupported("call-c-function", f"{function.__name__} of a pattern with arguments that are no constants")
 
 
 _substitution(re.Pattern.sub)
 _substitution(re.Pattern.subn)
+_substitution(re.Pattern.split)
 pure_methods(re.Match, re.Pattern)

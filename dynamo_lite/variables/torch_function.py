@@ -40,6 +40,12 @@ _C = torch._C
 C_NAMESPACES = frozenset({f"torch._C._{name}" for name in ("nn", "linalg", "fft", "special", "sparse", "nested")})
 PYTHON_NAMESPACES = frozenset({"torch.nn.functional", "torch.functional", "torch._tensor"})
 
+HIGHER_ORDER = (
+    "torch._higher_order_ops",
+    *(f"torch._functorch.{name}" for name in ("apis", "eager_transforms", "vmap", "predispatch", "pyfunctorch")),
+)
+"""Modules whose functions take functions and transform them: calling one is a break until there is a model of it."""
+
 _OPERATOR_CLASS = "_VariableFunctionsClass."
 _known: dict[Any, bool] = {}
 
@@ -63,7 +69,10 @@ def _builtin_rule(value: Any) -> bool:
 
 
 def _function_rule(value: types.FunctionType) -> bool:
-    return value.__module__ in PYTHON_NAMESPACES and value not in HANDLERS and value not in FOLLOWED
+    module = value.__module__
+    if module in PYTHON_NAMESPACES:
+        return value not in HANDLERS and value not in FOLLOWED
+    return module is not None and module.startswith(HIGHER_ORDER) and value not in HANDLERS
 
 
 def _descriptor_rule(value: Any) -> bool:
@@ -112,6 +121,13 @@ class TorchFunctionVariable(DescriptorVariable):
         return tx.tr.build_constant_object(getattr(self.value, name))
 
 
+class HigherOrderFunctionVariable(TorchFunctionVariable):
+    """A function that takes functions into the graph or transforms them."""
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return unsupported("higher-order-operator", self.describe())
+
+
 def call_in_graph(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
     """Add a call of `fn` to the graph; a method of tensors as `call_method`."""
     graph = tx.tr.graph
@@ -143,6 +159,8 @@ def _is_torchs_own(fn: Any) -> bool:
 @builds_if(enters_graph)
 def build_torch_function(tr: Any, value: Any, source: Any) -> TorchFunctionVariable:
     tr.guard(source, ir.IS, value)
+    if type(value) is types.FunctionType and value.__module__.startswith(HIGHER_ORDER):
+        return HigherOrderFunctionVariable(value, source)
     return TorchFunctionVariable(value, source)
 
 

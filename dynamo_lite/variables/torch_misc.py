@@ -19,7 +19,7 @@ from ..exc import unsupported
 from ..guards import ir
 from .abstract import binary_op
 from .base import VariableTracker
-from .constant import ConstantVariable
+from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .dispatch import HANDLERS, PURE, constructor, method
 from .graph_args import SEQUENCES
 from .list import iterate
@@ -90,6 +90,12 @@ class SizeVariable(TupleVariable):
 
     def sliced(self, tx: Any, s: slice) -> VariableTracker:
         return SizeVariable(self.items[s])
+
+    @staticmethod
+    def nb_add(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not (isinstance(v, TupleVariable) and isinstance(w, TupleVariable)):
+            return NOT_IMPLEMENTED
+        return SizeVariable([*v.items, *w.items])
 
     def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
         return SizeVariable(self.repeated(tx, count))

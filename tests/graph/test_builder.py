@@ -202,3 +202,32 @@ def test_views_share_what_a_write_does_to_them(tr):
     assert a.proxy.meta.requires_grad and view.proxy.meta.requires_grad
     values = tr.run(a, view)
     assert all(v.requires_grad for v in values)
+
+
+def test_graph_does_not_keep_real_tensors():
+    import gc
+    import weakref
+
+    import dynamo_lite
+
+    modules = []
+
+    def backend(gm, example_inputs):
+        modules.append(gm)
+        return gm.forward
+
+    class Big:
+        pass
+
+    def fn(a, b, holder):
+        a.add_(1)
+        holder.result = a.view(-1)
+        return torch.relu(a) + b
+
+    a, b, holder = x(), x(), Big()
+    dynamo_lite.compile(fn, backend=backend, fullgraph=True)(a, b, holder)
+    watched = [weakref.ref(t) for t in (a, b, holder)]
+    del a, b, holder
+    gc.collect()
+    assert [w() for w in watched] == [None] * 3
+    assert modules[0].graph.find_nodes(op="placeholder")[0].meta["example_value"].shape == (3, 4)

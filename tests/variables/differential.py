@@ -1,7 +1,7 @@
 """Run small programs eagerly and captured, and compare: results with their types, arguments after the call, exceptions.
 
-A program is a function, or text: statements separated by newlines of which the last one is an expression or a return. Every
-program has to be captured as a whole (`fullgraph`), twice: the second call runs the compiled code.
+A program is a function, or text: statements of which the last one is an expression or a return. Every program has to be
+captured as a whole (`fullgraph`), twice: the second call runs the compiled code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import operator
 import textwrap
 import types
 
-import dynamo_lite
+from dynamo_lite import convert, exc
 from dynamo_lite.config import config
 
 NAMES = {
@@ -76,6 +76,11 @@ def attributes(value, seen):
     return [(k, describe(v, seen)) for k, v in getattr(value, "__dict__", {}).items()]
 
 
+def capture(fn, fullgraph=True):
+    """The captured form of a function; graphs run as they are. Needs no torch."""
+    return convert.Region(lambda gm, inputs: gm.forward, fullgraph=fullgraph).wrap(fn)
+
+
 def run(fn, arguments, calls):
     arguments = copy.deepcopy(arguments)
     results = []
@@ -83,7 +88,7 @@ def run(fn, arguments, calls):
         try:
             result = fn(**arguments)
         except Exception as error:
-            if isinstance(error, dynamo_lite.exc.TorchDynamoException):
+            if isinstance(error, exc.TorchDynamoException):
                 raise
             result = type(error), error.args
         results.append((describe(result), describe(arguments)))
@@ -94,7 +99,7 @@ def difference(fn, arguments, calls=2, fullgraph=True):
     """None if eager and captured execution agree, else what differs."""
     expected = run(fn, arguments, calls)
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=fullgraph)
+        compiled = capture(fn, fullgraph)
         try:
             actual = run(compiled, arguments, calls)
         except Exception as error:
@@ -105,7 +110,7 @@ def difference(fn, arguments, calls=2, fullgraph=True):
 
 
 def check(*texts, names=None, calls=2, fullgraph=True, **arguments):
-    """Every text, given these arguments, does the same eagerly and captured; `fullgraph=False`: possibly with breaks."""
+    """Every text, given these arguments, does the same eagerly and captured (`fullgraph=False`: or with breaks)."""
     problems = []
     for text in texts:
         problem = difference(program(text, arguments, names), arguments, calls, fullgraph)
@@ -123,10 +128,10 @@ def check_lines(text, names=None, fullgraph=True, **arguments):
 def breaks(text, slug, names=None, **arguments):
     """The text can't be captured as a whole, for this reason."""
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        compiled = dynamo_lite.compile(program(text, arguments, names), backend="eager", fullgraph=True)
+        compiled = capture(program(text, arguments, names))
         try:
             compiled(**arguments)
-        except dynamo_lite.exc.Unsupported as error:
+        except exc.Unsupported as error:
             assert error.slug == slug, error
         else:
             raise AssertionError(f"no break: {text}")

@@ -1,9 +1,8 @@
-"""The programs of the other files with a graph break between any two statements: containers and iterators survive it."""
+"""The programs of other files with a graph break between any two statements: containers and iterators survive it."""
 
 import ast
 import collections
 
-import dynamo_lite
 import pytest
 import test_deque
 import test_dict
@@ -11,6 +10,8 @@ import test_iter
 import test_list
 import test_set
 from differential import difference, program
+
+import dynamo_lite
 
 
 def with_breaks(text):

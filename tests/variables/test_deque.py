@@ -28,7 +28,8 @@ LINES = """
     d.insert(1, 9); return d
     d.remove(2); return d
     d.remove(9)
-    d + d, d * 2, 2 * d, d == collections.deque([1, 2, 3]), d < collections.deque([2]), d == [1, 2, 3], d.copy(), d.maxlen
+    d + d, d * 2, 2 * d, d == collections.deque([1, 2, 3]), d < collections.deque([2]), d == [1, 2, 3], d.copy()
+    d.maxlen
     d + [1]
     d += [5]; d *= 2; return d
     repr(d), str(d), type(d), isinstance(d, collections.deque), hasattr(d, "append")

@@ -61,7 +61,8 @@ READ = """
     xs.__iter__().__next__(), list(xs.__reversed__()), xs.__repr__(), xs.__ne__([3, 1, 2]), xs.__rmul__(2)
     list.__len__(xs), list.__getitem__(xs, 0), list.index(xs, 1), list.copy(xs)
     xs.nothing
-    xs.append.__name__, xs.__class__, type(xs), isinstance(xs, list), isinstance(xs, (int, list)), xs.__doc__ is list.__doc__
+    xs.append.__name__, xs.__class__, type(xs), isinstance(xs, list), isinstance(xs, (int, list))
+    xs.__doc__ is list.__doc__
     xs()
     iter(xs).__length_hint__(), list(iter(xs)), next(iter(xs)), next(iter(xs[5:]), "none")
     next(xs)

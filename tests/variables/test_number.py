@@ -71,8 +71,10 @@ NAMES = {c.__name__: c for c in (Index, Int, BadInt, Float, BadFloat, Number)}
 def test_arithmetic():
     check_lines(
         """
-        i + 1, i - 2.5, i * 3, i / 2, i // 2, i % 2, i ** 2, -i, +i, ~i, abs(-i), i << 2, i >> 1, i & 3, i | 8, i ^ 1, divmod(i, 2), pow(i, 2), pow(i, 2, 3), i ** -1
-        f + 1, f * 2, f / 3, f // 1, f % 1, f ** 2, -f, abs(-f), divmod(f, 1), round(f), round(f, 1), int(f), f.is_integer(), f.hex(), f.as_integer_ratio(), float.fromhex("0x1p3")
+        i + 1, i - 2.5, i * 3, i / 2, i // 2, i % 2, i ** 2, -i, +i, ~i, abs(-i), i << 2, i >> 1, i & 3, i | 8
+        i ^ 1, divmod(i, 2), pow(i, 2), pow(i, 2, 3), i ** -1
+        f + 1, f * 2, f / 3, f // 1, f % 1, f ** 2, -f, abs(-f), divmod(f, 1), round(f), round(f, 1), int(f)
+        f.is_integer(), f.hex(), f.as_integer_ratio(), float.fromhex("0x1p3")
         i / 0
         f % 0
         1 << -1
@@ -84,9 +86,11 @@ def test_arithmetic():
         i < None
         None + 1
         -None
-        i == "5", i != None, i == 5.0, True == 1, i is i, None is None, None == 0, i > 2, 1 < i < 10, 1j == 1j, 1 + 2j, (1 + 2j).real, (3).imag, (1j).conjugate()
+        i == "5", i != None, i == 5.0, True == 1, i is i, None is None, None == 0, i > 2, 1 < i < 10, 1j == 1j
+        1 + 2j, (1 + 2j).real, (3).imag, (1j).conjugate()
         1j < 2
-        bool(i), bool(0), bool(0.0), bool(None), not i, bool(""), bool(...), int(), float(), bool(), complex(), int(True), float(3), int("5"), complex(1, 2), int(-1.9)
+        bool(i), bool(0), bool(0.0), bool(None), not i, bool(""), bool(...), int(), float(), bool(), complex()
+        int(True), float(3), int("5"), complex(1, 2), int(-1.9)
         int(None)
         int([])
         float([])
@@ -95,8 +99,10 @@ def test_arithmetic():
         int(5, 10)
         int(float("nan"))
         int(float("inf"))
-        i.bit_length(), i.bit_count(), (255).to_bytes(1, "big"), i.numerator, i.denominator, i.real, i.__add__(1), i.__radd__(1), i.__eq__("a"), i.__lt__(9), i.__bool__(), i.__index__(), i.__float__()
-        i.__round__(-1), round(15, -1), round(2.5), round(-1.5), round(1.25, 1), round(number=1.7), round(True), f.__trunc__(), math.trunc(f), math.floor(f), math.ceil(f)
+        i.bit_length(), i.bit_count(), (255).to_bytes(1, "big"), i.numerator, i.denominator, i.real, i.__add__(1)
+        i.__radd__(1), i.__eq__("a"), i.__lt__(9), i.__bool__(), i.__index__(), i.__float__()
+        i.__round__(-1), round(15, -1), round(2.5), round(-1.5), round(1.25, 1), round(number=1.7), round(True)
+        f.__trunc__(), math.trunc(f), math.floor(f), math.ceil(f)
         round("a")
         round([])
         round(1.5, "a")
@@ -118,11 +124,13 @@ def test_arithmetic():
         bin(1.5)
         hex("a")
         chr(-1)
-        math.sqrt(i), math.pi, math.gcd(i, 10), math.factorial(i), math.isnan(f), math.log(i, 2), math.isclose(f, 2.5), math.hypot(3, 4), math.copysign(1, -f), math.inf > i
+        math.sqrt(i), math.pi, math.gcd(i, 10), math.factorial(i), math.isnan(f), math.log(i, 2)
+        math.isclose(f, 2.5), math.hypot(3, 4), math.copysign(1, -f), math.inf > i
         math.sqrt(-1)
         math.factorial(-1)
         math.sqrt("a")
-        (5).__class__, type(i), isinstance(True, int), isinstance(i, (float, int)), issubclass(bool, int), i.__doc__ == int.__doc__, int.__name__
+        (5).__class__, type(i), isinstance(True, int), isinstance(i, (float, int)), issubclass(bool, int)
+        i.__doc__ == int.__doc__, int.__name__
         x = i; x += 1; x *= 2; x -= 3; x //= 2; x **= 2; x %= 7; x <<= 1; x |= 1; x &= 7; x ^= 2; x >>= 1; return x
         2 ** 100, -7 // 2, -7 % 3, 7 % -3, 1e308 * 10, 0.1 + 0.2, 1_000, 0xff, 10 ** -2, 5 // 2.0, True + True, 3 & True
         """,
@@ -135,32 +143,41 @@ def test_arithmetic():
 def test_conversions_of_objects():
     check_lines(
         """
-        int(Index()), int(Int()), float(Float()), float(Index()), [1, 2, 3][Index(1)], "abc"[Index(1)], range(Index()), [0] * Index(), "a" * Index(), (1,) * Index()
+        int(Index()), int(Int()), float(Float()), float(Index()), [1, 2, 3][Index(1)], "abc"[Index(1)]
+        range(Index()), [0] * Index(), "a" * Index(), (1,) * Index()
         int(BadInt())
         float(BadFloat())
         float(Int())
         [1][Int()]
         range(Int())
-        n + 1, 1 + n, n + n, 2 ** n, round(n), round(n, 2), -n, abs(n), bool(n), not n, divmod(n, 1), n == 1, 1 == n, n == 2, n != 1, n < 5, 5 > n
+        n + 1, 1 + n, n + n, 2 ** n, round(n), round(n, 2), -n, abs(n), bool(n), not n, divmod(n, 1), n == 1, 1 == n
+        n == 2, n != 1, n < 5, 5 > n
         n - 1
         1 - n
         +n
         n > 5
         n + [], [] == n, n in [1], [1].index(n), n and 3, n or 4, 1 if n else 2
-        operator.index(Index()), operator.index(5), operator.add(1, n), operator.neg(n), operator.truth(n), operator.not_(n), operator.abs(n), operator.pow(2, n)
+        operator.index(Index()), operator.index(5), operator.add(1, n), operator.neg(n), operator.truth(n)
+        operator.not_(n), operator.abs(n), operator.pow(2, n)
         operator.index(1.5)
-        operator.lt(1, 2), operator.eq(n, 1), operator.is_(n, n), operator.is_not(n, None), operator.contains([1], 1), operator.getitem([1, 2], 1), operator.concat([1], [2]), operator.countOf([1, 1], 1)
+        operator.lt(1, 2), operator.eq(n, 1), operator.is_(n, n), operator.is_not(n, None)
+        operator.contains([1], 1), operator.getitem([1, 2], 1), operator.concat([1], [2])
+        operator.countOf([1, 1], 1)
         operator.indexOf([1, 2], 2), operator.mod("%s", 1), operator.iadd([1], [2]), operator.matmul
         operator.indexOf([1], 5)
         operator.concat(1, 2)
         x = [1]; operator.setitem(x, 0, 5); operator.iconcat(x, [3]); operator.delitem(x, 0); return x
-        operator.length_hint([1]), operator.length_hint(iter([1, 2])), operator.length_hint(n, 3), operator.call(max, 1, 2)
-        math.prod([1, 2, 3]), math.prod([], start=4), math.fsum([0.1] * 3), math.dist([0, 0], (3, 4)), math.prod(x for x in [2, 3])
-        sum([1, 2]), sum([[1], [2]], []), sum((1.5, 2)), sum([], 5), sum([1], start=3), sum(x for x in range(3)), sum([n])
+        operator.length_hint([1]), operator.length_hint(iter([1, 2])), operator.length_hint(n, 3)
+        operator.call(max, 1, 2)
+        math.prod([1, 2, 3]), math.prod([], start=4), math.fsum([0.1] * 3), math.dist([0, 0], (3, 4))
+        math.prod(x for x in [2, 3])
+        sum([1, 2]), sum([[1], [2]], []), sum((1.5, 2)), sum([], 5), sum([1], start=3), sum(x for x in range(3))
+        sum([n])
         sum(["a"], "")
         sum(["a"])
         sum(5)
-        max(1, 2), min([3, 1]), max("ab"), max([], default=0), max([1, -5], key=abs), min((2, "b"), (1, "z")), max({1: 2}), max(1, 1.0), min(1, True), max([1], default=5)
+        max(1, 2), min([3, 1]), max("ab"), max([], default=0), max([1, -5], key=abs), min((2, "b"), (1, "z"))
+        max({1: 2}), max(1, 1.0), min(1, True), max([1], default=5)
         max([])
         min()
         max(5)

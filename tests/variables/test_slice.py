@@ -7,7 +7,8 @@ RANGE = """
     r[10]
     r["a"]
     r[::0]
-    r.index(3), r.count(3), r.count("a"), r == range(1, 10, 2), r == range(1, 11, 2), r != range(3), hash(r) == hash(range(1, 11, 2))
+    r.index(3), r.count(3), r.count("a"), r == range(1, 10, 2), r == range(1, 11, 2), r != range(3)
+    hash(r) == hash(range(1, 11, 2))
     r.index(4)
     r.index("a")
     r < range(3)
@@ -45,7 +46,8 @@ def test_ranges():
 def test_slices():
     check_lines(
         """
-        slice(3), slice(1, 2), slice(1, 2, 3), slice(None), s.start, s.stop, s.step, s == slice(1, 4), s != slice(2), repr(s)
+        slice(3), slice(1, 2), slice(1, 2, 3), slice(None), s.start, s.stop, s.step, s == slice(1, 4), s != slice(2)
+        repr(s)
         slice()
         slice(1, 2, 3, 4)
         s.indices(10), s.indices(2), slice(None, None, -1).indices(5), slice(-3, None).indices(5)

@@ -72,15 +72,19 @@ NAMES = {
 def test_copy():
     check_lines(
         """
-        copy.copy(xs), copy.copy({"a": xs}), copy.copy((1, 2)), copy.copy({1}), copy.copy(5), copy.copy(None), copy.copy(xs) is xs
-        copy.deepcopy(xs), copy.deepcopy({"a": [1]}), copy.deepcopy((1, [2])), copy.deepcopy({1}), copy.deepcopy(frozenset([1]))
+        copy.copy(xs), copy.copy({"a": xs}), copy.copy((1, 2)), copy.copy({1}), copy.copy(5), copy.copy(None)
+        copy.copy(xs) is xs
+        copy.deepcopy(xs), copy.deepcopy({"a": [1]}), copy.deepcopy((1, [2])), copy.deepcopy({1})
+        copy.deepcopy(frozenset([1]))
         q = copy.deepcopy([xs, xs]); return q[0] is q[1], q[0] is xs, q
         xs.append(xs); q = copy.deepcopy(xs); return q[-1] is q, q is xs
         q = copy.deepcopy(p); return q, q.a is q.b["x"], q.a is p.a
         q = copy.copy(p); q.c = 1; return q, q.a is p.a, hasattr(p, "c")
         copy.copy(Slotted()).v, copy.deepcopy(Slotted()).v, copy.copy(Items([1])), copy.deepcopy(Items([[1]]))
-        copy.deepcopy(collections.OrderedDict(a=[1])), copy.copy(collections.OrderedDict(a=1)), copy.copy(collections.deque([1], 3))
-        copy.deepcopy(collections.deque([[1]], 3)), copy.deepcopy(collections.defaultdict(list, a=[1])), copy.copy(Copies()).log
+        copy.deepcopy(collections.OrderedDict(a=[1])), copy.copy(collections.OrderedDict(a=1))
+        copy.copy(collections.deque([1], 3))
+        copy.deepcopy(collections.deque([[1]], 3)), copy.deepcopy(collections.defaultdict(list, a=[1]))
+        copy.copy(Copies()).log
         """,
         NAMES,
         xs=[1, [2]],
@@ -92,8 +96,10 @@ def test_dataclasses():
     check_lines(
         """
         Data(), Data(5), Data(b=[1]), Data() == Data(), Data() == 5, repr(Data()), str(Data(2))
-        dataclasses.replace(Data(), a=3), dataclasses.asdict(Data(b=[Data()])), dataclasses.astuple(Data()), dataclasses.fields(Data)[0].name
-        Frozen(1) < Frozen(2), hash(Frozen(1)) == hash(Frozen(1)), sorted([Frozen(2), Frozen(1)]), dataclasses.is_dataclass(Frozen), {Frozen(1): 1}[Frozen(1)]
+        dataclasses.replace(Data(), a=3), dataclasses.asdict(Data(b=[Data()])), dataclasses.astuple(Data())
+        dataclasses.fields(Data)[0].name
+        Frozen(1) < Frozen(2), hash(Frozen(1)) == hash(Frozen(1)), sorted([Frozen(2), Frozen(1)])
+        dataclasses.is_dataclass(Frozen), {Frozen(1): 1}[Frozen(1)]
         Frozen(1).a = 2
         d.a += 1; d.b.append(d.a); return d, repr(d)
         """,
@@ -105,7 +111,8 @@ def test_dataclasses():
 def test_namespaces():
     check_lines(
         """
-        n = types.SimpleNamespace(a=1, b=[2]); n.c = 3; del n.a; return n, n.b, n.c, repr(n), vars(n), n == types.SimpleNamespace(b=[2], c=3), n != n
+        n = types.SimpleNamespace(a=1, b=[2]); n.c = 3; del n.a; return n, n.b, n.c, repr(n), vars(n)
+        n = types.SimpleNamespace(a=1, b=[2]); n.c = 3; del n.a; return n == types.SimpleNamespace(b=[2], c=3), n != n
         types.SimpleNamespace(a=1) < types.SimpleNamespace()
         n.a, n == n, n == 5, repr(n), hasattr(n, "zz"), n.__dict__
         n.a = 5; n.new = n; return n.a, n.new is n, repr(n)
@@ -118,9 +125,11 @@ def test_namespaces():
 def test_regular_expressions():
     check_lines(
         """
-        re.sub("a", "b", "aaa"), re.match("(a)(b)?", "ac").groups(), re.compile("a").findall("aab"), re.split(",", "a,b"), re.search("z", "a")
+        re.sub("a", "b", "aaa"), re.match("(a)(b)?", "ac").groups(), re.compile("a").findall("aab")
+        re.split(",", "a,b"), re.search("z", "a")
         m = p.match("abc"); return m.group(), m.start(), m.span(), m[0], m.re is p, p.pattern, bool(m)
-        p.sub("x", s), p.subn("x", s), re.escape("a.b"), re.fullmatch("a+", "aaa").end(), bool(re.search("b", s)), p.findall(s)
+        p.sub("x", s), p.subn("x", s), re.escape("a.b"), re.fullmatch("a+", "aaa").end(), bool(re.search("b", s))
+        p.findall(s)
         textwrap.dedent("  a"), string.capwords("a b"), string.ascii_letters[:3]
         """,
         NAMES,

@@ -49,10 +49,14 @@ NAMES = {c.__name__: c for c in (Name, Plain, Index, BadRepr, Raises)}
 def test_methods():
     check_lines(
         """
-        s.upper(), s.split(), s.split(","), s.strip("h"), s.replace("l", "L"), s.find("l"), s.rfind("l"), s.count("l"), s.title(), s.swapcase()
-        s.startswith("he"), s.startswith(("x", "he")), s.endswith("d"), s.isalpha(), s.isdigit(), s.islower(), s.isidentifier(), s.center(15, "*")
-        s.partition(" "), s.rpartition("o"), s.rsplit(" ", 1), s.splitlines(), s.zfill(15), s.ljust(12), s.rjust(12), s.expandtabs(), s.casefold()
-        s.encode(), s.encode("utf-16"), s.removeprefix("he"), s.removesuffix("ld"), s.index("o"), s.rindex("o"), s.capitalize(), s.lstrip("h")
+        s.upper(), s.split(), s.split(","), s.strip("h"), s.replace("l", "L"), s.find("l"), s.rfind("l")
+        s.count("l"), s.title(), s.swapcase()
+        s.startswith("he"), s.startswith(("x", "he")), s.endswith("d"), s.isalpha(), s.isdigit(), s.islower()
+        s.isidentifier(), s.center(15, "*")
+        s.partition(" "), s.rpartition("o"), s.rsplit(" ", 1), s.splitlines(), s.zfill(15), s.ljust(12), s.rjust(12)
+        s.expandtabs(), s.casefold()
+        s.encode(), s.encode("utf-16"), s.removeprefix("he"), s.removesuffix("ld"), s.index("o"), s.rindex("o")
+        s.capitalize(), s.lstrip("h")
         s.index("z")
         s.split("")
         s.replace(1, 2)
@@ -64,7 +68,8 @@ def test_methods():
         s[[]]
         s[1.5]
         s[0] = "x"
-        len(s), bool(s), "ell" in s, "z" in s, s == "hello world", s != "a", s < "i", s >= "a", s == 5, s + "!", s * 2, 2 * s, s * 0
+        len(s), bool(s), "ell" in s, "z" in s, s == "hello world", s != "a", s < "i", s >= "a", s == 5, s + "!"
+        s * 2, 2 * s, s * 0
         5 in s
         [] in s
         s + 5
@@ -75,17 +80,23 @@ def test_methods():
         s - "a"
         s < 5
         -s
-        hash(s) == hash("hello world"), {s: 1}["hello world"], list(s), tuple(s[:2]), set(s[:1]), sorted(s), max(s), iter(s), reversed(s[:2])
+        hash(s) == hash("hello world"), {s: 1}["hello world"], list(s), tuple(s[:2]), set(s[:1]), sorted(s), max(s)
+        iter(s), reversed(s[:2])
         s(), 1
-        str(s) is s, repr(s), str(b"ab", "ascii"), str(), str(5), str(None), str([1, "a"]), str(object=1.5), str({1: (2,)})
-        ord("a"), chr(97), ascii("é"), ascii(["é"]), repr("it's"), s.maketrans("ab", "cd"), "abc".translate({97: "x", 98: None}), "abc".translate("abc".maketrans({"a": "1"}))
+        str(s) is s, repr(s), str(b"ab", "ascii"), str(), str(5), str(None), str([1, "a"]), str(object=1.5)
+        str({1: (2,)})
+        ord("a"), chr(97), ascii("é"), ascii(["é"]), repr("it's"), s.maketrans("ab", "cd")
+        "abc".translate({97: "x", 98: None}), "abc".translate("abc".maketrans({"a": "1"}))
         ord("ab")
-        s.join(["a", "b"]), ",".join("abc"), ",".join(x for x in "ab"), ",".join(map(str, [1, 2])), "".join([]), ",".join({"a": 1}), "-".join(("a",))
+        s.join(["a", "b"]), ",".join("abc"), ",".join(x for x in "ab"), ",".join(map(str, [1, 2])), "".join([])
+        ",".join({"a": 1}), "-".join(("a",))
         ",".join([1])
         ",".join(["a", []])
         ",".join(5)
-        s.__len__(), s.__add__("x"), s.__contains__("h"), s.__getitem__(0), s.__eq__("a"), s.__mul__(2), s.__hash__() == hash(s), s.__mod__(()), s.__iter__().__next__()
-        str.upper(s), str.join("-", ["a", "b"]), str.__len__(s), isinstance(s, str), type(s), s.__class__, "".__doc__ == str.__doc__
+        s.__len__(), s.__add__("x"), s.__contains__("h"), s.__getitem__(0), s.__eq__("a"), s.__mul__(2)
+        s.__hash__() == hash(s), s.__mod__(()), s.__iter__().__next__()
+        str.upper(s), str.join("-", ["a", "b"]), str.__len__(s), isinstance(s, str), type(s), s.__class__
+        "".__doc__ == str.__doc__
         int("12"), float("1.5"), int("ff", 16), int("0b1", 0), bool("x"), complex("1+2j"), bytes("a", "ascii")
         int("x")
         float("x")
@@ -99,12 +110,14 @@ def test_methods():
 def test_bytes():
     check_lines(
         """
-        b[0], b[1:], b + b"x", b * 2, len(b), 97 in b, b"a" in b, list(b), b.decode(), b.upper(), b.split(b"b"), b == b"abc", b < b"b", repr(b), hash(b) == hash(b"abc")
+        b[0], b[1:], b + b"x", b * 2, len(b), 97 in b, b"a" in b, list(b), b.decode(), b.upper(), b.split(b"b")
+        b == b"abc", b < b"b", repr(b), hash(b) == hash(b"abc")
         b["a"]
         b[5]
         b + "a"
         "a" in b
-        b.hex(), bytes.fromhex("6162"), b.find(b"c"), b"-".join([b"a", b"b"]), b"%d" % 5, bytes([1, 2]), bytes(3), bytes(), bytes(b), int.from_bytes(b, "big"), (5).to_bytes(2, "big")
+        b.hex(), bytes.fromhex("6162"), b.find(b"c"), b"-".join([b"a", b"b"]), b"%d" % 5, bytes([1, 2]), bytes(3)
+        bytes(), bytes(b), int.from_bytes(b, "big"), (5).to_bytes(2, "big")
         bytes([300])
         b"".join(["a"])
         bytes("a")
@@ -117,8 +130,10 @@ def test_bytes():
 def test_formatting():
     check_lines(
         """
-        "%s %d %r %.2f %x %%" % ("a", 5, "b", 1.5, 255), "%s" % 5, "%5s|%-5s|" % ("a", "b"), "%(a)s %(b)d" % {"a": 1, "b": 2}, "%s" % None
-        "%s" % [1, 2], "%s %s" % ([1], {2: 3}), "%r" % ((1, 2),), "%s" % {1: 2}, "%s" % ((),), "abc" % [], "%s %s" % (n, [n]), "%r" % n, "%s" % p
+        "%s %d %r %.2f %x %%" % ("a", 5, "b", 1.5, 255), "%s" % 5, "%5s|%-5s|" % ("a", "b")
+        "%(a)s %(b)d" % {"a": 1, "b": 2}, "%s" % None
+        "%s" % [1, 2], "%s %s" % ([1], {2: 3}), "%r" % ((1, 2),), "%s" % {1: 2}, "%s" % ((),), "abc" % []
+        "%s %s" % (n, [n]), "%r" % n, "%s" % p
         "%d" % "a"
         "%d" % [1]
         "%d" % n
@@ -130,14 +145,16 @@ def test_formatting():
         "%z" % 5
         "%d %s %f %x" % (i, i, i, i) if False else "%d" % 5
         "{} {} {0!r}".format(1, 2) if False else "{} {}".format(1, [2])
-        "{0} {1} {0!r}".format("a", n), "{x:>5}|{y.text}|{z[0]}|{w[k]}".format(x=1, y=n, z=[7], w={"k": 8}), "{:>{}}".format("a", 5), "{!s:^9}".format(n), "{}".format(n)
+        "{0} {1} {0!r}".format("a", n), "{x:>5}|{y.text}|{z[0]}|{w[k]}".format(x=1, y=n, z=[7], w={"k": 8})
+        "{:>{}}".format("a", 5), "{!s:^9}".format(n), "{}".format(n)
         "{}".format()
         "{a}".format()
         "{0.nothing}".format(n)
         "{0[9]}".format([1])
         "{a} {b}".format_map({"a": 1, "b": n})
         "{c}".format_map({"a": 1})
-        f"{1} {'a'!r:>5} {n} {n!s} {n!r} {n:x} {[n]} {(n, 1)} {p} {p!s:>7}|{1.5:.3f} {255:#x} {True} {None} {i:d}" if False else f"{n} {n!r} {n:x} {[n]} {p}"
+        f"{n} {n!r} {n:x} {[n]} {p}"
+        f"{1} {'a'!r:>5} {n} {n!s} {n!r} {(n, 1)} {p!s:>7}|{1.5:.3f} {255:#x} {True} {None}"
         f"{1:>4}{'a'!r:<5}{1.5:.3f}{255:#x}{True}{None}{[1, 'a']!s:>12}{ {1: 2} }{(1,)!r}{1 + 1 = }"
         f"{[1]:>5}"
         f"{None:5}"
@@ -152,7 +169,8 @@ def test_formatting():
         f"{Raises()}"
         "%s" % Raises()
         "{}".format(Raises())
-        "%s" % (lambda: 1).__name__, str(int), repr(list), f"{str}", "%s" % ValueError, str(ValueError("a")), repr(KeyError("k", 1)), str(KeyError("k"))
+        "%s" % (lambda: 1).__name__, str(int), repr(list), f"{str}", "%s" % ValueError, str(ValueError("a"))
+        repr(KeyError("k", 1)), str(KeyError("k"))
         str(type(n)), repr([int, str]), str(...), str(NotImplemented), str(1j), str(range(3)), repr(slice(1)), str(b"x")
         """,
         NAMES,

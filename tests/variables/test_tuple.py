@@ -101,7 +101,8 @@ def test_named_tuples():
 
 def test_subclasses():
     text = """
-        p.first(), p[1], p + (1,), p[:], len(p), p == (1, 2), repr(p), Pair("ab").first(), Pair("ab"), hash(p) == hash((1, 2))
+        p.first(), p[1], p + (1,), p[:], len(p), p == (1, 2), repr(p), Pair("ab").first(), Pair("ab")
+        hash(p) == hash((1, 2))
         q = Pair([3]); q.x = 1; return q, q.x
         p.x = 5; return p.x
         isinstance(p, tuple), {p: 1}, tuple(p), type(tuple(p)), [*p]

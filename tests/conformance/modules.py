@@ -1,0 +1,14 @@
+"""The test modules of CPython that are run under capture."""
+
+MODULES = """
+test_dict test_dictviews test_ordered_dict test_userdict test_userlist test_userstring test_list test_tuple test_set
+test_frozen test_range test_slice test_enumerate test_iter test_generators test_generator_stop test_yield_from
+test_itertools test_functools test_operator test_collections test_deque test_defaultdict test_heapq test_bisect
+test_contextlib test_with test_exceptions test_baseexception test_except_star test_exception_group test_raise
+test_string test_str test_unicode test_bytes test_int test_float test_complex test_bool test_long test_math test_cmath
+test_fractions test_statistics test_unpack test_unpack_ex test_extcall test_keywordonlyarg test_positional_only_arg
+test_call test_scope test_super test_descr test_class test_metaclass test_property test_decorators test_dataclasses
+test_enum test_patma test_grammar test_augassign test_binop test_compare test_richcmp test_contains test_index
+test_sort test_copy test_types test_typechecks test_isinstance test_abc test_listcomps test_dictcomps test_setcomps
+test_named_expressions test_fstring test_print test_random test_weakref
+""".split()

@@ -1,0 +1,120 @@
+"""Small types of torch, numpy scalars, pytrees: constants, sizes, what is rebuilt after the graph."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from dynamo_lite.testing import run_both
+
+
+def check(fn, *args, graphs=1, **kwargs):
+    run = run_both(fn, *args, _fullgraph=graphs == 1, **kwargs)
+    assert run.graph_count == graphs, [str(b) for b in run.breaks]
+    return run
+
+
+def x():
+    return torch.arange(6.0).reshape(2, 3)
+
+
+SIZES = {
+    "result": lambda a: a.shape,
+    "slice": lambda a: (a.shape[:1], a.shape[-1:], type(a.shape[:1])),
+    "concatenate": lambda a: (a.shape + (1,), (1,) + a.shape, type(a.shape + a.shape)),
+    "repeat": lambda a: (a.shape * 2, 2 * a.shape),
+    "numel": lambda a: (a.shape.numel(), torch.Size([]).numel()),
+    "compare": lambda a: (a.shape == (2, 3), a.shape == torch.Size([2, 3]), a.shape != [2, 3], a.shape < (3,)),
+    "iterate": lambda a: ([n + 1 for n in a.shape], list(a.shape), sum(a.shape), max(a.shape)),
+    "unpack": lambda a: (lambda r, c: r * c)(*a.shape),
+    "make": lambda a: (torch.Size((1, 2)), torch.Size(list(a.shape)), torch.Size(range(3))),
+    "contains": lambda a: (3 in a.shape, a.shape.index(3), a.shape.count(2), hash(a.shape) == hash((2, 3))),
+    "key": lambda a: {a.shape: 1}[torch.Size([2, 3])],
+    "text": lambda a: (str(a.shape), f"{a.shape}", repr(a.size())),
+    "isinstance": lambda a: (isinstance(a.shape, tuple), isinstance(a.shape, torch.Size), type(a.shape)),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_size(name):
+    fn = SIZES[name]
+    check(lambda a: (a + 1, fn(a)), x())
+
+
+def test_size_as_input_and_attribute():
+    class Config:
+        def __init__(self):
+            self.size = torch.Size([3, 2])
+            self.dtype = torch.float64
+            self.device = torch.device("cpu")
+
+    check(lambda a, c: a.view(c.size).to(c.dtype).to(c.device), x(), Config())
+    check(lambda a, s: a.reshape(s) + len(s), x(), torch.Size([3, 2]))
+
+
+CONSTANTS = {
+    "dtype": lambda a: (a.dtype == torch.float32, a.dtype is torch.float32, a.dtype.itemsize, str(a.dtype)),
+    "dtype_methods": lambda a: (a.dtype.to_complex(), a.dtype.is_floating_point, a.dtype.is_signed),
+    "device": lambda a: (a.device == torch.device("cpu"), a.device.type, a.device.index, str(a.device)),
+    "layout": lambda a: (a.layout == torch.strided, a.layout is torch.strided),
+    "finfo": lambda a: (torch.finfo(a.dtype).min, torch.finfo(a.dtype).tiny, torch.finfo(torch.float16).bits),
+    "iinfo": lambda a: (torch.iinfo(torch.int64).max, torch.iinfo(torch.uint8).min),
+    "tables": lambda a: {torch.float32: "single", torch.float64: "double"}[a.dtype],
+    "membership": lambda a: (a.dtype in (torch.float16, torch.bfloat16), a.dtype in {torch.float32}),
+    "getattr": lambda a: (getattr(torch, "float16"), torch.__name__, hasattr(torch, "no_such_name")),  # noqa: B009
+    "returned": lambda a: [torch.int8, torch.device("cpu"), torch.contiguous_format, torch.finfo(torch.float32)],
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_constants(name):
+    fn = CONSTANTS[name]
+    check(lambda a: (a + 1, fn(a)), x())
+
+
+def test_dtype_argument_is_guarded():
+    def fn(a, dtype):
+        return a.to(dtype)
+
+    for dtype in (torch.float64, torch.float16):
+        check(fn, x(), dtype)
+
+
+def test_numpy_scalars():
+    check(lambda a: a * np.float64(2.0) + np.int64(3), x())
+    check(lambda a: a * np.sqrt(4.0) + np.pi, x())
+    check(lambda a, s: a * s, x(), np.float32(1.5))
+
+
+def test_numpy_arrays_are_a_break():
+    run = run_both(lambda a: torch.from_numpy(np.sin(a.numpy())) + 1, x())
+    assert "numpy" in [b.slug for b in run.breaks]
+
+
+def test_pytree():
+    def fn(tree):
+        doubled = pytree.tree_map(lambda t: t * 2, tree)
+        leaves, spec = pytree.tree_flatten(doubled)
+        return pytree.tree_unflatten([t + 1 for t in leaves], spec)
+
+    check(fn, {"a": x(), "b": [x(), (x(), x())]})
+
+
+def test_return_types_are_rebuilt():
+    run = check(lambda a: {"max": a.max(0), "pair": torch.linalg.qr(a)}, x())
+    assert type(run.result["max"]) is torch.return_types.max
+    assert type(run.result["pair"]) is torch.return_types.linalg_qr
+
+
+def test_generator_argument_is_a_break():
+    def fn(a, generator):
+        return a + torch.rand(3, generator=generator)
+
+    generator = torch.Generator()
+    generator.manual_seed(0)
+    state = generator.get_state()
+    expected = fn(x(), generator)
+    import dynamo_lite
+
+    generator.set_state(state)
+    assert torch.equal(dynamo_lite.compile(fn, backend="eager")(x(), generator), expected)
