@@ -8,7 +8,6 @@ of the new code are those of the original.
 
 from __future__ import annotations
 
-import dataclasses
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -106,8 +105,11 @@ class Codegen:
         return f"__dl_{self.names}"
 
     def load_const(self, value: Any) -> None:
-        """Push a real object."""
-        self.asm.load_const(value)
+        """Push a real object; for the stand-in of a class that the traced code made, that class."""
+        if isinstance(value, type) and value in self.tr.new_classes:
+            self.load(self.tr.new_classes[value])
+        else:
+            self.asm.load_const(value)
 
     def load_callable(self, value: Any) -> None:
         """Push a real callable and the NULL that a call wants beside it."""
@@ -204,6 +206,8 @@ class Codegen:
             if is_lazy(vt) or (vt.source is not None and not vt.mutated):
                 continue
             pending.extend(vt.children())
+            if self.tr.new_classes and vt.python_type() in self.tr.new_classes:
+                pending.append(self.tr.new_classes[vt.python_type()])
         return list(seen.values())
 
     def _call_graph(self) -> None:
@@ -496,7 +500,7 @@ class _BreakEmitter:
         operands = [v for v in operands if not is_null(v)]
         for v in operands:
             self.cg.load(v)
-        return dataclasses.replace(instr, op=Op.CALL, arg=(len(operands), ()))
+        return Instr(Op.CALL, (len(operands), ()), None, instr.offset, instr.last, instr.pos)
 
     def _establish(self, handled: Any) -> None:
         """Make an exception the one being handled: leaves the previous one and itself on the stack."""

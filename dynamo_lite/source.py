@@ -86,7 +86,7 @@ def _iter_item(iterator: Any, k: int) -> Any:
     """Looks ahead without moving the iterator: iterators copy by `__reduce__`."""
     function, *state = iterator.__reduce__()
     ahead = function(*state[0])
-    if len(state) > 1:
+    if len(state) > 1 and state[1] is not None:
         ahead.__setstate__(state[1])
     for _ in range(k):
         next(ahead)

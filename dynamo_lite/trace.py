@@ -18,7 +18,7 @@ from .guards import ir
 from .interp.call import bind_arguments
 from .interp.frame import Frame
 from .polyfills.registry import find_polyfill
-from .variables import abstract, subclass
+from .variables import abstract, classes, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
@@ -62,6 +62,7 @@ class Trace:
         self.heap: dict[int, Any] = {}
         self.keep_alive: list[Any] = []
         self.type_attributes: dict[tuple[type, str], VariableTracker | None] = {}
+        self.new_classes: dict[type, VariableTracker] = {}
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}
         self.mutations: list[VariableTracker] = []
@@ -148,6 +149,8 @@ class Trace:
         """An object whose identity the analysis knows: a function, class, module, dtype, the result of folding …"""
         if type(value) in ATOMIC_TYPES:
             return ConstantVariable(value)
+        if isinstance(value, type) and value in self.new_classes:
+            return self.new_classes[value]
         return self.wrap(value, self.constant_source(value))
 
     wrap_callable = build_constant_object
@@ -213,9 +216,8 @@ class Trace:
         """`v is w`."""
         if v is w:
             return True
-        if v.is_python_constant() and w.is_python_constant():
-            a, b = v.as_python_constant(), w.as_python_constant()
-            return a is b if type(a) not in (tuple, frozenset) else False
+        if isinstance(v, ConstantVariable) or isinstance(w, ConstantVariable):
+            return v.value is w.value and v.value is not MISSING
         if is_sourced(v) and is_sourced(w) and not isinstance(v, ConstantVariable) and not isinstance(w, ConstantVariable):
             self.guards.distinct((v.source, w.source), self.here())
         return False
@@ -236,6 +238,7 @@ class Trace:
 
     native_class = staticmethod(subclass.native_class)
     instance_class = staticmethod(subclass.instance_class)
+    new_class_attribute = staticmethod(classes.new_class_attribute)
 
     def new_instance(self, tx: Any, cls: type) -> VariableTracker:
         """A bare instance of a user class, as `object.__new__(cls)` makes it."""
@@ -286,6 +289,12 @@ class Trace:
             return frame.run()
         finally:
             self.depth -= 1
+
+    def run_class_body(self, tx: Any, body: FunctionVariable, namespace: DictVariable) -> VariableTracker:
+        """Run a class statement's body in its namespace; its `__class__` cell, or None."""
+        frame = Frame(self, body, [], tx, False)
+        frame.class_namespace = namespace
+        return frame.run()
 
     def call_foreign(self, tx: Any, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         """A callable without bytecode, handler, polyfill or place in the graph."""

@@ -23,10 +23,12 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .. import shapes
+from ..config import config
 from ..exc import unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
 from .fake import Propagator
+from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_input
 from .state import AmbientState
 from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
@@ -165,7 +167,11 @@ class Packing:
         elif kind in _ARGUMENT_TYPES or isinstance(value, _ARGUMENT_CLASSES):
             self.key.append((kind, value))
         else:
-            unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+            plain = next((base for base in (int, float, str) if isinstance(value, base)), None)
+            if plain is None:
+                unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+            # The printed graph could not name an enum member or another subclass.
+            return self.constant(plain.__new__(plain, value))
         return value
 
     def constant_tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -185,7 +191,7 @@ _UNTAGGED = frozenset(
     {int, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
 _ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
-_ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket, int, str, float)
+_ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 def _find_packer(cls: type) -> Packer:
@@ -201,9 +207,8 @@ def _refuse(packing: Packing, vt: Any) -> Any:
 
 
 class NodeFactory:
-    """Adds nodes at the insertion point of a graph: `Graph.create_node` without its checks, which cost more than the rest.
-
-    The arguments are a tuple and a dict of what an FX graph may hold; the caller has made sure of that.
+    """Adds nodes at the insertion point of a graph: `Graph.create_node` without its checks, which cost more than the
+    rest. The arguments are a tuple and a dict of what an FX graph may hold; the caller has made sure of that.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -254,6 +259,8 @@ class GraphBuilder:
         self.state = AmbientState(self)
         self.shapes = ShapeGuards(self)
         self._symbols: Any = None
+        if config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops:
+            self.symbols  # noqa: B018  (operators make new ones)
         self.inputs: list[GraphInput] = []
         self.outputs: list[Node] = []
         self.module: GraphModule | None = None
@@ -465,6 +472,12 @@ class GraphBuilder:
     def add_state_call(self, function: Any, args: tuple[Any, ...]) -> Node:
         """Add a node that changes torch's ambient state."""
         return self._add("call_function", function, args, {}, None)
+
+    def assume(self, condition: SymValue) -> None:
+        """Take a condition on numbers that only the graph knows for granted, and have the graph check it."""
+        with without_compiler:
+            torch._check(condition.sym)
+        self._add("call_function", torch._check, (self.node(condition),), {}, None)
 
     def attribute(self, value: TensorValue, name: str) -> Node:
         """A `getattr` node on a tensor."""

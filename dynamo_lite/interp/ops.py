@@ -8,6 +8,7 @@ Mirrors `Python/bytecodes.c`.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ from ..variables.list import ListVariable
 from ..variables.set import SetVariable
 from ..variables.slice import SliceVariable
 from ..variables.tuple import TupleVariable
-from ..variables.type import build_class_function, super_attribute
+from ..variables.type import super_attribute
 from . import match
 from .call import call_function, call_function_ex
 from .frame import NULL, OPS, ExcInfo, Frame
@@ -216,7 +217,7 @@ def load_from_dict_or_globals(f: Frame, i: Instr) -> None:
 
 @op(Op.LOAD_BUILD_CLASS)
 def load_build_class(f: Frame, i: Instr) -> None:
-    f.stack.append(build_class_function(f))
+    f.stack.append(f.tr.build_constant_object(builtins.__build_class__))
 
 
 @op(Op.SETUP_ANNOTATIONS)
@@ -360,7 +361,7 @@ def jump_if(f: Frame, i: Instr) -> None:
 @op(Op.JUMP_IF_NONE)
 def jump_if_none(f: Frame, i: Instr) -> None:
     v = f.stack.pop()
-    if (v.is_python_constant() and v.as_python_constant() is None) is i.arg:
+    if (isinstance(v, ConstantVariable) and v.value is None) is i.arg:
         f.ip = i.target
 
 
@@ -530,7 +531,8 @@ def dict_update(f: Frame, i: Instr) -> None:
 
 @op(Op.DICT_MERGE)
 def dict_merge(f: Frame, i: Instr) -> None:
-    function = f.stack[-1 - i.arg - 2]
+    first, second = f.stack[-i.arg - 4 : -i.arg - 2]  # callable and self-or-NULL, below the positional arguments
+    function = second if first is NULL else first
     f.stack[-1 - i.arg].merge(f, f.stack[-1], unique_for=function)
     f.stack.pop()
 

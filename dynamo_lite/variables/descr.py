@@ -37,6 +37,9 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
     key = (cls, name)
     if key in cache:
         return cache[key]
+    if cls in tr.new_classes:
+        result = cache[key] = tr.new_class_attribute(tx, cls, name)
+        return result
     raw = type_lookup(cls, name)
     node = None
     if cls.__flags__ & Py_TPFLAGS_IMMUTABLETYPE:
@@ -82,6 +85,18 @@ def generic_lookup(tx: Any, obj: VariableTracker, name: str) -> VariableTracker 
     return None
 
 
+def _no_dict_remark() -> str:
+    """What this CPython adds to the message when an object has no `__dict__` to store an attribute in."""
+    try:
+        object().name = None
+    except AttributeError as error:
+        return str(error).partition("'name'")[2]
+    raise AssertionError("plain objects have no attributes")
+
+
+_NO_DICT = _no_dict_remark()
+
+
 def generic_setattr(tx: Any, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
     """`PyObject_GenericSetAttr`; deletes when `value` is None."""
     cls = obj.python_type()
@@ -91,8 +106,9 @@ def generic_setattr(tx: Any, obj: VariableTracker, name: str, value: VariableTra
         return
     dictionary = obj.instance_dict(tx) if hasattr(obj, "instance_dict") else None
     if dictionary is None:
-        problem = "object attribute '{}' is read-only" if attribute is not None else "object has no attribute '{}'"
-        tx.raises(AttributeError, f"'{cls.__name__}' " + problem.format(name))
+        if attribute is not None:
+            tx.raises(AttributeError, f"'{cls.__name__}' object attribute '{name}' is read-only")
+        tx.raises(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'{_NO_DICT}")
     if value is None and dictionary.lookup(tx, ConstantVariable(name)) is None:
         tx.raises(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
     dictionary.mp_ass_subscript(tx, ConstantVariable(name), value)

@@ -161,7 +161,7 @@ def exception_init(tx: Any, self: ExceptionVariable, *args: VariableTracker, **k
 
 def new_exception(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> ExceptionVariable:
     """`BaseException_new`."""
-    exc = ExceptionVariable(cls.as_python_constant())
+    exc = ExceptionVariable(cls.value)
     exc.state["args"] = TupleVariable(list(args))
     return exc
 
@@ -276,6 +276,11 @@ def exception_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
     if not args:
         return ConstantVariable("")
     return tx.call(tx.tr.type_tracker(str), [args[0] if len(args) == 1 else self.get(tx, "args")])
+
+
+for _cls in (AttributeError, NameError):
+    if "__str__" in _cls.__dict__:  # the same function under a descriptor of its own
+        method(_cls.__str__)(exception_str)
 
 
 @method(KeyError.__str__)

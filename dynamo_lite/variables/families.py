@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     builtins,
     callables,
     cell,
+    classes,
     compiled,
     dictview,
     enum,

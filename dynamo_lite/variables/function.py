@@ -9,6 +9,7 @@ Mirrors `Objects/funcobject.c`, `Objects/classobject.c`, `Objects/methodobject.c
 
 from __future__ import annotations
 
+import re
 import types
 from typing import Any
 
@@ -341,8 +342,41 @@ def call_handler(tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kw
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise
         # Raised by the call itself (there is no frame below this one).
+        mismatch = argument_error(fn, args, kwargs)
+        if mismatch is not None:
+            tx.raises_like(mismatch)
         unsupported("call-c-function", f"{getattr(fn, '__qualname__', fn)} with arguments that don't fit", error)
     return result if result is not None else ConstantVariable(None)
+
+
+# What CPython's argument parsers say about the number and the names of arguments, before they look at one.
+_ARGUMENT_ERROR = re.compile(r"\b(takes|expected|missing|needs an)\b.*\bargument")
+_PARSED_TYPES = (object, list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, bool, range, slice)
+
+
+def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> TypeError | None:
+    """The TypeError of a C callable for this number of arguments and these keywords, None if they are right or it can't be told.
+
+    The callable is asked itself, with None for each argument and an empty object as self: a wrong number is found out first.
+    """
+    owner = getattr(fn, "__objclass__", None)
+    if owner is None:
+        host: list[Any] = [None] * len(args)
+    elif owner in _PARSED_TYPES and args:
+        host = [owner(None) if owner is slice else owner(0) if owner is range else owner(), *[None] * (len(args) - 1)]
+    else:
+        return None
+    if isinstance(fn, type):
+        host = host[1:]  # the class itself comes first in the arguments of a constructor's handler
+    elif not isinstance(fn, (types.BuiltinFunctionType, *METHOD_DESCRIPTORS)):
+        return None
+    try:
+        fn(*host, **dict.fromkeys(kwargs))
+    except TypeError as error:
+        return error if _ARGUMENT_ERROR.search(str(error)) else None
+    except Exception:
+        return None
+    return None
 
 
 @builds(types.BuiltinFunctionType)

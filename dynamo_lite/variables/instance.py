@@ -153,6 +153,14 @@ class InstanceVariable(VariableTracker):
         """Store `__slots__` members through their descriptors."""
         for descriptor in descriptors:
             value = self.slots[descriptor]
+            if descriptor.__objclass__ in cg.tr.new_classes:
+                if value is not None:
+                    cg.asm.push_callable(lambda d=descriptor: _load_setter(cg, d))
+                    cg.load(self)
+                    cg.load(value)
+                    cg.asm.call(2)
+                    cg.asm.pop_top()
+                continue
             cg.load_callable(descriptor.__delete__ if value is None else descriptor.__set__)
             cg.load(self)
             if value is not None:
@@ -162,6 +170,13 @@ class InstanceVariable(VariableTracker):
 
     def emit_update(self, cg: Any) -> None:
         self.emit_slots(cg, self.__dict__.get("written_slots", ()))
+
+
+def _load_setter(cg: Any, descriptor: Any) -> None:
+    """Push the `__set__` of a slot of a class that the traced code made."""
+    cg.load_const(descriptor.__objclass__)
+    cg.asm.load_attr(descriptor.__name__)
+    cg.asm.load_attr("__set__")
 
 
 def real_dict(value: Any) -> dict[str, Any] | None:
@@ -300,6 +315,7 @@ InstanceVariable.tp_descr_get = property(_slot_descr_get)
 # A user class has the mapping slots where C has both; the sequence slots of a native base are reached through its descriptors.
 for _name in SEQUENCE_ALTERNATIVES.values():
     setattr(InstanceVariable, _name, None)
+InstanceVariable.sq_item = _slot_method("__getitem__")  # what makes a class without `__iter__` iterable
 
 
 # -- what `object` itself provides

@@ -25,11 +25,12 @@ class GlobalsNamespace(VariableTracker):
         self.source = source
         self.builtins = builtins
         self.loaded: dict[str, VariableTracker] = {}
+        self.from_builtins: dict[str, VariableTracker] = {}  # names found one namespace further
         self.stored: dict[str, VariableTracker | None] = {}
 
     def load(self, tx: Any, name: str) -> VariableTracker | None:
         """The value of a global or builtin name, None if neither has it."""
-        found = self.loaded.get(name)
+        found = self.loaded.get(name) or self.from_builtins.get(name)
         if found is not None:
             return found
         if name in self.stored:
@@ -40,7 +41,10 @@ class GlobalsNamespace(VariableTracker):
             self.loaded[name] = found
             return found
         tr.guard(self.source, ir.LACKS_KEY, name)
-        return self.builtins.load(tx, name) if self.builtins is not None else None
+        found = self.builtins.load(tx, name) if self.builtins is not None else None
+        if found is not None:
+            self.from_builtins[name] = found
+        return found
 
     def store(self, tx: Any, name: str, value: VariableTracker) -> None:
         """STORE_GLOBAL."""

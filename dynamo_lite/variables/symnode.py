@@ -81,7 +81,11 @@ class SymNodeVariable(VariableTracker):
         operand = _operand(other)
         if operand is MISSING:
             return NOT_IMPLEMENTED
-        return boolean(evaluate(lambda: bool(COMPARE_OPS[op](self.proxy.sym, _host(operand)))))
+        compare = COMPARE_OPS[op]
+        result = evaluate(compare, self.proxy.sym, _host(operand))
+        if is_unbacked(result):
+            return SymNodeVariable(SymValue(result, None, ("call", compare, (self.proxy, operand))))
+        return boolean(evaluate(bool, result))
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         return self.constant().tp_getattro(tx, name)
@@ -101,6 +105,12 @@ def evaluate(function: Callable[..., Any], *args: Any) -> Any:
         if "DataDependent" not in type(error).__name__:
             raise
         return unsupported("data-dependent-size", "", error)
+
+
+def is_unbacked(sym: Any) -> bool:
+    """True for a symbolic number that depends on tensor data: there is no present value to decide by."""
+    node = getattr(sym, "node", None)
+    return node is not None and any(str(s).startswith(("u", "zuf")) for s in node.expr.free_symbols)
 
 
 def _operand(vt: VariableTracker) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from ..config import config
 from ..exc import unsupported
 from ..graph.builder import MODELS, Packing, packs
 from ..graph.values import TensorValue
@@ -144,9 +145,12 @@ class TensorVariable(VariableTracker):
     def number(self, tx: Any, convert: Callable[[Any], Any]) -> VariableTracker:
         """The tensor's only element as a Python number."""
         known = known_item(self)
-        if known is MISSING:
+        if known is not MISSING:
+            return ConstantVariable(convert(known))
+        if not config.capture_scalar_outputs:
             unsupported("data-dependent-operator", f"{convert.__name__}({self.describe()})")
-        return ConstantVariable(convert(known))
+        item = tx.tr.graph.call(tx, "call_method", "item", [self])
+        return item.nb_float(tx) if convert is float else item.nb_int(tx) if convert is int else item
 
     # -- container
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..config import config
 from ..exc import unsupported
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, is_none
@@ -137,9 +138,11 @@ def tensor_is_same_size(tx: Any, self: TensorVariable, other: TensorVariable) ->
 @method(T.item)
 def tensor_item(tx: Any, self: TensorVariable) -> VariableTracker:
     known = known_item(self)
-    if known is MISSING:
+    if known is not MISSING:
+        return ConstantVariable(known)
+    if not config.capture_scalar_outputs:
         return unsupported("data-dependent-operator", "Tensor.item()")
-    return ConstantVariable(known)
+    return tx.tr.graph.call(tx, "call_method", "item", [self])
 
 
 for _name, _slot in {

@@ -28,7 +28,7 @@ from .constant import FALSE, NONE, NOT_IMPLEMENTED, TRUE, ConstantVariable, bool
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable
 from .dispatch import HANDLERS, builtin, constructor
 from .function import MethodVariable, build_function, call_handler
-from .symnode import SymNodeVariable, apply_number_function
+from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
 from .tuple import TupleVariable
 from .wrap import builds, builds_if, builds_subclasses
@@ -320,6 +320,9 @@ def _check_handler(error: type[Exception]) -> Any:
     def handler(tx: Any, cond: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
         if isinstance(cond, TensorVariable):
             return unsupported("data-dependent-assert", cond.describe())
+        if isinstance(cond, SymNodeVariable) and is_unbacked(cond.proxy.sym):
+            tx.tr.graph.assume(cond.proxy)
+            return NONE
         holds = cond.nb_bool(tx) if isinstance(cond, SymNodeVariable) else cond
         if not holds.is_python_constant():
             return unsupported("data-dependent-assert", cond.describe())
@@ -340,9 +343,8 @@ for _name, _error in _CHECKS.items():
 
 @builtin(torch._check_is_size)
 def check_is_size(tx: Any, i: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    if i.is_python_constant() and not i.as_python_constant() >= 0:
-        return unsupported("uncaught-exception", "torch._check_is_size")
-    return NONE
+    at_least_zero = i.tp_richcompare(tx, ConstantVariable(0), ">=")
+    return HANDLERS[torch._check](tx, at_least_zero)
 
 
 @builtin(torch._assert)

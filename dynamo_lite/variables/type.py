@@ -160,7 +160,7 @@ def _unwrapped(tx: Any, new: VariableTracker) -> VariableTracker:
 
 @builtin(object.__new__)
 def object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    real = cls.as_python_constant()
+    real = cls.value
     if (args or kwargs) and real.__new__ is not object.__new__:
         return tx.raises(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
     if (args or kwargs) and real.__init__ is object.__init__:
@@ -170,14 +170,6 @@ def object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
         plural = "s" if len(real.__abstractmethods__) > 1 else ""
         return tx.raises(TypeError, f"Can't instantiate abstract class {real.__name__} with abstract method{plural} {names}")
     return tx.tr.new_instance(tx, real)
-
-
-@constructor(type)
-def new_type(tx: Any, meta: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """`type(x)`; the three-argument form makes a class."""
-    if len(args) == 1 and not kwargs:
-        return tx.tr.type_of(tx, args[0])
-    return unsupported("class-definition", "type(name, bases, namespace)")
 
 
 @method(type.__call__)
@@ -197,22 +189,17 @@ def type_subclasscheck(tx: Any, cls: VariableTracker, sub: VariableTracker) -> V
 
 @builtin(_abc._abc_instancecheck)
 def abc_instancecheck(tx: Any, cls: VariableTracker, obj: VariableTracker) -> VariableTracker:
-    return ConstantVariable(issubclass(obj.python_type(), cls.as_python_constant()))
+    return ConstantVariable(issubclass(obj.python_type(), cls.value))
 
 
 @builtin(_abc._abc_subclasscheck)
 def abc_subclasscheck(tx: Any, cls: VariableTracker, sub: VariableTracker) -> VariableTracker:
-    return ConstantVariable(issubclass(sub.as_python_constant(), cls.as_python_constant()))
+    return ConstantVariable(issubclass(sub.value, cls.value))
 
 
 @method(type.mro)
 def type_mro(tx: Any, cls: VariableTracker) -> VariableTracker:
     return tx.tr.wrap_new(list(cls.value.__mro__))
-
-
-def build_class_function(tx: Any) -> VariableTracker:
-    """LOAD_BUILD_CLASS."""
-    return unsupported("class-definition", "class statement")
 
 
 # -- super
@@ -272,7 +259,7 @@ def new_super(tx: Any, cls: VariableTracker, start: Any = None, obj: Any = None)
 
 def make_super(tx: Any, start: VariableTracker, obj: VariableTracker) -> VariableTracker:
     """`super_init_impl` with `supercheck`."""
-    real = start.as_python_constant()
+    real = start.value
     bound = isinstance(obj, TypeVariable) and issubclass(obj.value, real)
     if not bound and not issubclass(obj.python_type(), real):
         return tx.raises(TypeError, "super(type, obj): obj must be an instance or subtype of type")

@@ -170,3 +170,34 @@ def test_symbolic_uses_that_need_the_number():
 
 def test_output_of_a_size():
     assert compile_counts(lambda x: (x.shape[0] * 2, x.shape, x + 1, x.t().shape[1]), rows(3, 4, 5))[0] == 2
+
+
+DATA_DEPENDENT = {
+    "item": lambda x: (x * x.sum().item(), x.max().item()),
+    "int": lambda x: x * int(x.sum()) + float(x.min()),
+    "mask": lambda x: x[x > 0] * 2,
+    "nonzero": lambda x: (torch.nonzero(x).shape[0] + 1, torch.nonzero(x) * 2),
+    "unique": lambda x: (x.unique().sum(), x.unique().numel()),
+}
+
+
+@pytest.mark.parametrize("name", DATA_DEPENDENT)
+def test_numbers_that_depend_on_data(name):
+    inputs = [torch.tensor([1.0, -2.0, 3.0]), torch.tensor([4.0, 0.0, 3.0])]
+    with dynamo_lite.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        assert compile_counts(DATA_DEPENDENT[name], inputs)[0] == 1
+
+
+def test_check_on_a_number_that_depends_on_data():
+    def fn(x):
+        n = int(x.sum())
+        torch._check(n > 2)
+        torch._check_is_size(n)
+        return torch.ones(n), n
+
+    with dynamo_lite.config.patch(capture_scalar_outputs=True):
+        assert compile_counts(fn, [torch.tensor([4.0]), torch.tensor([3.0])])[0] == 1
+        compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+        compiled(torch.tensor([4.0]))
+        with pytest.raises(RuntimeError):
+            compiled(torch.tensor([1.0]))

@@ -1,0 +1,96 @@
+"""Every operator of torch's operator database: metadata that is propagated, or remembered, is that of the real result."""
+
+import sys
+import types
+import unittest
+import warnings
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from dynamo_lite.exc import Unsupported
+from dynamo_lite.graph.verify import verify
+from dynamo_lite.variables import families, graph_args  # noqa: F401
+from dynamo_lite.variables.constant import ConstantVariable
+from dynamo_lite.variables.tensor import TensorVariable
+from dynamo_lite.variables.torch_function import call_in_graph, enters_graph
+
+from .stub import StubTrace
+
+if "expecttest" not in sys.modules:  # the database's module wants it for its own tests
+    sys.modules["expecttest"] = types.ModuleType("expecttest")
+    sys.modules["expecttest"].TestCase = unittest.TestCase
+op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
+
+pytestmark = pytest.mark.slow
+
+SAMPLES = 2
+FAKE_STRIDES_DIFFER = {"nn.functional.max_unpool2d"}  # torch's own shape rule is wrong about them
+
+
+def wrap(tr, value):
+    if isinstance(value, torch.Tensor):
+        return tr.input(value)
+    if type(value) in (tuple, list):
+        model = graph_args.TupleVariable if type(value) is tuple else graph_args.ListVariable
+        return model([wrap(tr, item) for item in value])
+    if isinstance(value, slice):
+        return graph_args.SliceVariable(*[wrap(tr, part) for part in (value.start, value.stop, value.step)])
+    return ConstantVariable(value)
+
+
+def fresh(value):
+    """A copy of the arguments: tensors are leaves again."""
+    copy = lambda t: t.detach().clone().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t  # noqa: E731
+    return pytree.tree_map(copy, value)
+
+
+def tensors_of(vt):
+    if isinstance(vt, TensorVariable):
+        return [vt]
+    return [t for item in getattr(vt, "items", ()) for t in tensors_of(item)]
+
+
+def compare(op, args, kwargs):
+    torch.manual_seed(0)
+    expected = [t for t in pytree.tree_leaves(op.op(*fresh(args), **fresh(kwargs))) if isinstance(t, torch.Tensor)]
+    tr = StubTrace()
+    tr.guards.local_names = [f"x{i}" for i in range(200)]
+    result = call_in_graph(
+        tr.frame, op.op, [wrap(tr, a) for a in fresh(args)], {k: wrap(tr, a) for k, a in fresh(kwargs).items()}
+    )
+    found = tensors_of(result)
+    assert len(found) == len(expected)
+    for vt, real in zip(found, expected, strict=True):
+        meta = vt.proxy.meta
+        assert (tuple(meta.shape), meta.dtype, meta.requires_grad) == (
+            tuple(real.shape),
+            real.dtype,
+            real.requires_grad,
+        )
+        if not meta.live and real.numel() and op.name not in FAKE_STRIDES_DIFFER:
+            assert meta.stride == real.stride()
+    torch.manual_seed(0)
+    results = tr.run(*found)
+    assert not verify(tr.graph)
+    if "empty" not in op.name:
+        for got, real in zip(results, expected, strict=True):
+            torch.testing.assert_close(got, real, equal_nan=True)
+
+
+@pytest.mark.parametrize("op", [op for op in op_db if torch.float32 in op.dtypes], ids=lambda op: op.formatted_name)
+def test_operator(op):
+    if not enters_graph(op.op):
+        pytest.skip("followed, not put into the graph")
+    warnings.simplefilter("ignore")
+    samples = list(op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd))
+    for sample in samples[:: max(1, len(samples) // SAMPLES)][:SAMPLES]:
+        args, kwargs = (sample.input, *sample.args), sample.kwargs
+        for grad in (True, False):
+            with torch.set_grad_enabled(grad):
+                for _ in range(2):  # the second time from the memo
+                    try:
+                        compare(op, args, kwargs)
+                    except Unsupported as error:
+                        assert error.slug != "internal-error"
