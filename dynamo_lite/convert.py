@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import Counter
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -39,6 +40,9 @@ from .variables import families as _families  # noqa: F401  (registers the model
 from .variables.base import ObservedException
 
 logger = logging.getLogger("dynamo_lite")
+
+UNCONCERNED_CALLS = 32
+"""An inner frame that had nothing to do with torch so many times is not looked at again."""
 
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
@@ -100,6 +104,7 @@ class Region(_eval_frame.Region):
         self.resume_codes: dict[tuple[CodeType, str], CodeType] = {}
         self.resume_functions: dict[tuple[int, int], FunctionType] = {}
         self.seen_once: set[CodeType] = set()
+        self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
         self.callback = self.on_miss
 
     # -- entry points
@@ -147,6 +152,11 @@ class Region(_eval_frame.Region):
             skipped = skip.why_not_captured(code, fn.__globals__)
             if skipped is not None:
                 cache.state = _eval_frame.SKIP_ALL if skipped[1] else _eval_frame.SKIP
+                return None
+            if not config.capture_pure_python and not side.concerns_torch(code, fn.__globals__, values):
+                self.unconcerned[code] += 1
+                if self.unconcerned[code] >= UNCONCERNED_CALLS:
+                    cache.state = _eval_frame.SKIP
                 return None
         if code.co_flags & skip.GENERATOR_FLAGS:
             cache.state = _eval_frame.SKIP

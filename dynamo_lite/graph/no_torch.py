@@ -34,6 +34,11 @@ def capture_is_off() -> bool:
     return False
 
 
+def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
+    """There are no tensors."""
+    return False
+
+
 def hide_code(code: CodeType) -> None:
     """Nobody else looks at code."""
 

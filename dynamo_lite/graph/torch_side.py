@@ -6,11 +6,12 @@ Invariant: `no_torch` has the same functions.
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import time
 import weakref
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -19,6 +20,9 @@ from ..backends.registry import backend_name, call_backend
 from ..record import GRAPH_RECORD, GraphRecord, log
 from .builder import GraphBuilder
 
+_LOOKED_AT = 16  # items of a container
+_HEAP_TYPE = 1 << 9  # classes made by a class statement
+
 new_graph = GraphBuilder
 _hook = torch._C._dynamo.eval_frame
 
@@ -26,6 +30,29 @@ _hook = torch._C._dynamo.eval_frame
 def capture_is_off() -> bool:
     """True while torch itself traces the program for export: it must see the original code."""
     return torch.compiler.is_exporting()
+
+
+def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
+    """Whether a frame that nobody asked for may compute with tensors: it gets some, or names something of torch."""
+    return any(_holds_tensor(v, 2) for v in values) or any(_is_torch(globals_.get(name)) for name in code.co_names)
+
+
+def _is_torch(value: Any) -> bool:
+    if isinstance(value, ModuleType):
+        return value.__name__.partition(".")[0] == "torch"
+    return isinstance(value, torch.Tensor | torch.nn.Module) or getattr(type(value), "__module__", "").startswith("torch")
+
+
+def _holds_tensor(value: Any, depth: int) -> bool:
+    if isinstance(value, torch.Tensor | torch.nn.Module):
+        return True
+    if depth and type(value) in (list, tuple):
+        return any(_holds_tensor(v, depth - 1) for v in value[:_LOOKED_AT])
+    if depth and type(value) is dict:
+        return any(_holds_tensor(v, depth - 1) for v in itertools.islice(value.values(), _LOOKED_AT))
+    if depth and type(value).__flags__ & _HEAP_TYPE and type(value).__dictoffset__:
+        return _holds_tensor(object.__getattribute__(value, "__dict__"), depth - 1)
+    return False
 
 
 def hide_code(code: CodeType) -> None:

@@ -332,7 +332,7 @@ def _check_class(tx: Any, obj: VariableTracker, target: VariableTracker, functio
     """`object_isinstance`, `object_issubclass` with their tuples and unions."""
     if isinstance(target, TupleVariable):
         return any(_check_class(tx, obj, item, function) for item in target.items)
-    cls = host_value(target, "comparison-of-unknown-object")
+    cls = target.value if isinstance(target.value, type) else host_value(target, "comparison-of-unknown-object")
     if isinstance(cls, types.UnionType):
         return any(_check_one(tx, obj, tx.tr.build_constant_object(part), part, function) for part in cls.__args__)
     return _check_one(tx, obj, target, cls, function)

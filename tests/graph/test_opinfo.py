@@ -1,4 +1,4 @@
-"""Every operator of torch's operator database: metadata that is propagated, or remembered, is that of the real result."""
+"""Every operator of torch's operator database: metadata that is propagated, or remembered, is the real result's."""
 
 import sys
 import types
@@ -26,7 +26,7 @@ op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations"
 pytestmark = pytest.mark.slow
 
 SAMPLES = 2
-FAKE_STRIDES_DIFFER = {"nn.functional.max_unpool2d"}  # torch's own shape rule is wrong about them
+FAKE_STRIDES_DIFFER = ("nn.functional.max_unpool2d", "fft.")  # there torch's own shape rules are not exact
 
 
 def wrap(tr, value):
@@ -69,7 +69,7 @@ def compare(op, args, kwargs):
             real.dtype,
             real.requires_grad,
         )
-        if not meta.live and real.numel() and op.name not in FAKE_STRIDES_DIFFER:
+        if not meta.live and real.numel() and not op.name.startswith(FAKE_STRIDES_DIFFER):
             assert meta.stride == real.stride()
     torch.manual_seed(0)
     results = tr.run(*found)
