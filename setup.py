@@ -11,8 +11,8 @@ setup(
     ext_modules=[
         Extension(
             "dynamo_lite._eval_frame",
-            sources=[f"dynamo_lite/{name}.c" for name in ("_eval_frame", "_guards", "_record", "_tensor")],
-            depends=[f"dynamo_lite/{name}.h" for name in ("_guards", "_program", "_tensor")],
+            sources=["dynamo_lite/_eval_frame.c"],
+            depends=[f"dynamo_lite/_{name}.h" for name in ("tensor", "program", "evaluate", "record", "guards")],
             extra_compile_args=compile_args,
             libraries=libraries,
         )

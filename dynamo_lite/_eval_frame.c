@@ -12,12 +12,18 @@
    Ownership: Callable -> Cache <-> Region, Cache -> Entry -> GuardProgram; all are GC-tracked. A code object only borrows
    its caches, through co_extra: references stored there would be invisible to the collector and leak.
 
+   GuardProgram the guards of an entry: see _guards.h.
+
+   This is the one C file of the package. The headers are parts of it, each built on those before: _tensor.h (metadata of
+   tensors), _program.h (data structures of guards), _evaluate.h, _record.h (the fast path), _guards.h (GuardProgram).
+
    Being wrong is not an option, being absent is: whenever something is unusual (a tracer, no room on the data stack,
    arguments that do not bind), the original code runs. */
 
 #define _GNU_SOURCE 1              /* pthread_getattr_np */
 #define Py_BUILD_CORE_MODULE 1
 #include <Python.h>
+#include <internal/pycore_dict.h>
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
 #  define HAVE_HOOK 1
@@ -30,7 +36,14 @@
 #ifdef __linux__
 #  include <pthread.h>
 #endif
+#ifndef _WIN32
+#  include <dlfcn.h>
+#endif
 
+#include "_tensor.h"
+#include "_program.h"
+#include "_evaluate.h"
+#include "_record.h"
 #include "_guards.h"
 
 /* ------------------------------------------------------------------------------------------------------------------

@@ -1,24 +1,504 @@
-/* Guard programs: what `_eval_frame.c` needs of `_guards.c`. */
-#ifndef DYNAMO_LITE_GUARDS_H
-#define DYNAMO_LITE_GUARDS_H
+/* Guard programs: decide in a few dozen nanoseconds whether compiled code is valid for these arguments.
 
-#include <Python.h>
+   Input:  the spec that guards/program.py builds from the guard IR: a trie of access paths with checks.
+   Output: guards_evaluate(), and the Python type GuardProgram around it. */
 
-#ifdef Py_GIL_DISABLED
-#  error "dynamo_lite does not support free-threaded CPython: its caches and dict-version guards rely on the GIL"
-#endif
-
-/* Results of an evaluation. A miss is the index (>= 0) of the check that failed. */
-enum { GUARDS_PASS = -1, GUARDS_RAISED = -2 };
-
-typedef struct GuardProgram GuardProgram;
-extern PyTypeObject GuardProgram_Type;
+/* ------------------------------------------------------------------------------------------------------------------
+   Evaluation. */
 
 /* Evaluate on bound arguments. `closure` is the function's closure tuple or NULL. Never returns with an Exception
    set: those count as a miss; a BaseException (KeyboardInterrupt) gives GUARDS_RAISED and stays set. */
-int guards_evaluate(GuardProgram *program, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure);
+static int
+guards_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
+{
+    if (p->spec == NULL) {
+        return 0;   /* cleared by the collector */
+    }
+    if (p->is_plain || p->busy) {   /* busy: a guard calls the guarded function, or another thread is here */
+        return evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure);
+    }
+    int renew = -1, result = STALE;
+    if (p->n_records > 0) {
+        p->busy = 1;
+        result = records_evaluate(p, locals, n_locals, closure, &renew);
+        p->busy = 0;
+    }
+    if (result == STALE) {
+        p->busy = 1;
+        result = evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure);
+        p->busy = 0;
+        if (result == GUARDS_PASS) {
+            records_renew(p, locals, n_locals, closure, renew);
+        }
+    }
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Compiling a spec. The pointers in nodes and checks are borrowed from the spec, which the program owns. */
+
+static int
+bad_spec(const char *what, PyObject *spec)
+{
+    PyErr_Format(PyExc_TypeError, "bad guard spec: %s: %R", what, spec);
+    return -1;
+}
+
+/* Return the elements of a tuple of known length, or NULL with TypeError. */
+static PyObject **
+fields(PyObject *spec, Py_ssize_t n, const char *what)
+{
+    if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) != n) {
+        bad_spec(what, spec);
+        return NULL;
+    }
+    return ((PyTupleObject *)spec)->ob_item;
+}
+
+static int
+parse_small(PyObject *number, PyObject *spec, Py_ssize_t *out)
+{
+    *out = PyLong_Check(number) ? PyLong_AsSsize_t(number) : -1;
+    if (*out < 0 || *out > INT_MAX) {
+        PyErr_Clear();
+        return bad_spec("expected a small non-negative integer", spec);
+    }
+    return 0;
+}
+
+static int
+parse_check(GuardProgram *p, Check *check, PyObject *spec)
+{
+    PyObject **f = fields(spec, 3, "a check is (kind, arg, index)");
+    Py_ssize_t kind, index;
+    if (f == NULL || parse_small(f[0], spec, &kind) < 0 || parse_small(f[2], spec, &index) < 0) {
+        return -1;
+    }
+    check->kind = (int)kind;
+    check->index = (int)index;
+    check->arg = f[1];
+    switch (kind) {
+    case K_IS:
+    case K_IS_NOT:
+    case K_EQUALS:
+    case K_HAS_KEY:
+    case K_LACKS_KEY:
+    case K_ABSENT:
+    case K_PYTHON:
+        return 0;
+    case K_TYPE_IS:
+        return PyType_Check(f[1]) ? 0 : bad_spec("TYPE_IS takes a type", spec);
+    case K_DICT_KEYS:
+        return PyTuple_Check(f[1]) ? 0 : bad_spec("DICT_KEYS takes a tuple", spec);
+    case K_TRUTH:
+        check->n = f[1] == Py_True;
+        return PyBool_Check(f[1]) ? 0 : bad_spec("TRUTH takes a bool", spec);
+    case K_LEN:
+        return parse_small(f[1], spec, &check->n);
+    case K_SAVE:
+        if (parse_small(f[1], spec, &check->n) < 0) {
+            return -1;
+        }
+        return check->n < p->n_saved ? 0 : bad_spec("SAVE out of range", spec);
+    case K_TENSOR:
+        check->tensor = tensor_spec_parse(f[1]);
+        return check->tensor == NULL ? -1 : 0;
+    }
+    return bad_spec("unknown check kind", spec);
+}
+
+static int parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int roots);
+
+static int
+parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *arg)
+{
+    switch (node->kind) {
+    case K_LOCAL:
+    case K_FREEVAR:
+    case K_CONST:
+        if (!root) {
+            return bad_spec("a root accessor inside the trie", spec);
+        }
+        p->is_plain &= node->kind != K_CONST;
+        return node->kind == K_CONST ? 0 : parse_small(arg, spec, &node->n);
+    case K_INDEX:
+    case K_ITER_ITEM:
+    case K_DICT_KEY:
+        if (parse_small(arg, spec, &node->n) < 0) {
+            return -1;
+        }
+        break;
+    case K_ATTR:
+    case K_TYPE_ATTR:
+        if (!PyUnicode_CheckExact(arg)) {
+            return bad_spec("expected a name", spec);
+        }
+        break;
+    case K_INSTANCE_DICT:
+    case K_TYPE:
+    case K_FUNC_CODE:
+    case K_FUNC_DEFAULTS:
+    case K_FUNC_KWDEFAULTS:
+    case K_FUNC_CLOSURE:
+    case K_METHOD_SELF:
+    case K_METHOD_FUNC:
+        p->is_plain = 0;
+        break;
+    case K_DICT_ITEM:
+    case K_CELL_CONTENTS:
+    case K_CALL:
+        break;
+    default:
+        return bad_spec("unknown accessor kind", spec);
+    }
+    return root ? bad_spec("a root must be LOCAL, FREEVAR or CONST", spec) : 0;
+}
+
+static int
+parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
+{
+    PyObject **f = fields(spec, 4, "a node is (kind, arg, checks, children)");
+    Py_ssize_t kind;
+    if (f == NULL || parse_small(f[0], spec, &kind) < 0) {
+        return -1;
+    }
+    if (!PyTuple_Check(f[2])) {
+        return bad_spec("checks must be a tuple", spec);
+    }
+    node->kind = (int)kind;
+    node->arg = f[1];
+    node->absent_index = -1;
+    if (parse_accessor(p, node, root, spec, f[1]) < 0) {
+        return -1;
+    }
+    int n = (int)PyTuple_GET_SIZE(f[2]);
+    node->checks = PyMem_Calloc(n, sizeof(Check));
+    if (node->checks == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (node->n_checks = 0; node->n_checks < n; node->n_checks++) {
+        Check *check = &node->checks[node->n_checks];
+        if (parse_check(p, check, PyTuple_GET_ITEM(f[2], node->n_checks)) < 0) {
+            return -1;
+        }
+        if (check->kind == K_ABSENT) {
+            node->absent_index = check->index;
+        }
+        else if (check->kind == K_IS) {
+            p->is_plain = 0;
+            node->anchor = check->arg;
+            node->anchor_index = check->index;
+        }
+    }
+    if (parse_nodes(p, &node->children, &node->n_children, f[3], 0) < 0) {
+        return -1;
+    }
+    if (n == 0 && node->n_children == 0) {
+        return bad_spec("a node with nothing to check", spec);
+    }
+    if (n == 1 && node->n_children == 0 && node->checks[0].kind == K_TYPE_IS) {
+        node->only_type = node->checks[0].arg;
+    }
+    node->first_index = n > 0 ? node->checks[0].index : node->children[0].first_index;
+    return 0;
+}
+
+static int
+parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int roots)
+{
+    if (!PyTuple_Check(specs)) {
+        return bad_spec("expected a tuple of nodes", specs);
+    }
+    if (Py_EnterRecursiveCall(" while building a guard program")) {
+        return -1;
+    }
+    int n = (int)PyTuple_GET_SIZE(specs), result = 0;
+    *nodes = PyMem_Calloc(n, sizeof(Node));
+    if (*nodes == NULL) {
+        PyErr_NoMemory();
+        result = -1;
+    }
+    else {
+        *count = n;   /* zeroed nodes are safe to free */
+        for (int i = 0; result == 0 && i < n; i++) {
+            result = parse_node(p, &(*nodes)[i], PyTuple_GET_ITEM(specs, i), roots);
+        }
+    }
+    Py_LeaveRecursiveCall();
+    return result;
+}
+
+/* SAME (i, j); DISTINCT (i, ...); PREDICATE (function, (i, ...)); GLOBAL_STATE function. */
+static int
+parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
+{
+    PyObject **f = fields(spec, 3, "a relation is (kind, arg, index)");
+    Py_ssize_t kind, index, slot;
+    if (f == NULL || parse_small(f[0], spec, &kind) < 0 || parse_small(f[2], spec, &index) < 0) {
+        return -1;
+    }
+    relation->kind = (int)kind;
+    relation->index = (int)index;
+    PyObject *slots = f[1];
+    switch (kind) {
+    case K_GLOBAL_STATE:
+        relation->function = f[1];
+        return 0;
+    case K_PREDICATE:
+        f = fields(f[1], 2, "PREDICATE takes (function, slots)");
+        if (f == NULL) {
+            return -1;
+        }
+        relation->function = f[0];
+        slots = f[1];
+        break;
+    case K_SAME:
+        if (fields(slots, 2, "SAME takes two slots") == NULL) {
+            return -1;
+        }
+        break;
+    case K_DISTINCT:
+        break;
+    default:
+        return bad_spec("unknown relation kind", spec);
+    }
+    if (!PyTuple_Check(slots)) {
+        return bad_spec("slots must be a tuple", spec);
+    }
+    relation->n_slots = (int)PyTuple_GET_SIZE(slots);
+    relation->slots = PyMem_Calloc(relation->n_slots, sizeof(int));
+    if (relation->slots == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int i = 0; i < relation->n_slots; i++) {
+        if (parse_small(PyTuple_GET_ITEM(slots, i), spec, &slot) < 0) {
+            return -1;
+        }
+        if (slot >= p->n_saved) {
+            return bad_spec("slot out of range", spec);
+        }
+        relation->slots[i] = (int)slot;
+    }
+    return 0;
+}
+
+static int
+parse_relations(GuardProgram *p, PyObject *specs)
+{
+    if (!PyTuple_Check(specs)) {
+        return bad_spec("expected a tuple of relations", specs);
+    }
+    int n = (int)PyTuple_GET_SIZE(specs);
+    p->relations = PyMem_Calloc(n, sizeof(Relation));
+    if (p->relations == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    p->n_relations = n;
+    int widest = 0;
+    for (int i = 0; i < n; i++) {
+        Relation *relation = &p->relations[i];
+        if (parse_relation(p, relation, PyTuple_GET_ITEM(specs, i)) < 0) {
+            return -1;
+        }
+        if (relation->kind == K_GLOBAL_STATE) {
+            if (p->n_global_state != i) {
+                return bad_spec("GLOBAL_STATE must come first", specs);
+            }
+            p->n_global_state++;
+        }
+        if (relation->kind == K_DISTINCT && relation->n_slots > widest) {
+            widest = relation->n_slots;
+        }
+    }
+    if (pointer_set_init(&p->scratch, widest) < 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   The type GuardProgram. */
+
+static void
+free_nodes(Node *nodes, int n)
+{
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < nodes[i].n_checks; k++) {
+            if (nodes[i].checks[k].kind == K_TENSOR) {
+                tensor_spec_free(nodes[i].checks[k].tensor);
+            }
+        }
+        PyMem_Free(nodes[i].checks);
+        free_nodes(nodes[i].children, nodes[i].n_children);
+    }
+    PyMem_Free(nodes);
+}
+
+/* Called by the collector and at deallocation; a cleared program misses always. */
+static int
+program_clear(GuardProgram *p)
+{
+    Node *roots = p->roots;
+    int n_roots = p->n_roots;
+    p->roots = NULL;
+    p->n_roots = 0;
+    free_nodes(roots, n_roots);
+    for (int i = 0; i < p->n_relations; i++) {
+        PyMem_Free(p->relations[i].slots);
+    }
+    PyMem_Free(p->relations);
+    p->relations = NULL;
+    p->n_relations = p->n_global_state = 0;
+    records_free(p);
+    Py_CLEAR(p->spec);
+    return 0;
+}
+
+static int
+program_traverse(GuardProgram *p, visitproc visit, void *arg)
+{
+    Py_VISIT(p->spec);
+    return records_traverse(p, visit, arg);
+}
+
+static void
+program_dealloc(GuardProgram *p)
+{
+    PyObject_GC_UnTrack(p);
+    program_clear(p);
+    PyMem_Free(p->scratch.slots);
+    Py_TYPE(p)->tp_free(p);
+}
+
+static PyObject *
+program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"spec", NULL};
+    PyObject *spec;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:GuardProgram", names, &spec)) {
+        return NULL;
+    }
+    PyObject **f = fields(spec, 3, "a program is (roots, relations, n_saved)");
+    Py_ssize_t n_saved;
+    if (f == NULL || parse_small(f[2], spec, &n_saved) < 0) {
+        return NULL;
+    }
+    GuardProgram *p = (GuardProgram *)type->tp_alloc(type, 0);
+    if (p == NULL) {
+        return NULL;
+    }
+    p->spec = Py_NewRef(spec);
+    p->n_saved = (int)n_saved;
+    p->is_plain = 1;
+    if (parse_nodes(p, &p->roots, &p->n_roots, f[0], 1) < 0 || parse_relations(p, f[1]) < 0) {
+        Py_DECREF(p);
+        return NULL;
+    }
+    return (PyObject *)p;
+}
+
+static int
+parse_call(PyObject *args, PyObject **locals, PyObject **closure)
+{
+    *closure = Py_None;
+    if (!PyArg_ParseTuple(args, "O!|O", &PyTuple_Type, locals, closure)) {
+        return -1;
+    }
+    if (*closure == Py_None) {
+        *closure = NULL;
+    }
+    else if (!PyTuple_Check(*closure)) {
+        PyErr_SetString(PyExc_TypeError, "closure must be a tuple or None");
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *
+program_check(GuardProgram *p, PyObject *args)
+{
+    PyObject *locals, *closure;
+    if (parse_call(args, &locals, &closure) < 0) {
+        return NULL;
+    }
+    int result = guards_evaluate(p, ((PyTupleObject *)locals)->ob_item, PyTuple_GET_SIZE(locals), closure);
+    return result == GUARDS_RAISED ? NULL : PyBool_FromLong(result == GUARDS_PASS);
+}
+
+static PyObject *
+program_first_failure(GuardProgram *p, PyObject *args)
+{
+    PyObject *locals, *closure;
+    if (parse_call(args, &locals, &closure) < 0) {
+        return NULL;
+    }
+    int result = p->spec == NULL ? 0 : evaluate_with_saved(evaluate_fully, p, NULL, ((PyTupleObject *)locals)->ob_item,
+                                                           PyTuple_GET_SIZE(locals), closure);
+    if (result == GUARDS_PASS) {
+        Py_RETURN_NONE;
+    }
+    return result == GUARDS_RAISED ? NULL : PyLong_FromLong(result);
+}
+
+static PyMethodDef program_methods[] = {
+    {"check", (PyCFunction)program_check, METH_VARARGS,
+     "check(locals, closure=None) -> bool\n\nWhether all guards hold for these bound arguments."},
+    {"first_failure", (PyCFunction)program_first_failure, METH_VARARGS,
+     "first_failure(locals, closure=None) -> int | None\n\nIndex of the first check that fails."},
+    {NULL}
+};
+
+static PyTypeObject GuardProgram_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "dynamo_lite._eval_frame.GuardProgram",
+    .tp_doc = "GuardProgram(spec)\n--\n\nA compiled trie of guards; see guards/program.py for the spec.",
+    .tp_basicsize = sizeof(GuardProgram),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = program_new,
+    .tp_dealloc = (destructor)program_dealloc,
+    .tp_traverse = (traverseproc)program_traverse,
+    .tp_clear = (inquiry)program_clear,
+    .tp_methods = program_methods,
+};
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Module. */
+
+static void
+find_resumable_iterators(void)
+{
+    PyTypeObject *const types[] = {&PyListIter_Type, &PyTupleIter_Type, &PyRangeIter_Type, &PyLongRangeIter_Type,
+                                   &PyDictIterKey_Type, &PyDictIterValue_Type, &PyDictIterItem_Type};
+    memcpy(resumable_iterators, types, sizeof types);
+}
 
 /* Add GuardProgram, KINDS and the tensor functions to the module. */
-int guards_module_init(PyObject *module);
-
-#endif
+static int
+guards_module_init(PyObject *module)
+{
+    find_resumable_iterators();
+    s_reduce = PyUnicode_InternFromString("__reduce__");
+    if (s_reduce == NULL || PyType_Ready(&GuardProgram_Type) < 0
+        || PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&GuardProgram_Type) < 0
+        || tensor_module_init(module) < 0) {
+        return -1;
+    }
+    PyObject *kinds = PyDict_New();
+#define ADD_KIND(name, value) \
+    if (kinds != NULL) { \
+        PyObject *number = PyLong_FromLong(value); \
+        if (number == NULL || PyDict_SetItemString(kinds, #name, number) < 0) { \
+            Py_CLEAR(kinds); \
+        } \
+        Py_XDECREF(number); \
+    }
+    ACCESSOR_KINDS(ADD_KIND) CHECK_KINDS(ADD_KIND) RELATION_KINDS(ADD_KIND)
+#undef ADD_KIND
+    int result = kinds == NULL ? -1 : PyModule_AddObjectRef(module, "KINDS", kinds);
+    Py_XDECREF(kinds);
+    return result;
+}

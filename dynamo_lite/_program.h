@@ -1,9 +1,13 @@
-/* The compiled form of a guard program: shared by _guards.c (parsing, full evaluation) and _record.c (fast path). */
-#ifndef DYNAMO_LITE_PROGRAM_H
-#define DYNAMO_LITE_PROGRAM_H
+/* The compiled form of a guard program, its records, and what they need of CPython's dicts. */
 
-#include "_guards.h"
-#include "_tensor.h"
+#ifdef Py_GIL_DISABLED
+#  error "dynamo_lite does not support free-threaded CPython: its caches and dict-version guards rely on the GIL"
+#endif
+
+/* Results of an evaluation. A miss is the index (>= 0) of the check that failed. */
+enum { GUARDS_PASS = -1, GUARDS_RAISED = -2,
+       STALE = -3,           /* something changed; a full evaluation will tell whether it matters */
+       OTHER_OBJECT = -4 };
 
 /* The kinds. The numbers are those of guards/ir.py; tests/guards/test_ir.py compares the two tables. */
 
@@ -22,8 +26,128 @@
 enum { ACCESSOR_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_MEMBER) };
 #undef ENUM_MEMBER
 
-/* Outcomes of a check. */
-enum { RAISED = -1, NO = 0, YES = 1 };
+/* ------------------------------------------------------------------------------------------------------------------
+   CPython versions. */
+
+#if PY_VERSION_HEX < 0x030C0000
+#  define HAVE_DICT_VERSIONS 1
+#  define DICT_VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag)
+#elif PY_VERSION_HEX < 0x030E0000
+#  define HAVE_DICT_VERSIONS 1   /* the low bits are flags of dict watchers */
+#  define DICT_VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag / DICT_VERSION_INCREMENT)
+#else
+#  define HAVE_DICT_VERSIONS 0
+#  define DICT_VERSION(dict) 0
+#endif
+
+#if PY_VERSION_HEX >= 0x030D0000
+/* From 3.13 on an instance's dict shares the values inside of the instance. In 3.13.0, storing an attribute then changes
+   no version, and the collector misses cycles through such a dict. Taking the last item out and putting it back gives
+   the dict a table of its own; identity and order stay. */
+static void
+detach_from_instance(PyObject *dict)
+{
+    static PyObject *popitem;
+    if (popitem == NULL && (popitem = PyUnicode_InternFromString("popitem")) == NULL) {
+        return;
+    }
+    PyObject *item;
+    if (PyDict_GET_SIZE(dict) == 0) {
+        if (PyDict_SetItem(dict, popitem, Py_None) == 0) {
+            PyDict_Clear(dict);
+        }
+    }
+    else if ((item = PyObject_CallMethodNoArgs(dict, popitem)) != NULL) {
+        PyDict_SetItem(dict, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1));
+        Py_DECREF(item);
+    }
+}
+#endif
+
+/* The address of the pointer to an instance's __dict__, or NULL if it has none; for a class, NULL. The dict is one whose
+   versions can be trusted. */
+static PyObject **
+instance_dict_slot(PyObject *object)
+{
+    PyObject **slot = PyType_Check(object) ? NULL : _PyObject_GetDictPtr(object);
+#if PY_VERSION_HEX >= 0x030D0000
+    if (slot != NULL && *slot != NULL && PyDict_CheckExact(*slot) && ((PyDictObject *)*slot)->ma_values != NULL) {
+        detach_from_instance(*slot);
+    }
+#endif
+    if (PyErr_Occurred()) {
+        PyErr_Clear();   /* out of memory */
+        return NULL;
+    }
+    return slot;
+}
+
+/* Does every change of this dict change its version? */
+static int
+dict_has_versions(PyObject *dict)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    if (((PyDictObject *)dict)->ma_values != NULL) {
+        return 0;
+    }
+#endif
+    return HAVE_DICT_VERSIONS;
+}
+
+static inline int
+dict_has_only_str_keys(PyObject *dict)
+{
+    return DK_IS_UNICODE(((PyDictObject *)dict)->ma_keys);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   A set of object addresses: open addressing in a power of two, more than twice as many as there are elements. */
+
+typedef struct {
+    void **slots;
+    size_t size;
+} PointerSet;
+
+static int
+pointer_set_init(PointerSet *set, size_t capacity)
+{
+    for (set->size = 4; set->size <= 2 * capacity; set->size *= 2) {
+    }
+    set->slots = PyMem_Calloc(set->size, sizeof(void *));
+    return set->slots == NULL ? -1 : 0;
+}
+
+/* Where the pointer is, or the free slot where it belongs. */
+static void **
+pointer_set_slot(const PointerSet *set, void *pointer)
+{
+    size_t at = (((uintptr_t)pointer >> 4) * (size_t)0x9E3779B97F4A7C15) >> (8 * sizeof(size_t) - 32);
+    for (;; at++) {
+        void **slot = &set->slots[at & (set->size - 1)];
+        if (*slot == pointer || *slot == NULL) {
+            return slot;
+        }
+    }
+}
+
+/* Whether it was new. */
+static int
+pointer_set_add(PointerSet *set, void *pointer)
+{
+    void **slot = pointer_set_slot(set, pointer);
+    int is_new = *slot == NULL;
+    *slot = pointer;
+    return is_new;
+}
+
+static int
+pointer_set_has(const PointerSet *set, void *pointer)
+{
+    return *pointer_set_slot(set, pointer) != NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   The trie of guards. */
 
 typedef struct {
     int kind;
@@ -59,11 +183,8 @@ typedef struct {
     int n_slots;
 } Relation;
 
-/* A set of object addresses: open addressing in a power of two, more than twice as many as there are elements. */
-typedef struct {
-    void **slots;
-    size_t size;
-} PointerSet;
+/* ------------------------------------------------------------------------------------------------------------------
+   Records: see _record.h. */
 
 /* An object that is not fixed by the program, but for which a record was made: a module instance, say. */
 typedef struct {
@@ -71,10 +192,61 @@ typedef struct {
     PyObject *weakref;       /* owned; tells whether it is still the same object */
 } Pin;
 
-/* See _record.c. */
-typedef struct Record Record;
+enum StepKind {
+    POINTER_IS,        /* *address is `expected` */
+    LIST_ITEM_IS,      /* item i of the list is `expected` */
+    DICT_ITEM_IS,      /* so is the dict's item under a str key; NULL: no such key */
+    DICT_VERSION_IS,
+    TYPE_VERSION_IS,
+    CHECK,             /* the object passes this check */
+    CHILD,             /* a full evaluation of this child of the object succeeds */
+};
 
-struct GuardProgram {
+typedef struct {
+    int kind;
+    Node *node;              /* becomes less trusted if the step fails; CHILD: the child */
+    PyObject *object;        /* borrowed: pinned */
+    union {
+        PyObject **address;
+        Py_ssize_t i;
+        PyObject *key;       /* borrowed from the program */
+        uint64_t version;
+        const Check *check;
+    };
+    PyObject *expected;      /* only compared with */
+    PyObject *keeper;        /* owned: the expected object, or a weak reference to it, or NULL */
+} Step;
+
+typedef struct {
+    Step *items;
+    int n, allocated;
+} Steps;
+
+/* A DISTINCT relation some of whose values are pinned. */
+typedef struct {
+    const Relation *relation;
+    PointerSet pinned;
+    int *open;               /* slots of the other values */
+    int n_open;
+} OpenDistinct;
+
+typedef struct Record {
+    Steps pure, impure;      /* phase 1 and 2 */
+    Pin *pins;
+    int n_pins;
+    Py_ssize_t hits;
+    Node *stale;             /* the node whose step failed last */
+    PyObject **pinned;       /* by slot of a saved value: the pinned one (borrowed), or NULL */
+    int *fills;              /* slots of pinned values that a relation needs */
+    const Relation **relations;
+    OpenDistinct *distincts;
+    int n_fills, n_relations, n_distincts;
+} Record;
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Programs. */
+
+typedef struct {
     PyObject_HEAD
     Node *roots;
     Relation *relations;     /* GLOBAL_STATE first */
@@ -88,55 +260,4 @@ struct GuardProgram {
     int hopeless;            /* how often no record could be made */
     PointerSet scratch;      /* of DISTINCT */
     PyObject *spec;          /* owns every object that the nodes point to */
-};
-
-/* ---- _guards.c ---- */
-
-/* YES, NO, or RAISED with a BaseException set. */
-int check_holds(const Check *check, PyObject *value, PyObject **saved);
-
-/* The results of these are GUARDS_PASS, GUARDS_RAISED or the index of the check that failed. The caller keeps values
-   alive. With a record, what lies at and below an IS check or a pinned object is left out, except that the object must
-   be the right one; if it is not the one that the record is about, the result is OTHER_OBJECT. */
-int evaluate_node(const Node *node, PyObject *value, PyObject **saved, Record *record);
-int evaluate_child(const Node *child, PyObject *parent, PyObject **saved, Record *record);
-int evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved,
-                  Record *record);
-int evaluate_relation(GuardProgram *p, const Relation *relation, PyObject **saved);
-
-/* A root's value (borrowed), or NULL. */
-PyObject *root_value(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure);
-
-int pointer_set_init(PointerSet *set, size_t capacity);
-int pointer_set_add(PointerSet *set, void *pointer);         /* whether it was new */
-int pointer_set_has(const PointerSet *set, void *pointer);
-
-/* ---- _record.c ---- */
-
-/* Further results: */
-enum { STALE = -3,           /* something changed; a full evaluation will tell whether it matters */
-       OTHER_OBJECT = -4 };
-
-/* Evaluate through the records; STALE if that decides nothing. Afterwards *renew is the number of the record to be
-   replaced, or -1. */
-int records_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int *renew);
-
-/* After a successful full evaluation. Runs no Python code. */
-void records_renew(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int renew);
-
-void records_free(GuardProgram *p);
-int records_traverse(GuardProgram *p, visitproc visit, void *arg);
-
-/* The address of the pointer to an instance's __dict__, or NULL if it has none; for a class, NULL. The dict is one whose
-   versions can be trusted. */
-PyObject **instance_dict_slot(PyObject *object);
-
-/* Is there a pin at this node? If so, *holds tells whether it is the right object. */
-int record_has_pin(Record *record, const Node *node, PyObject *value, int *holds);
-
-/* Runs an evaluation with room for the saved values; it owns what it stores there. */
-typedef int (*Evaluator)(GuardProgram *, Record *, PyObject *const *, Py_ssize_t, PyObject *, PyObject **);
-int evaluate_with_saved(Evaluator evaluator, GuardProgram *p, Record *record, PyObject *const *locals,
-                        Py_ssize_t n_locals, PyObject *closure);
-
-#endif
+} GuardProgram;

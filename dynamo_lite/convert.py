@@ -8,12 +8,15 @@ debug mode raise. One analysis at a time per code object; an analysis commits wh
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import sys
 import threading
 import time
 import weakref
 from collections import Counter
+from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -55,6 +58,17 @@ _locks_lock = threading.Lock()
 def _lock_of(code: CodeType) -> threading.RLock:
     with _locks_lock:
         return _analysis_locks.setdefault(code, threading.RLock())
+
+
+@contextlib.contextmanager
+def garbage_collection(enabled: bool) -> Iterator[None]:
+    """Collect or not in this block. An analysis makes many objects and little garbage: collections would double its time."""
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        yield
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 class Version:
@@ -214,7 +228,8 @@ class Region(_eval_frame.Region):
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
         try:
-            entry = Analysis(self, cache, fn, values, record).run()
+            with garbage_collection(False):
+                entry = Analysis(self, cache, fn, values, record).run()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"
             cache.state = _eval_frame.SKIP
@@ -339,7 +354,8 @@ class Analysis:
 
     def compile_graph(self, tr: Trace) -> Any:
         """Hand the finished graph to the backend; a callable that runs with capture switched off."""
-        compiled, graph_record = side.compile_graph(tr.graph, self.region.backend, self.region.fullgraph)
+        with garbage_collection(True):
+            compiled, graph_record = side.compile_graph(tr.graph, self.region.backend, self.region.fullgraph)
         self.record.backend_seconds += graph_record.compile_seconds
         self.record.graphs.append(graph_record)
         return _eval_frame.Uncaptured(compiled)

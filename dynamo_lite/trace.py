@@ -23,7 +23,7 @@ from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS
-from .variables.function import FunctionVariable, call_handler
+from .variables.function import FunctionVariable, MethodVariable, call_handler
 from .variables.instance import special
 from .variables.iter import SequenceIteratorVariable
 from .variables.list import ListVariable
@@ -119,6 +119,8 @@ class Trace:
         """The model of a real object, with its guards."""
         if type(value) in ATOMIC_TYPES:
             return self._build_atomic(value, source)
+        if type(value) is dict and id(value) in self.namespaces and self.namespaces[id(value)].mutated:
+            unsupported("mutation-of-unknown-object", "a module's dictionary after a global was stored")
         return find_builder(value)(self, value, source)
 
     def _build_atomic(self, value: Any, source: Any) -> VariableTracker:
@@ -190,6 +192,9 @@ class Trace:
             return
         if getattr(vt.emit_update, "__func__", None) is VariableTracker.emit_update:
             unsupported("mutation-of-unknown-object", vt.describe())
+        if type(vt.value) is dict and is_namespace(vt.value) and type(vt) is not GlobalsNamespace:
+            # Names are looked up in the namespace's own model, which would not see the change.
+            unsupported("mutation-of-unknown-object", f"the dictionary of module {vt.value.get('__name__')}")
         vt.mutated = True
         self.mutations.append(vt)
 
@@ -236,6 +241,7 @@ class Trace:
         """A special method looked up on the type and bound."""
         return special(tx, obj, dunder)
 
+    bound_method = staticmethod(MethodVariable)
     native_class = staticmethod(subclass.native_class)
     instance_class = staticmethod(subclass.instance_class)
     new_class_attribute = staticmethod(classes.new_class_attribute)
@@ -341,6 +347,11 @@ class Trace:
 
 _MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 _NEW_CONTAINERS: dict[type, Any] = {tuple: TupleVariable, list: ListVariable, set: SetVariable.of, frozenset: SetVariable.frozen}
+
+
+def is_namespace(dictionary: dict[str, Any]) -> bool:
+    """True for the globals of a module or of `exec`."""
+    return "__builtins__" in dictionary or "__spec__" in dictionary
 
 
 def is_sourced(v: VariableTracker) -> bool:

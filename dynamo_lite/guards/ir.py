@@ -4,7 +4,7 @@ Input: calls by the tracer, thousands per trace, so interning a node or adding a
 Output: `GuardSet`, read by `program` (C), `mirror` (Python) and reports.
 Invariant: a node is created after its parent; a guard's index is its position in `GuardSet.guards`.
 
-The kind numbers are repeated in `_guards.c`.
+The kind numbers are repeated in `_program.h`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Input: a `GuardSet`. Output: readable source, the function made from it, and `Failure` records.
 Invariant: `Mirror.first_failure` equals `GuardProgram.first_failure` up to the order of roots; strict mode compares
-`check`. Mirrors `_guards.c` accessor by accessor and check by check.
+`check`. Mirrors `_evaluate.h` accessor by accessor and check by check.
 """
 
 from __future__ import annotations

@@ -298,7 +298,10 @@ def get_iter(tx: Any, v: VariableTracker) -> VariableTracker:
 
 def iter_next(tx: Any, iterator: VariableTracker) -> VariableTracker | None:
     """`PyIter_Next`: the next item, or None at the end (StopIteration swallowed)."""
-    return iterator.tp_iternext(tx)
+    step = iterator.tp_iternext
+    if step is None:  # `__next__` was deleted since
+        return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
+    return step(tx)
 
 
 def unpack(tx: Any, v: VariableTracker) -> list[VariableTracker]:

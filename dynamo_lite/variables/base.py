@@ -108,6 +108,10 @@ class VariableTracker:
         """`(function, arguments)` if calling the object with `args` is nothing but a call of that Python function, else None."""
         return None
 
+    def lacks_layout(self, cls: type) -> bool:
+        """True if the object is an instance of the builtin type `cls` of which this model does not have the state."""
+        return False
+
     def children(self) -> Any:
         """Trackers that this object holds (for escape analysis and materialisation)."""
         return ()

@@ -88,7 +88,7 @@ for _model, _types in {
 @builtin(list.__new__, dict.__new__, set.__new__, collections.deque.__new__)
 def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """`__new__` of a mutable builtin type: an empty instance of it or of a subclass; `__init__` does the rest."""
-    real = host_value(cls)
+    real = cls.value
     return NATIVES[real]() if real in NATIVES else tx.tr.new_instance(tx, real)
 
 

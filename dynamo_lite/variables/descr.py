@@ -134,7 +134,11 @@ class DescriptorVariable(VariableTracker):
         return repr(self.value)
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return tx.tr.build_constant_object(getattr(self.value, name))
+        try:
+            real = getattr(self.value, name)
+        except AttributeError as error:
+            tx.raises_like(error)
+        return tx.tr.build_constant_object(real)
 
 
 class PropertyVariable(DescriptorVariable):
@@ -173,6 +177,8 @@ class ClassMethodVariable(DescriptorVariable):
 
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         function = tx.tr.wrap(self.value.__func__, tx.tr.source(self.source, ir.ATTR, "__func__"))
+        if function.tp_descr_get is None:
+            return tx.tr.bound_method(function, cls)
         return function.tp_descr_get(tx, cls, tx.tr.type_of(tx, cls))
 
 
@@ -246,9 +252,19 @@ def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> Variabl
     """An attribute that C code computes: of a constant it is a constant; of a sourced object it is read again by each guard check."""
     name = descriptor.__name__
     if obj.is_python_constant():
-        return tx.tr.build_constant_object(getattr(obj.as_python_constant(), name))
+        try:
+            real = getattr(obj.as_python_constant(), name)
+        except AttributeError as error:
+            tx.raises_like(error)
+        return tx.tr.build_constant_object(real)
     if obj.source is not None and not obj.mutated and type(descriptor) in _BUILTIN_TYPES:
-        return tx.tr.wrap(getattr(obj.value, name), tx.tr.source(obj.source, ir.ATTR, name))
+        node = tx.tr.source(obj.source, ir.ATTR, name)
+        try:
+            real = getattr(obj.value, name)
+        except AttributeError as error:
+            tx.tr.guard(node, ir.ABSENT, None)
+            tx.raises_like(error)
+        return tx.tr.wrap(real, node)
     return unsupported("attribute-of-unknown-object", f"{descriptor!r}")
 
 

@@ -35,6 +35,9 @@ class ExceptionVariable(InstanceVariable):
         if source is None:
             self.state.update(args=TupleVariable([]), __cause__=NONE, __context__=NONE, __suppress_context__=ConstantVariable(False))
 
+    def lacks_layout(self, cls: type) -> bool:
+        return cls is not object and not issubclass(cls, BaseException)
+
     # -- state
 
     def get(self, tx: Any, name: str) -> VariableTracker:

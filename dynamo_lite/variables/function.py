@@ -289,9 +289,13 @@ class MethodVariable(VariableTracker):
     def emit_new(self, cg: Any) -> None:
         if isinstance(self.function, BuiltinVariable):
             # With the type: without it, CPython 3.11's __get__ crashes for methods that want their defining class.
+            of_class = isinstance(self.function, BuiltinClassMethodVariable)
             cg.load_callable(self.function.value.__get__)
-            cg.load(self.self)
-            cg.load_const(self.self.python_type())
+            cg.load(ConstantVariable(None) if of_class else self.self)
+            if of_class:
+                cg.load(self.self)
+            else:
+                cg.load_const(self.self.python_type())
             cg.asm.call(2)
             return
         cg.load_callable(types.MethodType)
@@ -320,6 +324,8 @@ class BuiltinVariable(DescriptorVariable):
         fn = self.value
         handler = HANDLERS.get(fn)
         if handler is not None:
+            if args and isinstance(fn, METHOD_DESCRIPTORS) and args[0].lacks_layout(fn.__objclass__):
+                unsupported("call-c-function", f"{fn.__qualname__} of {args[0].describe()}")
             return call_handler(tx, fn, handler, args, kwargs)
         if isinstance(fn, types.WrapperDescriptorType):
             owner = tx.tr.native_class(fn.__objclass__)
@@ -388,7 +394,7 @@ def build_builtin(tr: Any, value: Any, source: Any) -> VariableTracker:
         if isinstance(descriptor, types.MethodDescriptorType):
             tr.guard(source, ir.TYPE_IS, type(value))
             tr.guard(tr.source(source, ir.ATTR, "__name__"), ir.EQUALS, value.__name__)
-            self_ = tr.wrap(owner, tr.source(source, ir.METHOD_SELF, None))
+            self_ = tr.wrap(owner, tr.source(source, ir.ATTR, "__self__"))
             function = tr.wrap(descriptor, tr.constant_source(descriptor))
             return MethodVariable(function, self_, value, source)
     tr.guard(source, ir.IS, value)

@@ -16,7 +16,7 @@ from ..exc import unsupported
 from ..guards import ir
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import ConstantVariable
-from .descr import generic_getattr, generic_lookup, generic_setattr, getset, type_attribute, type_lookup
+from .descr import generic_getattr, generic_lookup, generic_setattr, getset, is_heap_type, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import HANDLERS, method
 from .function import BuiltinVariable, FunctionVariable
@@ -40,6 +40,9 @@ class InstanceVariable(VariableTracker):
 
     def describe(self) -> str:
         return f"{self.cls.__name__} {self.source.path}" if self.source is not None else f"new {self.cls.__name__}"
+
+    def lacks_layout(self, cls: type) -> bool:
+        return cls is not object and not is_heap_type(cls)
 
     # -- storage
 

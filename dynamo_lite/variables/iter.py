@@ -22,7 +22,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_item, length
-from .base import ObservedException, VariableTracker
+from .base import MISSING, ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .dispatch import constructor, method
 from .native import NativeVariable, host_int, load_filled, same_or_equal
@@ -323,7 +323,8 @@ class SourcedIterator(IteratorVariable):
         self.consumed = 0
         try:
             self.items = items_to_come(value)
-        except RuntimeError as error:
+            len(self.items)
+        except (RuntimeError, OverflowError) as error:
             unsupported("iterator-state", str(error))
         # Guard programs look into the common kinds themselves, and into the others through `items_to_come`.
         direct = self.cls in RESUMABLE
@@ -339,7 +340,9 @@ class SourcedIterator(IteratorVariable):
             tr.guard(self.node, ir.LEN, len(self.items))
             return None
         self.consumed = k + 1
-        return tr.wrap(self.items[k], tr.source(self.node, self.kind, k))
+        node = tr.source(self.node, self.kind, k)
+        tr.guard(node, ir.IS_NOT, MISSING)  # an item that is only passed on has no guard of its own, but must be there
+        return tr.wrap(self.items[k], node)
 
     def _check_container(self, tx: Any) -> None:
         for container in gc.get_referents(self.value):
@@ -365,7 +368,7 @@ def emit_advance(cg: Any, vt: VariableTracker, n: int) -> None:
     cg.asm.pop_top()
 
 
-def items_to_come(iterator: Any) -> tuple[Any, ...]:
+def items_to_come(iterator: Any) -> Any:
     """The remaining items of a builtin iterator, by its pickling support, which does not move it. Raises RuntimeError
     if its container was changed, or only code of the program could tell.
     """
@@ -379,19 +382,18 @@ def items_to_come(iterator: Any) -> tuple[Any, ...]:
     return items[position or 0 :]
 
 
-def _storage(seq: Any) -> tuple[Any, ...]:
+def _storage(seq: Any) -> Any:
     """The items of a builtin sequence or of an instance of a subclass, past any method of that."""
-    for base in (list, tuple, str, bytes, range):
+    if isinstance(seq, range):
+        return seq  # which may be too long for a tuple
+    for base in (list, tuple, str, bytes):
         if isinstance(seq, base):
             return tuple(base.__iter__(seq))
     raise RuntimeError(f"iterator over {type(seq).__name__}")
 
 
-RESUMABLE = (
+RESUMABLE = (  # those that `_guards.c` knows
     *LIST_ITERATORS.values(),
-    type(iter("")),
-    type(iter("é")),
-    type(iter(b"")),
     type(iter(range(0))),
     type(iter(range(1 << 64))),
     type(iter({})),
@@ -400,6 +402,9 @@ RESUMABLE = (
 )
 OTHERS = (
     reversed,
+    type(iter("")),
+    type(iter("é")),
+    type(iter(b"")),
     type(reversed([])),
     type(reversed({})),
     type(reversed({}.values())),

@@ -10,8 +10,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from ..exc import unsupported
 from ..guards import ir
-from .base import VariableTracker
+from .base import VariableTracker, is_lazy
 from .constant import ConstantVariable
 from .descr import type_attribute
 from .wrap import builds, builds_subclasses
@@ -27,6 +28,9 @@ class GlobalsNamespace(VariableTracker):
         self.loaded: dict[str, VariableTracker] = {}
         self.from_builtins: dict[str, VariableTracker] = {}  # names found one namespace further
         self.stored: dict[str, VariableTracker | None] = {}
+
+    def python_type(self) -> type:
+        return dict
 
     def load(self, tx: Any, name: str) -> VariableTracker | None:
         """The value of a global or builtin name, None if neither has it."""
@@ -48,8 +52,15 @@ class GlobalsNamespace(VariableTracker):
 
     def store(self, tx: Any, name: str, value: VariableTracker) -> None:
         """STORE_GLOBAL."""
-        tx.tr.mutating(self)
+        self._announce(tx)
         self.stored[name] = self.loaded[name] = value
+
+    def _announce(self, tx: Any) -> None:
+        """The dictionary itself, if the program holds it, has a model that would not see the change."""
+        other = tx.tr.heap.get(id(self.value))
+        if other is not None and not is_lazy(other):
+            unsupported("mutation-of-unknown-object", f"a global of a module whose dictionary is in use: {other.describe()}")
+        tx.tr.mutating(self)
 
     def delete(self, tx: Any, name: str) -> bool:
         """DELETE_GLOBAL; False if the name is not there."""
@@ -57,7 +68,7 @@ class GlobalsNamespace(VariableTracker):
             tx.tr.guard(self.source, ir.LACKS_KEY, name)
             return False
         tx.tr.guard(self.source, ir.HAS_KEY, name)
-        tx.tr.mutating(self)
+        self._announce(tx)
         self.loaded.pop(name, None)
         self.stored[name] = None
         return True

@@ -324,7 +324,7 @@ def new_frozenset(tx: Any, cls: VariableTracker, iterable: VariableTracker | Non
 
 @builtin(frozenset.__new__)
 def frozenset_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
-    real = host_value(cls)
+    real = cls.value
     if real is frozenset:
         return new_frozenset(tx, cls, iterable)
     instance = tx.tr.new_instance(tx, real)

@@ -70,6 +70,9 @@ class NativeInstance(InstanceVariable):
         self.__dict__.update(native.__dict__)
         self.__dict__.update(mine)
 
+    def lacks_layout(self, cls: type) -> bool:
+        return cls is not object and cls not in native_base(self.cls).__mro__
+
     def is_python_constant(self) -> bool:
         return False
 

@@ -163,7 +163,7 @@ def new_tuple(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = 
 
 @builtin(tuple.__new__)
 def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
-    real = host_value(cls)
+    real = cls.value
     if real is tuple:
         return new_tuple(tx, cls, iterable)
     items = [] if iterable is None else iterate(tx, iterable)

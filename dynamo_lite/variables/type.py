@@ -65,8 +65,13 @@ class TypeVariable(VariableTracker):
     def _meta_descriptor(self, tx: Any, attribute: VariableTracker, name: str) -> VariableTracker:
         if isinstance(attribute.value, (types.GetSetDescriptorType, types.MemberDescriptorType)):
             # __name__, __mro__, __dict__, __bases__ … of a class.
-            real = getattr(self.value, name)
-            return tx.tr.wrap(real, tx.tr.source(tx.tr.constant_source(self.value), ir.ATTR, name))
+            node = tx.tr.source(tx.tr.constant_source(self.value), ir.ATTR, name)
+            try:
+                real = getattr(self.value, name)
+            except AttributeError as error:
+                tx.tr.guard(node, ir.ABSENT, None)
+                tx.raises_like(error)
+            return tx.tr.wrap(real, node)
         return attribute.tp_descr_get(tx, self, tx.tr.type_of(tx, self))
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:

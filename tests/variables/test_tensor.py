@@ -1,4 +1,4 @@
-"""Tensors: operators, attributes, methods, mutation. Each program runs eagerly and captured; graph counts are stated."""
+"""Tensors: operators, attributes, methods, mutation. Each program runs eagerly and captured; graphs are counted."""
 
 import operator
 

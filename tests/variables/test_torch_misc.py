@@ -61,7 +61,7 @@ CONSTANTS = {
     "iinfo": lambda a: (torch.iinfo(torch.int64).max, torch.iinfo(torch.uint8).min),
     "tables": lambda a: {torch.float32: "single", torch.float64: "double"}[a.dtype],
     "membership": lambda a: (a.dtype in (torch.float16, torch.bfloat16), a.dtype in {torch.float32}),
-    "getattr": lambda a: (getattr(torch, "float16"), torch.__name__, hasattr(torch, "no_such_name")),  # noqa: B009
+    "getattr": lambda a: (getattr(torch, "float16"), torch.__name__, hasattr(torch, "no_such_name")),
     "returned": lambda a: [torch.int8, torch.device("cpu"), torch.contiguous_format, torch.finfo(torch.float32)],
 }
 

@@ -39,138 +39,6 @@
    into instead, and a value that keeps changing is evaluated at each call. So counters in module globals cost a few
    lookups, not a full evaluation per call. */
 
-#define Py_BUILD_CORE_MODULE 1
-#include <Python.h>
-#include <internal/pycore_dict.h>
-
-#include "_program.h"
-
-/* ------------------------------------------------------------------------------------------------------------------
-   CPython versions. */
-
-#if PY_VERSION_HEX < 0x030C0000
-#  define HAVE_DICT_VERSIONS 1
-#  define DICT_VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag)
-#elif PY_VERSION_HEX < 0x030E0000
-#  define HAVE_DICT_VERSIONS 1   /* the low bits are flags of dict watchers */
-#  define DICT_VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag / DICT_VERSION_INCREMENT)
-#else
-#  define HAVE_DICT_VERSIONS 0
-#  define DICT_VERSION(dict) 0
-#endif
-
-#if PY_VERSION_HEX >= 0x030D0000
-/* From 3.13 on an instance's dict shares the values inside of the instance. In 3.13.0, storing an attribute then changes
-   no version, and the collector misses cycles through such a dict. Taking the last item out and putting it back gives
-   the dict a table of its own; identity and order stay. */
-static void
-detach_from_instance(PyObject *dict)
-{
-    static PyObject *popitem;
-    if (popitem == NULL && (popitem = PyUnicode_InternFromString("popitem")) == NULL) {
-        return;
-    }
-    PyObject *item;
-    if (PyDict_GET_SIZE(dict) == 0) {
-        if (PyDict_SetItem(dict, popitem, Py_None) == 0) {
-            PyDict_Clear(dict);
-        }
-    }
-    else if ((item = PyObject_CallMethodNoArgs(dict, popitem)) != NULL) {
-        PyDict_SetItem(dict, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1));
-        Py_DECREF(item);
-    }
-}
-#endif
-
-PyObject **
-instance_dict_slot(PyObject *object)
-{
-    PyObject **slot = PyType_Check(object) ? NULL : _PyObject_GetDictPtr(object);
-#if PY_VERSION_HEX >= 0x030D0000
-    if (slot != NULL && *slot != NULL && PyDict_CheckExact(*slot) && ((PyDictObject *)*slot)->ma_values != NULL) {
-        detach_from_instance(*slot);
-    }
-#endif
-    if (PyErr_Occurred()) {
-        PyErr_Clear();   /* out of memory */
-        return NULL;
-    }
-    return slot;
-}
-
-/* Does every change of this dict change its version? */
-static int
-dict_has_versions(PyObject *dict)
-{
-#if PY_VERSION_HEX >= 0x030D0000
-    if (((PyDictObject *)dict)->ma_values != NULL) {
-        return 0;
-    }
-#endif
-    return HAVE_DICT_VERSIONS;
-}
-
-static inline int
-dict_has_only_str_keys(PyObject *dict)
-{
-    return DK_IS_UNICODE(((PyDictObject *)dict)->ma_keys);
-}
-
-/* ------------------------------------------------------------------------------------------------------------------
-   Steps. */
-
-enum StepKind {
-    POINTER_IS,        /* *address is `expected` */
-    LIST_ITEM_IS,      /* item i of the list is `expected` */
-    DICT_ITEM_IS,      /* so is the dict's item under a str key; NULL: no such key */
-    DICT_VERSION_IS,
-    TYPE_VERSION_IS,
-    CHECK,             /* the object passes this check */
-    CHILD,             /* a full evaluation of this child of the object succeeds */
-};
-
-typedef struct {
-    int kind;
-    Node *node;              /* becomes less trusted if the step fails; CHILD: the child */
-    PyObject *object;        /* borrowed: pinned */
-    union {
-        PyObject **address;
-        Py_ssize_t i;
-        PyObject *key;       /* borrowed from the program */
-        uint64_t version;
-        const Check *check;
-    };
-    PyObject *expected;      /* only compared with */
-    PyObject *keeper;        /* owned: the expected object, or a weak reference to it, or NULL */
-} Step;
-
-typedef struct {
-    Step *items;
-    int n, allocated;
-} Steps;
-
-/* A DISTINCT relation some of whose values are pinned. */
-typedef struct {
-    const Relation *relation;
-    PointerSet pinned;
-    int *open;               /* slots of the other values */
-    int n_open;
-} OpenDistinct;
-
-struct Record {
-    Steps pure, impure;      /* phase 1 and 2 */
-    Pin *pins;
-    int n_pins;
-    Py_ssize_t hits;
-    Node *stale;             /* the node whose step failed last */
-    PyObject **pinned;       /* by slot of a saved value: the pinned one (borrowed), or NULL */
-    int *fills;              /* slots of pinned values that a relation needs */
-    const Relation **relations;
-    OpenDistinct *distincts;
-    int n_fills, n_relations, n_distincts;
-};
-
 /* How often a value may change before it is looked at in another way. */
 enum { TRUST_VERSION = 2, TRUST_POINTER = 4, TRUST_PIN = 16 };
 
@@ -829,7 +697,8 @@ record_to_replace(GuardProgram *p)
     return p->n_records < MAX_RECORDS && steps < MAX_STEPS ? -1 : p->last_record;
 }
 
-void
+/* After a successful full evaluation. `renew` is the number of the record to be replaced, or -1. Runs no Python code. */
+static void
 records_renew(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int renew)
 {
     enum { HOPELESS = 3 };
@@ -865,7 +734,7 @@ records_renew(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyO
     }
 }
 
-void
+static void
 records_free(GuardProgram *p)
 {
     Record **records = p->records;
@@ -878,7 +747,7 @@ records_free(GuardProgram *p)
     PyMem_Free(records);
 }
 
-int
+static int
 records_traverse(GuardProgram *p, visitproc visit, void *arg)
 {
     for (int i = 0; i < p->n_records; i++) {
@@ -1027,22 +896,9 @@ record_evaluate(GuardProgram *p, Record *record, PyObject *const *locals, Py_ssi
     return result == GUARDS_PASS ? run_relations(p, record, saved) : result;
 }
 
-int
-record_has_pin(Record *record, const Node *node, PyObject *value, int *holds)
-{
-    const Pin *pin = node->pin_slot <= record->n_pins ? &record->pins[node->pin_slot - 1] : NULL;
-    if (pin == NULL || pin->object == NULL) {
-        return 0;
-    }
-    *holds = pin->object == value;   /* and alive, as record_evaluate() finds out for all pins together */
-    if (!*holds) {
-        record->stale = (Node *)node;
-    }
-    return 1;
-}
-
-/* Layers of a model come round in the same order, so after the record that was right last time the next one is tried. */
-int
+/* Evaluate through the records; STALE if that decides nothing. Afterwards *renew is the number of the record to be
+   replaced, if it is not -1. Layers of a model come round in the same order: the first to be tried is the last that held. */
+static int
 records_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int *renew)
 {
     int n = p->n_records;

@@ -1,14 +1,11 @@
-/* Guard programs: decide in a few dozen nanoseconds whether compiled code is valid for these arguments.
+/* Evaluating guards: accessors, checks, relations.
 
-   Input:  the spec that guards/program.py builds from the guard IR: a trie of access paths with checks.
-   Output: guards_evaluate(), and the Python type GuardProgram around it.
+   Input:  the nodes and relations of a program, and values. Output: does it hold, or the index of what does not.
 
    Invariants
    - An accessor or check never assumes the type of a value: on an unexpected type it is a miss, never a crash.
    - Values are held by a strong reference while anything that may run Python code looks at them.
    - An Exception raised by user code inside a check is a miss; a BaseException propagates. */
-
-#include "_program.h"
 
 static PyObject *s_reduce;   /* "__reduce__" */
 
@@ -395,7 +392,8 @@ check_predicate(PyObject *predicate, PyObject *value)
     return truth;
 }
 
-int
+/* YES, NO, or RAISED with a BaseException set. */
+static int
 check_holds(const Check *check, PyObject *value, PyObject **saved)
 {
     int result;
@@ -443,7 +441,27 @@ check_holds(const Check *check, PyObject *value, PyObject **saved)
 /* ------------------------------------------------------------------------------------------------------------------
    Evaluation of the trie. */
 
-int
+/* Is there a pin at this node? If so, *holds tells whether it is the right object. */
+static int
+record_has_pin(Record *record, const Node *node, PyObject *value, int *holds)
+{
+    const Pin *pin = node->pin_slot <= record->n_pins ? &record->pins[node->pin_slot - 1] : NULL;
+    if (pin == NULL || pin->object == NULL) {
+        return 0;
+    }
+    *holds = pin->object == value;   /* and alive, as record_evaluate() finds out for all pins together */
+    if (!*holds) {
+        record->stale = (Node *)node;
+    }
+    return 1;
+}
+
+static int evaluate_node(const Node *node, PyObject *value, PyObject **saved, Record *record);
+
+/* The results of these are GUARDS_PASS, GUARDS_RAISED or the index of the check that failed. The caller keeps values
+   alive. With a record, what lies at and below an IS check or a pinned object is left out, except that the object must
+   be the right one; if it is not the one that the record is about, the result is OTHER_OBJECT. */
+static int
 evaluate_child(const Node *child, PyObject *parent, PyObject **saved, Record *record)
 {
     int why;
@@ -457,7 +475,7 @@ evaluate_child(const Node *child, PyObject *parent, PyObject **saved, Record *re
     return result;
 }
 
-int
+static int
 evaluate_node(const Node *node, PyObject *value, PyObject **saved, Record *record)
 {
     if (record != NULL) {
@@ -485,7 +503,8 @@ evaluate_node(const Node *node, PyObject *value, PyObject **saved, Record *recor
     return GUARDS_PASS;
 }
 
-PyObject *
+/* A root's value (borrowed), or NULL. */
+static PyObject *
 root_value(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
 {
     switch (root->kind) {
@@ -498,7 +517,7 @@ root_value(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObj
     }
 }
 
-int
+static int
 evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, PyObject **saved,
               Record *record)
 {
@@ -514,43 +533,6 @@ evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, Py
 
 /* ------------------------------------------------------------------------------------------------------------------
    Relations. */
-
-int
-pointer_set_init(PointerSet *set, size_t capacity)
-{
-    for (set->size = 4; set->size <= 2 * capacity; set->size *= 2) {
-    }
-    set->slots = PyMem_Calloc(set->size, sizeof(void *));
-    return set->slots == NULL ? -1 : 0;
-}
-
-/* Where the pointer is, or the free slot where it belongs. */
-static void **
-pointer_set_slot(const PointerSet *set, void *pointer)
-{
-    size_t at = (((uintptr_t)pointer >> 4) * (size_t)0x9E3779B97F4A7C15) >> (8 * sizeof(size_t) - 32);
-    for (;; at++) {
-        void **slot = &set->slots[at & (set->size - 1)];
-        if (*slot == pointer || *slot == NULL) {
-            return slot;
-        }
-    }
-}
-
-int
-pointer_set_add(PointerSet *set, void *pointer)
-{
-    void **slot = pointer_set_slot(set, pointer);
-    int is_new = *slot == NULL;
-    *slot = pointer;
-    return is_new;
-}
-
-int
-pointer_set_has(const PointerSet *set, void *pointer)
-{
-    return *pointer_set_slot(set, pointer) != NULL;
-}
 
 /* All values different objects? A set, because 300 tensors would be 45000 pairs. */
 static int
@@ -585,7 +567,7 @@ relation_predicate(const Relation *relation, PyObject **saved)
     return truth == RAISED ? miss_or_raised() : truth;
 }
 
-int
+static int
 evaluate_relation(GuardProgram *p, const Relation *relation, PyObject **saved)
 {
     int result = relation->kind == K_SAME ? saved[relation->slots[0]] == saved[relation->slots[1]]
@@ -614,9 +596,12 @@ evaluate_fully(GuardProgram *p, Record *Py_UNUSED(record), PyObject *const *loca
     return result;
 }
 
+/* Runs an evaluation with room for the saved values; it owns what it stores there. */
+typedef int (*Evaluator)(GuardProgram *, Record *, PyObject *const *, Py_ssize_t, PyObject *, PyObject **);
+
 enum { SAVED_ON_STACK = 16 };
 
-int
+static int
 evaluate_with_saved(Evaluator evaluator, GuardProgram *p, Record *record, PyObject *const *locals,
                     Py_ssize_t n_locals, PyObject *closure)
 {
@@ -637,499 +622,5 @@ evaluate_with_saved(Evaluator evaluator, GuardProgram *p, Record *record, PyObje
     if (saved != few) {
         PyMem_Free(saved);
     }
-    return result;
-}
-
-int
-guards_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
-{
-    if (p->spec == NULL) {
-        return 0;   /* cleared by the collector */
-    }
-    if (p->is_plain || p->busy) {   /* busy: a guard calls the guarded function, or another thread is here */
-        return evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure);
-    }
-    int renew = -1, result = STALE;
-    if (p->n_records > 0) {
-        p->busy = 1;
-        result = records_evaluate(p, locals, n_locals, closure, &renew);
-        p->busy = 0;
-    }
-    if (result == STALE) {
-        p->busy = 1;
-        result = evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure);
-        p->busy = 0;
-        if (result == GUARDS_PASS) {
-            records_renew(p, locals, n_locals, closure, renew);
-        }
-    }
-    return result;
-}
-
-/* ------------------------------------------------------------------------------------------------------------------
-   Compiling a spec. The pointers in nodes and checks are borrowed from the spec, which the program owns. */
-
-static int
-bad_spec(const char *what, PyObject *spec)
-{
-    PyErr_Format(PyExc_TypeError, "bad guard spec: %s: %R", what, spec);
-    return -1;
-}
-
-/* Return the elements of a tuple of known length, or NULL with TypeError. */
-static PyObject **
-fields(PyObject *spec, Py_ssize_t n, const char *what)
-{
-    if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) != n) {
-        bad_spec(what, spec);
-        return NULL;
-    }
-    return ((PyTupleObject *)spec)->ob_item;
-}
-
-static int
-parse_small(PyObject *number, PyObject *spec, Py_ssize_t *out)
-{
-    *out = PyLong_Check(number) ? PyLong_AsSsize_t(number) : -1;
-    if (*out < 0 || *out > INT_MAX) {
-        PyErr_Clear();
-        return bad_spec("expected a small non-negative integer", spec);
-    }
-    return 0;
-}
-
-static int
-parse_check(GuardProgram *p, Check *check, PyObject *spec)
-{
-    PyObject **f = fields(spec, 3, "a check is (kind, arg, index)");
-    Py_ssize_t kind, index;
-    if (f == NULL || parse_small(f[0], spec, &kind) < 0 || parse_small(f[2], spec, &index) < 0) {
-        return -1;
-    }
-    check->kind = (int)kind;
-    check->index = (int)index;
-    check->arg = f[1];
-    switch (kind) {
-    case K_IS:
-    case K_IS_NOT:
-    case K_EQUALS:
-    case K_HAS_KEY:
-    case K_LACKS_KEY:
-    case K_ABSENT:
-    case K_PYTHON:
-        return 0;
-    case K_TYPE_IS:
-        return PyType_Check(f[1]) ? 0 : bad_spec("TYPE_IS takes a type", spec);
-    case K_DICT_KEYS:
-        return PyTuple_Check(f[1]) ? 0 : bad_spec("DICT_KEYS takes a tuple", spec);
-    case K_TRUTH:
-        check->n = f[1] == Py_True;
-        return PyBool_Check(f[1]) ? 0 : bad_spec("TRUTH takes a bool", spec);
-    case K_LEN:
-        return parse_small(f[1], spec, &check->n);
-    case K_SAVE:
-        if (parse_small(f[1], spec, &check->n) < 0) {
-            return -1;
-        }
-        return check->n < p->n_saved ? 0 : bad_spec("SAVE out of range", spec);
-    case K_TENSOR:
-        check->tensor = tensor_spec_parse(f[1]);
-        return check->tensor == NULL ? -1 : 0;
-    }
-    return bad_spec("unknown check kind", spec);
-}
-
-static int parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int roots);
-
-static int
-parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *arg)
-{
-    switch (node->kind) {
-    case K_LOCAL:
-    case K_FREEVAR:
-    case K_CONST:
-        if (!root) {
-            return bad_spec("a root accessor inside the trie", spec);
-        }
-        p->is_plain &= node->kind != K_CONST;
-        return node->kind == K_CONST ? 0 : parse_small(arg, spec, &node->n);
-    case K_INDEX:
-    case K_ITER_ITEM:
-    case K_DICT_KEY:
-        if (parse_small(arg, spec, &node->n) < 0) {
-            return -1;
-        }
-        break;
-    case K_ATTR:
-    case K_TYPE_ATTR:
-        if (!PyUnicode_CheckExact(arg)) {
-            return bad_spec("expected a name", spec);
-        }
-        break;
-    case K_INSTANCE_DICT:
-    case K_TYPE:
-    case K_FUNC_CODE:
-    case K_FUNC_DEFAULTS:
-    case K_FUNC_KWDEFAULTS:
-    case K_FUNC_CLOSURE:
-    case K_METHOD_SELF:
-    case K_METHOD_FUNC:
-        p->is_plain = 0;
-        break;
-    case K_DICT_ITEM:
-    case K_CELL_CONTENTS:
-    case K_CALL:
-        break;
-    default:
-        return bad_spec("unknown accessor kind", spec);
-    }
-    return root ? bad_spec("a root must be LOCAL, FREEVAR or CONST", spec) : 0;
-}
-
-static int
-parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
-{
-    PyObject **f = fields(spec, 4, "a node is (kind, arg, checks, children)");
-    Py_ssize_t kind;
-    if (f == NULL || parse_small(f[0], spec, &kind) < 0) {
-        return -1;
-    }
-    if (!PyTuple_Check(f[2])) {
-        return bad_spec("checks must be a tuple", spec);
-    }
-    node->kind = (int)kind;
-    node->arg = f[1];
-    node->absent_index = -1;
-    if (parse_accessor(p, node, root, spec, f[1]) < 0) {
-        return -1;
-    }
-    int n = (int)PyTuple_GET_SIZE(f[2]);
-    node->checks = PyMem_Calloc(n, sizeof(Check));
-    if (node->checks == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (node->n_checks = 0; node->n_checks < n; node->n_checks++) {
-        Check *check = &node->checks[node->n_checks];
-        if (parse_check(p, check, PyTuple_GET_ITEM(f[2], node->n_checks)) < 0) {
-            return -1;
-        }
-        if (check->kind == K_ABSENT) {
-            node->absent_index = check->index;
-        }
-        else if (check->kind == K_IS) {
-            p->is_plain = 0;
-            node->anchor = check->arg;
-            node->anchor_index = check->index;
-        }
-    }
-    if (parse_nodes(p, &node->children, &node->n_children, f[3], 0) < 0) {
-        return -1;
-    }
-    if (n == 0 && node->n_children == 0) {
-        return bad_spec("a node with nothing to check", spec);
-    }
-    if (n == 1 && node->n_children == 0 && node->checks[0].kind == K_TYPE_IS) {
-        node->only_type = node->checks[0].arg;
-    }
-    node->first_index = n > 0 ? node->checks[0].index : node->children[0].first_index;
-    return 0;
-}
-
-static int
-parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int roots)
-{
-    if (!PyTuple_Check(specs)) {
-        return bad_spec("expected a tuple of nodes", specs);
-    }
-    if (Py_EnterRecursiveCall(" while building a guard program")) {
-        return -1;
-    }
-    int n = (int)PyTuple_GET_SIZE(specs), result = 0;
-    *nodes = PyMem_Calloc(n, sizeof(Node));
-    if (*nodes == NULL) {
-        PyErr_NoMemory();
-        result = -1;
-    }
-    else {
-        *count = n;   /* zeroed nodes are safe to free */
-        for (int i = 0; result == 0 && i < n; i++) {
-            result = parse_node(p, &(*nodes)[i], PyTuple_GET_ITEM(specs, i), roots);
-        }
-    }
-    Py_LeaveRecursiveCall();
-    return result;
-}
-
-/* SAME (i, j); DISTINCT (i, ...); PREDICATE (function, (i, ...)); GLOBAL_STATE function. */
-static int
-parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
-{
-    PyObject **f = fields(spec, 3, "a relation is (kind, arg, index)");
-    Py_ssize_t kind, index, slot;
-    if (f == NULL || parse_small(f[0], spec, &kind) < 0 || parse_small(f[2], spec, &index) < 0) {
-        return -1;
-    }
-    relation->kind = (int)kind;
-    relation->index = (int)index;
-    PyObject *slots = f[1];
-    switch (kind) {
-    case K_GLOBAL_STATE:
-        relation->function = f[1];
-        return 0;
-    case K_PREDICATE:
-        f = fields(f[1], 2, "PREDICATE takes (function, slots)");
-        if (f == NULL) {
-            return -1;
-        }
-        relation->function = f[0];
-        slots = f[1];
-        break;
-    case K_SAME:
-        if (fields(slots, 2, "SAME takes two slots") == NULL) {
-            return -1;
-        }
-        break;
-    case K_DISTINCT:
-        break;
-    default:
-        return bad_spec("unknown relation kind", spec);
-    }
-    if (!PyTuple_Check(slots)) {
-        return bad_spec("slots must be a tuple", spec);
-    }
-    relation->n_slots = (int)PyTuple_GET_SIZE(slots);
-    relation->slots = PyMem_Calloc(relation->n_slots, sizeof(int));
-    if (relation->slots == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (int i = 0; i < relation->n_slots; i++) {
-        if (parse_small(PyTuple_GET_ITEM(slots, i), spec, &slot) < 0) {
-            return -1;
-        }
-        if (slot >= p->n_saved) {
-            return bad_spec("slot out of range", spec);
-        }
-        relation->slots[i] = (int)slot;
-    }
-    return 0;
-}
-
-static int
-parse_relations(GuardProgram *p, PyObject *specs)
-{
-    if (!PyTuple_Check(specs)) {
-        return bad_spec("expected a tuple of relations", specs);
-    }
-    int n = (int)PyTuple_GET_SIZE(specs);
-    p->relations = PyMem_Calloc(n, sizeof(Relation));
-    if (p->relations == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    p->n_relations = n;
-    int widest = 0;
-    for (int i = 0; i < n; i++) {
-        Relation *relation = &p->relations[i];
-        if (parse_relation(p, relation, PyTuple_GET_ITEM(specs, i)) < 0) {
-            return -1;
-        }
-        if (relation->kind == K_GLOBAL_STATE) {
-            if (p->n_global_state != i) {
-                return bad_spec("GLOBAL_STATE must come first", specs);
-            }
-            p->n_global_state++;
-        }
-        if (relation->kind == K_DISTINCT && relation->n_slots > widest) {
-            widest = relation->n_slots;
-        }
-    }
-    if (pointer_set_init(&p->scratch, widest) < 0) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    return 0;
-}
-
-/* ------------------------------------------------------------------------------------------------------------------
-   The type GuardProgram. */
-
-static void
-free_nodes(Node *nodes, int n)
-{
-    for (int i = 0; i < n; i++) {
-        for (int k = 0; k < nodes[i].n_checks; k++) {
-            if (nodes[i].checks[k].kind == K_TENSOR) {
-                tensor_spec_free(nodes[i].checks[k].tensor);
-            }
-        }
-        PyMem_Free(nodes[i].checks);
-        free_nodes(nodes[i].children, nodes[i].n_children);
-    }
-    PyMem_Free(nodes);
-}
-
-/* Called by the collector and at deallocation; a cleared program misses always. */
-static int
-program_clear(GuardProgram *p)
-{
-    Node *roots = p->roots;
-    int n_roots = p->n_roots;
-    p->roots = NULL;
-    p->n_roots = 0;
-    free_nodes(roots, n_roots);
-    for (int i = 0; i < p->n_relations; i++) {
-        PyMem_Free(p->relations[i].slots);
-    }
-    PyMem_Free(p->relations);
-    p->relations = NULL;
-    p->n_relations = p->n_global_state = 0;
-    records_free(p);
-    Py_CLEAR(p->spec);
-    return 0;
-}
-
-static int
-program_traverse(GuardProgram *p, visitproc visit, void *arg)
-{
-    Py_VISIT(p->spec);
-    return records_traverse(p, visit, arg);
-}
-
-static void
-program_dealloc(GuardProgram *p)
-{
-    PyObject_GC_UnTrack(p);
-    program_clear(p);
-    PyMem_Free(p->scratch.slots);
-    Py_TYPE(p)->tp_free(p);
-}
-
-static PyObject *
-program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"spec", NULL};
-    PyObject *spec;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:GuardProgram", names, &spec)) {
-        return NULL;
-    }
-    PyObject **f = fields(spec, 3, "a program is (roots, relations, n_saved)");
-    Py_ssize_t n_saved;
-    if (f == NULL || parse_small(f[2], spec, &n_saved) < 0) {
-        return NULL;
-    }
-    GuardProgram *p = (GuardProgram *)type->tp_alloc(type, 0);
-    if (p == NULL) {
-        return NULL;
-    }
-    p->spec = Py_NewRef(spec);
-    p->n_saved = (int)n_saved;
-    p->is_plain = 1;
-    if (parse_nodes(p, &p->roots, &p->n_roots, f[0], 1) < 0 || parse_relations(p, f[1]) < 0) {
-        Py_DECREF(p);
-        return NULL;
-    }
-    return (PyObject *)p;
-}
-
-static int
-parse_call(PyObject *args, PyObject **locals, PyObject **closure)
-{
-    *closure = Py_None;
-    if (!PyArg_ParseTuple(args, "O!|O", &PyTuple_Type, locals, closure)) {
-        return -1;
-    }
-    if (*closure == Py_None) {
-        *closure = NULL;
-    }
-    else if (!PyTuple_Check(*closure)) {
-        PyErr_SetString(PyExc_TypeError, "closure must be a tuple or None");
-        return -1;
-    }
-    return 0;
-}
-
-static PyObject *
-program_check(GuardProgram *p, PyObject *args)
-{
-    PyObject *locals, *closure;
-    if (parse_call(args, &locals, &closure) < 0) {
-        return NULL;
-    }
-    int result = guards_evaluate(p, ((PyTupleObject *)locals)->ob_item, PyTuple_GET_SIZE(locals), closure);
-    return result == GUARDS_RAISED ? NULL : PyBool_FromLong(result == GUARDS_PASS);
-}
-
-static PyObject *
-program_first_failure(GuardProgram *p, PyObject *args)
-{
-    PyObject *locals, *closure;
-    if (parse_call(args, &locals, &closure) < 0) {
-        return NULL;
-    }
-    int result = p->spec == NULL ? 0 : evaluate_with_saved(evaluate_fully, p, NULL, ((PyTupleObject *)locals)->ob_item,
-                                                           PyTuple_GET_SIZE(locals), closure);
-    if (result == GUARDS_PASS) {
-        Py_RETURN_NONE;
-    }
-    return result == GUARDS_RAISED ? NULL : PyLong_FromLong(result);
-}
-
-static PyMethodDef program_methods[] = {
-    {"check", (PyCFunction)program_check, METH_VARARGS,
-     "check(locals, closure=None) -> bool\n\nWhether all guards hold for these bound arguments."},
-    {"first_failure", (PyCFunction)program_first_failure, METH_VARARGS,
-     "first_failure(locals, closure=None) -> int | None\n\nIndex of the first check that fails."},
-    {NULL}
-};
-
-PyTypeObject GuardProgram_Type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "dynamo_lite._eval_frame.GuardProgram",
-    .tp_doc = "GuardProgram(spec)\n--\n\nA compiled trie of guards; see guards/program.py for the spec.",
-    .tp_basicsize = sizeof(GuardProgram),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_new = program_new,
-    .tp_dealloc = (destructor)program_dealloc,
-    .tp_traverse = (traverseproc)program_traverse,
-    .tp_clear = (inquiry)program_clear,
-    .tp_methods = program_methods,
-};
-
-/* ------------------------------------------------------------------------------------------------------------------
-   Module. */
-
-static void
-find_resumable_iterators(void)
-{
-    PyTypeObject *const types[] = {&PyListIter_Type, &PyTupleIter_Type, &PyRangeIter_Type, &PyLongRangeIter_Type,
-                                   &PyDictIterKey_Type, &PyDictIterValue_Type, &PyDictIterItem_Type};
-    memcpy(resumable_iterators, types, sizeof types);
-}
-
-int
-guards_module_init(PyObject *module)
-{
-    find_resumable_iterators();
-    s_reduce = PyUnicode_InternFromString("__reduce__");
-    if (s_reduce == NULL || PyType_Ready(&GuardProgram_Type) < 0
-        || PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&GuardProgram_Type) < 0
-        || tensor_module_init(module) < 0) {
-        return -1;
-    }
-    PyObject *kinds = PyDict_New();
-#define ADD_KIND(name, value) \
-    if (kinds != NULL) { \
-        PyObject *number = PyLong_FromLong(value); \
-        if (number == NULL || PyDict_SetItemString(kinds, #name, number) < 0) { \
-            Py_CLEAR(kinds); \
-        } \
-        Py_XDECREF(number); \
-    }
-    ACCESSOR_KINDS(ADD_KIND) CHECK_KINDS(ADD_KIND) RELATION_KINDS(ADD_KIND)
-#undef ADD_KIND
-    int result = kinds == NULL ? -1 : PyModule_AddObjectRef(module, "KINDS", kinds);
-    Py_XDECREF(kinds);
     return result;
 }
