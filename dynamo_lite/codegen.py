@@ -483,11 +483,12 @@ class _BreakEmitter:
             asm.emit_op(Op.LOAD_ATTR if pair else instr.op, instr.arg)
             if guarded:
                 asm.end_try()
-            results: list[Any] = self._save_results(1 if pair else _pushed(instr))
-            if pair:
-                results.insert(0 if NULL_FIRST else 1, NULL)
-            self._leave_handled(handled)
-            self._after(instr, results)
+            if instr.op is not Op.RAISE_VARARGS:
+                results: list[Any] = self._save_results(1 if pair else _pushed(instr))
+                if pair:
+                    results.insert(0 if NULL_FIRST else 1, NULL)
+                self._leave_handled(handled)
+                self._after(instr, results)
         if guarded:
             asm.place(failed)
             self._failed(handled)

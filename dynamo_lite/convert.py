@@ -228,8 +228,9 @@ class Region(_eval_frame.Region):
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
         try:
+            collecting = gc.isenabled()
             with garbage_collection(False):
-                entry = Analysis(self, cache, fn, values, record).run()
+                entry = Analysis(self, cache, fn, values, record, collecting).run()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"
             cache.state = _eval_frame.SKIP
@@ -261,12 +262,15 @@ def _module_id(values: tuple[Any, ...]) -> int | None:
 class Analysis:
     """All runs over one frame for one set of arguments."""
 
-    def __init__(self, region: Region, cache: Any, fn: FunctionType, values: tuple[Any, ...], record: FrameRecord) -> None:
+    def __init__(
+        self, region: Region, cache: Any, fn: FunctionType, values: tuple[Any, ...], record: FrameRecord, collecting: bool
+    ) -> None:
         self.region = region
         self.cache = cache
         self.fn = fn
         self.values = values
         self.record = record
+        self.collecting = collecting  # whether the program collects garbage: backends do as it does
         self.break_step = -1
         self.pending: Unsupported | None = None  # why the next run breaks
         self.tr: Trace | None = None
@@ -354,7 +358,7 @@ class Analysis:
 
     def compile_graph(self, tr: Trace) -> Any:
         """Hand the finished graph to the backend; a callable that runs with capture switched off."""
-        with garbage_collection(True):
+        with garbage_collection(self.collecting):
             compiled, graph_record = side.compile_graph(tr.graph, self.region.backend, self.region.fullgraph)
         self.record.backend_seconds += graph_record.compile_seconds
         self.record.graphs.append(graph_record)

@@ -31,6 +31,7 @@ from . import (  # noqa: F401
     slice,
     text,
     type,
+    typing,
 )
 from .deque import DequeVariable
 from .dict import DictVariable

@@ -324,13 +324,13 @@ class BuiltinVariable(DescriptorVariable):
         fn = self.value
         handler = HANDLERS.get(fn)
         if handler is not None:
-            if args and isinstance(fn, METHOD_DESCRIPTORS) and args[0].lacks_layout(fn.__objclass__):
-                unsupported("call-c-function", f"{fn.__qualname__} of {args[0].describe()}")
+            _check_layout(fn, args)
             return call_handler(tx, fn, handler, args, kwargs)
         if isinstance(fn, types.WrapperDescriptorType):
             owner = tx.tr.native_class(fn.__objclass__)
             definition = SLOTDEFS.get(fn.__name__)
             if owner is not None and definition is not None and args:
+                _check_layout(fn, args)
                 return call_slot(tx, definition, owner, args[0], args[1:], kwargs)
         polyfill = find_polyfill(fn)
         if fn in PURE and is_constant(*args, *kwargs.values()):
@@ -338,6 +338,12 @@ class BuiltinVariable(DescriptorVariable):
         if polyfill is not None:
             return tx.call(tx.tr.wrap(polyfill, tx.tr.constant_source(polyfill)), args, kwargs)
         return tx.tr.call_foreign(tx, fn, args, kwargs)
+
+
+def _check_layout(fn: Any, args: list[VariableTracker]) -> None:
+    """Refuse a method of a builtin type on an instance of a subclass that is modelled without that type's state."""
+    if args and isinstance(fn, METHOD_DESCRIPTORS) and args[0].lacks_layout(fn.__objclass__):
+        unsupported("call-c-function", f"{fn.__qualname__} of {args[0].describe()}")
 
 
 def call_handler(tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:

@@ -25,6 +25,9 @@ Namespace = types.SimpleNamespace
 class NamespaceVariable(InstanceVariable):
     """A namespace made by the traced code."""
 
+    def lacks_layout(self, cls: type) -> bool:
+        return not issubclass(self.cls, cls)
+
     def emit_new(self, cg: Any) -> None:
         emit_call(cg, Namespace)
 

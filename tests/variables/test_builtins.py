@@ -296,7 +296,6 @@ def test_functions_of_functools():
         ("hash(o)", "object-identity"),
         ("repr(o)", "object-identity"),
         ("str(lambda: 1)", "object-identity"),
-        ("type('X', (), {})", "class-definition"),
         ("bytearray(b'a')", "call-c-function"),
         ("breakpoint()", "debugger"),
     ],

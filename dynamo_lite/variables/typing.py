@@ -1,0 +1,55 @@
+"""Type expressions at run time: the objects of `typing`.
+
+Input: a real object whose class `typing` defines (`List`, `Optional[int]`, a TypeVar …). Output: `TypingVariable`, a constant.
+Invariant: these objects are immutable; what they compute from constants is computed for real.
+Mirrors `Lib/typing.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from ..guards import ir
+from .abstract import COMPARE_OPS, type_name
+from .base import VariableTracker
+from .constant import ConstantVariable, fold, is_constant
+from .wrap import builds_if
+
+_MODULES = frozenset({"typing", "typing_extensions"})
+
+
+class TypingVariable(ConstantVariable):
+    """An object of the typing module, known by identity."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        try:
+            return tx.tr.build_constant_object(getattr(self.value, name))
+        except AttributeError as error:
+            return tx.raises(AttributeError, str(error))
+
+    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return fold(tx, operator.getitem, [self, key], {})
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        """Calling `List[int]` makes a list; calling anything else is TypeError."""
+        origin = getattr(self.value, "__origin__", None)
+        if not isinstance(origin, type):
+            return tx.raises(TypeError, f"'{type_name(self)}' object is not callable")
+        return tx.call(tx.tr.build_constant_object(origin), args, kwargs)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        return fold(tx, COMPARE_OPS[op], [self, other], {}) if is_constant(other) else ConstantVariable(NotImplemented)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(hash(self.value))
+
+    @staticmethod
+    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        return fold(tx, operator.or_, [v, w], {}) if is_constant(v, w) else ConstantVariable(NotImplemented)
+
+
+@builds_if(lambda value: type(value).__module__ in _MODULES)
+def build_typing(tr: Any, value: Any, source: Any) -> TypingVariable:
+    tr.guard(source, ir.IS, value)
+    return TypingVariable(value, source)
