@@ -7,6 +7,7 @@
    Cache        the compiled entries of one code object in one region.
    Entry        one of them: guards and replacement code.
    Region       one optimize() context: owns its caches, names the callback that compiles on a miss.
+   GraphCall    calls a compiled graph from replacement code, with what the guards have found: see _graph.h.
    Uncaptured   calls a function with this thread's region switched off.
 
    Ownership: Callable -> Cache <-> Region, Cache -> Entry -> GuardProgram; all are GC-tracked. A code object only borrows
@@ -15,7 +16,8 @@
    GuardProgram the guards of an entry: see _guards.h.
 
    This is the one C file of the package. The headers are parts of it, each built on those before: _tensor.h (metadata of
-   tensors), _program.h (data structures of guards), _evaluate.h, _record.h (the fast path), _guards.h (GuardProgram).
+   tensors), _program.h (data structures of guards), _evaluate.h, _record.h (the fast path), _guards.h (GuardProgram), _graph.h
+   (GraphCall).
 
    Being wrong is not an option, being absent is: whenever something is unusual (a tracer, no room on the data stack,
    arguments that do not bind), the original code runs. */
@@ -231,6 +233,7 @@ typedef struct {
     PyCodeObject *pass;           /* the next frame of this code is to run as it is */
     int in_callback;              /* compiling: optimized functions called meanwhile run as they are */
     uintptr_t stack_floor;        /* below this address the C stack is running short; 0: not known yet */
+    Handover *handovers;          /* those of calls in progress that were not taken yet, innermost first */
 } Thread;
 
 static _Thread_local Thread thread_storage;
@@ -265,6 +268,8 @@ restore_region(Thread *thread, Region *previous)
 {
     Py_XDECREF(swap_region(thread, previous));
 }
+
+#include "_graph.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
    Code objects and their caches. co_extra holds the head of a list of caches, or &generated_code. */
@@ -852,21 +857,31 @@ region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, P
     return answer;
 }
 
+/* Evaluate an entry's guards for this call. They may run Python code, which must not be offered for compilation. */
+static int
+entry_evaluate(Thread *thread, Entry *entry, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
+               Handover **handover)
+{
+    Region *active = thread->region;
+    thread->region = NULL;
+    int result = guards_evaluate(entry->guards, locals, n_locals, fn->func_closure, handover);
+    thread->region = active;
+    return result;
+}
+
 /* The first entry whose guards hold (new reference). NULL: none, or an exception if PyErr_Occurred(). */
 static Entry *
-cache_lookup(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
+cache_lookup(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
+             Handover **handover)
 {
-    /* Guards may run Python code, which must not be offered for compilation. */
-    Region *active = thread->region;
     Entry *hit = NULL;
-    thread->region = NULL;
     for (Py_ssize_t i = 0; i < cache->n_entries; i++) {
         Entry *entry = cache->entries[i];
         if (entry->globals != NULL && entry->globals != fn->func_globals) {
             continue;
         }
         Py_INCREF(entry);
-        int result = guards_evaluate(entry->guards, locals, n_locals, fn->func_closure);
+        int result = entry_evaluate(thread, entry, fn, locals, n_locals, handover);
         if (result == GUARDS_PASS) {
             entry->hits++;
             if (i > 0 && i < cache->n_entries && cache->entries[i] == entry) {
@@ -880,25 +895,30 @@ cache_lookup(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const
             break;
         }
     }
-    thread->region = active;
     return hit;
 }
 
 /* The entry to run for these bound arguments: a hit, or what the region compiles. New reference.
-   NULL: an exception if PyErr_Occurred(), else run the original. */
+   NULL: an exception if PyErr_Occurred(), else run the original. *handover, NULL before, is what to run the entry with. */
 static Entry *
-cache_resolve(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
+cache_resolve(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
+              Handover **handover)
 {
-    Entry *entry = cache_lookup(thread, cache, fn, locals, n_locals);
+    Entry *entry = cache_lookup(thread, cache, fn, locals, n_locals, handover);
     if (entry != NULL || cache->state != STATE_COMPILE || PyErr_Occurred()) {
         return entry;
     }
     PyObject *answer = region_ask(thread, cache->region, cache, fn, locals, n_locals);
-    if (answer == Py_None) {
-        Py_DECREF(answer);
-        answer = NULL;
+    if (answer == NULL || answer == Py_None) {
+        Py_XDECREF(answer);
+        return NULL;
     }
-    return (Entry *)answer;
+    entry = (Entry *)answer;
+    if (entry->guards->graph != NULL
+        && entry_evaluate(thread, entry, fn, locals, n_locals, handover) != GUARDS_PASS) {   /* for the handover */
+        Py_CLEAR(entry);
+    }
+    return entry;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -1046,14 +1066,16 @@ fail:
 /* ------------------------------------------------------------------------------------------------------------------
    Calls through a cache. */
 
-/* Run the replacement code as a function. */
+/* Run the replacement code as a function. The handover is stolen. */
 static PyObject *
-entry_run(Thread *thread, Entry *entry, Region *region, PyFunctionObject *fn, PyObject *const *args, size_t nargsf,
-          PyObject *kwnames)
+entry_run(Thread *thread, Entry *entry, Handover *handover, Region *region, PyFunctionObject *fn, PyObject *const *args,
+          size_t nargsf, PyObject *kwnames)
 {
     int is_original = entry->code == (PyCodeObject *)fn->func_code;   /* found not worth replacing */
     PyFunctionObject *function = is_original ? fn : entry_take_function(entry, fn);
+    handover_push(thread, handover);
     if (function == NULL) {
+        handover_drop(thread, handover);
         return NULL;
     }
     int switches = entry->needs_hook && thread->region != region;
@@ -1062,6 +1084,7 @@ entry_run(Thread *thread, Entry *entry, Region *region, PyFunctionObject *fn, Py
         thread->pass = thread->region == NULL ? NULL : entry->code;
     }
     PyObject *result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+    handover_drop(thread, handover);
     if (switches) {
         restore_region(thread, previous);
     }
@@ -1076,7 +1099,7 @@ entry_run(Thread *thread, Entry *entry, Region *region, PyFunctionObject *fn, Py
 
 /* The same with bound arguments, all of them passed explicitly: the defaults in force are those of `fn`. */
 static PyObject *
-entry_run_bound(Thread *thread, Entry *entry, Cache *cache, PyFunctionObject *fn, Bound *bound)
+entry_run_bound(Thread *thread, Entry *entry, Handover *handover, Cache *cache, PyFunctionObject *fn, Bound *bound)
 {
     PyCodeObject *code = cache->code;
     Py_ssize_t n_kwonly = code->co_kwonlyargcount, next = code->co_argcount + n_kwonly, k = 0;
@@ -1090,6 +1113,7 @@ entry_run_bound(Thread *thread, Entry *entry, Cache *cache, PyFunctionObject *fn
         args = PyMem_New(PyObject *, nargs + n_kwonly + n_extra);
         if (args == NULL) {
             Py_XDECREF(kwnames);
+            handover_free(handover);
             return PyErr_NoMemory();
         }
         memcpy(args, bound->slots, code->co_argcount * sizeof(PyObject *));
@@ -1103,6 +1127,7 @@ entry_run_bound(Thread *thread, Entry *entry, Cache *cache, PyFunctionObject *fn
         if (names == NULL) {
             PyMem_Free(args);
             Py_XDECREF(kwnames);
+            handover_free(handover);
             return NULL;
         }
         for (Py_ssize_t i = 0; i < n_kwonly; i++) {
@@ -1115,7 +1140,7 @@ entry_run_bound(Thread *thread, Entry *entry, Cache *cache, PyFunctionObject *fn
         }
         Py_XSETREF(kwnames, names);
     }
-    PyObject *result = entry_run(thread, entry, cache->region, fn, args, nargs, kwnames);
+    PyObject *result = entry_run(thread, entry, handover, cache->region, fn, args, nargs, kwnames);
     if (args != bound->slots) {
         PyMem_Free(args);
     }
@@ -1147,9 +1172,10 @@ call_with_bound(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *co
         bound_release(&bound);
         return run_original(thread, cache, fn, args, nargsf, kwnames);
     }
-    Entry *entry = cache_resolve(thread, cache, fn, bound.slots, bound.n);
+    Handover *handover = NULL;
+    Entry *entry = cache_resolve(thread, cache, fn, bound.slots, bound.n, &handover);
     if (entry != NULL) {
-        result = entry_run_bound(thread, entry, cache, fn, &bound);
+        result = entry_run_bound(thread, entry, handover, cache, fn, &bound);
         Py_DECREF(entry);
     }
     else if (!PyErr_Occurred()) {
@@ -1174,11 +1200,12 @@ call_through_cache(Cache *cache, PyFunctionObject *fn, PyObject *const *args, si
     if (kwnames != NULL || nargs != cache->n_bound || !cache->simple) {
         return call_with_bound(thread, cache, fn, args, nargsf, kwnames);
     }
-    Entry *entry = cache_resolve(thread, cache, fn, args, nargs);
+    Handover *handover = NULL;
+    Entry *entry = cache_resolve(thread, cache, fn, args, nargs, &handover);
     if (entry == NULL) {
         return PyErr_Occurred() ? NULL : run_original(thread, cache, fn, args, nargsf, NULL);
     }
-    PyObject *result = entry_run(thread, entry, cache->region, fn, args, nargsf, NULL);
+    PyObject *result = entry_run(thread, entry, handover, cache->region, fn, args, nargsf, NULL);
     Py_DECREF(entry);
     return result;
 }
@@ -1349,7 +1376,8 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     }
     PyFunctionObject *fn = (PyFunctionObject *)frame_function(frame);
     Py_INCREF(cache);
-    Entry *entry = cache_resolve(thread, cache, fn, frame->localsplus, cache->n_bound);
+    Handover *handover = NULL;
+    Entry *entry = cache_resolve(thread, cache, fn, frame->localsplus, cache->n_bound, &handover);
     int state = cache->state;   /* the callback may just have set it */
     Py_DECREF(cache);
     if (entry == NULL) {
@@ -1361,7 +1389,9 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     }
     PyCodeObject *replacement = (PyCodeObject *)Py_NewRef(entry->code);
     Py_DECREF(entry);
+    handover_push(thread, handover);
     PyObject *result = run_replaced(tstate, frame, replacement);
+    handover_drop(thread, handover);
     Py_DECREF(replacement);
     return result;
 }
@@ -1717,7 +1747,8 @@ static struct PyModuleDef module_def = {
 static int
 add_types(PyObject *module)
 {
-    PyTypeObject *const types[] = {&Region_Type, &Cache_Type, &Entry_Type, &Callable_Type, &Uncaptured_Type};
+    PyTypeObject *const types[] = {&Region_Type, &Cache_Type, &Entry_Type, &Callable_Type, &Uncaptured_Type,
+                                   &GraphCall_Type};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(types); i++) {
         if (PyModule_AddType(module, types[i]) < 0) {
             return -1;

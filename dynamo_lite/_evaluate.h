@@ -579,9 +579,38 @@ evaluate_relation(GuardProgram *p, const Relation *relation, PyObject **saved)
 /* ------------------------------------------------------------------------------------------------------------------
    Evaluation of a program. */
 
+/* Fill in the arguments that are still missing; whether all are there then. */
+static int
+handover_fill(const GuardProgram *p, Handover *handover, PyObject *const *values)
+{
+    const GraphCall *graph = p->graph;
+    int complete = 1;
+    for (int i = 0; i < graph->n_handed; i++) {
+        PyObject **arg = &handover->room[1 + graph->handed[i]];
+        if (*arg == NULL) {
+            *arg = Py_XNewRef(values[p->handed_slots[i]]);
+            complete &= *arg != NULL;
+        }
+    }
+    return complete;
+}
+
+/* The end of an evaluation: hand over, or free. Something missing (out of memory; by construction nothing else can be)
+   counts as a miss: the original function is always right. */
+static int
+handover_finish(const GuardProgram *p, int result, Handover *handover, PyObject *const *saved, Handover **wanted)
+{
+    if (result == GUARDS_PASS && handover != NULL && handover_fill(p, handover, saved)) {
+        *wanted = handover;
+        return GUARDS_PASS;
+    }
+    handover_free(handover);
+    return result == GUARDS_PASS ? 0 : result;
+}
+
 static int
 evaluate_fully(GuardProgram *p, Record *Py_UNUSED(record), PyObject *const *locals, Py_ssize_t n_locals,
-               PyObject *closure, PyObject **saved)
+               PyObject *closure, PyObject **saved, Handover **wanted)
 {
     int result = GUARDS_PASS;
     for (int i = 0; result == GUARDS_PASS && i < p->n_global_state; i++) {
@@ -593,20 +622,24 @@ evaluate_fully(GuardProgram *p, Record *Py_UNUSED(record), PyObject *const *loca
     for (int i = p->n_global_state; result == GUARDS_PASS && i < p->n_relations; i++) {
         result = evaluate_relation(p, &p->relations[i], saved);
     }
+    if (wanted != NULL && result == GUARDS_PASS) {
+        result = handover_finish(p, result, handover_new(p->graph), saved, wanted);
+    }
     return result;
 }
 
-/* Runs an evaluation with room for the saved values; it owns what it stores there. */
-typedef int (*Evaluator)(GuardProgram *, Record *, PyObject *const *, Py_ssize_t, PyObject *, PyObject **);
+/* Runs an evaluation with room for the saved values; it owns what it stores there. `wanted` is where it puts the handover
+   if it succeeds; NULL: there is none, or it is not needed. */
+typedef int (*Evaluator)(GuardProgram *, Record *, PyObject *const *, Py_ssize_t, PyObject *, PyObject **, Handover **);
 
 enum { SAVED_ON_STACK = 16 };
 
 static int
 evaluate_with_saved(Evaluator evaluator, GuardProgram *p, Record *record, PyObject *const *locals,
-                    Py_ssize_t n_locals, PyObject *closure)
+                    Py_ssize_t n_locals, PyObject *closure, Handover **wanted)
 {
     if (p->n_saved == 0) {
-        return evaluator(p, record, locals, n_locals, closure, NULL);
+        return evaluator(p, record, locals, n_locals, closure, NULL, NULL);
     }
     PyObject *few[SAVED_ON_STACK] = {NULL}, **saved = few;
     if (p->n_saved > SAVED_ON_STACK) {
@@ -615,7 +648,7 @@ evaluate_with_saved(Evaluator evaluator, GuardProgram *p, Record *record, PyObje
             return 0;   /* out of memory: the original function is always right */
         }
     }
-    int result = evaluator(p, record, locals, n_locals, closure, saved);
+    int result = evaluator(p, record, locals, n_locals, closure, saved, wanted);
     for (int i = 0; i < p->n_saved; i++) {
         Py_XDECREF(saved[i]);
     }

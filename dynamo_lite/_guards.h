@@ -7,25 +7,27 @@
    Evaluation. */
 
 /* Evaluate on bound arguments. `closure` is the function's closure tuple or NULL. Never returns with an Exception
-   set: those count as a miss; a BaseException (KeyboardInterrupt) gives GUARDS_RAISED and stays set. */
+   set: those count as a miss; a BaseException (KeyboardInterrupt) gives GUARDS_RAISED and stays set. On success
+   *handover, if that is asked for, is set for programs with a GraphCall; the caller then owns it. */
 static int
-guards_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
+guards_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, Handover **handover)
 {
+    Handover **wanted = p->graph == NULL ? NULL : handover;
     if (p->spec == NULL) {
         return 0;   /* cleared by the collector */
     }
     if (p->is_plain || p->busy) {   /* busy: a guard calls the guarded function, or another thread is here */
-        return evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure);
+        return evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure, wanted);
     }
     int renew = -1, result = STALE;
     if (p->n_records > 0) {
         p->busy = 1;
-        result = records_evaluate(p, locals, n_locals, closure, &renew);
+        result = records_evaluate(p, locals, n_locals, closure, &renew, wanted);
         p->busy = 0;
     }
     if (result == STALE) {
         p->busy = 1;
-        result = evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure);
+        result = evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure, wanted);
         p->busy = 0;
         if (result == GUARDS_PASS) {
             records_renew(p, locals, n_locals, closure, renew);
@@ -355,6 +357,7 @@ program_clear(GuardProgram *p)
     p->n_relations = p->n_global_state = 0;
     records_free(p);
     Py_CLEAR(p->spec);
+    Py_CLEAR(p->graph);
     return 0;
 }
 
@@ -362,6 +365,7 @@ static int
 program_traverse(GuardProgram *p, visitproc visit, void *arg)
 {
     Py_VISIT(p->spec);
+    Py_VISIT(p->graph);
     return records_traverse(p, visit, arg);
 }
 
@@ -371,15 +375,46 @@ program_dealloc(GuardProgram *p)
     PyObject_GC_UnTrack(p);
     program_clear(p);
     PyMem_Free(p->scratch.slots);
+    PyMem_Free(p->handed_slots);
     Py_TYPE(p)->tp_free(p);
+}
+
+static int
+parse_handed(GuardProgram *p, GraphCall *graph, PyObject *slots)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(slots), slot;
+    if (n != graph->n_handed) {
+        return bad_spec("the graph has another number of arguments to be handed over", slots);
+    }
+    p->handed_slots = PyMem_New(int, n + 1);
+    if (p->handed_slots == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (parse_small(PyTuple_GET_ITEM(slots, i), slots, &slot) < 0) {
+            return -1;
+        }
+        if (slot >= p->n_saved) {
+            return bad_spec("slot out of range", slots);
+        }
+        p->handed_slots[i] = (int)slot;
+    }
+    p->graph = n == 0 ? NULL : (GraphCall *)Py_NewRef(graph);
+    return 0;
 }
 
 static PyObject *
 program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spec", NULL};
-    PyObject *spec;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:GuardProgram", names, &spec)) {
+    static char *names[] = {"spec", "graph", "handed_slots", NULL};
+    PyObject *spec, *graph = NULL, *slots = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O!O!:GuardProgram", names, &spec, &GraphCall_Type, &graph,
+                                     &PyTuple_Type, &slots)) {
+        return NULL;
+    }
+    if ((graph == NULL) != (slots == NULL)) {
+        PyErr_SetString(PyExc_TypeError, "graph and handed_slots belong together");
         return NULL;
     }
     PyObject **f = fields(spec, 3, "a program is (roots, relations, n_saved)");
@@ -394,7 +429,8 @@ program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     p->spec = Py_NewRef(spec);
     p->n_saved = (int)n_saved;
     p->is_plain = 1;
-    if (parse_nodes(p, &p->roots, &p->n_roots, f[0], 1) < 0 || parse_relations(p, f[1]) < 0) {
+    if (parse_nodes(p, &p->roots, &p->n_roots, f[0], 1) < 0 || parse_relations(p, f[1]) < 0
+        || (graph != NULL && parse_handed(p, (GraphCall *)graph, slots) < 0)) {
         Py_DECREF(p);
         return NULL;
     }
@@ -425,7 +461,7 @@ program_check(GuardProgram *p, PyObject *args)
     if (parse_call(args, &locals, &closure) < 0) {
         return NULL;
     }
-    int result = guards_evaluate(p, ((PyTupleObject *)locals)->ob_item, PyTuple_GET_SIZE(locals), closure);
+    int result = guards_evaluate(p, ((PyTupleObject *)locals)->ob_item, PyTuple_GET_SIZE(locals), closure, NULL);
     return result == GUARDS_RAISED ? NULL : PyBool_FromLong(result == GUARDS_PASS);
 }
 
@@ -437,7 +473,7 @@ program_first_failure(GuardProgram *p, PyObject *args)
         return NULL;
     }
     int result = p->spec == NULL ? 0 : evaluate_with_saved(evaluate_fully, p, NULL, ((PyTupleObject *)locals)->ob_item,
-                                                           PyTuple_GET_SIZE(locals), closure);
+                                                           PyTuple_GET_SIZE(locals), closure, NULL);
     if (result == GUARDS_PASS) {
         Py_RETURN_NONE;
     }
@@ -455,7 +491,9 @@ static PyMethodDef program_methods[] = {
 static PyTypeObject GuardProgram_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dynamo_lite._eval_frame.GuardProgram",
-    .tp_doc = "GuardProgram(spec)\n--\n\nA compiled trie of guards; see guards/program.py for the spec.",
+    .tp_doc = "GuardProgram(spec, graph=None, handed_slots=())\n--\n\n"
+              "A compiled trie of guards; see guards/program.py for the spec. With a GraphCall, the values saved in these slots\n"
+              "are handed over to it.",
     .tp_basicsize = sizeof(GuardProgram),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = program_new,

@@ -244,6 +244,50 @@ typedef struct Record {
 } Record;
 
 /* ------------------------------------------------------------------------------------------------------------------
+   Arguments of a compiled graph that the guards hand over: see _graph.h. */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *compiled;
+    int *given, *handed;     /* positions of the arguments, ascending */
+    int n_given, n_handed;
+} GraphCall;
+
+typedef struct Handover {
+    struct Handover *outer;  /* the one below it in its thread's list */
+    GraphCall *graph;        /* owned */
+    PyObject *room[];        /* a free slot, then the graph's arguments; those handed over are owned */
+} Handover;
+
+static PyTypeObject GraphCall_Type;
+
+static void
+handover_free(Handover *handover)
+{
+    if (handover == NULL) {
+        return;
+    }
+    GraphCall *graph = handover->graph;
+    for (int i = 0; i < graph->n_handed; i++) {
+        Py_XDECREF(handover->room[1 + graph->handed[i]]);
+    }
+    PyMem_Free(handover);
+    Py_DECREF(graph);
+}
+
+static Handover *
+handover_new(GraphCall *graph)
+{
+    size_t n = (size_t)(graph->n_given + graph->n_handed) + 1;
+    Handover *handover = PyMem_Calloc(1, sizeof(Handover) + n * sizeof(PyObject *));
+    if (handover != NULL) {
+        handover->graph = (GraphCall *)Py_NewRef(graph);
+    }
+    return handover;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
    Programs. */
 
 typedef struct {
@@ -260,4 +304,6 @@ typedef struct {
     int hopeless;            /* how often no record could be made */
     PointerSet scratch;      /* of DISTINCT */
     PyObject *spec;          /* owns every object that the nodes point to */
+    GraphCall *graph;        /* owned: what an evaluation makes a Handover for; or NULL */
+    int *handed_slots;       /* for each argument handed over, where its value is saved */
 } GuardProgram;

@@ -870,7 +870,7 @@ run_relations(GuardProgram *p, Record *record, PyObject **saved)
 
 static int
 record_evaluate(GuardProgram *p, Record *record, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure,
-                PyObject **saved)
+                PyObject **saved, Handover **wanted)
 {
     int result = GUARDS_PASS;
     record->stale = NULL;
@@ -892,20 +892,28 @@ record_evaluate(GuardProgram *p, Record *record, PyObject *const *locals, Py_ssi
     for (int i = 0; i < record->n_fills; i++) {
         saved[record->fills[i]] = Py_NewRef(record->pinned[record->fills[i]]);
     }
+    Handover *handover = wanted == NULL ? NULL : handover_new(p->graph);
+    if (handover != NULL) {   /* the pinned values, before user code can make an end of one; the others are in `saved` */
+        handover_fill(p, handover, record->pinned);
+    }
     result = run_impure_steps(record, saved);
-    return result == GUARDS_PASS ? run_relations(p, record, saved) : result;
+    if (result == GUARDS_PASS) {
+        result = run_relations(p, record, saved);
+    }
+    return wanted == NULL ? result : handover_finish(p, result, handover, saved, wanted);
 }
 
 /* Evaluate through the records; STALE if that decides nothing. Afterwards *renew is the number of the record to be
    replaced, if it is not -1. Layers of a model come round in the same order: the first to be tried is the last that held. */
 static int
-records_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int *renew)
+records_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int *renew,
+                 Handover **wanted)
 {
     int n = p->n_records;
     for (int i = 0; i < n; i++) {
         int at = (p->last_record + i) % n;
         Record *record = p->records[at];
-        int result = evaluate_with_saved(record_evaluate, p, record, locals, n_locals, closure);
+        int result = evaluate_with_saved(record_evaluate, p, record, locals, n_locals, closure, wanted);
         if (result == OTHER_OBJECT) {
             continue;
         }

@@ -285,7 +285,9 @@ class Codegen:
         n = n if isinstance(n, int) else n(instr.arg)
         states = [self._state(frame, n if frame is leaf else 0) for frame in frames]
         operands = leaf.stack[len(leaf.stack) - n :]
-        roots = [v for state in states for v in state.values()] + [v for v in operands if isinstance(v, VariableTracker) or is_lazy(v)]
+        roots = [v for state in states for v in state.values()] + [
+            v for v in operands if isinstance(v, VariableTracker) or is_lazy(v)
+        ]
         handled = self.tr.handled
         self.begin([*roots, *([handled] if handled is not None else [])])
         for vt in roots:
@@ -299,7 +301,9 @@ class Codegen:
 
     # -- resume functions
 
-    def resume_code(self, frame: Frame, offset: int, entries: list[Any], names: tuple[str, ...], after: bool, mode: str) -> CodeType:
+    def resume_code(
+        self, frame: Frame, offset: int, entries: list[Any], names: tuple[str, ...], after: bool, mode: str
+    ) -> CodeType:
         """The code that continues `frame` with these stack entries and locals. Raises CannotResume."""
         code = resume_code(
             frame.code,
@@ -603,7 +607,9 @@ class _BreakEmitter:
             is_leaf = depth == len(self.frames) - 1
             at = index if is_leaf else frame.cur + 1
             entries = stack if is_leaf else state.stack
-            function, args = self._resume_parts(frame, state, entries, at, mode if is_leaf else "call", error if is_leaf else None, inner)
+            function, args = self._resume_parts(
+                frame, state, entries, at, mode if is_leaf else "call", error if is_leaf else None, inner
+            )
             if depth:
                 function()
                 name = cg.new_local()
@@ -619,7 +625,14 @@ class _BreakEmitter:
                 asm.return_value()
 
     def _resume_parts(
-        self, frame: Frame, state: _FrameState, entries: list[Any], at: int, mode: str, error: str | None, inner: tuple[str, str] | None
+        self,
+        frame: Frame,
+        state: _FrameState,
+        entries: list[Any],
+        at: int,
+        mode: str,
+        error: str | None,
+        inner: tuple[str, str] | None,
     ) -> tuple[Any, Any]:
         """(emit the resume function, emit its arguments and return their number)."""
         cg, asm = self.cg, self.asm
@@ -658,8 +671,20 @@ class _BreakEmitter:
 
 # The pair of method and self can't be kept in locals (one may be NULL): the bound method serves as well.
 _PAIR = frozenset({Op.LOAD_METHOD})
-_KEEPING = frozenset({Op.MATCH_KEYS, Op.MATCH_MAPPING, Op.MATCH_SEQUENCE, Op.GET_LEN, Op.IMPORT_FROM, Op.CHECK_EXC_MATCH})
-_NONE = frozenset({Op.STORE_SUBSCR, Op.DELETE_SUBSCR, Op.STORE_ATTR, Op.DELETE_ATTR, Op.STORE_GLOBAL, Op.DELETE_GLOBAL, Op.RAISE_VARARGS})
+_KEEPING = frozenset(
+    {Op.MATCH_KEYS, Op.MATCH_MAPPING, Op.MATCH_SEQUENCE, Op.GET_LEN, Op.IMPORT_FROM, Op.CHECK_EXC_MATCH}
+)
+_NONE = frozenset(
+    {
+        Op.STORE_SUBSCR,
+        Op.DELETE_SUBSCR,
+        Op.STORE_ATTR,
+        Op.DELETE_ATTR,
+        Op.STORE_GLOBAL,
+        Op.DELETE_GLOBAL,
+        Op.RAISE_VARARGS,
+    }
+)
 
 
 def _pushed(instr: Instr) -> int:
@@ -682,5 +707,3 @@ def _pushed(instr: Instr) -> int:
     if op in _KEEPING:
         return OPERANDS[op] + (op is not Op.CHECK_EXC_MATCH)
     return 1
-
-

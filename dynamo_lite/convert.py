@@ -106,7 +106,13 @@ class Region(_eval_frame.Region):
         return super().__new__(cls, None)
 
     def __init__(
-        self, backend: Any, *, fullgraph: bool = False, dynamic: bool | None = None, name: str | None = None, recompile_limit: int | None = None
+        self,
+        backend: Any,
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        name: str | None = None,
+        recompile_limit: int | None = None,
     ) -> None:
         self.backend = backend
         self.fullgraph = fullgraph
@@ -242,7 +248,9 @@ class Region(_eval_frame.Region):
             record.skipped = f"internal error: {error!r}"
             if config.debug or not config.suppress_errors:
                 raise InternalTorchDynamoError(f"{type(error).__name__}: {error}") from error
-            logger.warning("dynamo_lite failed on %s and runs it eagerly: %r", code.co_qualname, error, exc_info=config.verbose)
+            logger.warning(
+                "dynamo_lite failed on %s and runs it eagerly: %r", code.co_qualname, error, exc_info=config.verbose
+            )
             cache.state = _eval_frame.SKIP
             return None
         finally:
@@ -263,7 +271,13 @@ class Analysis:
     """All runs over one frame for one set of arguments."""
 
     def __init__(
-        self, region: Region, cache: Any, fn: FunctionType, values: tuple[Any, ...], record: FrameRecord, collecting: bool
+        self,
+        region: Region,
+        cache: Any,
+        fn: FunctionType,
+        values: tuple[Any, ...],
+        record: FrameRecord,
+        collecting: bool,
     ) -> None:
         self.region = region
         self.cache = cache

@@ -47,7 +47,9 @@ class Trace:
         handled: the exception being handled (`exc_info`), or None.
     """
 
-    def __init__(self, analysis: Any, function: types.FunctionType, values: tuple[Any, ...], break_step: int, hints: Any) -> None:
+    def __init__(
+        self, analysis: Any, function: types.FunctionType, values: tuple[Any, ...], break_step: int, hints: Any
+    ) -> None:
         code = function.__code__
         self.analysis = analysis
         self.region = analysis.region
@@ -70,12 +72,17 @@ class Trace:
         self.state = self.graph.state
         self.root = self._root_function(function)
         self.arguments = [
-            self.wrap(value, self.source(None, ir.LOCAL, slot)) if value is not MISSING else None for slot, value in enumerate(values)
+            self.wrap(value, self.source(None, ir.LOCAL, slot)) if value is not MISSING else None
+            for slot, value in enumerate(values)
         ]
 
     def _root_function(self, function: types.FunctionType) -> FunctionVariable:
-        closure = [self.wrap(cell, self.source(None, ir.FREEVAR, i)) for i, cell in enumerate(function.__closure__ or ())]
-        return FunctionVariable(function.__code__, self.namespace(function.__globals__), closure, function, self.constant_source(function))
+        closure = [
+            self.wrap(cell, self.source(None, ir.FREEVAR, i)) for i, cell in enumerate(function.__closure__ or ())
+        ]
+        return FunctionVariable(
+            function.__code__, self.namespace(function.__globals__), closure, function, self.constant_source(function)
+        )
 
     def run(self) -> VariableTracker:
         """Interpret the frame to its end."""
@@ -223,7 +230,12 @@ class Trace:
             return True
         if isinstance(v, ConstantVariable) or isinstance(w, ConstantVariable):
             return v.value is w.value and v.value is not MISSING
-        if is_sourced(v) and is_sourced(w) and not isinstance(v, ConstantVariable) and not isinstance(w, ConstantVariable):
+        if (
+            is_sourced(v)
+            and is_sourced(w)
+            and not isinstance(v, ConstantVariable)
+            and not isinstance(w, ConstantVariable)
+        ):
             self.guards.distinct((v.source, w.source), self.here())
         return False
 
@@ -252,7 +264,9 @@ class Trace:
             unsupported("del-finalizer", cls.__qualname__)
         return subclass.new_instance(self, cls)
 
-    def construct_foreign(self, tx: Any, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker | None:
+    def construct_foreign(
+        self, tx: Any, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]
+    ) -> VariableTracker | None:
         """Refuse to make instances of C classes without a model; None if `cls` can be instantiated by the ordinary algorithm."""
         if not subclass.can_instantiate(cls.value):
             unsupported("call-c-function", f"{cls.value.__module__}.{cls.value.__qualname__}")
@@ -268,7 +282,9 @@ class Trace:
 
     # -- calls
 
-    def inline(self, tx: Any, fn: FunctionVariable, args: list[Any], kwargs: dict[str, Any], direct: bool) -> VariableTracker:
+    def inline(
+        self, tx: Any, fn: FunctionVariable, args: list[Any], kwargs: dict[str, Any], direct: bool
+    ) -> VariableTracker:
         """Call a Python function: its handler if it has one, else interpret it in a new frame."""
         real = fn.value
         if real is not MISSING:
@@ -346,7 +362,12 @@ class Trace:
 
 
 _MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
-_NEW_CONTAINERS: dict[type, Any] = {tuple: TupleVariable, list: ListVariable, set: SetVariable.of, frozenset: SetVariable.frozen}
+_NEW_CONTAINERS: dict[type, Any] = {
+    tuple: TupleVariable,
+    list: ListVariable,
+    set: SetVariable.of,
+    frozenset: SetVariable.frozen,
+}
 
 
 def is_namespace(dictionary: dict[str, Any]) -> bool:
@@ -357,5 +378,3 @@ def is_namespace(dictionary: dict[str, Any]) -> bool:
 def is_sourced(v: VariableTracker) -> bool:
     """True for an object that can be reached again by a path which other guards don't pin."""
     return v.source is not None and v.source.kind != ir.CONST
-
-

@@ -147,7 +147,7 @@ def test_with_statement():
     def f(x):
         with Ctx() as c:
             x = x + 1
-            1 / 0  # noqa: B018
+            1 / 0
         with torch.no_grad():
             y = x * 2
         return x, y, c.log

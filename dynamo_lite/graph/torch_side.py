@@ -40,7 +40,9 @@ def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, 
 def _is_torch(value: Any) -> bool:
     if isinstance(value, ModuleType):
         return value.__name__.partition(".")[0] == "torch"
-    return isinstance(value, torch.Tensor | torch.nn.Module) or getattr(type(value), "__module__", "").startswith("torch")
+    return isinstance(value, torch.Tensor | torch.nn.Module) or getattr(type(value), "__module__", "").startswith(
+        "torch"
+    )
 
 
 def _holds_tensor(value: Any, depth: int) -> bool:
@@ -68,7 +70,9 @@ def is_module(value: Any) -> bool:
 def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[Any, GraphRecord]:
     """Hand a finished graph to the backend; the compiled callable and the graph's record."""
     gm = graph.finish()
-    record = GraphRecord(log.next_graph_id(), graph.op_count, len(gm.graph.nodes), backend_name(backend), code_text=_text(gm))
+    record = GraphRecord(
+        log.next_graph_id(), graph.op_count, len(gm.graph.nodes), backend_name(backend), code_text=_text(gm)
+    )
     gm.meta[GRAPH_RECORD] = record
     weakref.finalize(gm, _forget_source, type(gm))
     started = time.perf_counter()

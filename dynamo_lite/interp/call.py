@@ -18,7 +18,9 @@ from ..variables.dict import DictVariable
 from ..variables.tuple import TupleVariable
 
 
-def call_function(f: Any, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+def call_function(
+    f: Any, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
     """CALL: a Python function (however bound) in a direct frame, anything else through its `tp_call`."""
     target = fn.direct_call(f, args)
     if target is not None:
@@ -27,7 +29,9 @@ def call_function(f: Any, fn: VariableTracker, args: list[VariableTracker], kwar
     return abstract.call(f, fn, args, kwargs)
 
 
-def call_function_ex(f: Any, fn: VariableTracker, args: VariableTracker, kwargs: VariableTracker | None) -> VariableTracker:
+def call_function_ex(
+    f: Any, fn: VariableTracker, args: VariableTracker, kwargs: VariableTracker | None
+) -> VariableTracker:
     """CALL_FUNCTION_EX."""
     if args.tp_iter is None and args.sq_item is None:
         f.raises(TypeError, f"{_name(fn)} argument after * must be an iterable, not {abstract.type_name(args)}")
@@ -54,7 +58,9 @@ def _name(fn: VariableTracker) -> str:
     return f"{fn.describe()}()"
 
 
-def bind_arguments(f: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> list[VariableTracker | None]:
+def bind_arguments(
+    f: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> list[VariableTracker | None]:
     """The localsplus prefix of a call: positional, keyword-only, `*args`, `**kwargs`. Raises TypeError in the traced program."""
     code = fn.code
     flags = code.co_flags
@@ -82,7 +88,14 @@ def bind_arguments(f: Any, fn: Any, args: list[VariableTracker], kwargs: dict[st
 
 
 def _bind_keyword(
-    f: Any, fn: Any, bound: list[Any], extra: dict[str, Any], name: str, value: VariableTracker, names: tuple[str, ...], total: int
+    f: Any,
+    fn: Any,
+    bound: list[Any],
+    extra: dict[str, Any],
+    name: str,
+    value: VariableTracker,
+    names: tuple[str, ...],
+    total: int,
 ) -> None:
     code = fn.code
     for i in range(code.co_posonlyargcount, total):

@@ -80,7 +80,9 @@ class Frame:
         "tr",
     )
 
-    def __init__(self, tr: Any, function: Any, locals_: list[VariableTracker | None], parent: Frame | None, direct: bool) -> None:
+    def __init__(
+        self, tr: Any, function: Any, locals_: list[VariableTracker | None], parent: Frame | None, direct: bool
+    ) -> None:
         self.tr = tr
         self.function = function
         self.code: CodeType = function.code

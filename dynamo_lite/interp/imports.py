@@ -22,7 +22,11 @@ def import_name(f: Any, name: str, level: int, fromlist: tuple[str, ...] | None)
     if absolute not in sys.modules:
         unsupported("import", absolute)
     for attribute in fromlist or ():
-        if f"{absolute}.{attribute}" not in sys.modules and not hasattr(sys.modules[absolute], attribute) and attribute != "*":
+        if (
+            f"{absolute}.{attribute}" not in sys.modules
+            and not hasattr(sys.modules[absolute], attribute)
+            and attribute != "*"
+        ):
             unsupported("import", f"{absolute}.{attribute}")
     module = sys.modules[absolute if fromlist else absolute.partition(".")[0] if not level else absolute]
     return f.tr.build_constant_object(module)

@@ -48,7 +48,9 @@ def match_keys(f: Any, subject: VariableTracker, keys: TupleVariable) -> Variabl
     return TupleVariable(values)
 
 
-def match_class(f: Any, subject: VariableTracker, cls: VariableTracker, n_positional: int, names: tuple[str, ...]) -> VariableTracker:
+def match_class(
+    f: Any, subject: VariableTracker, cls: VariableTracker, n_positional: int, names: tuple[str, ...]
+) -> VariableTracker:
     """MATCH_CLASS: the attributes as a tuple, or None."""
     real = cls.as_python_constant()
     if not isinstance(real, type):
@@ -91,7 +93,9 @@ def _positional_names(f: Any, cls: VariableTracker, real: type, n: int) -> list[
     return None if match_self else list(names[:n])
 
 
-def _take(f: Any, subject: VariableTracker, real: type, name: str, seen: list[str], attributes: list[VariableTracker]) -> bool:
+def _take(
+    f: Any, subject: VariableTracker, real: type, name: str, seen: list[str], attributes: list[VariableTracker]
+) -> bool:
     if name in seen:
         f.raises(TypeError, f"{real.__name__}() got multiple sub-patterns for attribute {name!r}")
     seen.append(name)

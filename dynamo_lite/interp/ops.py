@@ -92,7 +92,10 @@ def unbound(f: Frame, slot: int) -> None:
     """Raise the NameError of an unbound local or free variable."""
     name = f.lifted.local_names[slot]
     if slot >= f.lifted.first_free_slot:
-        f.raises(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
+        f.raises(
+            NameError,
+            f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope",
+        )
     f.raises(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
 
 

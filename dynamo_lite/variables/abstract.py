@@ -187,9 +187,7 @@ def richcompare(tx: Any, v: VariableTracker, w: VariableTracker, op: str) -> Var
         return is_same(tx, v, w)
     if op == "!=":
         return ConstantVariable(not is_same(tx, v, w).value)
-    return tx.raises(
-        TypeError, f"'{op}' not supported between instances of '{type_name(v)}' and '{type_name(w)}'"
-    )
+    return tx.raises(TypeError, f"'{op}' not supported between instances of '{type_name(v)}' and '{type_name(w)}'")
 
 
 def is_same(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
@@ -328,7 +326,9 @@ def set_attr(tx: Any, obj: VariableTracker, name: str, value: VariableTracker | 
     obj.tp_setattro(tx, name, value)
 
 
-def call(tx: Any, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+def call(
+    tx: Any, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
     """`PyObject_Call`."""
     if fn.tp_call is None:
         return tx.raises(TypeError, f"'{type_name(fn)}' object is not callable")

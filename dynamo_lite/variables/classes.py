@@ -92,7 +92,17 @@ class NewTypeVariable(TypeVariable):
         return unsupported("class-definition", f"{self.value.__qualname__}.{name}")
 
     def _meta_descriptor(self, tx: Any, attribute: VariableTracker, name: str) -> VariableTracker:
-        if name in ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__", "__flags__", "__basicsize__"):
+        if name in (
+            "__name__",
+            "__qualname__",
+            "__module__",
+            "__doc__",
+            "__mro__",
+            "__bases__",
+            "__base__",
+            "__flags__",
+            "__basicsize__",
+        ):
             value = getattr(self.value, name)
             if type(value) in ATOMIC_TYPES:
                 return ConstantVariable(value)
@@ -165,7 +175,9 @@ def _stand_in(tx: Any, vt: Any) -> Any:
         if hasattr(vt.python_type(), "__set_name__") or hasattr(vt.python_type(), "__isabstractmethod__"):
             unsupported("class-definition", f"a {vt.python_type().__name__} in the class body")
         return StandIn()
-    function = types.FunctionType(vt.code, vt.globals.value, vt.code.co_name, None, tuple(types.CellType() for _ in vt.code.co_freevars))
+    function = types.FunctionType(
+        vt.code, vt.globals.value, vt.code.co_name, None, tuple(types.CellType() for _ in vt.code.co_freevars)
+    )
     if vt.dict is not None:
         for key, value in vt.dict.pairs():
             if value.is_python_constant():
@@ -235,7 +247,9 @@ def _check_bases(tx: Any, meta: type, bases: Any) -> None:
             unsupported("class-definition", f"{base.value.__qualname__}.__init_subclass__")
 
 
-def make_class(tx: Any, meta: type, name: str, bases: list[VariableTracker], namespace: DictVariable) -> NewTypeVariable:
+def make_class(
+    tx: Any, meta: type, name: str, bases: list[VariableTracker], namespace: DictVariable
+) -> NewTypeVariable:
     """`type_new`."""
     pairs = []
     real_namespace = {}
@@ -273,7 +287,9 @@ def new_type(tx: Any, meta: VariableTracker, *args: VariableTracker, **keywords:
     if len(args) != 3 or keywords:
         return unsupported("class-definition", "type() with arguments that don't fit")
     name, bases, namespace = args
-    well_typed = isinstance(name, ConstantVariable) and isinstance(bases, TupleVariable) and isinstance(namespace, DictVariable)
+    well_typed = (
+        isinstance(name, ConstantVariable) and isinstance(bases, TupleVariable) and isinstance(namespace, DictVariable)
+    )
     if not well_typed or type(name.value) is not str or not all(isinstance(b, TypeVariable) for b in bases.items):
         return unsupported("class-definition", "type() with arguments of other types")
     own = DictVariable()
@@ -289,7 +305,9 @@ def new_type(tx: Any, meta: VariableTracker, *args: VariableTracker, **keywords:
 def _names(slots: VariableTracker) -> Any:
     if isinstance(slots, ConstantVariable):
         return slots.value
-    if not isinstance(slots, (ListVariable, TupleVariable)) or not all(isinstance(i, ConstantVariable) for i in slots.items):
+    if not isinstance(slots, (ListVariable, TupleVariable)) or not all(
+        isinstance(i, ConstantVariable) for i in slots.items
+    ):
         unsupported("class-definition", "__slots__ that are no list of names")
     return tuple(i.value for i in slots.items)
 

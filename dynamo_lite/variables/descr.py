@@ -242,7 +242,11 @@ class InstanceDictDescriptorVariable(DescriptorVariable):
         if obj is None:
             return self
         dictionary = obj.instance_dict(tx) if hasattr(obj, "instance_dict") else None
-        return dictionary if dictionary is not None else unsupported("attribute-of-unknown-object", f"{obj.describe()}.__dict__")
+        return (
+            dictionary
+            if dictionary is not None
+            else unsupported("attribute-of-unknown-object", f"{obj.describe()}.__dict__")
+        )
 
     def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
         unsupported("mutation-of-unknown-object", f"{obj.describe()}.__dict__")

@@ -20,7 +20,6 @@ CONSTRUCTORS: dict[type, Handler] = {}
 """Builtin type → handler(tx, cls_tracker, *args, **kwargs) that makes an instance."""
 
 
-
 def _register(table: dict[Any, Handler], keys: tuple[Any, ...]) -> Callable[[Handler], Handler]:
     def decorate(handler: Handler) -> Handler:
         for key in keys:

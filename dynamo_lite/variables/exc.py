@@ -33,7 +33,9 @@ class ExceptionVariable(InstanceVariable):
         self.lines: list[tuple[Any, int]] = []
         self.traceback_dropped = False
         if source is None:
-            self.state.update(args=TupleVariable([]), __cause__=NONE, __context__=NONE, __suppress_context__=ConstantVariable(False))
+            self.state.update(
+                args=TupleVariable([]), __cause__=NONE, __context__=NONE, __suppress_context__=ConstantVariable(False)
+            )
 
     def lacks_layout(self, cls: type) -> bool:
         return cls is not object and not issubclass(cls, BaseException)
@@ -162,7 +164,9 @@ def exception_init(tx: Any, self: ExceptionVariable, *args: VariableTracker, **k
     self.put(tx, "args", TupleVariable(list(args)))
 
 
-def new_exception(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> ExceptionVariable:
+def new_exception(
+    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> ExceptionVariable:
     """`BaseException_new`."""
     exc = ExceptionVariable(cls.value)
     exc.state["args"] = TupleVariable(list(args))
@@ -196,8 +200,10 @@ _register(BaseException)
 
 for _cls in [BaseException, *SIMPLE_EXCEPTIONS]:
     _init = _cls.__dict__.get("__init__")
-    if _init is not None and _cls not in (BaseException, StopIteration, SystemExit) and not issubclass(
-        _cls, (OSError, ImportError, SyntaxError, UnicodeError, AttributeError, NameError)
+    if (
+        _init is not None
+        and _cls not in (BaseException, StopIteration, SystemExit)
+        and not issubclass(_cls, (OSError, ImportError, SyntaxError, UnicodeError, AttributeError, NameError))
     ):
         method(_init)(exception_init)
     if "__new__" in _cls.__dict__ and not issubclass(_cls, (OSError, BaseExceptionGroup)):
@@ -241,7 +247,13 @@ for _name in ("args", "__cause__", "__context__", "__suppress_context__"):
     getset(BaseException.__dict__[_name], _member_setter(_name))(_member(_name))
 getset(StopIteration.__dict__["value"], _member_setter("value"))(_member("value"))
 getset(SystemExit.__dict__["code"], _member_setter("code"))(_member("code"))
-for _cls, _name in ((AttributeError, "name"), (AttributeError, "obj"), (NameError, "name"), (ImportError, "name"), (ImportError, "msg")):
+for _cls, _name in (
+    (AttributeError, "name"),
+    (AttributeError, "obj"),
+    (NameError, "name"),
+    (ImportError, "name"),
+    (ImportError, "msg"),
+):
     getset(_cls.__dict__[_name], _member_setter(_name))(_member(_name))
 
 

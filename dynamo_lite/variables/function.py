@@ -34,7 +34,9 @@ class FunctionVariable(VariableTracker):
     function they are read from the real one when first needed.
     """
 
-    def __init__(self, code: types.CodeType, globals_: Any, closure: list[CellVariable], value: Any = MISSING, source: Any = None) -> None:
+    def __init__(
+        self, code: types.CodeType, globals_: Any, closure: list[CellVariable], value: Any = MISSING, source: Any = None
+    ) -> None:
         self.code = code
         self.globals = globals_
         self.closure = closure
@@ -177,13 +179,17 @@ def _made_or_real(name: str, default: Any) -> Any:
 
 
 _NONE = lambda tx, f: ConstantVariable(None)  # noqa: E731
-_MADE_ATTRIBUTES = frozenset({"__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__defaults__", "__kwdefaults__"})
+_MADE_ATTRIBUTES = frozenset(
+    {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__defaults__", "__kwdefaults__"}
+)
 _FUNCTION_ATTRIBUTES = {
     "__name__": _made_or_real("__name__", lambda tx, f: ConstantVariable(f.code.co_name)),
     "__qualname__": _made_or_real("__qualname__", lambda tx, f: ConstantVariable(f.code.co_qualname)),
     "__doc__": _made_or_real("__doc__", lambda tx, f: ConstantVariable(_docstring(f.code))),
     "__module__": _made_or_real("__module__", lambda tx, f: f.globals.load(tx, "__name__") or ConstantVariable(None)),
-    "__annotations__": _made_or_real("__annotations__", lambda tx, f: f.made.setdefault("__annotations__", DictVariable())),
+    "__annotations__": _made_or_real(
+        "__annotations__", lambda tx, f: f.made.setdefault("__annotations__", DictVariable())
+    ),
     "__defaults__": _made_or_real("__defaults__", _NONE),
     "__kwdefaults__": _made_or_real("__kwdefaults__", _NONE),
     "__code__": lambda tx, f: ConstantVariable(f.code),
@@ -207,7 +213,9 @@ def make_function(
     closure: TupleVariable | None,
 ) -> FunctionVariable:
     """MAKE_FUNCTION."""
-    function = FunctionVariable(code.as_python_constant(), tx.globals, list(closure.items) if closure is not None else [])
+    function = FunctionVariable(
+        code.as_python_constant(), tx.globals, list(closure.items) if closure is not None else []
+    )
     if defaults is not None:
         function.made["__defaults__"] = defaults
     if kwdefaults is not None:
@@ -239,7 +247,9 @@ def build_function(tr: Any, value: types.FunctionType, source: Any) -> FunctionV
 class MethodVariable(VariableTracker):
     """A bound method; `function` may be any callable."""
 
-    def __init__(self, function: VariableTracker, self_: VariableTracker, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(
+        self, function: VariableTracker, self_: VariableTracker, value: Any = MISSING, source: Any = None
+    ) -> None:
         self.function = function
         self.self = self_
         self.value = value
@@ -346,7 +356,9 @@ def _check_layout(fn: Any, args: list[VariableTracker]) -> None:
         unsupported("call-c-function", f"{fn.__qualname__} of {args[0].describe()}")
 
 
-def call_handler(tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+def call_handler(
+    tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
     """Call a registered handler; for arguments that don't fit its signature the real callable raises its own error."""
     try:
         result = handler(tx, *args, **kwargs)
@@ -363,7 +375,23 @@ def call_handler(tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kw
 
 # What CPython's argument parsers say about the number and the names of arguments, before they look at one.
 _ARGUMENT_ERROR = re.compile(r"\b(takes|expected|missing|needs an)\b.*\bargument")
-_PARSED_TYPES = (object, list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, bool, range, slice)
+_PARSED_TYPES = (
+    object,
+    list,
+    dict,
+    set,
+    frozenset,
+    tuple,
+    str,
+    bytes,
+    bytearray,
+    int,
+    float,
+    complex,
+    bool,
+    range,
+    slice,
+)
 
 
 def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> TypeError | None:

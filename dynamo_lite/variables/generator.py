@@ -52,7 +52,9 @@ class GeneratorVariable(VariableTracker):
     def tp_hash(self, tx: Any) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
-    def resume(self, tx: Any, value: VariableTracker | None, exc: VariableTracker | None = None) -> tuple[bool, VariableTracker]:
+    def resume(
+        self, tx: Any, value: VariableTracker | None, exc: VariableTracker | None = None
+    ) -> tuple[bool, VariableTracker]:
         """`gen_send_ex2`: run to the next yield (False, value) or to the end (True, return value); `exc` is thrown in."""
         if self.running:
             tx.raises(ValueError, "generator already executing")
@@ -95,7 +97,9 @@ class GeneratorVariable(VariableTracker):
 
     def children(self) -> Any:
         frame = self.frame
-        return list(frame.held()) if self.started and frame is not None else [v for v in self.arguments if v is not None]
+        return (
+            list(frame.held()) if self.started and frame is not None else [v for v in self.arguments if v is not None]
+        )
 
     def emit_new(self, cg: Any) -> None:
         """Call the function again; a generator that has started is made to continue where it is."""
@@ -151,10 +155,16 @@ def generator_send(tx: Any, self: VariableTracker, value: VariableTracker) -> Va
 
 
 @method(types.GeneratorType.throw)
-def generator_throw(tx: Any, self: VariableTracker, typ: VariableTracker, val: Any = None, tb: Any = None) -> VariableTracker:
+def generator_throw(
+    tx: Any, self: VariableTracker, typ: VariableTracker, val: Any = None, tb: Any = None
+) -> VariableTracker:
     exc = typ
     if isinstance(typ.value, type):
-        exc = val if val is not None and isinstance(val.python_type(), type) and issubclass(val.python_type(), typ.value) else None
+        exc = (
+            val
+            if val is not None and isinstance(val.python_type(), type) and issubclass(val.python_type(), typ.value)
+            else None
+        )
         exc = exc or tx.call(typ, [] if val is None or val.value is None else [val])
     generator = _native(self)
     delegate = _delegate(generator)
@@ -243,5 +253,3 @@ class ForeignGeneratorVariable(VariableTracker):
 @builds(types.GeneratorType)
 def build_generator(tr: Any, value: Any, source: Any) -> ForeignGeneratorVariable:
     return ForeignGeneratorVariable(value, source)
-
-

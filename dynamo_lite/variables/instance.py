@@ -24,6 +24,9 @@ from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
 from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
+STATELESS: set[type] = {object}
+"""Types of C whose instances have no state but their `__dict__`."""
+
 
 class InstanceVariable(VariableTracker):
     """An object of class `cls`. `dict` is its `__dict__` (None if it has none), `slots` the values of its `__slots__`."""
@@ -42,7 +45,7 @@ class InstanceVariable(VariableTracker):
         return f"{self.cls.__name__} {self.source.path}" if self.source is not None else f"new {self.cls.__name__}"
 
     def lacks_layout(self, cls: type) -> bool:
-        return cls is not object and not is_heap_type(cls)
+        return cls not in STATELESS and not is_heap_type(cls)
 
     # -- storage
 
@@ -53,7 +56,9 @@ class InstanceVariable(VariableTracker):
                 self.dict = DictVariable() if self.cls.__dictoffset__ else None
             else:
                 real = real_dict(self.value)
-                self.dict = None if real is None else tx.tr.wrap(real, tx.tr.source(self.source, ir.INSTANCE_DICT, None))
+                self.dict = (
+                    None if real is None else tx.tr.wrap(real, tx.tr.source(self.source, ir.INSTANCE_DICT, None))
+                )
         return self.dict
 
     def get_slot(self, tx: Any, descriptor: Any) -> VariableTracker | None:
@@ -415,4 +420,3 @@ def build_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
     tr.guard(source, ir.TYPE_IS, cls)
     model = tr.instance_class(cls)
     return model(cls, value, source)
-

@@ -29,10 +29,14 @@ def is_compiling(tx: Any) -> VariableTracker:
     return ConstantVariable(True)
 
 
-def apply_marks(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker | None:
+def apply_marks(
+    tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
     """What a mark on a real function asks for instead of following it; None if it carries none."""
     if fn in markers.FORBIDDEN_IN_GRAPH:
-        raise UserError(UserErrorType.ANTI_PATTERN, f"{fn.__qualname__} must not be called in captured code (forbid_in_graph)")
+        raise UserError(
+            UserErrorType.ANTI_PATTERN, f"{fn.__qualname__} must not be called in captured code (forbid_in_graph)"
+        )
     if fn in markers.DISALLOWED_IN_GRAPH:
         return unsupported("disallowed-function", fn.__qualname__)
     if fn.__code__ in markers.SKIPPED_CODES:
@@ -42,7 +46,9 @@ def apply_marks(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str,
     return None
 
 
-def constant_result(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+def constant_result(
+    tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
     """`assume_constant_result`: call the real function now, on the real arguments."""
     try:
         host_args = [_real(a) for a in args]

@@ -59,7 +59,9 @@ class GlobalsNamespace(VariableTracker):
         """The dictionary itself, if the program holds it, has a model that would not see the change."""
         other = tx.tr.heap.get(id(self.value))
         if other is not None and not is_lazy(other):
-            unsupported("mutation-of-unknown-object", f"a global of a module whose dictionary is in use: {other.describe()}")
+            unsupported(
+                "mutation-of-unknown-object", f"a global of a module whose dictionary is in use: {other.describe()}"
+            )
         tx.tr.mutating(self)
 
     def delete(self, tx: Any, name: str) -> bool:

@@ -16,17 +16,15 @@ from .base import VariableTracker
 from .constant import NONE, NOT_IMPLEMENTED
 from .dict import dict_update_common
 from .dispatch import constructor, method
-from .instance import InstanceVariable
+from .instance import STATELESS, InstanceVariable
 from .native import emit_call, recursive_repr, repr_text
 
 Namespace = types.SimpleNamespace
+STATELESS.add(Namespace)
 
 
 class NamespaceVariable(InstanceVariable):
     """A namespace made by the traced code."""
-
-    def lacks_layout(self, cls: type) -> bool:
-        return not issubclass(self.cls, cls)
 
     def emit_new(self, cg: Any) -> None:
         emit_call(cg, Namespace)

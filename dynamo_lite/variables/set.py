@@ -28,7 +28,6 @@ from .native import (
     NativeVariable,
     emit_all,
     emit_bare,
-    host_value,
     instance_state,
     load_filled,
     raise_with,

@@ -118,7 +118,9 @@ def _delete(tx: Any, slot: Any, self: VariableTracker, key: VariableTracker) -> 
     return NONE
 
 
-def _descr_get(tx: Any, slot: Any, self: VariableTracker, obj: VariableTracker, cls: VariableTracker = NONE) -> VariableTracker:
+def _descr_get(
+    tx: Any, slot: Any, self: VariableTracker, obj: VariableTracker, cls: VariableTracker = NONE
+) -> VariableTracker:
     instance = None if obj.is_python_constant() and obj.value is None else obj
     return slot(tx, instance, cls)
 
@@ -135,7 +137,12 @@ WRAPPERS = {
 
 
 def call_slot(
-    tx: Any, definition: SlotDef, owner: type, self: VariableTracker, args: list[VariableTracker], kwargs: dict[str, Any]
+    tx: Any,
+    definition: SlotDef,
+    owner: type,
+    self: VariableTracker,
+    args: list[VariableTracker],
+    kwargs: dict[str, Any],
 ) -> VariableTracker:
     """Call the slot of `self` that `owner` (a tracker class) implements, as the wrapper descriptor of `definition` would.
 
@@ -147,7 +154,11 @@ def call_slot(
         function = getattr(owner, SEQUENCE_ALTERNATIVES[definition.slot], None)
     kind = definition.kind
     if function is None:
-        return NONE_NOT_IMPLEMENTED if kind in ("binary_l", "binary_r") else tx.raises(TypeError, f"no {definition.dunder}")
+        return (
+            NONE_NOT_IMPLEMENTED
+            if kind in ("binary_l", "binary_r")
+            else tx.raises(TypeError, f"no {definition.dunder}")
+        )
     if kind == "call":
         return function(self, tx, args, kwargs)
     if kwargs:

@@ -46,7 +46,11 @@ class TypeVariable(VariableTracker):
         """`type_getattro`: metatype data descriptor, own MRO (descriptors bound to nothing), metatype attribute."""
         meta = type(self.value)
         meta_attribute = type_attribute(tx, meta, name)
-        if meta_attribute is not None and meta_attribute.tp_descr_get is not None and meta_attribute.tp_descr_set is not None:
+        if (
+            meta_attribute is not None
+            and meta_attribute.tp_descr_get is not None
+            and meta_attribute.tp_descr_set is not None
+        ):
             return self._meta_descriptor(tx, meta_attribute, name)
         attribute = type_attribute(tx, self.value, name)
         if attribute is not None:
@@ -136,7 +140,9 @@ def build_type(tr: Any, value: type, source: Any) -> TypeVariable:
     return TypeVariable(value, source)
 
 
-def type_call(tx: Any, cls: TypeVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+def type_call(
+    tx: Any, cls: TypeVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
     """`type_call`: `__new__`, then `__init__` if the result is an instance."""
     real = cls.value
     handler = CONSTRUCTORS.get(real)
@@ -148,7 +154,11 @@ def type_call(tx: Any, cls: TypeVariable, args: list[VariableTracker], kwargs: d
     if foreign is not None:
         return foreign
     new = type_attribute(tx, real, "__new__")
-    obj = tx.call(new.tp_descr_get(tx, None, cls) if isinstance(new, BuiltinVariable) else _unwrapped(tx, new), [cls, *args], kwargs)
+    obj = tx.call(
+        new.tp_descr_get(tx, None, cls) if isinstance(new, BuiltinVariable) else _unwrapped(tx, new),
+        [cls, *args],
+        kwargs,
+    )
     if not issubclass(obj.python_type(), real):
         return obj
     init = type_attribute(tx, obj.python_type(), "__init__")
@@ -173,12 +183,16 @@ def object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
     if getattr(real, "__abstractmethods__", None):
         names = ", ".join(sorted(real.__abstractmethods__))
         plural = "s" if len(real.__abstractmethods__) > 1 else ""
-        return tx.raises(TypeError, f"Can't instantiate abstract class {real.__name__} with abstract method{plural} {names}")
+        return tx.raises(
+            TypeError, f"Can't instantiate abstract class {real.__name__} with abstract method{plural} {names}"
+        )
     return tx.tr.new_instance(tx, real)
 
 
 @method(type.__call__)
-def type_dunder_call(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def type_dunder_call(
+    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     return type_call(tx, cls, list(args), kwargs)
 
 
@@ -296,4 +310,3 @@ def super_attribute(
     if super_type.value is not super:
         return tx.call(super_type, [cls, self]).tp_getattro(tx, name)
     return make_super(tx, cls, self).tp_getattro(tx, name)
-

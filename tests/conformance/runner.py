@@ -25,7 +25,16 @@ def exists(name):
 def run_module(name, only="", timeout=60.0):
     """`plain`: tests that pass plainly; `regressions`: id → text; `crashes`, `hangs`: ids; `whole`: tests captured whole;
     `breaks`: number → tests that it kept from being captured whole; `contexts`: what broke → tests."""
-    empty = {"plain": 0, "whole": 0, "regressions": {}, "crashes": {}, "hangs": [], "breaks": {}, "contexts": {}, "seconds": 0.0}
+    empty = {
+        "plain": 0,
+        "whole": 0,
+        "regressions": {},
+        "crashes": {},
+        "hangs": [],
+        "breaks": {},
+        "contexts": {},
+        "seconds": 0.0,
+    }
     if not exists(name):
         return {**empty, "missing": True}
     started = time.perf_counter()
@@ -95,7 +104,18 @@ def run_mode(name, mode, only, timeout, skip=()):
 
 
 def _spawn(name, mode, only, timeout, out, skip_file, folder, deadline):
-    command = [sys.executable, "-m", "tests.conformance.worker", name, "--mode", mode, "--out", out, "--skip", skip_file]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.conformance.worker",
+        name,
+        "--mode",
+        mode,
+        "--out",
+        out,
+        "--skip",
+        skip_file,
+    ]
     command += ["--only", only, "--timeout", str(timeout)]
     environment = {**os.environ, "PYTHONPATH": ROOT, "PYTHONHASHSEED": "0"}
     log_file = os.path.join(folder, "log")

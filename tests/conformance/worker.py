@@ -41,7 +41,12 @@ def describe(region, function):
     internal = [f.skipped for f in frames if f.skipped and f.skipped.startswith("internal error")]
     entries = region.cache_for(function.__code__).entries if hasattr(function, "__code__") else ()
     ran_eagerly = not entries or any(entry.code is function.__code__ for entry in entries)
-    return {"whole": not breaks and not internal and not ran_eagerly, "breaks": breaks, "internal": internal, "eager": ran_eagerly}
+    return {
+        "whole": not breaks and not internal and not ran_eagerly,
+        "breaks": breaks,
+        "internal": internal,
+        "eager": ran_eagerly,
+    }
 
 
 CURRENT = {}

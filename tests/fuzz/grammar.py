@@ -10,7 +10,16 @@ Variables have a kind (int, str, list of ints, dict of int to int, ...) which mo
 """
 
 KINDS = ("int", "list", "str", "dict", "set", "tuple", "func")
-ERRORS = ("ValueError", "KeyError", "TypeError", "IndexError", "Custom", "LookupError", "ZeroDivisionError", "RuntimeError")
+ERRORS = (
+    "ValueError",
+    "KeyError",
+    "TypeError",
+    "IndexError",
+    "Custom",
+    "LookupError",
+    "ZeroDivisionError",
+    "RuntimeError",
+)
 CAUGHT = (
     "Exception", "ValueError", "KeyError", "TypeError", "IndexError", "Custom", "LookupError", "(ValueError, KeyError)",
     "ArithmeticError", "RuntimeError", "(TypeError, LookupError)", "StopIteration",
@@ -25,7 +34,11 @@ class Scope:
     """The names that a function body may use: kind → names. `own` ones can be assigned without a declaration."""
 
     def __init__(self, parent=None, generator=False):
-        self.names = {k: list(v) for k, v in parent.names.items()} if parent else {k: [] for k in (*KINDS, "obj", "gen", "tensor")}
+        self.names = (
+            {k: list(v) for k, v in parent.names.items()}
+            if parent
+            else {k: [] for k in (*KINDS, "obj", "gen", "tensor")}
+        )
         self.own = set()
         self.declared = set()
         self.classes = dict(parent.classes) if parent else {}  # object variable → class name
@@ -106,7 +119,9 @@ class Writer:
             lambda: self.call(s, d),
             lambda: f"({e()} // {e()})",
             lambda: f"sum({e('list')})",
-            lambda: f"sum({self.pick(['x', 'x * 2', 'stop(' + self.tag() + ', x)'])} for x in {e('list')}{self.pick(['', ' if x % 2'])})",
+            lambda: (
+                f"sum({self.pick(['x', 'x * 2', 'stop(' + self.tag() + ', x)'])} for x in {e('list')}{self.pick(['', ' if x % 2'])})"
+            ),
             lambda: f"-{e()}",
             lambda: f"int({e('bool')})",
             lambda: self.walrus(s, e()),
@@ -192,7 +207,7 @@ class Writer:
             lambda: f"list(reversed({e()}))",
             lambda: f"[i * {x} for i, {x} in enumerate({e()})]",
             lambda: f"sorted({e('set')})",
-            lambda: f"{e()} if {e('bool')} else {e()}",
+            lambda: f"({e()} if {e('bool')} else {e()})",
             lambda: f"list(filter(lambda {x}: {self.inner(s, x, 0)}, {e()}))",
         ])()  # fmt: skip
 
@@ -209,7 +224,9 @@ class Writer:
         ])()  # fmt: skip
 
     def condition(self, s, x):
-        return self.pick(["", "", f" if {x} % 2", f" if {x} > {self.variable(s, 'int', '1')}", f" if stop({self.tag()}, {x})"])
+        return self.pick(
+            ["", "", f" if {x} % 2", f" if {x} > {self.variable(s, 'int', '1')}", f" if stop({self.tag()}, {x})"]
+        )
 
     def e_dict(self, s, depth):
         if depth <= 0:
@@ -301,7 +318,9 @@ class Writer:
         if defaults and self.chance(40):
             args.append(self.expr(s, "int", depth))
         if star and self.chance(40):
-            args.append(f"*{self.expr(s, 'list', 0)}" if defaults == 0 or len(args) > positional else self.expr(s, "int", 0))
+            args.append(
+                f"*{self.expr(s, 'list', 0)}" if defaults == 0 or len(args) > positional else self.expr(s, "int", 0)
+            )
         if keyword and self.chance(50):
             args.append(f"key={self.expr(s, 'int', depth)}")
         return f"{name}({', '.join(args)})"
@@ -372,7 +391,17 @@ class Writer:
             simple += [self.s_yield] * 3
         if self.chance(6):
             simple += [self.s_return]
-        compound = [self.s_if, self.s_for, self.s_try, self.s_with, self.s_while, self.s_def, self.s_match, self.s_try, self.s_for]
+        compound = [
+            self.s_if,
+            self.s_for,
+            self.s_try,
+            self.s_with,
+            self.s_while,
+            self.s_def,
+            self.s_match,
+            self.s_try,
+            self.s_for,
+        ]
         if depth > 0 and self.chance(40):
             self.pick(compound)(s, depth - 1)
         else:
@@ -400,7 +429,13 @@ class Writer:
     def s_augmented(self, s):
         kind = self.pick(["int", "int", "list", "set", "dict", "str"])
         names = [n for n in s.names[kind] if n in s.own]
-        op = {"int": self.pick(["+=", "-=", "^="]), "list": "+=", "set": self.pick(["|=", "&=", "-="]), "dict": "|=", "str": "+="}[kind]
+        op = {
+            "int": self.pick(["+=", "-=", "^="]),
+            "list": "+=",
+            "set": self.pick(["|=", "&=", "-="]),
+            "dict": "|=",
+            "str": "+=",
+        }[kind]
         value = self.expr(s, kind, 1)
         if kind in ("list", "str"):
             value = f"({value})[:2]"
@@ -534,7 +569,13 @@ class Writer:
         error = f"{self.pick(ERRORS)}({self.expr(s, 'int', 1)})"
         options = [f"raise {error}", f"if {self.expr(s, 'bool', 1)}: raise {error}", f"raise {self.pick(ERRORS)}"]
         if s.handler:
-            options += ["raise", f"raise {error} from err", f"raise {error} from None", "err.add_note('n')", "raise err"]
+            options += [
+                "raise",
+                f"raise {error} from err",
+                f"raise {error} from None",
+                "err.add_note('n')",
+                "raise err",
+            ]
         options += [f"assert {self.expr(s, 'bool', 1)}, {self.expr(s, 'int', 0)}"]
         return self.put(self.pick(options))
 
@@ -568,7 +609,11 @@ class Writer:
             self.put(f"{t}[{self.pick(['0', '-1', '1:'])}] = {self.expr(s, 'int', 1)}")
         elif form == 3:
             own = [n for n in s.names["tensor"] if n in s.own] or [t]
-            self.put(f"{self.pick(own)} {self.pick(['+=', '*=', '-='])} {self.e_tensor(s, 1)}" if t in s.own else f"stop({self.tag()}, {t})")
+            self.put(
+                f"{self.pick(own)} {self.pick(['+=', '*=', '-='])} {self.e_tensor(s, 1)}"
+                if t in s.own
+                else f"stop({self.tag()}, {t})"
+            )
         elif form == 4:
             self.put(f"{self.pick(['GL', 'l0'])}.append({self.e_tensor(s, 1)})")
         else:
@@ -725,7 +770,9 @@ class Writer:
     def function(self, name, generator=False, method=None, size=5):
         """A module-level function or a method that takes ints and returns one."""
         s = Scope(generator=generator)
-        positional, defaults, star, keyword = (1, 0, 0, 0) if method or generator else (self.pick([1, 1, 2, 0]), *(self.choose(2) for _ in range(3)))
+        positional, defaults, star, keyword = (
+            (1, 0, 0, 0) if method or generator else (self.pick([1, 1, 2, 0]), *(self.choose(2) for _ in range(3)))
+        )
         parameters = ["self"] if method == "self" else ["cls"] if method == "cls" else []
         names = [self.fresh("a") for _ in range(positional)]
         parameters += names
@@ -788,7 +835,16 @@ class Writer:
         self.put(f"def {name}({', '.join(['self', *parameters])}):")
         self.indent += 1
         if self.chance(30):
-            self.put(self.pick(["self.items.append(len(self.items))", "self.v = self.v + 1", f"stop('{name}', self.v)", f"fail('{name}', self.v)"]))
+            self.put(
+                self.pick(
+                    [
+                        "self.items.append(len(self.items))",
+                        "self.v = self.v + 1",
+                        f"stop('{name}', self.v)",
+                        f"fail('{name}', self.v)",
+                    ]
+                )
+            )
         if bases and self.chance(50):
             self.put(f"return super().{name}({', '.join(parameters)})")
         self.put(f"return {value}")
@@ -873,7 +929,16 @@ class Writer:
         self.put("def __exit__(self, kind, error, tb):")
         self.indent += 1
         if self.chance(60):
-            self.put(self.pick(["stop('exit', error)", "GL.append(self.v)", "stop('exit', sys.exc_info()[0])", "fail('exit', self.v)"]))
+            self.put(
+                self.pick(
+                    [
+                        "stop('exit', error)",
+                        "GL.append(self.v)",
+                        "stop('exit', sys.exc_info()[0])",
+                        "fail('exit', self.v)",
+                    ]
+                )
+            )
         self.put(f"return {self.pick(['False', 'True', 'self.v > 1', 'stop(0, kind is ValueError)', 'None'])}")
         self.indent -= 1
         self.indent -= 1
@@ -893,7 +958,12 @@ class Writer:
             self.put("try:")
             self.put("    yield v")
             self.put("finally:" if form == 1 else f"except {self.pick(CAUGHT)} as err:")
-            self.put("    " + self.pick(["stop('exit', sys.exc_info()[0])", "GL.append(v)", "raise Custom(v)" if form == 2 else "pass"]))
+            self.put(
+                "    "
+                + self.pick(
+                    ["stop('exit', sys.exc_info()[0])", "GL.append(v)", "raise Custom(v)" if form == 2 else "pass"]
+                )
+            )
         self.indent -= 1
         self.managers.append(name)
 
@@ -928,7 +998,8 @@ class Writer:
         self.size = 6 + self.choose(12)
         self.body(s, 3, 9)
         self.indent += 1
-        returned = [self.pick(sum(s.names.values(), [])) for _ in range(self.choose(5))]
+        every = sum(s.names.values(), [])
+        returned = [self.pick(every if self.chance(20) else list(parameters)) for _ in range(self.choose(6))]
         result = ", ".join(["a", *returned])
         self.put(f"return [{result}]" if self.chance(85) else f"return {self.expr(s, 'list', 2)}")
         self.indent -= 1

@@ -130,7 +130,9 @@ def check_training(model, kwargs, backend, tol):
     for (name, expected), actual in zip(model.named_parameters(), other.parameters(), strict=True):
         assert (expected.grad is None) == (actual.grad is None), name
         if expected.grad is not None:
-            torch.testing.assert_close(actual.grad, expected.grad, rtol=tol, atol=tol, msg=lambda m, n=name: f"{n}: {m}")
+            torch.testing.assert_close(
+                actual.grad, expected.grad, rtol=tol, atol=tol, msg=lambda m, n=name: f"{n}: {m}"
+            )
     for (name, expected), actual in zip(model.named_buffers(), other.buffers(), strict=True):
         torch.testing.assert_close(actual, expected, rtol=tol, atol=tol, msg=lambda m, n=name: f"{n}: {m}")
 

@@ -1,0 +1,187 @@
+/* GraphCall: how generated code calls a compiled graph.
+
+   A graph takes what the arguments of the function hold and what hangs on other objects: parameters, buffers, globals.
+   Generated code loads the former ("given"). The latter are found by the guards anyway, on the way to their checks, so a
+   successful evaluation hands them over: it makes a Handover with these arguments at their places, the call that goes on
+   with the entry pushes it onto a list of its thread, and the GraphCall that it is for takes it from there.
+
+   Why the right one is taken. Only code of an entry contains its GraphCall. Every way to run an entry's code evaluates
+   its guards before, on the same thread, and pushes the Handover just before running the code; when the code is done, the
+   Handover is dropped if it was not taken (an exception came first). Calls nest, also those made by user code that
+   runs in between (a property that generated code reads, a signal handler), and each of them leaves the list as it was.
+   So the topmost Handover for this GraphCall is the one of this call. Code objects that somebody fished out of an
+   entry and called by hand get a RuntimeError.
+
+   A Handover owns its arguments, during the call only: nothing outlives the objects that it hangs on. */
+
+/* Put the handover of an entry (NULL: none) where the entry's code will look for it. */
+static inline void
+handover_push(Thread *thread, Handover *handover)
+{
+    if (handover != NULL) {
+        handover->outer = thread->handovers;
+        thread->handovers = handover;
+    }
+}
+
+/* The same handover after the code has run, and perhaps taken and freed it: only its address is used. */
+static inline void
+handover_drop(Thread *thread, Handover *handover)
+{
+    if (handover == NULL) {
+        return;
+    }
+    for (Handover **link = &thread->handovers; *link != NULL; link = &(*link)->outer) {
+        if (*link == handover) {
+            *link = handover->outer;
+            handover_free(handover);
+            return;
+        }
+    }
+}
+
+static Handover *
+handover_take(Thread *thread, GraphCall *graph)
+{
+    for (Handover **link = &thread->handovers; *link != NULL; link = &(*link)->outer) {
+        Handover *handover = *link;
+        if (handover->graph == graph) {
+            *link = handover->outer;
+            return handover;
+        }
+    }
+    PyErr_SetString(PyExc_RuntimeError, "code made by dynamo_lite runs only through the function it was made for");
+    return NULL;
+}
+
+static PyObject *
+graph_run(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf)
+{
+    if (thread->region == NULL) {
+        return PyObject_Vectorcall(graph->compiled, args, nargsf, NULL);
+    }
+    Region *previous = swap_region(thread, NULL);
+    PyObject *result = PyObject_Vectorcall(graph->compiled, args, nargsf, NULL);
+    restore_region(thread, previous);
+    return result;
+}
+
+static PyObject *
+graph_vectorcall(GraphCall *graph, PyObject *const *given, size_t nargsf, PyObject *kwnames)
+{
+    if (PyVectorcall_NARGS(nargsf) != graph->n_given || kwnames != NULL) {
+        return PyErr_Format(PyExc_TypeError, "this graph takes %d positional arguments", graph->n_given);
+    }
+    Thread *thread = this_thread();
+    if (graph->n_handed == 0) {
+        return graph_run(thread, graph, given, nargsf);
+    }
+    Handover *handover = handover_take(thread, graph);
+    if (handover == NULL) {
+        return NULL;
+    }
+    PyObject **args = handover->room + 1;   /* the callee may use the slot before */
+    for (int i = 0; i < graph->n_given; i++) {
+        args[graph->given[i]] = given[i];
+    }
+    PyObject *result = graph_run(thread, graph, args,
+                                 (size_t)(graph->n_given + graph->n_handed) | PY_VECTORCALL_ARGUMENTS_OFFSET);
+    handover_free(handover);
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   The type. */
+
+/* Sort the positions 0 ... n-1 into given ones and those in the tuple, which must be ascending. */
+static int
+graph_lay_out(GraphCall *graph, Py_ssize_t n, PyObject *handed)
+{
+    graph->n_handed = (int)PyTuple_GET_SIZE(handed);
+    graph->n_given = (int)n - graph->n_handed;
+    graph->handed = PyMem_New(int, n + 1);
+    graph->given = PyMem_New(int, n + 1);
+    if (graph->handed == NULL || graph->given == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    int n_given = 0, n_handed = 0;
+    for (int i = 0; i < n; i++) {
+        long next = n_handed < graph->n_handed ? PyLong_AsLong(PyTuple_GET_ITEM(handed, n_handed)) : -1;
+        if (next == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+        if (next == i) {
+            graph->handed[n_handed++] = i;
+        }
+        else {
+            graph->given[n_given++] = i;
+        }
+    }
+    if (n_handed != graph->n_handed) {
+        PyErr_SetString(PyExc_ValueError, "the positions must be ascending and less than the number of arguments");
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *
+graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"compiled", "n_args", "handed", NULL};
+    PyObject *compiled, *handed;
+    int n_args;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO!:GraphCall", names, &compiled, &n_args, &PyTuple_Type, &handed)) {
+        return NULL;
+    }
+    GraphCall *graph = (GraphCall *)type->tp_alloc(type, 0);
+    if (graph == NULL) {
+        return NULL;
+    }
+    graph->vectorcall = (vectorcallfunc)graph_vectorcall;
+    graph->compiled = Py_NewRef(compiled);
+    if (graph_lay_out(graph, n_args, handed) < 0) {
+        Py_DECREF(graph);
+        return NULL;
+    }
+    return (PyObject *)graph;
+}
+
+static int
+graph_traverse(GraphCall *graph, visitproc visit, void *arg)
+{
+    Py_VISIT(graph->compiled);
+    return 0;
+}
+
+/* No tp_clear: a cycle through a compiled graph can be broken elsewhere, and calls in progress need it. */
+static void
+graph_dealloc(GraphCall *graph)
+{
+    PyObject_GC_UnTrack(graph);
+    Py_XDECREF(graph->compiled);
+    PyMem_Free(graph->handed);
+    PyMem_Free(graph->given);
+    Py_TYPE(graph)->tp_free(graph);
+}
+
+static PyMemberDef graph_members[] = {
+    {"compiled", T_OBJECT, offsetof(GraphCall, compiled), READONLY},
+    {NULL}
+};
+
+static PyTypeObject GraphCall_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "dynamo_lite._eval_frame.GraphCall",
+    .tp_doc = "GraphCall(compiled, n_args, handed)\n--\n\n"
+              "Calls compiled(*args) with this thread's region switched off. The arguments at the positions `handed` come\n"
+              "from the guards of the entry whose code calls this; the others are its own arguments.",
+    .tp_basicsize = sizeof(GraphCall),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(GraphCall, vectorcall),
+    .tp_new = graph_new,
+    .tp_call = PyVectorcall_Call,
+    .tp_dealloc = (destructor)graph_dealloc,
+    .tp_traverse = (traverseproc)graph_traverse,
+    .tp_members = graph_members,
+};

@@ -1,0 +1,174 @@
+"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--first I] [--json FILE]`.
+
+Program number I of seed S is always the same; batches run in subprocesses, so that a crash costs one program and is reported with
+it. Every mismatch is shrunk and printed. Exit code 1 if there is any.
+"""
+
+import argparse
+import faulthandler
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+from . import grammar, harness
+from .shrink import shrink
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIMIT = 60  # seconds for one program before its process is given up
+
+
+def program(seed, index, tensors):
+    """The text of one program of a long run."""
+    source = random.Random(f"{seed}/{index}/{tensors}")
+    while True:
+        text = grammar.build(source.randrange, tensors)
+        if harness.compiles(text) is not None:
+            return text
+
+
+def worker(options):
+    """Run a batch in this process; one JSON line per event on the file `--out`."""
+    if options.tensors:
+        import torch
+
+        torch.set_num_threads(1)
+    with open(options.out, "a") as out:
+
+        def say(**record):
+            out.write(json.dumps(record) + "\n")
+            out.flush()
+
+        for index in range(options.first, options.first + options.count):
+            say(event="start", index=index)
+            faulthandler.dump_traceback_later(LIMIT, exit=True)
+            text = program(options.seed, index, options.tensors)
+            try:
+                problem = harness.difference(text)
+            except harness.TooLong:
+                say(event="end", index=index, problem=None, eager_too_long=True)
+                continue
+            faulthandler.cancel_dump_traceback_later()
+            captured, skipped = harness.captured_share()
+            if problem is not None:
+                say(event="problem", index=index, problem=problem, text=text)
+                if options.shrink:
+                    text, problem = minimal(text, problem, options.shrink)
+            say(
+                event="end",
+                index=index,
+                problem=problem,
+                text=text if problem else None,
+                captured=captured,
+                skipped=skipped,
+            )
+
+
+def minimal(text, problem, seconds):
+    """The shrunk program and its problem."""
+    kind = harness.kind_of(problem)
+    faulthandler.dump_traceback_later(seconds + 2 * LIMIT, exit=True)
+
+    def fails(smaller):
+        try:
+            found = harness.difference(smaller, seconds=5.0)
+        except (harness.TooLong, Exception):
+            return False
+        return found is not None and harness.kind_of(found) == kind
+
+    text = shrink(text, fails, seconds)
+    faulthandler.cancel_dump_traceback_later()
+    return text, harness.difference(text) or problem
+
+
+def batch(options, first, count):
+    """Run programs in a subprocess; (last index run, records, crash text)."""
+    with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as out:
+        command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz", "--worker", "--seed", str(options.seed)]
+        command += ["--first", str(first), "--count", str(count), "--shrink", str(options.shrink), "--out", out.name]
+        if options.tensors:
+            command.append("--tensors")
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        records = [json.loads(line) for line in out.read().splitlines()]
+    ended = [r for r in records if r["event"] == "end"]
+    started = [r["index"] for r in records if r["event"] == "start"]
+    crash = None
+    if done.returncode != 0 or len(ended) != count:
+        last = started[-1] if started else first
+        if last not in {r["index"] for r in ended}:
+            found = next((r for r in records if r["event"] == "problem" and r["index"] == last), None)
+            crash = {"index": last, "text": program(options.seed, last, options.tensors), "captured": 0, "skipped": 0}
+            crash["problem"] = f"crash: exit code {done.returncode}: {done.stdout[-1500:]}"
+            if found is not None:  # the shrinking died, not the program
+                crash["problem"] = found["problem"] + "\n    (shrinking it: " + crash["problem"] + ")"
+        return last + 1, ended, crash
+    return first + count, ended, crash
+
+
+def report(record):
+    print(f"=== program {record['index']}: {record['problem']}\n{record['text']}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="index of the first program")
+    parser.add_argument("--tensors", action="store_true", help="with tensors among the arguments")
+    parser.add_argument("--batch", type=int, default=100, help="programs per subprocess")
+    parser.add_argument("--shrink", type=float, default=40, help="seconds to shrink one failure; 0: do not")
+    parser.add_argument("--stop-after", type=int, default=0, help="end after so many failures")
+    parser.add_argument("--seconds", type=float, default=0, help="start no batch after so many seconds")
+    parser.add_argument("--json", help="write a summary here")
+    parser.add_argument("--show", action="store_true", help="print program --first and end")
+    parser.add_argument("--out", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.show:
+        print(program(options.seed, options.first, options.tensors))
+        return 0
+    if options.worker:
+        worker(options)
+        return 0
+    started = time.perf_counter()
+    failures, ran, captured, skipped, slow = [], 0, 0, 0, 0
+    index, end = options.first, options.first + options.count
+    while index < end and not (options.stop_after and len(failures) >= options.stop_after):
+        if options.seconds and time.perf_counter() - started > options.seconds:
+            break
+        index, records, crash = batch(options, index, min(options.batch, end - index))
+        for record in [*records, *([crash] if crash else [])]:
+            ran += 1
+            captured += record.get("captured", 0)
+            skipped += record.get("skipped", 0)
+            slow += record.get("eager_too_long", False)
+            if record["problem"] is not None:
+                failures.append(record)
+                report(record)
+    summary = {
+        **harness.environment(), "hash_seed": "0", "seed": options.seed, "first": options.first, "programs": ran, "tensors": options.tensors,
+        "failures": [{k: f[k] for k in ("index", "problem", "text")} for f in failures], "frames_captured": captured,
+        "frames_left_eager": skipped, "eager_too_long": slow, "seconds": round(time.perf_counter() - started, 1),
+    }  # fmt: skip
+    print(json.dumps({k: v if k != "failures" else len(v) for k, v in summary.items()}))
+    if options.json:
+        with open(options.json, "w") as out:
+            json.dump(summary, out, indent=1)
+            out.write("\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,278 @@
+"""Runs one program eagerly and captured and compares everything that can be seen from outside.
+
+Input: the text of a module as `grammar` writes it. Output: `difference(text)`, None or a line that says what differs.
+Compared, for three calls (twice equal arguments, then others): result or exception (type, arguments, notes, cause and context, lines
+of the traceback), arguments and globals afterwards with the identity relations among all of these, and the log of the opaque calls
+with their arguments and the exception handled at the time.
+"""
+
+import collections
+import contextlib
+import functools
+import itertools
+import logging
+import os
+import re
+import signal
+import sys
+import types
+import warnings
+
+from dynamo_lite import _eval_frame, convert
+from dynamo_lite.config import config
+from dynamo_lite.exc import TorchDynamoException
+from dynamo_lite.record import log
+
+FILE = "<fuzz>"
+CALLS = (0, 0, 1)
+
+
+class TooLong(BaseException):
+    """The program (or its analysis) did not end in time."""
+
+
+class Describer:
+    """A value as nested tuples of plain values; an object met again is a number that says where it was met first."""
+
+    def __init__(self):
+        self.seen = {}
+        self.keep = []
+
+    def __call__(self, value):
+        kind = type(value).__name__
+        if value is None or isinstance(value, (bool, int, float, str, bytes, type, types.ModuleType)):
+            return kind, value.__qualname__ if isinstance(value, type) else repr(value)
+        if isinstance(value, types.BuiltinFunctionType):
+            return kind, value.__name__
+        if not isinstance(value, (tuple, frozenset)):
+            if id(value) in self.seen:
+                return "same", self.seen[id(value)]
+            self.seen[id(value)] = len(self.seen)
+            self.keep.append(value)
+        return (kind, *self.parts(value))
+
+    def parts(self, value):
+        if isinstance(value, dict):
+            return [(self(k), self(v)) for k, v in value.items()]
+        if isinstance(value, (list, tuple)):
+            return [self(v) for v in value]
+        if isinstance(value, (set, frozenset)):
+            return sorted(map(repr, value))
+        if isinstance(value, BaseException):
+            return self.exception(value)
+        if isinstance(value, types.FunctionType):
+            return value.__qualname__, self(value.__defaults__), [self.cell(c) for c in value.__closure__ or ()]
+        if isinstance(value, types.MethodType):
+            return self(value.__func__), self(value.__self__)
+        if isinstance(value, functools.partial):
+            return self(value.func), self(value.args), self(value.keywords)
+        if isinstance(value, types.GeneratorType):
+            return value.__name__, str(value.gi_frame and value.gi_frame.f_lineno)
+        if type(value).__name__ == "Tensor":
+            return repr(value.tolist()), str(value.dtype), self("storage %s" % self.storage(value))
+        if hasattr(value, "__next__") and "iterator" in type(value).__name__:
+            return ()
+        state = getattr(value, "__dict__", {})
+        slots = [n for c in type(value).__mro__ for n in c.__dict__.get("__slots__", ())]
+        return [
+            (k, self(v))
+            for k, v in [*state.items(), *((n, getattr(value, n)) for n in slots if n in _filled(value, slots))]
+        ]
+
+    def storage(self, tensor):
+        return self.seen.setdefault(("storage", tensor.untyped_storage()._cdata), len(self.seen))
+
+    def cell(self, cell):
+        try:
+            return self(cell.cell_contents)
+        except ValueError:
+            return "empty"
+
+    def exception(self, error):
+        parts = [self(error.args), self(getattr(error, "__notes__", None)), error.__suppress_context__]
+        parts += [self(error.__cause__), self(error.__context__)]
+        return parts
+
+
+def _filled(value, slots):
+    return [n for n in slots if _slot_is_filled(value, n)]
+
+
+def _slot_is_filled(value, name):
+    try:
+        object.__getattribute__(value, name)
+    except AttributeError:
+        return False
+    return True
+
+
+def lines(error):
+    """The program's lines in a traceback."""
+    found = []
+    tb = error.__traceback__
+    while tb is not None:
+        if tb.tb_frame.f_code.co_filename == FILE:
+            found.append(tb.tb_lineno)
+        tb = tb.tb_next
+    return found
+
+
+def plain(value):
+    """A description for the log: without identities, and such that no code of the program runs."""
+    return Describer()(value)
+
+
+def namespace(events):
+    """The globals of a program; opaque calls are noted in `events`."""
+
+    def handled():
+        error = sys.exc_info()[1]
+        return None if error is None else (type(error).__name__, plain(error.args))
+
+    def stop(tag, value):
+        events.append((tag, plain(value), handled()))
+        return value
+
+    def poke(tag, value):
+        events.append((tag, plain(value), handled()))
+        if isinstance(value, list) and len(value) < 6:
+            value.append(len(value))
+        return value
+
+    def fail(tag, value):
+        events.append((tag, plain(value), handled()))
+        if value in (0, 3):
+            raise KeyError(tag)
+        if value == 5:
+            raise ValueError(tag, value)
+        return value
+
+    names = {f.__name__: _eval_frame.Uncaptured(f) for f in (stop, poke, fail)}
+    names |= {
+        "sys": sys,
+        "functools": functools,
+        "itertools": itertools,
+        "contextlib": contextlib,
+        "collections": collections,
+    }
+    if "torch" in sys.modules:
+        names["torch"] = sys.modules["torch"]
+    return {**names, "__name__": "fuzz", "__builtins__": __builtins__}
+
+
+def run(code, captured):
+    """The observations of each call: outcome, arguments, globals, events."""
+    events = []
+    names = namespace(events)
+    exec(code, names)
+    fn = names["program"]
+    if captured:
+        fn = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+    seen = []
+    for k in CALLS:
+        arguments = names["make_args"](k)
+        try:
+            outcome = "returned", fn(*arguments)
+        except TorchDynamoException:
+            raise
+        except Exception as error:
+            outcome = "raised", error
+        describe = Describer()
+        state = {n: names[n] for n in ("G", "GL", "GD")}
+        classes = {n: c.__dict__.get("k") for n, c in names.items() if isinstance(c, type)}
+        # The values go on living during the description, so that an identity can't be taken by another object.
+        observed = {
+            "outcome": describe(outcome), "arguments": describe(arguments), "globals": describe(state), "classes": describe(classes),
+        }  # fmt: skip
+        observed["traceback"] = lines(outcome[1]) if outcome[0] == "raised" else []
+        observed["events"] = list(events)
+        observed["generators"] = [drain(v) for v in _generators(outcome[1])]
+        observed["events of generators"] = events[len(observed["events"]) :]
+        seen.append(observed)
+        events.clear()
+    return seen
+
+
+def _generators(value):
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [v for v in items if hasattr(v, "__next__")]
+
+
+def drain(iterator):
+    """What is left of an iterator, and how it ends."""
+    items = []
+    try:
+        for item in itertools.islice(iterator, 20):
+            items.append(plain(item))
+    except Exception as error:
+        items.append(("raised", plain(error)))
+    return items
+
+
+@contextlib.contextmanager
+def limit(seconds):
+    """Raise TooLong in the block after that time, again and again: a program may catch it."""
+
+    def alarm(signum, frame):
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def compiles(text):
+    """The module's code, or None if it is no valid program."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return compile(text, FILE, "exec")
+    except SyntaxError:
+        return None
+
+
+def difference(text, seconds=20.0, ignored=("traceback",)):
+    """None if eager and captured execution agree; else `kind: details`. Raises SyntaxError or TooLong if eager execution fails."""
+    code = compiles(text)
+    if code is None:
+        raise SyntaxError("not a program")
+    with limit(5):
+        expected = run(code, captured=False)
+    log.reset()
+    logging.getLogger("dynamo_lite").setLevel(logging.CRITICAL)
+    try:
+        with limit(seconds), config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+            actual = run(code, captured=True)
+    except TooLong:
+        return "hang: captured execution did not end"
+    except Exception as error:
+        return f"internal: {type(error).__name__}: {error}"
+    for call, (one, other) in enumerate(zip(expected, actual, strict=True)):
+        for name in one:
+            if name in ignored:
+                continue
+            if one[name] != other[name]:
+                return f"{name}: call {call}: expected {one[name]}\n    captured {other[name]}"
+    return None
+
+
+def kind_of(problem):
+    """What a shrunk program has to have in common with the first one."""
+    if problem.startswith("internal"):
+        return re.sub(r"\d+|'[^']*'|0x\w+", "#", problem.split("\n")[0])[:90]
+    return problem.partition(":")[0]
+
+
+def captured_share():
+    """(frames captured, frames left alone) since the last reset."""
+    frames = log.snapshot()
+    return sum(f.skipped is None for f in frames), sum(f.skipped is not None for f in frames)
+
+
+def environment():
+    """For the summary."""
+    return {"python": sys.version.split()[0], "hash_seed": os.environ.get("PYTHONHASHSEED", "random")}

@@ -1,0 +1,49 @@
+"""A few hundred random programs, built by hypothesis, do the same eagerly and captured. The long run: `python -m tests.fuzz`."""
+
+import importlib.util
+
+import pytest
+
+hypothesis = pytest.importorskip("hypothesis")
+
+from hypothesis import HealthCheck, assume, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from tests.fuzz import grammar, harness  # noqa: E402
+
+HAVE_TORCH = importlib.util.find_spec("torch") is not None
+SETTINGS = settings(
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=False,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@st.composite
+def programs(draw, tensors=False):
+    """The text of a program; every choice of the grammar is a draw, so that hypothesis can shrink it."""
+    return grammar.build(lambda n: draw(st.integers(0, n - 1)), tensors)
+
+
+def agrees(text):
+    assume(harness.compiles(text) is not None)
+    try:
+        problem = harness.difference(text)
+    except harness.TooLong:
+        assume(False)
+    assert problem is None, f"{problem}\n{text}"
+
+
+@settings(SETTINGS, max_examples=200)
+@given(programs())
+def test_programs_without_tensors(text):
+    agrees(text)
+
+
+@pytest.mark.skipif(not HAVE_TORCH, reason="no torch")
+@settings(SETTINGS, max_examples=100)
+@given(programs(tensors=True))
+def test_programs_with_tensors(text):
+    agrees(text)
