@@ -98,8 +98,8 @@ class _GuardText:
 class Region(_eval_frame.Region):
     """One `optimize()` context: a backend with settings, and every cache filled under it.
 
-    `backend` is a callable `(gm, example_inputs) -> callable`; `dynamic` None makes a size symbolic when it changes, True at once, False never;
-    `fullgraph` raises `Unsupported` at the first break.
+    `backend` is a callable `(gm, example_inputs) -> callable`; `dynamic` None makes a size symbolic when it changes, True at
+    once, False never; `fullgraph` raises `Unsupported` at the first break.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Region:
