@@ -11,6 +11,7 @@ from __future__ import annotations
 from types import CodeType, FunctionType
 from typing import Any
 
+from ._eval_frame import GraphCall
 from .exc import unsupported
 from .guards import ir
 from .interp.frame import NULL, ExcInfo, Frame, Lasti
@@ -95,6 +96,8 @@ class Codegen:
         self.names = 0
         self.graph_out = ""
         self.graph_call = -1  # index in asm.items of the instruction that loads the compiled graph
+        self.graph: Any = None  # the GraphCall
+        self.handed: list[Any] = []  # paths of the graph's inputs that the guards hand over to it
         self.has_break = False
 
     # -- the vocabulary of models
@@ -214,12 +217,14 @@ class Codegen:
         """Call the compiled graph, which does not exist yet: `assemble` puts it in."""
         self.graph_call = len(self.asm.items) + NULL_FIRST
         self.load_callable(None)
-        inputs = self.tr.graph.inputs
-        self.shared = _shared_prefixes([i.source for i in inputs])
-        for graph_input in inputs:
-            self.load_source(graph_input.source)
+        sources = [i.source for i in self.tr.graph.inputs]
+        given = [s for s in sources if not _is_handed_over(s)]
+        self.handed = [s for s in sources if _is_handed_over(s)]
+        self.shared = _shared_prefixes(given)
+        for source in given:
+            self.load_source(source)
         self.shared = set()
-        self.asm.call(len(inputs))
+        self.asm.call(len(given))
         self.graph_out = self.new_local()
         self.asm.store_fast(self.graph_out)
 
@@ -252,7 +257,10 @@ class Codegen:
         code = self.code
         if self.graph_call >= 0:
             compiled = self.tr.analysis.compile_graph(self.tr)
-            self.asm.items[self.graph_call] = make_instr("LOAD_CONST", compiled)
+            sources = [i.source for i in self.tr.graph.inputs]
+            handed = tuple(i for i, source in enumerate(sources) if _is_handed_over(source))
+            self.graph = GraphCall(compiled, len(sources), handed)
+            self.asm.items[self.graph_call] = make_instr("LOAD_CONST", self.graph)
         n_args = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
         return self.asm.assemble(
             code.co_name,
@@ -401,6 +409,18 @@ def _shared_prefixes(nodes: list[Any]) -> set[int]:
             seen.add(id(parent))
             parent = parent.parent
     return shared
+
+
+# Paths of such steps are loaded by code. Whatever hangs on other objects (parameters, buffers, globals) the guards have at hand.
+_LOADED = frozenset({ir.LOCAL, ir.FREEVAR, ir.CELL_CONTENTS, ir.INDEX, ir.DICT_ITEM})
+
+
+def _is_handed_over(node: Any) -> bool:
+    while node is not None:
+        if node.kind not in _LOADED:
+            return True
+        node = node.parent
+    return False
 
 
 def call_exit(exit_: Any, *self_and_exc: Any) -> Any:

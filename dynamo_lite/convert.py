@@ -317,7 +317,8 @@ class Analysis:
         tr.state.restore()
         if tr.graph.is_empty and not tr.mutations and not config.capture_pure_python:
             return self._eager_entry(tr)
-        return self._commit(tr, Codegen(tr).finish(result), False)
+        codegen = Codegen(tr)
+        return self._commit(tr, codegen.finish(result), False, codegen)
 
     def _break(self, tr: Trace) -> Any:
         tr.state.restore()
@@ -326,7 +327,8 @@ class Analysis:
         while frame is not None:
             frames.append(frame)
             frame = frame.parent
-        entry = self._commit(tr, Codegen(tr).finish_break(frames[::-1]), True)
+        codegen = Codegen(tr)
+        entry = self._commit(tr, codegen.finish_break(frames[::-1]), True, codegen)
         if self.pending is not None:
             self.record.breaks.append(BreakRecord.of(self.pending))
         return entry
@@ -348,22 +350,23 @@ class Analysis:
         self.record.restarts += 1
         return True
 
-    def _commit(self, tr: Trace, code: CodeType, needs_hook: bool) -> Any:
+    def _commit(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None = None) -> Any:
         tr.graph.shapes.finish(tr)
         tr.guard_distinct()
         if code is not self.fn.__code__:
             side.hide_code(code)
-        entry = self._entry(tr, code, needs_hook)
+        entry = self._entry(tr, code, needs_hook, codegen)
         if not entry.guards.check(self.values, self.fn.__closure__):
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)
         return entry
 
-    def _entry(self, tr: Trace, code: CodeType, needs_hook: bool) -> Any:
+    def _entry(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None) -> Any:
         self.record.guards = _GuardText(tr.guards)
         version = Version(tr.guards, self.record, _module_id(self.values))
-        return _eval_frame.Entry(build_program(tr.guards), code, version, needs_hook)
+        program = build_program(tr.guards, codegen.graph, codegen.handed) if codegen else build_program(tr.guards)
+        return _eval_frame.Entry(program, code, version, needs_hook)
 
     def _eager_entry(self, tr: Trace) -> Any:
         """An entry that runs the original: for these arguments there is nothing to gain."""
@@ -371,9 +374,9 @@ class Analysis:
         return self._commit(tr, self.fn.__code__, True)
 
     def compile_graph(self, tr: Trace) -> Any:
-        """Hand the finished graph to the backend; a callable that runs with capture switched off."""
+        """Hand the finished graph to the backend; what it made of it."""
         with garbage_collection(self.collecting):
             compiled, graph_record = side.compile_graph(tr.graph, self.region.backend, self.region.fullgraph)
         self.record.backend_seconds += graph_record.compile_seconds
         self.record.graphs.append(graph_record)
-        return _eval_frame.Uncaptured(compiled)
+        return compiled

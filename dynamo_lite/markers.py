@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -61,6 +62,12 @@ def is_compiling() -> bool:
 
 
 # Marks on functions
+
+
+def is_allowed_in_graph(fn: Any) -> bool:
+    """Whether `fn` was given to `allow_in_graph`, ours or that of torch.compile (if it was imported at all)."""
+    torch_rules = sys.modules.get("torch._dynamo.trace_rules")
+    return fn in ALLOWED_IN_GRAPH or (torch_rules is not None and id(fn) in torch_rules._allowed_callable_ids)
 
 
 def _mark_all(target: set[Any], fn: T) -> T:

@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any
 
+from . import markers
+
 # Modules that talk to the world, look at frames or manage threads: following them would only reach a C function that breaks.
 SKIPPED_MODULES = frozenset(
     """
@@ -44,6 +46,7 @@ SKIPPED_TORCH = (
 )
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -66,12 +69,24 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     return None
 
 
+TORCH_MARKERS = {
+    ("torch._dynamo.decorators", "graph_break"): markers.graph_break,
+    ("torch._dynamo.decorators", "skip_frame"): markers.skip_frame,
+    ("torch._dynamo.external_utils", "is_compiling"): markers.is_compiling,
+}
+"""Functions that say the same as our markers, by which libraries already talk to torch.compile."""
+
+
 def transparent_target(fn: Any) -> Any:
-    """The function that a bookkeeping wrapper of torch.compile stands before, or None.
+    """What a function of torch.compile's own stands for here: our marker, the function that a wrapper counts calls of, or None.
 
     Once torch.compile has run in a process, nn.Module.__init__ and __setstate__ are wrapped so that modules are counted.
     """
-    if fn.__globals__.get("__name__") != "torch._dynamo.mutation_guard" or fn.__closure__ is None:
+    module = fn.__globals__.get("__name__")
+    marker = TORCH_MARKERS.get((module, fn.__qualname__))
+    if marker is not None:
+        return marker
+    if module != "torch._dynamo.mutation_guard" or fn.__closure__ is None:
         return None
     contents = [cell.cell_contents for cell in fn.__closure__]
     return contents[0] if len(contents) == 1 and isinstance(contents[0], types.FunctionType) else None

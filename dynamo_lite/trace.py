@@ -303,6 +303,8 @@ class Trace:
                 if target is None:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)
+        if fn.code.co_flags & skip.COROUTINE_FLAGS:
+            unsupported("async", fn.describe())
         if self.depth >= config.max_inline_depth:
             unsupported("recursion-limit", fn.describe())
         frame = Frame(self, fn, bind_arguments(tx, fn, args, kwargs), tx, direct)

@@ -9,7 +9,9 @@ lasting changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -197,7 +199,29 @@ class AmbientState:
         self.nesting += change
         self.builder.add_state_call(_NESTING[change], ())
 
+    @contextlib.contextmanager
+    def grad_mode(self, enabled: bool) -> Iterator[None]:
+        """Analyse with another grad mode which the code that will run this part of the graph sets by itself."""
+        self._guard_basics()
+        before = torch.is_grad_enabled()
+        _C._set_grad_enabled(enabled)
+        self._key = None
+        try:
+            yield
+        finally:
+            if self.final is None:
+                _C._set_grad_enabled(before)
+            self._key = None
+
     # -- the end
+
+    @property
+    def protector(self) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
+        """A wrapper for the compiled graph which puts the state back when the graph raises half way; None if the graph
+        changes nothing."""
+        if not any(node.target in _WRITERS for node in self.builder.graph.nodes):
+            return None
+        return functools.partial(_protect, tuple(self.initial.items()))
 
     def restore(self) -> None:
         """Put back the state that was found. What the traced code left is kept for `final_changes`."""
@@ -226,8 +250,29 @@ class AmbientState:
         return calls
 
 
+def _protect(initial: tuple[Any, ...], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    def protected(*args: Any) -> Any:
+        depth = _autocast_depth()
+        try:
+            return compiled(*args)
+        except BaseException:
+            for key, value in initial:
+                key[0](*key[1:], value)
+            for _ in range(_autocast_depth() - depth):
+                leave_autocast()
+            raise
+
+    return protected
+
+
+def _autocast_depth() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
 _WRITE_OF = {setting.read: setting.write for setting in SETTINGS.values()}
 _NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
+_WRITERS = frozenset({*SETTINGS, *_NESTING.values()})
 
 
 def _default_devices() -> Any:

@@ -79,7 +79,8 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         compiled = call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
     record.compile_seconds = time.perf_counter() - started
-    return compiled, record
+    protector = graph.state.protector
+    return compiled if protector is None else protector(compiled), record
 
 
 def _forget_source(cls: type) -> None:

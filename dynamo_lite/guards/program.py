@@ -5,7 +5,9 @@ relations `(kind, arg, index)`, where `index` is the guard's position in the set
 Invariant: every object that a guard compares with is kept alive by the program.
 """
 
-from dynamo_lite._eval_frame import GuardProgram
+from collections.abc import Sequence
+
+from dynamo_lite._eval_frame import GraphCall, GuardProgram
 from dynamo_lite.guards.ir import (
     CONST,
     DISTINCT,
@@ -24,14 +26,21 @@ from dynamo_lite.guards.ir import (
 _ROOT_ORDER = {LOCAL: 0, FREEVAR: 1, CONST: 2}
 
 
-def build_program(guardset: GuardSet) -> GuardProgram:
-    """Compile the guards for the C side."""
-    return GuardProgram(build_spec(guardset))
+def build_program(
+    guardset: GuardSet, graph: GraphCall | None = None, handed: Sequence[GuardNode] = ()
+) -> GuardProgram:
+    """Compile the guards for the C side. The values of the nodes `handed` become arguments of `graph`."""
+    spec = build_spec(guardset, handed)
+    if graph is None:
+        return GuardProgram(spec)
+    slots = _handed_slots(handed)
+    return GuardProgram(spec, graph, tuple([slots[node][0] for node in handed]))
 
 
-def build_spec(guardset: GuardSet) -> tuple:
+def build_spec(guardset: GuardSet, handed: Sequence[GuardNode] = ()) -> tuple:
     """The nested tuples that `GuardProgram` takes."""
-    slots, relations = _relations(guardset)
+    slots = _handed_slots(handed)
+    relations = _relations(guardset, slots)
     nodes: dict[GuardNode, tuple] = {}
     for node in reversed(guardset.nodes):  # children before their parents
         children = tuple([nodes[child] for child in node.children.values() if child in nodes])
@@ -44,15 +53,28 @@ def build_spec(guardset: GuardSet) -> tuple:
     return tuple([nodes[root] for root in roots]), relations, len(slots)
 
 
-def _relations(guardset: GuardSet) -> tuple[dict[GuardNode, tuple[int, int]], tuple]:
-    """The slot and first user of each saved node; the relations in terms of slots, global state first."""
-    slots: dict[GuardNode, tuple[int, int]] = {}
+def _handed_slots(handed: Sequence[GuardNode]) -> dict[GuardNode, tuple[int, int]]:
+    """The first slots, and the guard to report for each; two inputs may have one path."""
+    return {node: (slot, _index_near(node)) for slot, node in enumerate(dict.fromkeys(handed))}
+
+
+def _relations(guardset: GuardSet, slots: dict[GuardNode, tuple[int, int]]) -> tuple:
+    """The relations in terms of slots, global state first. Adds the slot and first user of each node to be saved."""
     relations = []
     for guard in guardset.relations:
         numbers = tuple([slots.setdefault(node, (len(slots), guard.index))[0] for node in guard.nodes])
         relations.append((guard.kind, _argument(guard, numbers), guard.index))
     relations.sort(key=lambda relation: relation[0] != GLOBAL_STATE)
-    return slots, tuple(relations)
+    return tuple(relations)
+
+
+def _index_near(node: GuardNode | None) -> int:
+    """The guard to report when the way to this node fails: one of its own, else of the nearest node before it."""
+    while node is not None:
+        if node.checks:
+            return node.checks[0].index
+        node = node.parent
+    return 0
 
 
 def _argument(guard: Guard, numbers: tuple[int, ...]) -> object:

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NoReturn
 
+from ..exc import SkipFrame, Unsupported, unsupported
 from ..isa.canon import Lifted
-from ..isa.lift import lift
+from ..isa.lift import LOCALS_ARE_SHARED, lift
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
+from ..variables.dict import DictVariable
 from ..variables.exc import exception_from, make_exception
 
 
@@ -76,6 +78,7 @@ class Frame:
         "lifted",
         "locals",
         "parent",
+        "snapshot",
         "stack",
         "tr",
     )
@@ -100,6 +103,7 @@ class Frame:
         self.call_step = tr.steps
         self.generator = None
         self.class_namespace = None
+        self.snapshot: DictVariable | None = None
 
     # -- services for models (the `tx` protocol)
 
@@ -126,6 +130,37 @@ class Frame:
         if handled is not None and handled is not exc:
             exc.set_context(handled)
         raise ObservedException(exc)
+
+    # -- what the program asks about its frame
+
+    def frame_locals(self) -> VariableTracker:
+        """`locals()`: the class namespace, or a dictionary of the bound variables (`PyFrame_FastToLocals`)."""
+        if self.class_namespace is not None:
+            return self.class_namespace
+        if self.code.co_name.startswith("__resume_at_"):
+            unsupported("frame-introspection", "locals() after a graph break")
+        if self.snapshot is None or not LOCALS_ARE_SHARED:
+            self.snapshot = DictVariable()
+        for slot, name in enumerate(self.lifted.local_names):
+            value = self.locals[slot]
+            if value is not None and self.lifted.is_cell[slot]:
+                value = value.get(self)
+            key = ConstantVariable(name)
+            if value is not None:
+                self.snapshot.mp_ass_subscript(self, key, value)
+            elif self.snapshot.lookup(self, key) is not None:
+                self.snapshot.mp_ass_subscript(self, key, None)
+        return self.snapshot
+
+    def needs_real_frame(self, slug: str, context: str) -> NoReturn:
+        """Refuse what only this frame itself can do: it is called for real, or runs eagerly if it is the outermost."""
+        if self.parent is None:
+            raise SkipFrame(context)
+        try:
+            unsupported(slug, context)
+        except Unsupported as error:
+            error.break_step = self.call_step
+            raise
 
     # -- the stack
 
@@ -174,6 +209,9 @@ class Frame:
                 if not self.unwind(observed.exc):
                     tr.frame = outer
                     raise
+            except RecursionError:
+                # Of the analysis itself, which takes several host frames for one of the program.
+                unsupported("recursion-limit", self.function.describe())
             else:
                 if result is not None:
                     tr.frame = outer

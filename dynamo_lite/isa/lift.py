@@ -25,6 +25,7 @@ else:
     from dynamo_lite.isa import lift311 as version
 
 NULL_FIRST = version.NULL_FIRST
+LOCALS_ARE_SHARED = version.LOCALS_ARE_SHARED
 
 _EXTENDED_ARG = opcode.opmap["EXTENDED_ARG"]
 
@@ -157,4 +158,4 @@ def _handlers(code: CodeType, count: int, index_of_offset: dict) -> list:
     return handler_at
 
 
-__all__ = ["NULL_FIRST", "Handler", "Instr", "LiftError", "Lifted", "Op", "exception_table", "lift"]
+__all__ = ["LOCALS_ARE_SHARED", "NULL_FIRST", "Handler", "Instr", "LiftError", "Lifted", "Op", "exception_table", "lift"]

@@ -26,6 +26,7 @@ from dynamo_lite.isa.rules import (
 )  # fmt: skip
 
 NULL_FIRST = True  # a call's NULL lies below the callable
+LOCALS_ARE_SHARED = True  # each locals() of a function gives the same dictionary
 
 
 def load_global(ctx, arg):

@@ -14,6 +14,7 @@ from dynamo_lite.isa.lift311 import pop_jump_if
 from dynamo_lite.isa.rules import BACKWARD, DROP, FORWARD, Part, const, indexed, jump, name, one, raw
 
 NULL_FIRST = True
+LOCALS_ARE_SHARED = True  # each locals() of a function gives the same dictionary
 
 _INTRINSIC_1 = [text.removeprefix("INTRINSIC_") for text in getattr(opcode, "_intrinsic_1_descs", ())]
 _INTRINSIC_2 = [text.removeprefix("INTRINSIC_") for text in getattr(opcode, "_intrinsic_2_descs", ())]

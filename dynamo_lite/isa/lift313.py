@@ -13,6 +13,7 @@ from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.rules import CONVERSIONS, FORWARD, LiftError, Part, indexed, jump, one, raw
 
 NULL_FIRST = False
+LOCALS_ARE_SHARED = False  # each locals() of a function gives the same dictionary
 
 
 def load_global(ctx, arg):

@@ -20,6 +20,7 @@ except ImportError:  # before 3.14
     Interpolation = Template = None
 
 NULL_FIRST = False
+LOCALS_ARE_SHARED = False
 
 _CONSTANTS = getattr(opcode, "_common_constants", (AssertionError, NotImplementedError, tuple, all, any))
 _SPECIAL = getattr(opcode, "_special_method_names", ("__enter__", "__exit__", "__aenter__", "__aexit__"))

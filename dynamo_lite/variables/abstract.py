@@ -276,7 +276,10 @@ def index(tx: Any, v: VariableTracker) -> VariableTracker:
         return v
     if v.nb_index is None:
         return tx.raises(TypeError, f"'{type_name(v)}' object cannot be interpreted as an integer")
-    return v.nb_index(tx)
+    result = v.nb_index(tx)
+    if isinstance(result, ConstantVariable) and not isinstance(result.value, int):
+        return tx.raises(TypeError, f"__index__ returned non-int (type {type_name(result)})")
+    return result
 
 
 # -- iteration

@@ -309,9 +309,34 @@ def builtin_callable(tx: Any, obj: VariableTracker, /) -> VariableTracker:
 @builtin(vars)
 def builtin_vars(tx: Any, /, *args: VariableTracker) -> VariableTracker:
     if not args:
-        return unsupported("frame-introspection", "vars()")
+        return tx.frame_locals()
     found = optional_attr(tx, args[0], "__dict__")
     return found if found is not None else tx.raises(TypeError, "vars() argument must have __dict__ attribute")
+
+
+@builtin(locals)
+def builtin_locals(tx: Any) -> VariableTracker:
+    return tx.frame_locals()
+
+
+@builtin(globals)
+def builtin_globals(tx: Any) -> VariableTracker:
+    return tx.tr.build_constant_object(tx.globals.value)
+
+
+@builtin(dir)
+def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTracker:
+    if obj is not None:
+        return unsupported("frame-introspection", "dir()")
+    return tx.call(tx.tr.wrap_callable(sorted), [tx.frame_locals()])
+
+
+@builtin(eval, exec)
+def builtin_eval(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """The code is known only when the program runs; without namespaces it sees those of the calling frame, which must be the real one."""
+    if len(args) + len(kwargs) == 1:
+        tx.needs_real_frame("exec-eval", "eval() or exec() without namespaces")
+    return unsupported("exec-eval", "eval() or exec()")
 
 
 @builtin(isinstance)
@@ -351,6 +376,8 @@ def _check_one(tx: Any, obj: VariableTracker, target: VariableTracker, cls: Any,
     if handler is not None:
         return handler(tx, obj, cls)
     if not instance and not isinstance(obj.value, type):
+        if optional_attr(tx, obj, "__bases__") is not None:
+            unsupported("comparison-of-unknown-object", "issubclass() of an object with __bases__")
         tx.raises(TypeError, "issubclass() arg 1 must be a class")
     if check in _REAL_CHECKS or not isinstance(check, types.FunctionType):
         return _real_check(tx, obj, cls, instance)
@@ -692,13 +719,8 @@ REFUSED: dict[Any, tuple[str, str]] = {
     print: ("call-print", "print()"),
     input: ("call-io", "input()"),
     open: ("call-io", "open()"),
-    exec: ("exec-eval", "exec()"),
-    eval: ("exec-eval", "eval()"),
     compile: ("exec-eval", "compile()"),
     breakpoint: ("debugger", "breakpoint()"),
-    locals: ("frame-introspection", "locals()"),
-    globals: ("frame-introspection", "globals()"),
-    dir: ("frame-introspection", "dir()"),
     __import__: ("import", "__import__()"),
     aiter: ("async", "aiter()"),
     anext: ("async", "anext()"),

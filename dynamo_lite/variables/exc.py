@@ -15,7 +15,7 @@ from ..exc import unsupported
 from ..guards import ir
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import ConstantVariable
-from .descr import getset
+from .descr import getset, is_heap_type
 from .dispatch import builtin, method
 from .instance import InstanceVariable
 from .tuple import TupleVariable
@@ -97,7 +97,7 @@ class ExceptionVariable(InstanceVariable):
         return [*self.state.values(), *super().children()]
 
     def emit_new(self, cg: Any) -> None:
-        cg.load_callable(BaseException.__new__)
+        cg.load_callable(next(base for base in self.cls.__mro__ if "__new__" in base.__dict__ and not is_heap_type(base)).__new__)
         cg.load_const(self.cls)
         args = self.state["args"].items
         for arg in args:

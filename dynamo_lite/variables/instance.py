@@ -199,10 +199,11 @@ def _defines(cls: type, dunder: str) -> bool:
 
 
 def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
-    """`lookup_maybe_method`: a special method of the type, bound to the object; None if the type has none or set it to None."""
+    """`lookup_maybe_method`: a special method of the type, bound to the object; None if the type has none. A method set to None is
+    found: calling it raises TypeError."""
     cls = obj.python_type()
     attribute = type_attribute(tx, cls, dunder)
-    if attribute is None or attribute.value is None:
+    if attribute is None:
         return None
     if attribute.tp_descr_get is None:
         return attribute

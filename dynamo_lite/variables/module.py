@@ -62,6 +62,9 @@ class GlobalsNamespace(VariableTracker):
             unsupported(
                 "mutation-of-unknown-object", f"a global of a module whose dictionary is in use: {other.describe()}"
             )
+        for namespace in tx.tr.namespaces.values():
+            if namespace.builtins is self:
+                namespace.from_builtins.clear()
         tx.tr.mutating(self)
 
     def delete(self, tx: Any, name: str) -> bool:

@@ -23,6 +23,7 @@ from .descr import generic_setattr, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import builtin
 from .instance import InstanceVariable, real_dict
+from .subclass import INSTANCE_MODELS
 from .tensor import TensorVariable
 from .wrap import builds_subclasses
 
@@ -174,6 +175,9 @@ class NNModuleVariable(InstanceVariable):
         for key in _HOOKS:
             guards.check(guards.node(own.source, ir.DICT_ITEM, key), ir.TRUTH, False, user)
         return True
+
+
+INSTANCE_MODELS[Module] = NNModuleVariable
 
 
 def no_global_hooks(tx: Any) -> bool:

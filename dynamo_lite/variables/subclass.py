@@ -21,6 +21,9 @@ NATIVES: dict[type, type[VariableTracker]] = {}
 NATIVE_MODELS: dict[type, type[VariableTracker]] = {}
 """Every builtin type with a model → tracker class, by which its wrapper descriptors work."""
 
+INSTANCE_MODELS: dict[type, type[InstanceVariable]] = {}
+"""Base class written in Python whose instances have a model of their own → tracker class."""
+
 _mixed: dict[type[VariableTracker], type[InstanceVariable]] = {}
 
 
@@ -44,6 +47,9 @@ def instance_class(cls: type) -> type[InstanceVariable]:
     """The tracker class for instances of a user class."""
     if issubclass(cls, BaseException):
         return ExceptionVariable
+    for base in cls.__mro__:
+        if base in INSTANCE_MODELS:
+            return INSTANCE_MODELS[base]
     base = native_base(cls)
     return InstanceVariable if base is None else _mix(NATIVES[base])
 

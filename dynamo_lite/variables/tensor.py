@@ -26,6 +26,7 @@ from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .descr import generic_getattr
+from .dispatch import constructor
 from .function import MethodVariable
 from .keys import IDENTITY_HASHES
 from .tuple import TupleVariable
@@ -199,6 +200,44 @@ class TensorVariable(VariableTracker):
             else:
                 cg.asm.store_attr(name)
 
+
+class NewParameterVariable(TensorVariable):
+    """A parameter that the traced code makes. In the graph it is its data; the parameter itself is made after the graph has run, so that
+    it is a leaf whatever the backend does. Computing with it under gradients is a break."""
+
+    cls = torch.nn.Parameter
+
+    def __init__(self, proxy: TensorValue, requires_grad: bool) -> None:
+        super().__init__(proxy)
+        self.requires_grad = requires_grad
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        known = _OF_A_LEAF.get(name)
+        if known is None or (name == "grad" and self.attributes and name in self.attributes):
+            return super().tp_getattro(tx, name)
+        return ConstantVariable(known(self))
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        if name == "requires_grad" and value is not None and value.is_python_constant():
+            self.requires_grad = bool(value.as_python_constant())
+        elif name == "grad":
+            self.store(tx, name, value)
+        else:
+            super().tp_setattro(tx, name, value)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(torch.nn.Parameter)
+        cg.load_graph_output(cg.tr.graph.output(self))
+        cg.load_const(self.requires_grad)
+        cg.asm.call(2)
+
+
+_OF_A_LEAF = {
+    "requires_grad": lambda vt: vt.requires_grad,
+    "is_leaf": lambda vt: True,
+    "grad_fn": lambda vt: None,
+    "grad": lambda vt: None,
+}
 
 # -- operators as graph nodes
 
@@ -420,6 +459,28 @@ def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> Variable
 @packs(TensorVariable)
 def pack_tensor(packing: Packing, vt: TensorVariable) -> Any:
     return packing.tensor(vt.proxy)
+
+
+@packs(NewParameterVariable)
+def pack_new_parameter(packing: Packing, vt: NewParameterVariable) -> Any:
+    if vt.requires_grad and torch.is_grad_enabled():
+        unsupported("module-state", "computing with a parameter made during capture")
+    return packing.tensor(vt.proxy)
+
+
+@constructor(torch.nn.Parameter)
+def new_parameter(tx: Any, cls: VariableTracker, data: Any = None, requires_grad: Any = None) -> VariableTracker:
+    wanted = requires_grad is None or requires_grad.as_python_constant()
+    call = tx.tr.graph.call
+    if data is None:
+        data = call(tx, "call_function", torch.empty, [ConstantVariable(0)])
+    if not isinstance(data, TensorVariable):
+        return unsupported("graph-argument-type", f"Parameter of a {data.python_type().__name__}")
+    if wanted and not (data.proxy.meta.dtype.is_floating_point or data.proxy.meta.dtype.is_complex):
+        return unsupported("fake-tensor-error", "only floating point parameters can require gradients")
+    with tx.tr.state.grad_mode(False):
+        shared = call(tx, "call_method", "detach", [data])
+    return NewParameterVariable(shared.proxy, bool(wanted))
 
 
 MODELS.tensor = TensorVariable

@@ -21,7 +21,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from ..exc import Unsupported, unsupported
 from ..graph.state import READS, SETTINGS
 from ..guards import ir
-from ..markers import ALLOWED_IN_GRAPH
+from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
 from ..polyfills.torch_autograd import Context
 from .base import VariableTracker
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, TRUE, ConstantVariable, boolean, fold, is_constant, is_none
@@ -60,7 +60,7 @@ def enters_graph(value: Any) -> bool:
         known = rule(value)
         if known:
             _known[value] = True
-    return known or value in ALLOWED_IN_GRAPH
+    return known or is_allowed_in_graph(value)
 
 
 def _builtin_rule(value: Any) -> bool:

@@ -118,6 +118,12 @@ class TypeVariable(VariableTracker):
         return lambda tx: tx.call(type_attribute(tx, type(self.value), "__iter__"), [self])
 
     @property
+    def nb_bool(self) -> Any:
+        if not isinstance(self._meta_slot("__bool__"), types.FunctionType):
+            return None
+        return lambda tx: tx.call(type_attribute(tx, type(self.value), "__bool__"), [self])
+
+    @property
     def mp_length(self) -> Any:
         if not isinstance(self._meta_slot("__len__"), types.FunctionType):
             return None
@@ -218,6 +224,8 @@ def abc_subclasscheck(tx: Any, cls: VariableTracker, sub: VariableTracker) -> Va
 
 @method(type.mro)
 def type_mro(tx: Any, cls: VariableTracker) -> VariableTracker:
+    if cls.value.__mro__ is None:  # asked for by a metaclass before the class is complete
+        return unsupported("class-definition", "type.mro of a class in the making")
     return tx.tr.wrap_new(list(cls.value.__mro__))
 
 

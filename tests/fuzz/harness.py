@@ -94,11 +94,7 @@ class Describer:
         return parts
 
 
-def _filled(value, slots):
-    return [n for n in slots if _slot_is_filled(value, n)]
-
-
-def _slot_is_filled(value, name):
+def _has(value, name):
     try:
         object.__getattribute__(value, name)
     except AttributeError:

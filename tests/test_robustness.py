@@ -1,0 +1,181 @@
+"""What must never break a user's program: failures of the engine and of backends, interrupts, threads, limits, other hooks."""
+
+import gc
+import logging
+import threading
+import warnings
+import weakref
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite import _eval_frame, convert
+from dynamo_lite.record import log
+from dynamo_lite.testing import CompileCounter
+
+X = torch.ones(3)
+
+
+def double(x):
+    return x * 2
+
+
+def test_interrupt_during_compilation_leaves_everything_usable():
+    interrupts = iter([True, False])
+
+    def backend(gm, inputs):
+        if next(interrupts):
+            raise KeyboardInterrupt
+        return gm.forward
+
+    def f(x):
+        with torch.no_grad():
+            return x * 2 + torch.ones(3)
+
+    compiled = dynamo_lite.compile(f, backend=backend)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(X)
+    assert torch.is_grad_enabled() and gc.isenabled()
+    assert _eval_frame.set_region(None) is None
+    assert torch.equal(compiled(X), f(X))
+
+
+def test_internal_error_runs_eagerly_and_is_logged_once(monkeypatch, caplog):
+    def broken(self, result):
+        raise ZeroDivisionError("a bug of ours")
+
+    monkeypatch.setattr(convert.Codegen, "finish", broken)
+    compiled = dynamo_lite.compile(double, backend="eager", isolate_recompiles=True)
+    with caplog.at_level(logging.WARNING, "dynamo_lite"):
+        for _ in range(3):
+            assert torch.equal(compiled(X), X * 2)
+    assert len(caplog.records) == 1
+    assert "double" in caplog.text and "a bug of ours" in caplog.text
+
+
+def test_failing_backend_falls_back_with_one_warning_and_raises_under_fullgraph():
+    def failing(gm, inputs):
+        raise ValueError("no such kernel")
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled = dynamo_lite.compile(double, backend=failing)
+        assert torch.equal(compiled(X), X * 2)
+        assert torch.equal(compiled(X), X * 2)
+    messages = [str(w.message) for w in caught if "failed" in str(w.message)]
+    assert len(messages) == 1 and "failing" in messages[0] and "no such kernel" in messages[0]
+    with pytest.raises(dynamo_lite.exc.BackendCompilerFailed):
+        dynamo_lite.compile(double, backend=failing, fullgraph=True)(X)
+
+
+def test_recompile_limit_runs_eagerly_with_one_warning(caplog):
+    counter = CompileCounter()
+
+    def f(x, name):
+        return x + len(name)
+
+    compiled = dynamo_lite.compile(f, backend=counter)
+    with caplog.at_level(logging.WARNING, "dynamo_lite"):
+        for i in range(12):
+            name = "n" * i + str(i)
+            assert torch.equal(compiled(X, name), f(X, name))
+    assert counter.frame_count == dynamo_lite.config.recompile_limit
+    assert len(caplog.records) == 1
+    assert "name" in caplog.text and "limit" in caplog.text
+
+
+def test_recompile_reason_names_the_users_expression():
+    def f(x, table):
+        return x * table["scale"]
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    compiled(X, {"scale": "a" and 2.0})
+    compiled(X, {"scale": 3.0})
+    (reason,) = [frame.recompile_reason for frame in log.snapshot() if frame.recompile_reason]
+    assert "table['scale']" in reason and "2.0" in reason and "3.0" in reason
+
+
+def test_threads_share_one_compilation():
+    counter = CompileCounter()
+    barrier = threading.Barrier(4)
+    errors = []
+
+    def f(x, n):
+        for i in range(n):
+            x = x * i + 1
+        if x.sum() > 0:
+            x = x + 1
+        return x
+
+    compiled = dynamo_lite.compile(f, backend=counter)
+
+    def run(seed):
+        try:
+            barrier.wait()
+            for i in range(100):
+                x = torch.full((3 + i % 3,), float(seed))
+                assert torch.equal(compiled(x, 3), f(x, 3))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert counter.frame_count <= 6  # two graphs, each static at first and dynamic after the sizes changed, and one branch
+
+
+def test_compiled_inside_compiled_is_one_graph():
+    counter = CompileCounter()
+    inner = dynamo_lite.compile(double, backend="eager")
+    module = torch.nn.Linear(3, 3)
+    wrapped = dynamo_lite.compile(module, backend="eager")
+    outer = dynamo_lite.compile(lambda x: wrapped(inner(x)) + 1, backend=counter, fullgraph=True)
+    assert torch.equal(outer(X), module(X * 2) + 1)
+    assert counter.frame_count == 1
+
+
+def test_together_with_torch_compile():
+    ours = dynamo_lite.compile(double, backend="eager")
+    theirs = torch.compile(lambda x: ours(x) + 1, backend="eager")
+    assert torch.equal(theirs(X), X * 2 + 1)
+    inner = torch.compile(lambda x: x * 3, backend="eager")
+    outer = dynamo_lite.compile(lambda x: inner(x) + 1, backend="eager")
+    assert torch.equal(outer(X), X * 3 + 1)
+    assert torch.equal(outer(X), X * 3 + 1)
+
+
+def test_model_is_freed_with_its_wrapper():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+    compiled = dynamo_lite.compile(model, backend="eager")
+    compiled(X)
+    parameter, owner = weakref.ref(model[0].weight), weakref.ref(model)
+    del model, compiled
+    gc.collect()
+    assert owner() is None and parameter() is None
+
+
+def test_exception_in_a_graph_restores_the_ambient_state():
+    def f(x, index):
+        with torch.no_grad():
+            return x[index] * 2
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    assert torch.equal(compiled(X, torch.tensor([0])), f(X, torch.tensor([0])))
+    with pytest.raises(IndexError):
+        compiled(X, torch.tensor([7]))
+    assert torch.is_grad_enabled()
+
+
+def test_deep_recursion_is_bounded():
+    def down(x, n):
+        return x if n == 0 else down(x + 1, n - 1)
+
+    compiled = dynamo_lite.compile(down, backend="eager")
+    assert torch.equal(compiled(X, 30), X + 30)
+    assert torch.equal(compiled(X, 400), X + 400)
+    with pytest.raises(RecursionError):
+        compiled(X, 10**6)
