@@ -12,7 +12,9 @@ setup(
         Extension(
             "dynamo_lite._eval_frame",
             sources=["dynamo_lite/_eval_frame.c"],
-            depends=[f"dynamo_lite/_{name}.h" for name in ("tensor", "program", "evaluate", "record", "guards", "graph")],
+            depends=[
+                f"dynamo_lite/_{name}.h" for name in ("tensor", "program", "evaluate", "record", "guards", "graph")
+            ],
             extra_compile_args=compile_args,
             libraries=libraries,
         )

@@ -189,6 +189,7 @@ typedef struct Entry {
     GuardProgram *guards;
     PyCodeObject *code;
     PyObject *owner;              /* the Python side's record */
+    PyObject *strict;             /* NULL, or called after each evaluation to compare its result with another one */
     PyObject *globals;            /* the entry holds for functions with these globals; NULL: any */
     PyFunctionObject *function;   /* the code as a function, kept between calls; never with a closure */
     Py_ssize_t hits;
@@ -204,6 +205,7 @@ typedef struct Cache {
     Region *region;
     Entry **entries;              /* most recently hit first */
     Py_ssize_t n_entries, allocated;
+    Entry **predicted;            /* N_PREDICTED entries by hash of arguments, borrowed; NULL: not made yet */
     struct Cache *next;           /* of the same code object, in another region; borrowed */
     PyObject *kwonly_names;       /* tuple */
     int n_bound;                  /* slots that arguments take */
@@ -343,6 +345,7 @@ cache_get(PyCodeObject *code, Region *region)
     cache->region = (Region *)Py_NewRef(region);
     cache->entries = NULL;
     cache->n_entries = cache->allocated = 0;
+    cache->predicted = NULL;
     cache->next = code_caches(code);
     cache->n_bound = code->co_argcount + code->co_kwonlyargcount + varargs + varkeywords;
     cache->state = STATE_COMPILE;
@@ -365,11 +368,11 @@ cache_get(PyCodeObject *code, Region *region)
 static PyObject *
 entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"guards", "code", "owner", "needs_hook", NULL};
-    PyObject *guards, *code, *owner;
+    static char *names[] = {"guards", "code", "owner", "needs_hook", "strict", NULL};
+    PyObject *guards, *code, *owner, *strict = Py_None;
     int needs_hook = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|p:Entry", names, &GuardProgram_Type, &guards,
-                                     &PyCode_Type, &code, &owner, &needs_hook)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|pO:Entry", names, &GuardProgram_Type, &guards,
+                                     &PyCode_Type, &code, &owner, &needs_hook, &strict)) {
         return NULL;
     }
     Entry *entry = (Entry *)type->tp_alloc(type, 0);
@@ -378,6 +381,7 @@ entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         entry->code = (PyCodeObject *)Py_NewRef(code);
         entry->owner = Py_NewRef(owner);
         entry->needs_hook = (char)needs_hook;
+        entry->strict = strict == Py_None ? NULL : Py_NewRef(strict);
     }
     return (PyObject *)entry;
 }
@@ -402,6 +406,7 @@ entry_traverse(Entry *entry, visitproc visit, void *arg)
 {
     Py_VISIT(entry->guards);
     Py_VISIT(entry->owner);
+    Py_VISIT(entry->strict);
     Py_VISIT(entry->globals);
     Py_VISIT(entry->function);
     if (entry_owns_code(entry)) {
@@ -415,6 +420,7 @@ static int
 entry_clear(Entry *entry)
 {
     Py_CLEAR(entry->owner);
+    Py_CLEAR(entry->strict);
     Py_CLEAR(entry->globals);
     Py_CLEAR(entry->function);
     return 0;
@@ -434,6 +440,7 @@ static PyMemberDef entry_members[] = {
     {"guards", T_OBJECT, offsetof(Entry, guards), READONLY},
     {"code", T_OBJECT, offsetof(Entry, code), READONLY},
     {"owner", T_OBJECT, offsetof(Entry, owner), 0},
+    {"strict", T_OBJECT, offsetof(Entry, strict), READONLY},
     {"globals", T_OBJECT, offsetof(Entry, globals), READONLY},
     {"hits", T_PYSSIZET, offsetof(Entry, hits), 0},
     {"needs_hook", T_BOOL, offsetof(Entry, needs_hook), READONLY},
@@ -443,7 +450,9 @@ static PyMemberDef entry_members[] = {
 static PyTypeObject Entry_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dynamo_lite._eval_frame.Entry",
-    .tp_doc = "Entry(guards, code, owner, needs_hook=False)\n--\n\nOne compiled version of a code object.",
+    .tp_doc = "Entry(guards, code, owner, needs_hook=False, strict=None)\n--\n\nOne compiled version of a code object. "
+              "strict(locals, closure, failed), where failed\nis None or the index of the guard that failed, is called after "
+              "each evaluation.",
     .tp_basicsize = sizeof(Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,
@@ -556,6 +565,13 @@ cache_promote(Cache *cache, Py_ssize_t from)
     cache->entries[0] = entry;
 }
 
+static void
+cache_forget_predictions(Cache *cache)
+{
+    PyMem_Free(cache->predicted);
+    cache->predicted = NULL;
+}
+
 static PyObject *
 cache_add(Cache *cache, PyObject *arg)
 {
@@ -598,6 +614,7 @@ cache_remove(Cache *cache, PyObject *entry)
     }
     cache->n_entries--;
     memmove(cache->entries + i, cache->entries + i + 1, (cache->n_entries - i) * sizeof(Entry *));
+    cache_forget_predictions(cache);
     Py_DECREF(entry);
     Py_RETURN_NONE;
 }
@@ -609,6 +626,7 @@ cache_drop_entries(Cache *cache)
     Py_ssize_t n = cache->n_entries;
     cache->entries = NULL;
     cache->n_entries = cache->allocated = 0;
+    cache_forget_predictions(cache);
     for (Py_ssize_t i = 0; i < n; i++) {
         Py_DECREF(entries[i]);
     }
@@ -820,6 +838,16 @@ static PyTypeObject Region_Type = {
     .tp_getset = region_getset,
 };
 
+static PyObject *
+tuple_of(PyObject *const *items, Py_ssize_t n)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
+    }
+    return tuple;
+}
+
 /* The region's answer to a miss: a new reference to an Entry or to None; NULL with an exception. */
 static PyObject *
 region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals,
@@ -829,11 +857,8 @@ region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, P
     thread->in_callback++;
     PyObject *answer = NULL;
     PyObject *callback = PyObject_GetAttr((PyObject *)region, s_callback);
-    PyObject *bound = callback == NULL ? NULL : PyTuple_New(n_locals);
+    PyObject *bound = callback == NULL ? NULL : tuple_of(locals, n_locals);
     if (bound != NULL) {
-        for (Py_ssize_t i = 0; i < n_locals; i++) {
-            PyTuple_SET_ITEM(bound, i, Py_NewRef(locals[i]));
-        }
         answer = PyObject_CallFunctionObjArgs(callback, cache, fn, bound, NULL);
     }
     Py_XDECREF(bound);
@@ -857,6 +882,21 @@ region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, P
     return answer;
 }
 
+/* Strict mode: tell the entry's `strict` what the evaluation came to. -1 with an exception if it disagrees. */
+static int
+entry_compare(Entry *entry, int result, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
+{
+    PyObject *bound = tuple_of(locals, n_locals), *answer = NULL;
+    PyObject *failed = result == GUARDS_PASS ? Py_NewRef(Py_None) : PyLong_FromLong(result);
+    if (bound != NULL && failed != NULL) {
+        answer = PyObject_CallFunctionObjArgs(entry->strict, bound, closure == NULL ? Py_None : closure, failed, NULL);
+    }
+    Py_XDECREF(bound);
+    Py_XDECREF(failed);
+    Py_XDECREF(answer);
+    return answer == NULL ? -1 : 0;
+}
+
 /* Evaluate an entry's guards for this call. They may run Python code, which must not be offered for compilation. */
 static int
 entry_evaluate(Thread *thread, Entry *entry, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
@@ -865,8 +905,117 @@ entry_evaluate(Thread *thread, Entry *entry, PyFunctionObject *fn, PyObject *con
     Region *active = thread->region;
     thread->region = NULL;
     int result = guards_evaluate(entry->guards, locals, n_locals, fn->func_closure, handover);
+    if (entry->strict != NULL && result != GUARDS_RAISED
+        && entry_compare(entry, result, locals, n_locals, fn->func_closure) < 0) {
+        handover_free(*handover);
+        *handover = NULL;
+        result = GUARDS_RAISED;
+    }
     thread->region = active;
     return result;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Predictions. Most lookups hit the first entry. Where there are many, and calls alternate between them, it would take long
+   to find the one that fails at nothing. So the entry that was right for some arguments is remembered under a hash of what
+   can be seen of them at a glance, and tried first the next time. There are two such hashes, one with the addresses of
+   objects and one without: an address may be all that tells two modules apart, or may differ from call to call. A prediction
+   decides nothing: the guards of the entry do. */
+
+enum { MANY_ENTRIES = 4, N_PREDICTED = 1024 };
+
+typedef struct {
+    uint64_t without_addresses, with_addresses;
+} Hints;
+
+static inline uint64_t
+mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value ^ (value >> 32)) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 32);
+}
+
+/* What can be seen of a value without running Python code; 0 if that is only its type and address. */
+static uint64_t
+hint_of(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type) {
+        return (uint64_t)type->tp_hash(value) | 1u << 31;
+    }
+    if (type == &PyTuple_Type || type == &PyList_Type) {
+        return (uint64_t)Py_SIZE(value) + 1;
+    }
+    int64_t dim;
+    const int64_t *sizes = tensor_sizes(value, &dim);
+    if (sizes == NULL) {
+        return 0;
+    }
+    uint64_t hash = (uint64_t)dim + 1;
+    for (int64_t i = 0; i < dim; i++) {
+        hash = mix(hash, (uint64_t)sizes[i]);
+    }
+    return hash;
+}
+
+static Hints
+hints_of(PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
+{
+    uint64_t visible = (uintptr_t)fn->func_globals, addresses = 0;
+    for (Py_ssize_t i = 0; i < n_locals; i++) {
+        uint64_t hint = hint_of(locals[i]);
+        visible = mix(visible, (uintptr_t)Py_TYPE(locals[i]) + hint);
+        if (hint == 0) {
+            addresses = mix(addresses, (uintptr_t)locals[i]);
+        }
+    }
+    Py_ssize_t n_cells = fn->func_closure == NULL ? 0 : PyTuple_GET_SIZE(fn->func_closure);
+    for (Py_ssize_t i = 0; i < n_cells; i++) {
+        addresses = mix(addresses, (uintptr_t)PyCell_GET(PyTuple_GET_ITEM(fn->func_closure, i)));
+    }
+    return (Hints){visible, addresses == 0 ? visible : mix(visible, addresses)};
+}
+
+static inline size_t
+prediction_slot(uint64_t hint)
+{
+    return mix(hint, 0) % N_PREDICTED;
+}
+
+/* An entry was right for such arguments. */
+static void
+cache_predict(Cache *cache, Hints hints, Entry *entry)
+{
+    if (cache->predicted == NULL && (cache->predicted = PyMem_Calloc(N_PREDICTED, sizeof(Entry *))) == NULL) {
+        return;
+    }
+    cache->predicted[prediction_slot(hints.with_addresses)] = entry;
+    cache->predicted[prediction_slot(hints.without_addresses)] = entry;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Looking up the entry for a call. */
+
+/* Is this the entry for the call? Then it is the first to be tried next. YES, NO or RAISED. */
+static int
+cache_try(Thread *thread, Cache *cache, Entry *entry, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
+          Handover **handover)
+{
+    if (entry->globals != NULL && entry->globals != fn->func_globals) {
+        return NO;
+    }
+    int result = entry_evaluate(thread, entry, fn, locals, n_locals, handover);
+    if (result != GUARDS_PASS) {
+        return result == GUARDS_RAISED ? RAISED : NO;
+    }
+    entry->hits++;
+    if (cache->n_entries > 1) {   /* guards may have changed the cache */
+        Py_ssize_t i = cache_index(cache, (PyObject *)entry);
+        if (i > 0) {
+            cache_promote(cache, i);
+        }
+    }
+    return YES;
 }
 
 /* The first entry whose guards hold (new reference). NULL: none, or an exception if PyErr_Occurred(). */
@@ -874,28 +1023,37 @@ static Entry *
 cache_lookup(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
              Handover **handover)
 {
-    Entry *hit = NULL;
-    for (Py_ssize_t i = 0; i < cache->n_entries; i++) {
-        Entry *entry = cache->entries[i];
-        if (entry->globals != NULL && entry->globals != fn->func_globals) {
-            continue;
-        }
-        Py_INCREF(entry);
-        int result = entry_evaluate(thread, entry, fn, locals, n_locals, handover);
-        if (result == GUARDS_PASS) {
-            entry->hits++;
-            if (i > 0 && i < cache->n_entries && cache->entries[i] == entry) {
-                cache_promote(cache, i);
+    int result = NO, predicts = cache->n_entries >= MANY_ENTRIES;
+    Hints hints = {0, 0};
+    if (predicts) {
+        hints = hints_of(fn, locals, n_locals);
+        const uint64_t hint[] = {hints.with_addresses, hints.without_addresses};
+        Entry *tried = NULL;   /* only compared with */
+        for (int i = 0; result == NO && i < 2 && cache->predicted != NULL; i++) {
+            Entry *entry = cache->predicted[prediction_slot(hint[i])];
+            if (entry != NULL && entry != tried) {
+                Py_INCREF(entry);
+                result = cache_try(thread, cache, entry, fn, locals, n_locals, handover);
+                if (result == YES) {
+                    return entry;
+                }
+                tried = entry;
+                Py_DECREF(entry);
             }
-            hit = entry;
-            break;
-        }
-        Py_DECREF(entry);
-        if (result == GUARDS_RAISED) {
-            break;
         }
     }
-    return hit;
+    for (Py_ssize_t i = 0; result == NO && i < cache->n_entries; i++) {
+        Entry *entry = (Entry *)Py_NewRef(cache->entries[i]);
+        result = cache_try(thread, cache, entry, fn, locals, n_locals, handover);
+        if (result == YES) {
+            if (predicts && cache_index(cache, (PyObject *)entry) >= 0) {
+                cache_predict(cache, hints, entry);
+            }
+            return entry;
+        }
+        Py_DECREF(entry);
+    }
+    return NULL;
 }
 
 /* The entry to run for these bound arguments: a hit, or what the region compiles. New reference.

@@ -30,6 +30,8 @@ static struct {
     GetInt64 dim;
     GetArray sizes, strides;
     GetBool requires_grad;        /* may be NULL */
+    uint64_t known_keys[8];       /* dispatch keys of tensors that the shim has given the sizes of */
+    int n_known_keys;
 } shim;
 
 typedef struct {
@@ -110,6 +112,17 @@ is_plain_type(PyTypeObject *type)
 }
 
 static int
+has_known_keys(uint64_t keys)
+{
+    for (int i = 0; i < shim.n_known_keys; i++) {
+        if (shim.known_keys[i] == keys) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int
 parse_codes(TensorSpec *spec, PyObject *codes)
 {
     Metadata *m = &spec->codes;
@@ -123,6 +136,9 @@ parse_codes(TensorSpec *spec, PyObject *codes)
             return -1;
         }
         spec->check_keys = shim.keys_offset >= 0;
+        if (!has_known_keys(spec->raw_keys) && shim.n_known_keys < (int)Py_ARRAY_LENGTH(shim.known_keys)) {
+            shim.known_keys[shim.n_known_keys++] = spec->raw_keys;
+        }
     }
     spec->wants_grad = spec->requires_grad == Py_True;
     spec->use_shim = 1;
@@ -313,6 +329,19 @@ tensor_spec_matches(const TensorSpec *spec, PyObject *value)
         return NO;
     }
     return spec->use_shim ? matches_by_shim(spec, value) : matches_by_attributes(spec, value);
+}
+
+/* The sizes of a plain tensor; or NULL: not known. Asks the shim for nothing that it could refuse, with a message. */
+static const int64_t *
+tensor_sizes(PyObject *value, int64_t *dim)
+{
+    int64_t *sizes;
+    if (!shim.enabled || shim.keys_offset < 0 || !is_plain_type(Py_TYPE(value)) || tensor_impl(value) == NULL
+        || !has_known_keys(tensor_keys(value)) || shim.dim(tensor_handle(value), dim) != 0
+        || shim.sizes(tensor_handle(value), &sizes) != 0) {
+        return NULL;
+    }
+    return sizes;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------

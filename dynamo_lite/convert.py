@@ -33,7 +33,7 @@ from .exc import (
     Unsupported,
 )
 from .graph import side
-from .guards.mirror import explain_miss, mirror_source
+from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
@@ -366,7 +366,8 @@ class Analysis:
         self.record.guards = _GuardText(tr.guards)
         version = Version(tr.guards, self.record, _module_id(self.values))
         program = build_program(tr.guards, codegen.graph, codegen.handed) if codegen else build_program(tr.guards)
-        return _eval_frame.Entry(program, code, version, needs_hook)
+        strict = Comparison(tr.guards) if config.strict_guards else None
+        return _eval_frame.Entry(program, code, version, needs_hook, strict)
 
     def _eager_entry(self, tr: Trace) -> Any:
         """An entry that runs the original: for these arguments there is nothing to gain."""

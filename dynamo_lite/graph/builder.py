@@ -27,9 +27,10 @@ from ..config import config
 from ..exc import unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
+from .bodies import Body
 from .fake import Propagator
 from .lean import without_compiler
-from .meta import LiveMeta, is_plain, meta_of_input
+from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .state import AmbientState
 from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 
@@ -142,7 +143,7 @@ class Packing:
     def tensor(self, value: TensorValue) -> Node:
         """A tensor argument."""
         node = value.node
-        if node is None:
+        if node is None or self.builder.has_bodies:
             node = self.builder.node(value)
         meta = value.meta
         if meta.live or (value.fake is not None and value.fake.constant is not None):
@@ -157,6 +158,13 @@ class Packing:
         self.memorable = False
         node = self.builder.node(value)
         self.values[node] = value
+        return node
+
+    def body(self, module: GraphModule) -> Node:
+        """The body of a higher-order operator."""
+        self.memorable = False
+        node = self.builder.body_node(module)
+        self.values[node] = module
         return node
 
     def constant(self, value: Any) -> Any:
@@ -264,6 +272,9 @@ class GraphBuilder:
         self.inputs: list[GraphInput] = []
         self.outputs: list[Node] = []
         self.module: GraphModule | None = None
+        self.scope: Body | None = None
+        self.has_bodies = False
+        self.bodies: dict[str, GraphModule] = {}
         self._items: dict[Any, Node] = {}
         self._create = NodeFactory(self.graph)
 
@@ -323,15 +334,55 @@ class GraphBuilder:
     # -- nodes
 
     def node(self, value: TensorValue | SymValue) -> Node:
-        """The node of a value; made if there is none yet."""
-        if value.node is None:
+        """The node of a value in the graph being built; made if there is none yet."""
+        node = value.node
+        if node is not None and node.graph is self.graph:
+            return node
+        if node is None:
             known = self._symbols.input_of(value) if self._symbols is not None and type(value) is SymValue else value
             if known is not value:
-                value.node = self.node(known)
-            else:
-                kind, *parts = value.origin
-                value.node = _NODE_MAKERS[kind](self, value, *parts)
-        return value.node
+                node = self.node(known)
+                if self.scope is None:
+                    value.node = node
+                return node
+        if self.scope is not None:
+            return self.scope.node(value)
+        if node is not None or value.origin[0] == "item" and value.origin[1].graph is not self.graph:
+            unsupported("higher-order-operator", "a value made in the body is used outside")
+        value.node = node = self.make_node(value)
+        return node
+
+    def make_node(self, value: TensorValue | SymValue) -> Node:
+        """A new node for a value, as its origin says."""
+        kind, *parts = value.origin
+        return _NODE_MAKERS[kind](self, value, *parts)
+
+    # -- bodies of higher-order operators
+
+    def open_body(self) -> Body:
+        """A new body; as a context manager it takes the operators that are added."""
+        return Body(self, NodeFactory)
+
+    def set_meta(self, node: Node, subject: Any) -> None:
+        """Say which value a node stands for."""
+        _set_meta(node, NodeMeta(self.propagator, subject))
+
+    def body_node(self, module: GraphModule) -> Node:
+        """The node by which a graph refers to a body."""
+        bodies = self.bodies if self.scope is None else self.scope.bodies
+        name = f"body_{len(bodies)}"
+        bodies[name] = module
+        node = self._create("get_attr", name)
+        _set_meta(node, {})
+        return node
+
+    def call_with_results(self, tx: Any, target: Any, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]) -> list[Any]:
+        """Add the call of an operator that returns a tuple of new tensors whose fakes are known. Arguments are nodes."""
+        node = self._create("call_function", target, tuple(args), kwargs)
+        _set_meta(node, NodeMeta(self.propagator, None, (tx.code, tx.lineno)))
+        return [
+            MODELS.tensor(TensorValue(meta_of_fake(fake), None, ("item", node, i), fake)) for i, fake in enumerate(fakes)
+        ]
 
     def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
         graph = self.graph
@@ -420,6 +471,8 @@ class GraphBuilder:
             return MODELS.tensor(value)
         if kind is SameResult:
             value = tensors[result.index]
+            if self.scope is not None and value in self.scope.lifted:
+                return value.tracker  # it keeps its node outside
             value.node = node
             node.meta.subject = value
             return value.tracker
@@ -497,7 +550,7 @@ class GraphBuilder:
     @property
     def op_count(self) -> int:
         """The number of operator calls in the graph."""
-        return len(self.graph.nodes) - len(self.inputs) - (self.module is not None)
+        return len(self.graph.nodes) - len(self.inputs) - len(self.bodies) - (self.module is not None)
 
     @property
     def is_empty(self) -> bool:
@@ -510,7 +563,7 @@ class GraphBuilder:
             self.state.at_end(self)
             self._remove_dead()
             self.graph.output(tuple(self.outputs))
-            self.module = _LazyGraphModule({}, self.graph)
+            self.module = _LazyGraphModule(self.bodies, self.graph)
             self._let_go()
         return self.module
 
@@ -529,6 +582,8 @@ class GraphBuilder:
             if not node.users and node not in wanted and is_removable(node):
                 self.graph.erase_node(node)
         self.inputs = [i for i in self.inputs if not i.node._erased]
+        used = {node.target for node in self.graph.nodes if node.op == "get_attr"}
+        self.bodies = {name: module for name, module in self.bodies.items() if name in used}
 
     def example_inputs(self) -> list[Any]:
         """The real inputs in placeholder order."""
@@ -558,7 +613,7 @@ _NODE_MAKERS = {
 def is_removable(node: Node) -> bool:
     """True for nodes that can't fail and have no effect: inputs, items of results, basic indexing, sizes and
     arithmetic on them."""
-    if node.op == "placeholder":
+    if node.op in ("placeholder", "get_attr"):
         return True
     if node.target is operator.getitem:
         return len(node.all_input_nodes) == 1

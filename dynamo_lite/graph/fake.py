@@ -230,7 +230,8 @@ class Propagator:
         kind = type(arg)
         if kind is Node:
             value = values[arg]
-            return value.sym if type(value) is SymValue else value.fake
+            kind = type(value)
+            return value.fake if kind is TensorValue else value.sym if kind is SymValue else value
         if kind is tuple or kind is list:
             return kind([self._substitute(item, values) for item in arg])
         if kind is dict:

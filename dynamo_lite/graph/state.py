@@ -107,6 +107,7 @@ class AmbientState:
         self.initial: dict[tuple[Any, ...], Any] = {}
         self.final: dict[tuple[Any, ...], Any] | None = None
         self.nesting = 0
+        self.writes = False
         self.guarded: set[Any] = set()
         self._key: Any = None
         self._last: tuple[Any, tuple[Any, ...], Any] | None = None
@@ -190,6 +191,7 @@ class AmbientState:
             builder.graph.erase_node(node)
             self._last = None
         if before != value:
+            self.writes = True
             node = builder.add_state_call(key[0], (*key[1:], value))
             self._last = (node, key, before)
 
@@ -197,6 +199,7 @@ class AmbientState:
         """Enter (1) or leave (-1) an autocast region. The depth of the process changes when the graph runs."""
         self._guard_basics()
         self.nesting += change
+        self.writes = True
         self.builder.add_state_call(_NESTING[change], ())
 
     @contextlib.contextmanager
@@ -219,7 +222,7 @@ class AmbientState:
     def protector(self) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
         """A wrapper for the compiled graph which puts the state back when the graph raises half way; None if the graph
         changes nothing."""
-        if not any(node.target in _WRITERS for node in self.builder.graph.nodes):
+        if not self.writes:
             return None
         return functools.partial(_protect, tuple(self.initial.items()))
 
@@ -272,7 +275,6 @@ def _autocast_depth() -> int:
 
 _WRITE_OF = {setting.read: setting.write for setting in SETTINGS.values()}
 _NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
-_WRITERS = frozenset({*SETTINGS, *_NESTING.values()})
 
 
 def _default_devices() -> Any:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import Guard, GuardNode, GuardSet, User
 
@@ -474,6 +475,25 @@ class Mirror:
     def check(self, values: Sequence[Any], closure: tuple | None = None) -> bool:
         """Do all guards hold?"""
         return self._first_failure(values, closure) is None
+
+
+class Comparison:
+    """Strict mode: called after each evaluation of the C program, with the guard that failed there or None."""
+
+    def __init__(self, guardset: GuardSet):
+        self.guards = guardset.guards
+        self.mirror = Mirror(guardset)
+
+    def __call__(self, values: Sequence[Any], closure: tuple | None, failed: int | None) -> None:
+        expected = self.mirror.first_failure(values, closure)
+        if (expected is None) == (failed is None):
+            return
+        guard = self.guards[expected if failed is None else failed]
+        holds_for, fails_for = ("C program", "Python mirror") if failed is None else ("Python mirror", "C program")
+        raise InternalTorchDynamoError(
+            f"strict_guards: the guards hold for the {holds_for}, but for the {fails_for} this one fails: {guard.path} "
+            f"{ir.KIND_NAMES[guard.kind]} {guard.text or _short(guard.arg)}"
+        )
 
 
 _HELPERS: dict[str, Any] = {

@@ -26,9 +26,7 @@ from dynamo_lite.guards.ir import (
 _ROOT_ORDER = {LOCAL: 0, FREEVAR: 1, CONST: 2}
 
 
-def build_program(
-    guardset: GuardSet, graph: GraphCall | None = None, handed: Sequence[GuardNode] = ()
-) -> GuardProgram:
+def build_program(guardset: GuardSet, graph: GraphCall | None = None, handed: Sequence[GuardNode] = ()) -> GuardProgram:
     """Compile the guards for the C side. The values of the nodes `handed` become arguments of `graph`."""
     spec = build_spec(guardset, handed)
     if graph is None:

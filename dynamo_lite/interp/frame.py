@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NoReturn
 
+from ..config import config
 from ..exc import SkipFrame, Unsupported, unsupported
-from ..isa.canon import Lifted
+from ..isa.canon import Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
@@ -47,6 +48,10 @@ class ExcInfo:
 
 class Lasti(ConstantVariable):
     """Stack entry that tells a later RERAISE where the exception was raised (a byte offset)."""
+
+
+# Ops that go straight to `exception_unwind` in ceval.c. (A bare `raise` does too, but is no op of its own.)
+_KEEPING_TRACEBACK = frozenset({Op.RERAISE, Op.CLEANUP_THROW, Op.END_ASYNC_FOR})
 
 
 class GraphBreak(Exception):
@@ -120,6 +125,13 @@ class Frame:
         """Raise `cls(*args)` in the traced program; args are host values of constants."""
         self.raise_exception(make_exception(self, cls, [self.tr.wrap_new(a) for a in args]))
 
+    def raises_naming(self, cls: type[BaseException], message: str, **members: VariableTracker) -> NoReturn:
+        """Raise an AttributeError or a NameError that knows which name of which object was missing."""
+        exc = make_exception(self, cls, [ConstantVariable(message)])
+        for name, value in members.items():
+            exc.put(None, name, value)
+        self.raise_exception(exc)
+
     def raises_like(self, error: BaseException) -> NoReturn:
         """Raise in the traced program what a real call raised during the analysis."""
         self.raise_exception(exception_from(self, error))
@@ -132,6 +144,15 @@ class Frame:
         raise ObservedException(exc)
 
     # -- what the program asks about its frame
+
+    def eager_step(self) -> int:
+        """The step to break at so that what happens now happens in real frames: the outermost frame's instruction."""
+        if self.parent is None:
+            return self.tr.steps
+        frame = self
+        while frame.parent.parent is not None:
+            frame = frame.parent
+        return frame.call_step
 
     def frame_locals(self) -> VariableTracker:
         """`locals()`: the class namespace, or a dictionary of the bound variables (`PyFrame_FastToLocals`)."""
@@ -154,7 +175,7 @@ class Frame:
 
     def needs_real_frame(self, slug: str, context: str) -> NoReturn:
         """Refuse what only this frame itself can do: it is called for real, or runs eagerly if it is the outermost."""
-        if self.parent is None:
+        if self.parent is None and not (self.tr.region.fullgraph or config.error_on_graph_break):
             raise SkipFrame(context)
         try:
             unsupported(slug, context)
@@ -219,7 +240,8 @@ class Frame:
 
     def unwind(self, exc: VariableTracker) -> bool:
         """Go to the handler of the current instruction with `exc` on the stack; False if the frame has none."""
-        exc.add_traceback(self)
+        if self.lifted.instrs[self.cur].op not in _KEEPING_TRACEBACK:
+            exc.add_traceback(self)
         handler = self.lifted.handler_at[self.cur]
         if handler is None:
             return False

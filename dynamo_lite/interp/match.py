@@ -52,7 +52,7 @@ def match_class(
     f: Any, subject: VariableTracker, cls: VariableTracker, n_positional: int, names: tuple[str, ...]
 ) -> VariableTracker:
     """MATCH_CLASS: the attributes as a tuple, or None."""
-    real = cls.as_python_constant()
+    real = cls.value
     if not isinstance(real, type):
         f.raises(TypeError, "called match pattern must be a class")
     if not abstract.is_true(f, f.call(f.tr.wrap_callable(isinstance), [subject, cls])):

@@ -175,7 +175,9 @@ def load_global(f: Frame, i: Instr) -> None:
 
 def _global(f: Frame, name: str) -> VariableTracker:
     value = f.globals.load(f, name)
-    return value if value is not None else f.raises(NameError, f"name '{name}' is not defined")
+    if value is None:
+        f.raises_naming(NameError, f"name '{name}' is not defined", name=ConstantVariable(name))
+    return value
 
 
 @op(Op.STORE_GLOBAL)

@@ -63,7 +63,8 @@ def generic_getattr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker
     """`PyObject_GenericGetAttr`. Raises AttributeError in the traced program."""
     found = generic_lookup(tx, obj, name)
     if found is None:
-        return tx.raises(AttributeError, f"'{obj.python_type().__name__}' object has no attribute '{name}'")
+        message = f"'{obj.python_type().__name__}' object has no attribute '{name}'"
+        return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=obj)
     return found
 
 

@@ -11,7 +11,7 @@ import traceback
 from types import TracebackType
 from typing import Any, NoReturn
 
-from ..exc import unsupported
+from ..exc import Unsupported, unsupported
 from ..guards import ir
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import ConstantVariable
@@ -32,6 +32,8 @@ class ExceptionVariable(InstanceVariable):
         self.state: dict[str, VariableTracker] = {}
         self.lines: list[tuple[Any, int]] = []
         self.traceback_dropped = False
+        self.traceback: TracebackVariable | None = None
+        self.raise_step = -1
         if source is None:
             self.state.update(
                 args=TupleVariable([]), __cause__=NONE, __context__=NONE, __suppress_context__=ConstantVariable(False)
@@ -75,14 +77,19 @@ class ExceptionVariable(InstanceVariable):
 
     def add_traceback(self, tx: Any) -> None:
         """`PyTraceBack_Here`."""
+        if not self.lines:
+            self.raise_step = tx.eager_step()
         self.lines.append((tx.code, tx.lineno))
         self.traceback_dropped = False
+        self.traceback = None
 
     def get_traceback(self, tx: Any) -> VariableTracker:
         """`__traceback__`, None before the exception is raised; code that looks into it breaks."""
         if self.traceback_dropped or (self.source is None and not self.lines):
             return NONE
-        return TracebackVariable(self)
+        if self.traceback is None:
+            self.traceback = TracebackVariable(self, self.source is None or bool(self.lines), self.raise_step)
+        return self.traceback
 
     def drop_traceback(self, tx: Any) -> None:
         """`__traceback__ = None`."""
@@ -123,19 +130,35 @@ class ExceptionVariable(InstanceVariable):
 class TracebackVariable(VariableTracker):
     """A traceback object nobody has looked into."""
 
-    def __init__(self, exc: ExceptionVariable) -> None:
+    def __init__(self, exc: ExceptionVariable, raised_here: bool, raise_step: int) -> None:
         self.exc = exc
+        self.raised_here = raised_here  # by the traced code: the real object would have no such traceback
+        self.raise_step = raise_step
 
     def python_type(self) -> type:
         return TracebackType
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return unsupported("frame-introspection", f"traceback.{name}")
+        return self._needed(f"traceback.{name}")
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    def _needed(self, context: str) -> NoReturn:
+        """Break here, or for an exception that the traced code raised: where it raised it, so that it is raised in real frames."""
+        try:
+            unsupported("frame-introspection", context)
+        except Unsupported as error:
+            if self.raised_here and self.raise_step >= 0:
+                error.break_step = self.raise_step
+            raise
 
     def children(self) -> Any:
         return (self.exc,)
 
     def emit_new(self, cg: Any) -> None:
+        if self.raised_here:
+            self._needed("a traceback that escapes")
         cg.load(self.exc)
         cg.asm.load_attr("__traceback__")
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..exc import unsupported
 from .abstract import get_iter, type_name
 from .base import ObservedException, VariableTracker
+from .cell import CellVariable
 from .constant import ConstantVariable
 from .descr import generic_getattr
 from .dispatch import method
@@ -26,7 +27,8 @@ class GeneratorVariable(VariableTracker):
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
-        self.arguments = list(frame.locals[: len(frame.lifted.local_names)])
+        # Before RETURN_GENERATOR the arguments that closures share have been put into cells.
+        self.arguments = [v.content if isinstance(v, CellVariable) else v for v in frame.locals[: frame.lifted.first_free_slot]]
         self.function = frame.function
         self.started = False
         self.running = False

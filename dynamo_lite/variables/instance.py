@@ -109,7 +109,8 @@ class InstanceVariable(VariableTracker):
             return tx.call(hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)), [ConstantVariable(name)])
         if observed is not None:
             raise observed
-        return tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        message = f"'{self.cls.__name__}' object has no attribute '{name}'"
+        return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         hook = type_attribute(tx, self.cls, "__setattr__" if value is not None else "__delattr__")

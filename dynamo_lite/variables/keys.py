@@ -68,8 +68,8 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     if hash_ in IDENTITY_HASHES:
         if cls.__eq__ is object.__eq__ or hash_ is not object.__hash__:
             return v
-    elif cls.__eq__ is object.__eq__ and hash_ is not None:
-        return v  # equal to itself only, so that the hash makes no difference
+    elif cls.__eq__ is object.__eq__ and hash_ is not None and not isinstance(hash_, types.FunctionType):
+        return v  # equal to itself only, so that the hash makes no difference, and no code of the program makes it
     rule = HASH_RULES.get(hash_)
     if rule is not None:
         return rule(tx, v)

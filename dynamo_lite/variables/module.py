@@ -128,7 +128,8 @@ class ModuleVariable(VariableTracker):
         getattr_ = namespace.load(tx, "__getattr__")
         if getattr_ is not None:
             return tx.call(getattr_, [ConstantVariable(name)])
-        return tx.raises(AttributeError, f"module '{self.value.__name__}' has no attribute '{name}'")
+        message = f"module '{self.value.__name__}' has no attribute '{name}'"
+        return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         namespace = tx.tr.namespace(self.value.__dict__)

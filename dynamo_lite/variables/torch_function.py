@@ -46,6 +46,11 @@ HIGHER_ORDER = (
 )
 """Modules whose functions take functions and transform them: calling one is a break until there is a model of it."""
 
+FOLLOWED_MODULES = frozenset(
+    f"torch._higher_order_ops.{name}" for name in ("associative_scan", "cond", "map", "scan", "while_loop", "utils")
+)
+"""Of these, the modules whose functions are Python around an operator that has a model."""
+
 _OPERATOR_CLASS = "_VariableFunctionsClass."
 _known: dict[Any, bool] = {}
 
@@ -72,7 +77,12 @@ def _function_rule(value: types.FunctionType) -> bool:
     module = value.__module__
     if module in PYTHON_NAMESPACES:
         return value not in HANDLERS and value not in FOLLOWED
-    return module is not None and module.startswith(HIGHER_ORDER) and value not in HANDLERS
+    return module is not None and module.startswith(HIGHER_ORDER) and not _is_followed(value)
+
+
+def _is_followed(value: types.FunctionType) -> bool:
+    """Whether a function of the transforms' modules has a model, or leads to operators that have one."""
+    return value in HANDLERS or value in FOLLOWED or value.__module__ in FOLLOWED_MODULES
 
 
 def _descriptor_rule(value: Any) -> bool:
@@ -89,7 +99,7 @@ _RULES: dict[type, Callable[[Any], bool]] = {
     functools._lru_cache_wrapper: lambda value: value in HANDLERS,
 }
 
-FOLLOWED: set[Any] = set()
+FOLLOWED: set[Any] = {torch.func.hessian}
 """Python functions of torch's functional modules that are followed rather than put into the graph."""
 
 
@@ -125,7 +135,10 @@ class HigherOrderFunctionVariable(TorchFunctionVariable):
     """A function that takes functions into the graph or transforms them."""
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return unsupported("higher-order-operator", self.describe())
+        handler = HANDLERS.get(self.value)
+        if handler is None:
+            return unsupported("higher-order-operator", self.describe())
+        return call_handler(tx, self.value, handler, args, kwargs)
 
 
 def call_in_graph(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
@@ -390,9 +403,7 @@ _breaks(
 )
 _breaks(
     "higher-order-operator",
-    *_existing("cond", "while_loop", "vmap", "func.vmap", "func.grad", "func.grad_and_value", "func.vjp", "func.jvp"),
-    *_existing("func.jacrev", "func.jacfwd", "func.hessian", "func.linearize", "func.functionalize"),
-    *_existing("utils.checkpoint.checkpoint", "utils.checkpoint.checkpoint_sequential"),
+    *_existing("func.linearize", "func.functionalize", "utils.checkpoint.checkpoint_sequential"),
 )
 _breaks("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
 _breaks("numpy", torch.from_numpy)
@@ -405,7 +416,10 @@ def new_inference_mode(tx: Any, cls: VariableTracker, *args: VariableTracker) ->
 
 @builds_subclasses(HigherOrderOperator)
 def build_higher_order(tr: Any, value: Any, source: Any) -> VariableTracker:
-    return unsupported("higher-order-operator", str(value))
+    if value not in HANDLERS:
+        return unsupported("higher-order-operator", str(value))
+    tr.guard(source, ir.IS, value)
+    return HigherOrderFunctionVariable(value, source)
 
 
 # -- autograd.Function

@@ -64,7 +64,8 @@ class TypeVariable(VariableTracker):
         hook = type_attribute(tx, meta, "__getattr__")
         if hook is not None:
             return tx.call(hook, [self, ConstantVariable(name)])
-        return tx.raises(AttributeError, f"type object '{self.value.__name__}' has no attribute '{name}'")
+        message = f"type object '{self.value.__name__}' has no attribute '{name}'"
+        return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
     def _meta_descriptor(self, tx: Any, attribute: VariableTracker, name: str) -> VariableTracker:
         if isinstance(attribute.value, (types.GetSetDescriptorType, types.MemberDescriptorType)):

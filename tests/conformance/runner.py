@@ -75,7 +75,7 @@ def run_mode(name, mode, only, timeout, skip=()):
     records = {}
     skip = list(skip)
     with tempfile.TemporaryDirectory() as folder:
-        deadline = time.monotonic() + MODULE_TIMEOUT
+        deadline, known = time.monotonic() + MODULE_TIMEOUT, 0
         while True:
             out, skip_file = os.path.join(folder, "out.jsonl"), os.path.join(folder, "skip")
             with open(skip_file, "w") as file:
@@ -96,10 +96,12 @@ def run_mode(name, mode, only, timeout, skip=()):
             if running is not None:
                 outcome = "hung" if "Timeout (" in text else "crashed"
                 records[running] = {"outcome": outcome, "text": text[-3000:]}
+            elif not done and len(records) > known:
+                # It died between two tests: the last one has done something to the interpreter.
+                records[next(reversed(records))] |= {"outcome": "crashed", "text": text[-3000:]}
+            stuck, known = len(records) == known, len(records)
             skip = [*skip, *records]
-            if done or running is None or time.monotonic() > deadline:
-                if not done and running is None:
-                    records[f"{name} (import or set-up)"] = {"outcome": "crashed", "text": text[-3000:]}
+            if done or stuck or time.monotonic() > deadline:
                 return records
 
 

@@ -14,16 +14,12 @@ import time
 import traceback
 import unittest
 
-from dynamo_lite import convert
-from dynamo_lite.config import config
-from dynamo_lite.exc import InternalTorchDynamoError
-from dynamo_lite.record import log
-
-MARK = "DL-CONFORMANCE"
-
 
 def call_captured(case, method):
-    """What `TestCase._callTestMethod` is replaced by; leaves what capture did in `case.result`'s record."""
+    """What `TestCase._callTestMethod` is replaced by; leaves what capture did in `CURRENT`."""
+    from dynamo_lite import convert  # imports torch, which the plain run does without
+    from dynamo_lite.record import log
+
     log.reset()
     # One analysis per frame and call: a test method is called once, and a limit hit must not hide a wrong entry.
     region = convert.Region(lambda gm, inputs: gm.forward)
@@ -36,6 +32,8 @@ def call_captured(case, method):
 
 def describe(region, function):
     """How a test was captured: whole, with which breaks, or not at all."""
+    from dynamo_lite.record import log
+
     frames = log.snapshot()
     breaks = [{"number": b.number, "slug": b.slug, "context": b.context[:200]} for f in frames for b in f.breaks]
     internal = [f.skipped for f in frames if f.skipped and f.skipped.startswith("internal error")]
@@ -81,7 +79,7 @@ class Result(unittest.TestResult):
     def _failed(self, kind, err):
         self.outcome = kind
         self.text = "".join(traceback.format_exception(*err))[-3000:]
-        if issubclass(err[0], InternalTorchDynamoError):
+        if err[0].__name__ == "InternalTorchDynamoError":
             self.outcome = "internal"
 
     def addError(self, test, err):
@@ -133,9 +131,11 @@ def main():
     support = importlib.import_module("test.support")
     support.use_resources = []
     module = importlib.import_module(f"test.{options.module}")
-    config.capture_pure_python = True
-    config.debug = not options.internal_errors_fall_back
     if options.mode == "captured":
+        from dynamo_lite.config import config
+
+        config.capture_pure_python = True
+        config.debug = not options.internal_errors_fall_back
         unittest.TestCase._callTestMethod = call_captured
     skip = set()
     if options.skip:

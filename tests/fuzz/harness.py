@@ -72,12 +72,9 @@ class Describer:
             return repr(value.tolist()), str(value.dtype), self("storage %s" % self.storage(value))
         if hasattr(value, "__next__") and "iterator" in type(value).__name__:
             return ()
-        state = getattr(value, "__dict__", {})
-        slots = [n for c in type(value).__mro__ for n in c.__dict__.get("__slots__", ())]
-        return [
-            (k, self(v))
-            for k, v in [*state.items(), *((n, getattr(value, n)) for n in slots if n in _filled(value, slots))]
-        ]
+        # Not getattr: no `__getattr__` of the program may run.
+        names = ["__dict__", *(n for c in type(value).__mro__ for n in c.__dict__.get("__slots__", ()))]
+        return [(n, self(object.__getattribute__(value, n))) for n in names if _has(value, n)]
 
     def storage(self, tensor):
         return self.seen.setdefault(("storage", tensor.untyped_storage()._cdata), len(self.seen))

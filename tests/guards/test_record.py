@@ -777,3 +777,44 @@ def test_truth_of_containers(make):
         holder.value.update({1: 1}) if hasattr(holder.value, "keys") else make.__init__(holder.value, [1])
         assert not program.check(())
         holder.value.clear()
+
+
+class SlottedDict(dict):
+    __slots__ = ()
+
+
+class Meta(type):
+    pass
+
+
+def _make_class(meta):
+    return meta("Made", (), {"__slots__": ()})
+
+
+@pytest.mark.parametrize(
+    "make, make_other, kind",
+    [(SlottedDict, dict, SlottedDict), (lambda: _make_class(Meta), lambda: _make_class(type), Meta)],
+    ids=["dict", "class"],
+)
+def test_a_dict_or_class_at_a_reused_address_may_have_another_type(make, make_other, kind):
+    """Pointer steps do not notice when one of these dies, so its type is looked at in every call."""
+    drained = [{} for _ in range(200)]  # exact dicts come from the allocator, not from a free list
+    reused = 0
+    for _ in range(50):
+        holder = [make()]
+        guards = GuardSet()
+        guards.check(guards.node(guards.node(None, ir.CONST, holder), ir.INDEX, 0), ir.TYPE_IS, kind)
+        program = build_program(guards)
+        assert program.check(()) and program.check(())
+        address = id(holder[0])
+        holder[0] = None
+        gc.collect()
+        others = [make_other() for _ in range(50)]
+        twin = next((other for other in others if id(other) == address), None)
+        if twin is not None:
+            reused += 1
+            holder[0] = twin
+            assert not program.check(())
+    assert drained
+    if not reused:
+        pytest.skip("the allocator gave no address again")

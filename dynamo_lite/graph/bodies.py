@@ -1,0 +1,157 @@
+"""Functions captured as graphs of their own: the bodies of higher-order operators.
+
+Input: a builder; a body is opened, operators are added to it, and it is closed. Output: a `torch.fx.GraphModule` whose placeholders are
+the explicit arguments and then every outer value that the body uses.
+Invariant: a value of the enclosing graph keeps its own node; inside it is a placeholder. A value made inside is never used outside
+except through the operator's result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from ..exc import Unsupported, unsupported
+from .lean import without_compiler
+from .values import SymValue, TensorValue
+
+BREAK = "higher-order-operator"
+
+
+class Body:
+    """One body under construction. `lifted` maps each outer value that it uses to the placeholder."""
+
+    def __init__(self, builder: Any, factory: Any) -> None:
+        self.builder = builder
+        self.parent: Body | None = builder.scope
+        self.graph = Graph()
+        self.create = factory(self.graph)
+        self.bodies: dict[str, GraphModule] = {}
+        self.arguments: list[Node] = []
+        self.argument_values: list[TensorValue] = []
+        self.lifted: dict[Any, Node] = {}
+        self._local: list[SymValue] = []
+        self._outer: tuple[Any, Any] = (None, None)
+
+    def __enter__(self) -> Body:
+        builder = self.builder
+        self._outer = builder.graph, builder._create
+        builder.graph, builder._create, builder.scope = self.graph, self.create, self
+        builder.has_bodies = True
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        builder = self.builder
+        builder.graph, builder._create = self._outer
+        builder.scope = self.parent
+        for value in self._local:
+            value.node = None
+
+    # -- inputs
+
+    def argument(self, meta: Any, fake: Any = None) -> TensorValue:
+        """A tensor that the operator passes to the body."""
+        value = TensorValue(meta, None, None, fake)
+        value.node = self._placeholder(f"arg_{len(self.arguments)}", value)
+        self.arguments.append(value.node)
+        self.argument_values.append(value)
+        return value
+
+    def lift(self, value: Any) -> Node:
+        """The placeholder of a value from outside."""
+        known = self.lifted.get(value)
+        if known is None:
+            name = value.node.name if value.node is not None else "outer"
+            known = self.lifted[value] = self._placeholder(name, value)
+        return known
+
+    def _placeholder(self, name: str, value: Any) -> Node:
+        graph = self.graph
+        last = next((n for n in graph.nodes if n.op != "placeholder"), graph._root)
+        with graph.inserting_before(last):
+            node = self.create("placeholder", name)
+        node.target = node.name
+        self.builder.set_meta(node, value)
+        return node
+
+    def node(self, value: Any) -> Node:
+        """The node of a value inside the body; called for values whose node is not in the body's graph."""
+        if value in self.lifted:
+            return self.lifted[value]
+        if value.node is None and self._is_made_here(value):
+            node = value.node = self.builder.make_node(value)
+            if type(value) is SymValue:
+                self._local.append(value)
+            return node
+        return self.lift(value)
+
+    def _is_made_here(self, value: Any) -> bool:
+        kind, *parts = value.origin
+        if kind == "item":
+            return parts[0].graph is self.graph
+        return kind in ("method", "call")
+
+    # -- the end
+
+    def finish(self, outputs: list[Any], lifted: list[Any]) -> GraphModule:
+        """The module: arguments, then `lifted` (this body's and possibly more), returning a tuple of the outputs' nodes."""
+        for value in lifted:
+            self.lift(value)
+        order = [*self.arguments, *(self.lifted[value] for value in lifted)]
+        root = self.graph._root
+        for node in reversed(order):
+            if root._next is not node:
+                root.append(node)
+        self.graph.output(tuple(outputs))
+        module = GraphModule(self.bodies, self.graph)
+        for node in self.graph.nodes:
+            self._settle(node)
+        return module
+
+    @staticmethod
+    def _settle(node: Node) -> None:
+        """Make what tools ask of the ends of the graph, and cut what leads to trackers and real tensors."""
+        meta = node.meta
+        if node.op == "output":
+            return
+        subject = getattr(meta, "subject", None)
+        if isinstance(subject, TensorValue):
+            if node.op == "placeholder" or any(user.op == "output" for user in node.users):
+                meta.get("example_value")
+            meta.subject = TensorValue(subject.meta, fake=subject.fake)
+
+    def run(self, module: GraphModule, lifted: list[Any]) -> list[Any]:
+        """Run the finished body on fake tensors: its results. Raises `Unsupported` if it changes an input or if a result shares an
+        input's memory."""
+        propagator = self.builder.propagator
+        values = [*self.argument_values, *lifted]
+        fakes = [v.sym if type(v) is SymValue else propagator.fake_of(v) for v in values]
+        tensors = [f for f in fakes if isinstance(f, torch.Tensor)]
+        versions = [f._version for f in tensors]
+        grad = torch.is_grad_enabled()
+        try:
+            with propagator.mode, without_compiler, propagator.dispatcher():
+                results = list(module(*fakes))
+        except Unsupported:
+            raise
+        except Exception as error:
+            unsupported(BREAK, f"the body on its own: {error}", error)
+        finally:
+            torch._C._set_grad_enabled(grad)
+        if [f._version for f in tensors] != versions:
+            unsupported(BREAK, "the body changes a tensor from outside")
+        return results
+
+
+def shares_memory(results: list[Any], inputs: list[Any]) -> bool:
+    """Whether a result is in the memory of an input or of another result."""
+    seen = {id(t.untyped_storage()._cdata) and t.untyped_storage()._cdata for t in inputs if isinstance(t, torch.Tensor)}
+    for result in results:
+        if isinstance(result, torch.Tensor):
+            memory = result.untyped_storage()._cdata
+            if memory in seen:
+                return True
+            seen.add(memory)
+    return False

@@ -1,0 +1,111 @@
+"""What graphs call for function transforms and for `torch.autograd.Function`.
+
+Input: bodies (graph modules that return a tuple) and flat arguments. Output: flat tuples of tensors.
+Invariant: these are ordinary functions that run, and can be traced, anywhere; a body's tensors from outside are the last arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Body = Callable[..., Any]
+
+
+def vmap(body: Body, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None, *args: Any) -> tuple[Any, ...]:
+    """`torch.vmap` of a body."""
+    return torch.vmap(body, in_dims, out_dims, randomness=randomness, chunk_size=chunk_size)(*args)
+
+
+def _scalar_first(body: Body) -> Body:
+    def run(*args: Any) -> Any:
+        value, *aux = body(*args)
+        return value, tuple(aux)
+
+    return run
+
+
+def grad(body: Body, wrt: tuple[int, ...], *args: Any) -> tuple[Any, ...]:
+    """The gradients of a body's first result, then all its results."""
+    grads, (value, aux) = torch.func.grad_and_value(_scalar_first(body), tuple(wrt), has_aux=True)(*args)
+    return (*grads, value, *aux)
+
+
+def _split(body: Body, n: int) -> Body:
+    """The first n results, and the rest as auxiliary ones."""
+
+    def run(*args: Any) -> Any:
+        results = body(*args)
+        return tuple(results[:n]), tuple(results[n:])
+
+    return run
+
+
+def _fixed(body: Body, n: int, wrt: tuple[int, ...], args: tuple[Any, ...]) -> Body:
+    """The body as a function of some of its arguments."""
+    split = _split(body, n)
+
+    def run(*some: Any) -> Any:
+        full = list(args)
+        for i, value in zip(wrt, some, strict=True):
+            full[i] = value
+        return split(*full)
+
+    return run
+
+
+def jacobian(body: Body, mode: str, wrt: tuple[int, ...], n: int, *args: Any) -> tuple[Any, ...]:
+    """Jacobians of the first n results, for each one by all of `wrt`; then the other results."""
+    transform = {"jacrev": torch.func.jacrev, "jacfwd": torch.func.jacfwd}[mode]
+    rows, aux = transform(_split(body, n), tuple(wrt), has_aux=True)(*args)
+    return (*(item for row in rows for item in row), *aux)
+
+
+def jvp(body: Body, wrt: tuple[int, ...], n: int, tangents: Any, *args: Any) -> tuple[Any, ...]:
+    """The first n results, their tangents, the other results."""
+    primals = tuple(args[i] for i in wrt)
+    out, tangent, aux = torch.func.jvp(_fixed(body, n, wrt, args), primals, tuple(tangents), has_aux=True)
+    return (*out, *tangent, *aux)
+
+
+def vjp(body: Body, wrt: tuple[int, ...], n: int, cotangents: Any, *args: Any) -> tuple[Any, ...]:
+    """The cotangents of `wrt` for those of the first n results."""
+    primals = tuple(args[i] for i in wrt)
+    _, pull, _ = torch.func.vjp(_fixed(body, n, wrt, args), *primals, has_aux=True)
+    return pull(tuple(cotangents))
+
+
+def apply_function(
+    forward: Body, backward: Body, n: int, not_differentiable: tuple[int, ...], *args: Any
+) -> tuple[Any, ...]:
+    """`torch.autograd.Function.apply`: `forward` returns n results and then what `backward` takes after their gradients."""
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            results = forward(*args)
+            # A result that is an argument would be taken for one that was changed in place.
+            outputs = tuple([r.view_as(r) if any(r is a for a in args) else r for r in results[:n]])
+            saved = results[n:]
+            ctx.tensors_at = [i for i, value in enumerate(saved) if isinstance(value, torch.Tensor)]
+            ctx.others = [None if isinstance(value, torch.Tensor) else value for value in saved]
+            ctx.save_for_backward(*[saved[i] for i in ctx.tensors_at])
+            ctx.mark_non_differentiable(*[outputs[i] for i in not_differentiable])
+            return outputs
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            saved = list(ctx.others)
+            for i, value in zip(ctx.tensors_at, ctx.saved_tensors, strict=True):
+                saved[i] = value
+            given = backward(*grads, *saved)
+            return (*given, *[None] * (len(ctx.needs_input_grad) - len(given)))
+
+    return Function.apply(*args)
+
+
+def run(body: Body, *args: Any) -> tuple[Any, ...]:
+    """The body itself."""
+    return tuple(body(*args))

@@ -1,0 +1,112 @@
+"""Finding the entry among many: right whatever was predicted, and about as fast as with one entry."""
+
+import gc
+import time
+import weakref
+
+import pytest
+import torch
+from dynamo_lite._eval_frame import KINDS, Entry, GuardProgram, Region
+
+import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.testing import CompileCounter
+
+X = torch.ones(3)
+
+
+@pytest.fixture(autouse=True)
+def no_limits():
+    with config.patch(recompile_limit=1000, accumulated_recompile_limit=1000):
+        yield
+
+
+def compiled(fn, **options):
+    counter = CompileCounter()
+    return dynamo_lite.compile(fn, backend=counter, **options), counter
+
+
+def test_entries_by_constant_shape_and_object():
+    class Holder:
+        pass
+
+    def f(x, k, o):
+        return x.sum() * len(k) + o.n
+
+    g, counter = compiled(f, dynamic=False)
+    holders = [Holder() for _ in range(3)]
+    for n, holder in enumerate(holders):
+        holder.n = n
+    calls = [(torch.ones(s), "k" * k, o) for s in (2, 3, 4) for k in range(1, 4) for o in holders]
+    for args in calls:
+        g(*args)
+    compiled_once = counter.frame_count
+    for args in calls * 2 + calls[::-1]:
+        assert torch.equal(g(*args), f(*args))
+    assert counter.frame_count == compiled_once
+    holders[0].n = 1  # predicted for another entry
+    for args in calls:
+        assert torch.equal(g(*args), f(*args))
+
+
+def test_removed_entries_are_not_predicted():
+    def guard(value):
+        return GuardProgram((((KINDS["LOCAL"], 0, ((KINDS["EQUALS"], value, 0),), ()),), (), 0))
+
+    def fn(k):
+        return k
+
+    made = []
+
+    def callback(cache, function, values):
+        made.append(values[0])
+        code = fn.__code__.replace(co_consts=(None, len(made)), co_name=f"version_{len(made)}")
+        entry = Entry(guard(values[0]), code, None)
+        cache.add(entry)
+        return entry
+
+    region = Region(callback)
+    cache = region.cache_for(fn.__code__)
+    for _ in range(3):
+        for k in range(20):
+            assert cache(fn, k) == k
+    assert made == list(range(20))
+    gone = weakref.ref(region)
+    cache.remove(cache.entries[3])
+    for k in range(20):
+        assert cache(fn, k) == k
+    assert len(made) == 21
+    cache.clear()
+    gc.collect()
+    for k in range(20):
+        assert cache(fn, k) == k
+    assert len(made) == 41
+    del region, cache
+    gc.collect()
+    assert gone() is None
+
+
+def _seconds_per_call(g, calls):
+    def once():
+        started = time.perf_counter()
+        for _ in range(2000 // len(calls)):
+            for args in calls:
+                g(*args)
+        return (time.perf_counter() - started) / (2000 // len(calls) * len(calls))
+
+    return min(once() for _ in range(15))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["constant", "shape"])
+def test_many_entries_are_found_quickly(by):
+    """64 entries in turn at most about twice as slow as one; a scan would take five times as long."""
+    times = []
+    for n in (1, 64):
+        g = dynamo_lite.compile(lambda x, k: x + len(k), backend=lambda gm, inputs: lambda *args: (X,), dynamic=False)
+        calls = [(X, "k" * i) if by == "constant" else (torch.ones(i + 2), "k") for i in range(1, n + 1)]
+        for args in calls * 2:
+            g(*args)
+        assert len(g.cache.entries) == n
+        times.append(_seconds_per_call(g, calls))
+    assert times[1] < 3 * times[0], times
