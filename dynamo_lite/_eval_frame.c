@@ -7,17 +7,15 @@
    Cache        the compiled entries of one code object in one region.
    Entry        one of them: guards and replacement code.
    Region       one optimize() context: owns its caches, names the callback that compiles on a miss.
+   GuardProgram the guards of an entry: see _guards.h.
    GraphCall    calls a compiled graph from replacement code, with what the guards have found: see _graph.h.
    Uncaptured   calls a function with this thread's region switched off.
 
    Ownership: Callable -> Cache <-> Region, Cache -> Entry -> GuardProgram; all are GC-tracked. A code object only borrows
    its caches, through co_extra: references stored there would be invisible to the collector and leak.
 
-   GuardProgram the guards of an entry: see _guards.h.
-
    This is the one C file of the package. The headers are parts of it, each built on those before: _tensor.h (metadata of
-   tensors), _program.h (data structures of guards), _evaluate.h, _record.h (the fast path), _guards.h (GuardProgram), _graph.h
-   (GraphCall).
+   tensors), _program.h (data structures of guards), _evaluate.h, _record.h (the fast path), _guards.h, _graph.h.
 
    Being wrong is not an option, being absent is: whenever something is unusual (a tracer, no room on the data stack,
    arguments that do not bind), the original code runs. */

@@ -93,6 +93,7 @@ class Codegen:
         self.shared: set[int] = set()  # id(node) of path prefixes worth a local
         self.in_progress: set[int] = set()
         self.fills: list[VariableTracker] = []
+        self.updated: set[int] = set()  # id(tracker) of changed objects whose changes are applied
         self.names = 0
         self.graph_out = ""
         self.graph_call = -1  # index in asm.items of the instruction that loads the compiled graph
@@ -249,8 +250,14 @@ class Codegen:
                 self._hold(child)
         self.fill()
         for vt in self.tr.mutations:
-            vt.emit_update(self)
+            self.update(vt)
         self.fill()
+
+    def update(self, vt: VariableTracker) -> None:
+        """Apply the changes of one object, if that has not been done yet."""
+        if id(vt) not in self.updated:
+            self.updated.add(id(vt))
+            vt.emit_update(self)
 
     def assemble(self) -> CodeType:
         """The code object, with the original's signature. The backend is called here: nothing can fail after it."""
@@ -561,9 +568,9 @@ class _BreakEmitter:
             step = instrs[i]
             if step.op is Op.POP_TOP:
                 stack.pop()
-            elif step.op is Op.NOT:
+            elif step.op is Op.NOT or (step.op is Op.FORMAT and not step.arg):
                 self.asm.load_fast(stack.pop())
-                self.asm.emit_op(Op.NOT, None)
+                self.asm.emit_op(step.op, step.arg)
                 stack += self._save_results(1)
             elif step.op is Op.JUMP_IF:
                 taken = self.asm.label()

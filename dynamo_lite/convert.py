@@ -26,6 +26,7 @@ from .config import config
 from .exc import (
     FailOnRecompileLimitHit,
     InternalTorchDynamoError,
+    NotConstant,
     RecompileError,
     Restart,
     SkipFrame,
@@ -296,7 +297,8 @@ class Analysis:
             self.tr = tr = Trace(self, self.fn, self.values, self.break_step, hints)
             try:
                 return self._attempt(tr)
-            except Unsupported as error:
+            except (Unsupported, NotConstant) as reason:
+                error = reason if isinstance(reason, Unsupported) else Unsupported("operation-on-unknown-object", str(reason))
                 if not self._learn(tr, error):
                     return self._eager_entry(tr)
             except Restart as restart:

@@ -32,6 +32,7 @@ class Body:
         self.arguments: list[Node] = []
         self.argument_values: list[TensorValue] = []
         self.lifted: dict[Any, Node] = {}
+        self.is_transformed = self.parent is not None and self.parent.is_transformed
         self._local: list[SymValue] = []
         self._outer: tuple[Any, Any] = (None, None)
 
@@ -147,7 +148,9 @@ class Body:
 
 def shares_memory(results: list[Any], inputs: list[Any]) -> bool:
     """Whether a result is in the memory of an input or of another result."""
-    seen = {id(t.untyped_storage()._cdata) and t.untyped_storage()._cdata for t in inputs if isinstance(t, torch.Tensor)}
+    seen = {
+        id(t.untyped_storage()._cdata) and t.untyped_storage()._cdata for t in inputs if isinstance(t, torch.Tensor)
+    }
     for result in results:
         if isinstance(result, torch.Tensor):
             memory = result.untyped_storage()._cdata

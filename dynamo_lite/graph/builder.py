@@ -370,6 +370,7 @@ class GraphBuilder:
     def body_node(self, module: GraphModule) -> Node:
         """The node by which a graph refers to a body."""
         bodies = self.bodies if self.scope is None else self.scope.bodies
+        self.propagator.allow_higher_order()
         name = f"body_{len(bodies)}"
         bodies[name] = module
         node = self._create("get_attr", name)

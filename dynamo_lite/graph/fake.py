@@ -120,6 +120,10 @@ class Propagator:
     def __init__(self) -> None:
         self.mode = PropagationMode()
 
+    def allow_higher_order(self) -> None:
+        """From now on the mode is a plain `FakeTensorMode`: higher-order operators find their rule by the exact type."""
+        self.mode.__class__ = FakeTensorMode
+
     # -- fake tensors
 
     def fake_of(self, value: TensorValue) -> FakeTensor:

@@ -14,7 +14,9 @@ import torch
 Body = Callable[..., Any]
 
 
-def vmap(body: Body, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None, *args: Any) -> tuple[Any, ...]:
+def vmap(
+    body: Body, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None, *args: Any
+) -> tuple[Any, ...]:
     """`torch.vmap` of a body."""
     return torch.vmap(body, in_dims, out_dims, randomness=randomness, chunk_size=chunk_size)(*args)
 

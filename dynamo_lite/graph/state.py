@@ -207,6 +207,7 @@ class AmbientState:
         """Analyse with another grad mode which the code that will run this part of the graph sets by itself."""
         self._guard_basics()
         before = torch.is_grad_enabled()
+        self.initial.setdefault((_C._set_grad_enabled,), before)  # what is inside may set it as well
         _C._set_grad_enabled(enabled)
         self._key = None
         try:

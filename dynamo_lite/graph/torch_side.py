@@ -76,6 +76,7 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     gm.meta[GRAPH_RECORD] = record
     weakref.finalize(gm, _forget_source, type(gm))
     started = time.perf_counter()
+    graph.propagator.allow_higher_order()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         compiled = call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
     record.compile_seconds = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Stands for the `ctx` of a `torch.autograd.Function` whose forward runs without a backward to come."""
+"""Stands for the `ctx` of a `torch.autograd.Function` while it is followed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import Any
 
 
 class Context:
-    """What `forward` and `setup_context` may use; nothing outlives them, since there is no backward."""
+    """What `forward`, `setup_context` and `backward` may use. The analysis reads the marks when `forward` is done."""
 
-    def __init__(self, n_inputs: int) -> None:
-        self.needs_input_grad = (False,) * n_inputs
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
         self.saved_tensors: tuple[Any, ...] = ()
+        self.marked_dirty: tuple[Any, ...] = ()
+        self.not_differentiable: tuple[Any, ...] = ()
+        self.materializes = True
 
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = tensors
@@ -19,10 +22,10 @@ class Context:
         """For forward-mode differentiation."""
 
     def mark_dirty(self, *args: Any) -> None:
-        """For version counters of autograd."""
+        self.marked_dirty = args
 
     def mark_non_differentiable(self, *args: Any) -> None:
-        """For backward."""
+        self.not_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        """For backward."""
+        self.materializes = value

@@ -121,7 +121,7 @@ def _binary_op1(tx: Any, slot: str, v: VariableTracker, w: VariableTracker) -> V
     if slot_w is not None and v.python_type() is w.python_type():
         slot_w = None if slot_v is not None else slot_w
     if slot_v is not None:
-        if slot_w is not None and issubclass(w.python_type(), v.python_type()):
+        if slot_w is not None and v.python_type() in w.python_type().__mro__:
             result = slot_w(tx, v, w)
             if not is_not_implemented(result):
                 return result
@@ -170,7 +170,7 @@ def richcompare(tx: Any, v: VariableTracker, w: VariableTracker, op: str) -> Var
         return fold(tx, COMPARE_OPS[op], [v, w], {})
     tried_reflected = False
     type_v, type_w = v.python_type(), w.python_type()
-    if type_v is not type_w and issubclass(type_w, type_v) and w.tp_richcompare is not None:
+    if type_v is not type_w and type_v in type_w.__mro__ and w.tp_richcompare is not None:
         tried_reflected = True
         result = w.tp_richcompare(tx, v, SWAPPED_COMPARE[op])
         if not is_not_implemented(result):

@@ -334,7 +334,7 @@ def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTrack
 @builtin(eval, exec)
 def builtin_eval(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """The code is known only when the program runs; without namespaces it sees those of the calling frame, which must be the real one."""
-    if len(args) + len(kwargs) == 1:
+    if all(is_none(v) for v in [*args[1:], *kwargs.values()]):
         tx.needs_real_frame("exec-eval", "eval() or exec() without namespaces")
     return unsupported("exec-eval", "eval() or exec()")
 

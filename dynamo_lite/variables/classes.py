@@ -39,6 +39,10 @@ _METACLASSES = (type, abc.ABCMeta)
 """Metaclasses that do nothing but make the class: others would run during the analysis and once more in the program."""
 
 
+# What C code calls on classes: in a stand-in these are functions without the values of their closures.
+_CALLED_BY_TYPES = ("__subclasshook__", "__subclasses__", "mro")
+
+
 class StandIn:
     """Stands in a stand-in's namespace for an object without a value during the analysis."""
 
@@ -269,6 +273,9 @@ def make_class(
             unsupported("class-definition", f"__set_name__ of {value.describe()}")
     if "__del__" in real_namespace:
         unsupported("del-finalizer", name)
+    called = [hook for hook in _CALLED_BY_TYPES if hook in real_namespace]
+    if called:
+        unsupported("class-definition", f"{name} with {called[0]}")
     try:
         stand_in = meta(name, tuple(b.value for b in bases), real_namespace)
     except (TypeError, ValueError) as error:

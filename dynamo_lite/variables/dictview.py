@@ -176,8 +176,19 @@ class DictIterator(IteratorVariable):
         """`__length_hint__`."""
         return 0 if self.done else operator.length_hint(self.host)
 
+    def can_be_made_again(self) -> bool:
+        """Whether an iterator over the dict as it is now gives the same after as many items."""
+        if len(self.mapping.items) != self.size:
+            return False
+        items = list(self.mapping.items.items())
+        try:
+            to_come = self.host.__reduce__()[1][0]  # a list, made without moving the iterator
+        except RuntimeError:  # keys were exchanged: one iterator more would not complain as this one will
+            return False
+        return [id(v) for _, v in to_come] == [id(v) for _, v in (items[::-1] if self.backwards else items)[self.consumed :]]
+
     def emit_new(self, cg: Any) -> None:
-        if not self.done and len(self.mapping.items) != self.size:
+        if not self.done and not self.can_be_made_again():
             unsupported("reconstruct", "an iterator over a dict that has changed since")
         cg.load_callable(advance)
         cg.load_callable(reversed if self.backwards else iter)

@@ -19,7 +19,7 @@ from .descr import getset, is_heap_type
 from .dispatch import builtin, method
 from .instance import InstanceVariable
 from .tuple import TupleVariable
-from .wrap import builds_subclasses
+from .wrap import builds, builds_subclasses
 
 NONE = ConstantVariable(None)
 
@@ -87,6 +87,8 @@ class ExceptionVariable(InstanceVariable):
         """`__traceback__`, None before the exception is raised; code that looks into it breaks."""
         if self.traceback_dropped or (self.source is None and not self.lines):
             return NONE
+        if self.traceback is None and self.source is not None and not self.lines:
+            return tx.tr.wrap(self.value.__traceback__, tx.tr.source(self.source, ir.ATTR, "__traceback__"))
         if self.traceback is None:
             self.traceback = TracebackVariable(self, self.source is None or bool(self.lines), self.raise_step)
         return self.traceback
@@ -161,6 +163,35 @@ class TracebackVariable(VariableTracker):
             self._needed("a traceback that escapes")
         cg.load(self.exc)
         cg.asm.load_attr("__traceback__")
+
+
+class SourcedTracebackVariable(VariableTracker):
+    """A traceback that exists before the frame. Replayed is that its frames were cleared."""
+
+    def __init__(self, value: TracebackType, source: Any) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return TracebackType
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return unsupported("frame-introspection", f"traceback.{name}")
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    def emit_update(self, cg: Any) -> None:
+        cg.load_callable(traceback.clear_frames)
+        cg.load(self)
+        cg.asm.call(1)
+        cg.asm.pop_top()
+
+
+@builds(TracebackType)
+def build_traceback(tr: Any, value: TracebackType, source: Any) -> SourcedTracebackVariable:
+    tr.guard(source, ir.TYPE_IS, TracebackType)
+    return SourcedTracebackVariable(value, source)
 
 
 def make_exception(tx: Any, cls: type[BaseException], args: list[VariableTracker]) -> ExceptionVariable:
@@ -284,7 +315,7 @@ def _set_traceback(tx: Any, self: ExceptionVariable, tb: VariableTracker | None)
     """`BaseException_set_tb`; a traceback of another exception has no model."""
     if tb is not None and tb.value is None:
         self.drop_traceback(tx)
-    elif not (isinstance(tb, TracebackVariable) and tb.exc is self):
+    elif tb is None or tb is not self.get_traceback(tx):
         unsupported("frame-introspection", "write of __traceback__")
 
 
@@ -303,8 +334,11 @@ def with_traceback(tx: Any, self: ExceptionVariable, tb: VariableTracker) -> Var
 
 @builtin(traceback.clear_frames)
 def clear_frames(tx: Any, tb: VariableTracker) -> None:
-    """The frames that an exception of the traced code has left are gone: there is nothing to clear in them."""
-    if not isinstance(tb, TracebackVariable) or tb.exc.source is not None:
+    """The frames that an exception of the traced code has left are gone: there is nothing to clear in them. Those of a real one
+    are cleared with the other effects."""
+    if isinstance(tb, SourcedTracebackVariable):
+        tx.tr.mutating(tb)
+    elif not isinstance(tb, TracebackVariable) or tb.exc.source is not None:
         unsupported("frame-introspection", "traceback.clear_frames")
 
 

@@ -66,4 +66,4 @@ _register_models(NativeVariable)
 
 if find_spec("torch") is not None:
     from . import graph_args, nn_module, numpy, symnode, tensor, tensor_methods, torch_function, torch_misc  # noqa: F401
-    from . import torch_higher_order  # noqa: F401
+    from . import torch_autograd, torch_higher_order  # noqa: F401

@@ -19,7 +19,7 @@ from ..polyfills.registry import find_polyfill
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
 from .constant import ConstantVariable, fold, is_constant
-from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, generic_setattr
+from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, generic_setattr, type_attribute
 from .dict import DictVariable
 from .dispatch import HANDLERS, PURE
 from .slots import SLOTDEFS, call_slot
@@ -257,6 +257,8 @@ class MethodVariable(VariableTracker):
 
     def python_type(self) -> type:
         builtin = isinstance(self.function, BuiltinVariable)
+        if builtin and isinstance(self.function.value, types.WrapperDescriptorType):
+            return types.MethodWrapperType
         return types.BuiltinMethodType if builtin else types.MethodType
 
     def is_python_constant(self) -> bool:
@@ -282,6 +284,9 @@ class MethodVariable(VariableTracker):
             return self.self
         if name == "__func__":
             return self.function
+        own = type_attribute(tx, self.python_type(), name)  # `method_getattro`: the type's first, then the function's
+        if isinstance(own, BuiltinVariable):
+            return own.tp_descr_get(tx, self, tx.tr.type_of(tx, self))
         return self.function.tp_getattro(tx, name)
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:

@@ -17,6 +17,7 @@ from .cell import CellVariable
 from .constant import ConstantVariable
 from .descr import generic_getattr
 from .dispatch import method
+from .native import load_filled
 from .wrap import builds
 
 NONE = ConstantVariable(None)
@@ -130,7 +131,7 @@ class GeneratorVariable(VariableTracker):
             cg.load(self.arguments[n_positional + i])
         cg.asm.build_map(len(keyword_only))
         if code.co_flags & 0x08:
-            cg.load(self.arguments[slot])
+            load_filled(cg, self.arguments[slot])  # the call copies it
             cg.asm.dict_update(1)
         cg.asm.call_function_ex(True)
 
@@ -167,7 +168,17 @@ def generator_throw(
             if val is not None and isinstance(val.python_type(), type) and issubclass(val.python_type(), typ.value)
             else None
         )
+        if not issubclass(typ.value, BaseException):
+            tx.raises(TypeError, "exceptions must be classes or instances deriving from BaseException, not type")
         exc = exc or tx.call(typ, [] if val is None or val.value is None else [val])
+        if not issubclass(exc.python_type(), BaseException):
+            tx.raises(
+                TypeError, f"calling {typ.value!r} should have returned an instance of BaseException, not {exc.python_type()!r}"
+            )
+    elif not issubclass(typ.python_type(), BaseException):
+        tx.raises(
+            TypeError, f"exceptions must be classes or instances deriving from BaseException, not {type_name(typ)}"
+        )
     generator = _native(self)
     delegate = _delegate(generator)
     if delegate is not None:

@@ -227,7 +227,7 @@ def _slot_binary(name: str, reflected: str, slot: str) -> Any:
         type_v, type_w = v.python_type(), w.python_type()
         do_other = type_v is not type_w and isinstance(w, InstanceVariable) and _defines(type_w, reflected)
         if isinstance(v, InstanceVariable) and _defines(type_v, name):
-            if do_other and issubclass(type_w, type_v) and _overloaded(v, w, reflected):
+            if do_other and type_v in type_w.__mro__ and _overloaded(v, w, reflected):
                 result = tx.call(special(tx, w, reflected), [v])
                 if result.value is not NotImplemented:
                     return result

@@ -134,8 +134,6 @@ def emit_position(cg: Any, seq: VariableTracker | None, index: int, empty: Any) 
         cg.load_const(empty)
         cg.asm.call(1)
     else:
-        if seq.mutated and index > len(seq.value):
-            unsupported("reconstruct", "an iterator past the end that its list has now")
         cg.load_callable(_iterator_at)
         load_filled(cg, seq)
         cg.load_const(index)
@@ -321,6 +319,7 @@ class SourcedIterator(IteratorVariable):
         self.cls = type(value)
         self.owned = False  # part of another iterator, which does the replay
         self.consumed = 0
+        self.done = False  # the end was seen, and is guarded; at another call there may be more after the last item taken
         try:
             self.items = items_to_come(value)
             len(self.items)
@@ -338,6 +337,7 @@ class SourcedIterator(IteratorVariable):
             tr.mutating(self)
         if k >= len(self.items):
             tr.guard(self.node, ir.LEN, len(self.items))
+            self.done = True
             return None
         self.consumed = k + 1
         node = tr.source(self.node, self.kind, k)
@@ -356,7 +356,7 @@ class SourcedIterator(IteratorVariable):
         return len(self.items) - self.consumed
 
     def emit_update(self, cg: Any) -> None:
-        emit_advance(cg, self, self.consumed + (self.consumed == len(self.items)))
+        emit_advance(cg, self, self.consumed + self.done)
 
 
 def emit_advance(cg: Any, vt: VariableTracker, n: int) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
-from ..guards.ir import CALL
+from ..guards import ir
 from .abstract import binary_op, get_iter, is_true, iter_next, unpack
 from .base import VariableTracker
 from .constant import FALSE, NONE, ConstantVariable, is_none
@@ -239,13 +239,15 @@ def new_enumerate(
 
 @builds(enumerate)
 def build_enumerate(tr: Any, value: Any, source: Any) -> EnumerateVariable:
-    iterator, count = wrapped_args(tr, value, source)
-    inner = value.__reduce__()[1][0]
-    model = tr.build(inner, tr.source(source, CALL, reduced_arg(0)))
+    tr.guard(source, ir.TYPE_IS, enumerate)
+    inner, count = value.__reduce__()[1]
+    # Not through `wrap`: a number that changes from call to call would become symbolic.
+    tr.guard(tr.source(source, ir.CALL, reduced_arg(1)), ir.EQUALS, count)
+    model = tr.build(inner, tr.source(source, ir.CALL, reduced_arg(0)))
     if not isinstance(model, SourcedIterator):
         unsupported("iterator-state", f"enumerate over a {type(inner).__name__}")
     model.owned = True  # the enumerate object is advanced, and it with it
-    return EnumerateVariable(model, count.value, source)
+    return EnumerateVariable(model, count, source)
 
 
 # -- endless and repeating

@@ -198,8 +198,12 @@ def emit_all(cg: Any, items: Iterable[VariableTracker]) -> int:
 
 
 def load_filled(cg: Any, vt: VariableTracker) -> None:
-    """Push an object; if it is a new container, with its contents in it."""
+    """Push a container with the contents that it has at the end of the trace, be it new or changed: what is made from it
+    next looks at them."""
     cg.load(vt)
+    if vt.mutated:
+        cg.update(vt)
+        return
     for i, other in enumerate(cg.fills):
         if other is vt:
             del cg.fills[i]

@@ -186,6 +186,7 @@ def _divmod(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
 
 
 SymNodeVariable.nb_divmod = staticmethod(_divmod)
+ConstantVariable.nb_divmod = _shared_slot(ConstantVariable.nb_divmod, _divmod)
 
 
 # -- C functions of numbers

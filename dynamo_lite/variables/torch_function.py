@@ -22,7 +22,6 @@ from ..exc import Unsupported, unsupported
 from ..graph.state import READS, SETTINGS
 from ..guards import ir
 from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
-from ..polyfills.torch_autograd import Context
 from .base import VariableTracker
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, TRUE, ConstantVariable, boolean, fold, is_constant, is_none
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable
@@ -30,7 +29,6 @@ from .dispatch import HANDLERS, builtin, constructor
 from .function import MethodVariable, build_function, call_handler
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
-from .tuple import TupleVariable
 from .wrap import builds, builds_if, builds_subclasses
 
 _C = torch._C
@@ -420,32 +418,6 @@ def build_higher_order(tr: Any, value: Any, source: Any) -> VariableTracker:
         return unsupported("higher-order-operator", str(value))
     tr.guard(source, ir.IS, value)
     return HigherOrderFunctionVariable(value, source)
-
-
-# -- autograd.Function
-
-
-@builtin(torch.autograd.Function.apply.__func__)
-def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """`Function.apply`. Where no gradient will be asked for it is a call of `forward` with a context that nobody
-    sees again."""
-    grad = torch.is_grad_enabled()
-    if grad and any(isinstance(a, TensorVariable) and a.proxy.meta.requires_grad for a in args):
-        return unsupported("autograd-function", cls.describe())
-    context = tx.call(tx.tr.build_constant_object(Context), [ConstantVariable(len(args))])
-    forward = cls.tp_getattro(tx, "forward")
-    set_grad = _C._set_grad_enabled
-    if grad:
-        tx.tr.state.write(set_grad, (False,))
-    try:
-        if cls.as_python_constant().setup_context is torch.autograd.Function.setup_context:
-            return tx.call(forward, [context, *args], kwargs)
-        result = tx.call(forward, list(args), kwargs)
-        tx.call(cls.tp_getattro(tx, "setup_context"), [context, TupleVariable(list(args)), result])
-        return result
-    finally:
-        if grad and tx.tr.state.final is None:
-            tx.tr.state.write(set_grad, (True,))
 
 
 # -- callables of other kinds

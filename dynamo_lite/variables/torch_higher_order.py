@@ -8,6 +8,7 @@ Mirrors `torch/_higher_order_ops`, `torch/_functorch/apis.py` and `eager_transfo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
-from ..exc import unsupported
+from ..exc import Unsupported, unsupported
 from ..graph import functional
 from ..graph.bodies import BREAK, Body, shares_memory
 from ..graph.builder import Packing, packs
@@ -84,13 +85,33 @@ def structure(tx: Any, vt: VariableTracker) -> Any:
 # -- following a body
 
 
+def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a handler break, if at all, before the call that it models: nothing can be resumed inside a body."""
+
+    @functools.wraps(handler)
+    def run(tx: Any, *args: Any, **kwargs: Any) -> Any:
+        step = tx.tr.failing_step()
+        try:
+            return handler(tx, *args, **kwargs)
+        except Unsupported as error:
+            error.break_step = step
+            raise
+
+    return run
+
+
+def models(function: Any) -> Callable[[Any], Any]:
+    """Register the handler of a function with bodies."""
+    return lambda handler: builtin(function)(whole(handler))
+
+
 class Outside:
     """What the traced program has when a body is entered."""
 
     def __init__(self, tx: Any, extra: list[Any]) -> None:
         self.tr = tx.tr
         self.n_mutations = len(tx.tr.mutations)
-        self.objects: dict[int, tuple[Any, list[int]]] = {}
+        self.objects: dict[int, tuple[Any, list[Any]]] = {}
         pending = [*extra, *tx.tr.mutations]
         frame = tx
         while frame is not None:
@@ -102,16 +123,36 @@ class Outside:
             if not isinstance_of_tracker(vt) or id(vt) in self.objects or (vt.source is not None and not vt.mutated):
                 continue
             children = list(vt.children())
-            self.objects[id(vt)] = (vt, [id(child) for child in children])
+            self.objects[id(vt)] = (vt, [identity(child) for child in children])
             pending.extend(children)
 
     def check(self) -> None:
         """Break if the body has changed any of it."""
-        if len(self.tr.mutations) != self.n_mutations:
-            unsupported(BREAK, f"the body changes {self.tr.mutations[-1].describe()}")
+        for vt in self.tr.mutations[self.n_mutations :]:
+            if not self._is_as_found(vt):
+                unsupported(BREAK, f"the body changes {vt.describe()}")
         for vt, children in self.objects.values():
-            if [id(child) for child in vt.children()] != children:
+            if [identity(child) for child in vt.children()] != children:
                 unsupported(BREAK, f"the body changes {vt.describe() or vt.python_type().__qualname__}")
+
+    def _is_as_found(self, vt: Any) -> bool:
+        """Whether a dictionary that existed before the frame has its old items again, as after `functional_call`."""
+        if not isinstance(vt, DictVariable) or type(vt.value) is not dict:
+            return False
+        pairs = [(key.as_python_constant(), value) for key, value in vt.pairs() if key.is_python_constant()]
+        return [key for key, _ in pairs] == list(vt.value) and all(
+            self._models(value, vt.value[key]) for key, value in pairs
+        )
+
+    def _models(self, vt: Any, value: Any) -> bool:
+        if is_lazy(vt) or vt.source is not None:
+            return self.tr.heap.get(id(value)) is vt
+        return vt.is_python_constant() and vt.as_python_constant() is value
+
+
+def identity(vt: Any) -> Any:
+    """What tells a tracker from others; keys of dictionaries are made anew whenever they are asked for."""
+    return (type(vt.value), repr(vt.value)) if type(vt) is ConstantVariable else id(vt)
 
 
 def isinstance_of_tracker(vt: Any) -> bool:
@@ -150,12 +191,17 @@ def capture(
     tx: Any, fn: VariableTracker, args: list[Any], kwargs: dict[str, Any] | None = None, body: Body | None = None
 ) -> Captured:
     """Follow a function as a body. `body` is given where it has arguments of its own."""
-    outside = Outside(tx, [fn, *args, *(kwargs or {}).values()])
+    return follow(tx, lambda: tx.call(fn, args, kwargs or {}), [fn, *args, *(kwargs or {}).values()], body)
+
+
+def follow(tx: Any, call: Callable[[], VariableTracker], extra: list[Any], body: Body | None = None) -> Captured:
+    """Make a call as a body; `extra` are objects from outside that the frames need not hold."""
+    outside = Outside(tx, extra)
     body = body or tx.tr.graph.open_body()
     grad = torch.is_grad_enabled()
     with body:
         try:
-            result = tx.call(fn, args, kwargs or {})
+            result = call()
         except ObservedException as observed:
             unsupported(BREAK, f"the body raises {observed.exc.python_type().__name__}")
     outside.check()
@@ -254,7 +300,7 @@ def _tensors(tx: Any, *lists: VariableTracker) -> list[list[Any]]:
     return result
 
 
-@builtin(cond_op)
+@models(cond_op)
 def cond(tx: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) -> VariableTracker:
     """`torch.cond`. A condition that is known picks its branch."""
     args = [] if operands is None else tx.tr.unpack(tx, operands)
@@ -325,7 +371,7 @@ def _expect_like(results: list[Any], expected: list[Any], what: str) -> None:
         unsupported(BREAK, f"the body of {what} returns something else than it takes")
 
 
-@builtin(while_loop_op)
+@models(while_loop_op)
 def while_loop(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
     (items,) = _tensors(tx, carried)
     if tx.tr.unpack(tx, additional):
@@ -368,7 +414,7 @@ def _returning(module: GraphModule, node: Any) -> GraphModule:
     return module
 
 
-@builtin(associative_scan_op)
+@models(associative_scan_op)
 def associative_scan(tx: Any, combine_fn: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
     (items,) = _tensors(tx, xs)
     slices = [*_slices(tx, items), *_slices(tx, items)]
@@ -387,7 +433,7 @@ def _stacked(tx: Any, outs: list[Any], length: Any) -> list[Any]:
         return [out.detach().expand(length, *out.shape).clone(memory_format=torch.contiguous_format) for out in outs]
 
 
-@builtin(scan_op)
+@models(scan_op)
 def scan(tx: Any, combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
     carry, items = _tensors(tx, init, xs)
     fakes = _fakes(tx, carry)
@@ -401,15 +447,13 @@ def scan(tx: Any, combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -
     return captured.rebuild(_loop_node(tx, scan_op, [captured], [carry, items], results))
 
 
-@builtin(map_impl)
+@models(map_impl)
 def map_over(tx: Any, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
     items, rest = _tensors(tx, xs, pos_args)
     body, args = _body_with(tx, _slices(tx, items))
     captured = capture(tx, f, [*args, *rest], body=body)
     return captured.rebuild(
-        _loop_node(
-            tx, map_impl, [captured], [items], lambda outs: _stacked(tx, outs, items[0].proxy.meta.shape[0])
-        )
+        _loop_node(tx, map_impl, [captured], [items], lambda outs: _stacked(tx, outs, items[0].proxy.meta.shape[0]))
     )
 
 
@@ -418,7 +462,7 @@ def map_over(tx: Any, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
 _CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
 
 
-@builtin(checkpoint)
+@models(checkpoint)
 def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call."""
     options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHECKPOINT_OPTIONS}
@@ -460,11 +504,15 @@ class TransformedVariable(VariableTracker):
         return [*self.args, *self.kwargs.values()]
 
     def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
-        return self.call(tx, self, args, kwargs)
+        return whole(self.call)(tx, self, args, kwargs)
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         fn = self.args[0]
-        return fn.tp_getattro(tx, name) if fn.tp_getattro else unsupported(BREAK, f"attribute {name} of a transformed function")
+        return (
+            fn.tp_getattro(tx, name)
+            if fn.tp_getattro
+            else unsupported(BREAK, f"attribute {name} of a transformed function")
+        )
 
     def emit_new(self, cg: Any) -> None:
         cg.load_callable(self.transform)
@@ -567,6 +615,7 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     for leaf, dim in zip(given.leaves, in_dims, strict=True):
         fakes.append(_example(propagator, leaf, dim))
     body, leaves = _body_with(tx, fakes)
+    body.is_transformed = True
     captured = capture(tx, transformed.args[0], given.rebuild(leaves), body=body)
     lifted = captured.lifted
     module = captured.module(lifted)
@@ -594,6 +643,7 @@ def _differentiated(
             unsupported(BREAK, "derivative by an integer tensor")
         fakes[i].requires_grad_()
     body, leaves = _body_with(tx, fakes)
+    body.is_transformed = True
     with tx.tr.state.grad_mode(True):
         captured = capture(tx, fn, given.rebuild(leaves), kwargs, body)
     return given, captured, wrt
@@ -676,7 +726,7 @@ def _is_true(vt: Any) -> bool:
     return vt is not None and not is_none(vt) and bool(vt.as_python_constant())
 
 
-@builtin(torch.func.jvp)
+@models(torch.func.jvp)
 def call_jvp(
     tx: Any, func: Any, primals: Any, tangents: Any, *, strict: Any = None, has_aux: Any = None
 ) -> VariableTracker:
@@ -719,7 +769,7 @@ class PullbackVariable(VariableTracker):
         unsupported("reconstruct", "the function that torch.func.vjp returns")
 
 
-@builtin(torch.func.vjp)
+@models(torch.func.vjp)
 def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
     given, captured, wrt = _differentiated(tx, func, list(primals), {}, tuple(range(len(primals))))
     n, main, aux = _main_and_aux(tx, captured, _is_true(has_aux))

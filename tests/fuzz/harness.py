@@ -27,6 +27,15 @@ FILE = "<fuzz>"
 CALLS = (0, 0, 1)
 
 
+UNBOUND = re.compile(r"cannot access (?:local|free) variable (\S*\w+\S*) where it is not associated with a value(?: in enclosing scope)?")
+
+
+def known(text):
+    """The text without the one difference that is accepted: a continuation has the variables that the frame shares with inner
+    functions as free variables, so that CPython raises NameError for them instead of its subclass UnboundLocalError."""
+    return UNBOUND.sub(r"unbound \1", text.replace("UnboundLocalError", "NameError")) if "nbound" in text or "cannot acc" in text else text
+
+
 class TooLong(BaseException):
     """The program (or its analysis) did not end in time."""
 
@@ -39,9 +48,9 @@ class Describer:
         self.keep = []
 
     def __call__(self, value):
-        kind = type(value).__name__
+        kind = known(type(value).__name__)
         if value is None or isinstance(value, (bool, int, float, str, bytes, type, types.ModuleType)):
-            return kind, value.__qualname__ if isinstance(value, type) else repr(value)
+            return kind, known(value.__qualname__ if isinstance(value, type) else repr(value))
         if isinstance(value, types.BuiltinFunctionType):
             return kind, value.__name__
         if not isinstance(value, (tuple, frozenset)):
@@ -120,7 +129,7 @@ def namespace(events):
 
     def handled():
         error = sys.exc_info()[1]
-        return None if error is None else (type(error).__name__, plain(error.args))
+        return None if error is None else (known(type(error).__name__), plain(error.args))
 
     def stop(tag, value):
         events.append((tag, plain(value), handled()))

@@ -268,7 +268,7 @@ def test_checks():
     [
         (lambda a: torch.autograd.grad((a.requires_grad_() * 2).sum(), a), "backward-call"),
         (lambda a: (torch.random.get_rng_state(), a + torch.rand(1))[1], "random-state"),
-        (lambda a: torch.vmap(torch.sin)(a + 1), "higher-order-operator"),
+        (lambda a: torch.vmap(lambda b: b.nonzero())(a + 1), "dynamic-shape-operator"),
         (lambda a: torch.from_numpy((a + 1).numpy()), "numpy"),
         (lambda a: torch.equal(a + 1, a), "data-dependent-operator"),
         (lambda a: torch._assert(a.sum() > 0, "x") or a + 1, "data-dependent-assert"),
@@ -320,11 +320,6 @@ def test_autograd_function_without_grad():
     check(lambda a: Double.apply(a, 2) + 1, x(), ops=4)
     with torch.no_grad():
         check(lambda a: Double.apply(a, 2) + 1, x().requires_grad_())
-
-
-def test_autograd_function_with_grad_is_a_break():
-    run = run_both(lambda a: Double.apply(a * 1, 2) + 1, x().requires_grad_())
-    assert "autograd-function" in [b.slug for b in run.breaks]
 
 
 def test_scripted_function_is_followed():

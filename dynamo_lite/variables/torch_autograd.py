@@ -1,0 +1,143 @@
+"""`torch.autograd.Function`.
+
+Input: calls of `Function.apply`. Output: the call of `forward` where no gradient will be asked for, else one node with `forward` and
+`backward` as bodies.
+Invariant: `backward` is followed when `forward` is, with gradients like the outputs; what it reads of `ctx` is what `forward` left there.
+Mirrors `torch/csrc/autograd/custom_function.cpp` and `torch/autograd/function.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from ..exc import unsupported
+from ..graph import functional
+from ..polyfills.torch_autograd import Context
+from .base import VariableTracker
+from .constant import ConstantVariable, is_none
+from .dispatch import builtin
+from .tensor import TensorVariable
+from .torch_higher_order import BodyVariable, Captured, ValueVariable, follow, whole
+from .tuple import TupleVariable
+
+SLUG = "autograd-function"
+_SET_GRAD = torch._C._set_grad_enabled
+
+
+def _needs_grad(vt: VariableTracker) -> bool:
+    return isinstance(vt, TensorVariable) and vt.proxy.meta.requires_grad
+
+
+@builtin(torch.autograd.Function.apply.__func__)
+def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`Function.apply`."""
+    grad = torch.is_grad_enabled()
+    if grad and any(map(_needs_grad, args)):
+        return apply_with_gradients(tx, cls, list(args), kwargs)
+    context = _new_context(tx, [False] * len(args))
+    if grad:
+        tx.tr.state.write(_SET_GRAD, (False,))
+    try:
+        return _forward(tx, cls, context, list(args), kwargs)
+    finally:
+        if grad and tx.tr.state.final is None:
+            tx.tr.state.write(_SET_GRAD, (True,))
+
+
+def _new_context(tx: Any, needs_input_grad: list[bool]) -> VariableTracker:
+    flags = TupleVariable([ConstantVariable(flag) for flag in needs_input_grad])
+    return tx.call(tx.tr.build_constant_object(Context), [flags])
+
+
+def _forward(tx: Any, cls: Any, context: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    forward = cls.tp_getattro(tx, "forward")
+    if cls.as_python_constant().setup_context is torch.autograd.Function.setup_context:
+        return tx.call(forward, [context, *args], kwargs)
+    result = tx.call(forward, args, kwargs)
+    tx.call(cls.tp_getattro(tx, "setup_context"), [context, TupleVariable(args), result])
+    return result
+
+
+@whole
+def apply_with_gradients(tx: Any, cls: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    """One node: the bodies of `forward` and `backward`, and the tensors that they use."""
+    real, state, graph = cls.as_python_constant(), tx.tr.state, tx.tr.graph
+    if real.backward is torch.autograd.Function.backward:
+        unsupported(SLUG, f"{cls.describe()} has no backward")
+    if graph.scope is not None and graph.scope.is_transformed:
+        unsupported(SLUG, f"{cls.describe()} inside a function transform")
+    with state.grad_mode(False):
+        context = _new_context(tx, [_needs_grad(a) for a in args])
+        forward = follow(tx, lambda: _forward(tx, cls, context, args, kwargs), [*args, *kwargs.values()])
+        outputs = forward.leaves
+        not_differentiable = _marks(tx, cls, context, outputs)
+        backward = _follow_backward(tx, cls, context, outputs, args)
+    tensors = [a for a in dict.fromkeys(args) if isinstance(a, TensorVariable)]
+    gradients = _gradients(tx, backward, args, tensors)
+    saved = list(backward.body.lifted)
+    with forward.body:
+        for value in saved:
+            graph.node(value)
+    values = list(dict.fromkeys([*(t.proxy for t in tensors), *forward.body.lifted]))
+    forward_module = forward.module(values, [*outputs, *map(ValueVariable, saved)])
+    forward.body.run(forward_module, values)
+    with backward.body:
+        nodes = [None if g is None else graph.node(g.proxy) for g in gradients]
+    backward_module = backward.body.finish(nodes, saved)
+    backward.body.run(backward_module, saved)
+    head = [BodyVariable(forward_module), BodyVariable(backward_module), ConstantVariable(len(outputs))]
+    head.append(TupleVariable([ConstantVariable(i) for i in not_differentiable]))
+    results = graph.call(
+        tx, "call_function", functional.apply_function, [*head, *map(ValueVariable, values)], memo=False
+    )
+    return forward.rebuild(list(results.items))
+
+
+def _marks(tx: Any, cls: Any, context: Any, outputs: list[Any]) -> list[int]:
+    """The positions of the outputs without a gradient. Refuses the marks that have no counterpart."""
+    if tx.tr.unpack(tx, context.tp_getattro(tx, "marked_dirty")):
+        unsupported(SLUG, f"{cls.describe()} marks an input as changed")
+    if not context.tp_getattro(tx, "materializes").as_python_constant():
+        unsupported(SLUG, f"{cls.describe()} wants gradients that may be None")
+    marked = tx.tr.unpack(tx, context.tp_getattro(tx, "not_differentiable"))
+    return [i for i, output in enumerate(outputs) if any(output is m for m in marked)]
+
+
+def _follow_backward(tx: Any, cls: Any, context: Any, outputs: list[Any], args: list[Any]) -> Captured:
+    graph = tx.tr.graph
+    body = graph.open_body()
+    grads = []
+    with body:
+        for output in outputs:
+            meta = output.proxy.meta
+            if meta.live:
+                fake = meta.fake.detach()
+                grads.append(TensorVariable(body.argument(type(meta)(fake), fake)))
+            else:
+                grads.append(TensorVariable(body.argument(meta.replace(requires_grad=False, is_leaf=True, offset=0))))
+    function = cls.tp_getattro(tx, "backward")
+    return follow(tx, lambda: _as_tuple(tx.call(function, [context, *grads])), [context, *args], body)
+
+
+def _as_tuple(result: VariableTracker) -> VariableTracker:
+    return result if isinstance(result, TupleVariable) else TupleVariable([result])
+
+
+def _gradients(tx: Any, backward: Captured, args: list[Any], tensors: list[Any]) -> list[Any]:
+    """The gradient of each tensor, None if it has none: the sum over the arguments which it is."""
+    given = list(backward.result.items)
+    if len(given) < len(args) or not all(map(is_none, given[len(args) :])):
+        unsupported(SLUG, "backward returns another number of gradients than forward has arguments")
+    gradients: dict[Any, Any] = dict.fromkeys(tensors)
+    with backward.body, tx.tr.state.grad_mode(False):
+        for arg, gradient in zip(args, given, strict=False):
+            if not isinstance(gradient, TensorVariable) or not _needs_grad(arg):
+                continue
+            known = gradients[arg]
+            if known is not None:
+                gradient = tx.tr.graph.call(tx, "call_function", operator.add, [known, gradient])
+            gradients[arg] = gradient
+    return list(gradients.values())

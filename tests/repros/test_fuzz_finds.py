@@ -1,0 +1,126 @@
+"""What `tests/fuzz` found, one test for each mechanism."""
+
+import textwrap
+
+from tests.fuzz import harness
+
+
+def agrees(text):
+    """The module's `program` does the same eagerly and captured, for arguments made by `make_args`."""
+    problem = harness.difference(textwrap.dedent(text) + "\nG, GL, GD = globals().get('G'), globals().get('GL'), {}\n")
+    assert problem is None, problem
+
+
+def test_iterator_over_a_changed_dict_is_made_after_the_replay_of_the_change():
+    agrees("""
+    def program(d):
+        d[0] = 0
+        found = []
+        for k, v in d.items():
+            found.append(stop(1, k))
+        return found
+    def make_args(k):
+        return [{5: 3}]
+    """)
+
+
+def test_iterator_over_a_dict_whose_keys_were_exchanged():
+    agrees("""
+    def program(d):
+        iterator = iter(d)
+        first = next(iterator)
+        del d[first]
+        d[9] = 1
+        stop(1, d)
+        return first, list(iterator)
+    def make_args(k):
+        return [{5: 3, 6: 4}]
+    """)
+
+
+def test_iterator_past_the_end_that_its_list_had():
+    agrees("""
+    def program(l):
+        found = []
+        for x in l:
+            if len(l) < 4:
+                l.append(x + 1)
+            if x > 1:
+                stop(1, x)
+            found.append(x)
+        return found
+    def make_args(k):
+        return [[0]]
+    """)
+
+
+def test_count_of_an_enumerate_from_outside_is_a_constant():
+    agrees("""
+    def program(l):
+        for i, x in enumerate([0 for x in l]):
+            stop(1, (i, x))
+    def make_args(k):
+        return [[1, 2, 3, 4, 5]]
+    """)
+
+
+def test_own_hash_without_own_eq_is_called():
+    agrees("""
+    class C:
+        def __hash__(self):
+            stop('hash', 1)
+            return 0
+    def program(o):
+        return {o: 0}[o], o in {1, o}
+    def make_args(k):
+        return [C()]
+    """)
+
+
+def test_argument_in_a_cell_of_a_generator_that_has_not_started():
+    agrees("""
+    def program(a):
+        def generator(p, *q, r=2, **s):
+            yield lambda: (p, q, r, s)
+            yield p, q, r, s
+        g = generator(1, 2, 3, r=a, t=5)
+        stop(1, a)
+        next(g)
+        return list(g), generator(1)
+    def make_args(k):
+        return [4]
+    """)
+
+
+def test_divmod_by_a_number_that_became_symbolic():
+    agrees("""
+    def program(b):
+        try:
+            return divmod(7, b), divmod(b, 2)
+        except ZeroDivisionError as error:
+            return error.args
+    def make_args(k):
+        return [k + 1]
+    """)
+    agrees("""
+    def program(b):
+        try:
+            return divmod(7, b)
+        except ZeroDivisionError as error:
+            return error.args
+    def make_args(k):
+        return [1 - k]
+    """)
+
+
+def test_iterator_from_outside_is_not_moved_past_the_last_item_that_was_taken():
+    agrees("""
+    def program(l):
+        for i in range(2):
+            for x in iter([x for x in l]):
+                stop(1, x)
+                stop(2, 0)
+                l = [9]
+    def make_args(k):
+        return [[1, 2, 5]]
+    """)
