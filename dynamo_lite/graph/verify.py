@@ -37,7 +37,8 @@ def _is_foreign_fake(builder: Any, node: Node) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
-    ("is of a kind that graphs don't have", lambda builder, node: node.op == "call_module" or node.op == "get_attr" and node.target not in builder.bodies),
+    ("is of a kind that graphs don't have", lambda builder, node: node.op == "call_module"),
+    ("names no body", lambda builder, node: node.op == "get_attr" and node.target not in builder.bodies),
     ("has no value", lambda builder, node: node.op == "placeholder" and node.meta.get("example_value") is None),
     ("has a value of another trace", _is_foreign_fake),
     ("has a fake tensor that contradicts its metadata", _has_wrong_fake),

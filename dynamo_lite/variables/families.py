@@ -65,5 +65,16 @@ def _register_models(model: Any) -> None:
 _register_models(NativeVariable)
 
 if find_spec("torch") is not None:
-    from . import graph_args, nn_module, numpy, symnode, tensor, tensor_methods, torch_function, torch_misc  # noqa: F401
-    from . import torch_autograd, torch_higher_order  # noqa: F401
+    from . import (  # noqa: F401
+        graph_args,
+        nn_module,
+        numpy,
+        symnode,
+        tensor,
+        tensor_methods,
+        torch_autograd,
+        torch_function,
+        torch_higher_order,
+        torch_misc,
+        torch_optim,
+    )

@@ -16,6 +16,8 @@ from .dispatch import builtin
 
 @builtin(markers.graph_break)
 def graph_break(tx: Any, msg: VariableTracker | None = None) -> VariableTracker:
+    if tx.globals.value.get("__name__") == "torch.optim.optimizer":
+        return ConstantVariable(None)  # keeps the grad mode out of torch.compile's graphs; ours change it themselves
     return unsupported("user-requested", msg.as_python_constant() if msg is not None else "")
 
 

@@ -186,6 +186,11 @@ _refused(
     "_is_all_true",
     "_is_any_true",
 )
+# The number of elements that a sparse tensor stores is data; a fake one stores none.
+_refused(
+    "dynamic-shape-operator",
+    *("_nnz", "_values", "_indices", "values", "indices", "crow_indices", "col_indices", "ccol_indices", "row_indices"),
+)
 _refused("numpy", "numpy", "__array__", "__array_wrap__")
 _refused("backward-call", "backward")
 _refused("hook-registration", "register_hook", "register_post_accumulate_grad_hook")

@@ -391,7 +391,6 @@ def while_loop(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: An
         _expect_like(outs, fakes, "while_loop")
         return outs
 
-    test.build = None
     graph = tx.tr.graph
     lifted = _union(captured)
     if torch.is_grad_enabled() and _needs_grad(lifted):
@@ -619,7 +618,7 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     captured = capture(tx, transformed.args[0], given.rebuild(leaves), body=body)
     lifted = captured.lifted
     module = captured.module(lifted)
-    dims = tuple([*in_dims, *[None] * len(lifted)])
+    dims = (*in_dims, *[None] * len(lifted))
     out_dims = transformed.option("out_dims", 2, 0)
     flat_out = tuple(_leaves_of(out_dims)) if not isinstance(out_dims, int) else (out_dims,) * len(captured.leaves)
     if len(flat_out) != len(captured.leaves):

@@ -158,8 +158,8 @@ def main():
                 failures.append(record)
                 report(record)
     summary = {
-        **harness.environment(), "hash_seed": "0", "seed": options.seed, "first": options.first, "programs": ran, "tensors": options.tensors,
-        "failures": [{k: f[k] for k in ("index", "problem", "text")} for f in failures], "frames_captured": captured,
+        **harness.environment(), "hash_seed": "0", "seed": options.seed, "first": options.first, "programs": ran,
+        "tensors": options.tensors, "failures": [{k: f[k] for k in ("index", "problem", "text")} for f in failures], "frames_captured": captured,
         "frames_left_eager": skipped, "eager_too_long": slow, "seconds": round(time.perf_counter() - started, 1),
     }  # fmt: skip
     print(json.dumps({k: v if k != "failures" else len(v) for k, v in summary.items()}))

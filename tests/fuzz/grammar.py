@@ -252,7 +252,8 @@ class Writer:
         e = lambda kind="set": self.expr(s, kind, d)  # noqa: E731
         return self.pick([
             lambda: self.variable(s, "set", "{1, 2}"),
-            lambda: f"{{{e('int')}, {e('int')}}}",
+            # No expression of another kind: a function's place in a set depends on its address.
+            lambda: f"{{{self.e_int(s, 0)}, {self.e_int(s, 0)}}}",
             lambda: f"{{{self.inner(s, 'x', d)} for x in {e('list')}}}",
             lambda: f"({e()} {self.pick(['|', '&', '-', '^'])} {e()})",
             lambda: f"set({e('list')})",

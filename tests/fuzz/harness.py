@@ -78,7 +78,7 @@ class Describer:
         if isinstance(value, types.GeneratorType):
             return value.__name__, str(value.gi_frame and value.gi_frame.f_lineno)
         if type(value).__name__ == "Tensor":
-            return repr(value.tolist()), str(value.dtype), self("storage %s" % self.storage(value))
+            return repr(value.tolist()), str(value.dtype), self(f"storage {self.storage(value)}")
         if hasattr(value, "__next__") and "iterator" in type(value).__name__:
             return ()
         # Not getattr: no `__getattr__` of the program may run.

@@ -124,3 +124,18 @@ def test_iterator_from_outside_is_not_moved_past_the_last_item_that_was_taken():
     def make_args(k):
         return [[1, 2, 5]]
     """)
+
+
+def test_error_messages_name_classes_of_c_modules_as_their_tp_name():
+    agrees("""
+    def program(a):
+        found = []
+        for value in (functools.partial(max, a), collections.OrderedDict, collections.deque([a]), itertools.count(a), iter([a])):
+            try:
+                a + value
+            except TypeError as error:
+                found.append(str(error))
+        return found
+    def make_args(k):
+        return [4]
+    """)
