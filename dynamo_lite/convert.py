@@ -298,7 +298,11 @@ class Analysis:
             try:
                 return self._attempt(tr)
             except (Unsupported, NotConstant) as reason:
-                error = reason if isinstance(reason, Unsupported) else Unsupported("operation-on-unknown-object", str(reason))
+                error = (
+                    reason
+                    if isinstance(reason, Unsupported)
+                    else Unsupported("operation-on-unknown-object", str(reason))
+                )
                 if not self._learn(tr, error):
                     return self._eager_entry(tr)
             except Restart as restart:

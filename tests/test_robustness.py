@@ -125,7 +125,9 @@ def test_threads_share_one_compilation():
     for thread in threads:
         thread.join()
     assert not errors
-    assert counter.frame_count <= 6  # two graphs, each static at first and dynamic after the sizes changed, and one branch
+    assert (
+        counter.frame_count <= 6
+    )  # two graphs, each static at first and dynamic after the sizes changed, and one branch
 
 
 def test_compiled_inside_compiled_is_one_graph():

@@ -377,12 +377,15 @@ class GraphBuilder:
         _set_meta(node, {})
         return node
 
-    def call_with_results(self, tx: Any, target: Any, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]) -> list[Any]:
+    def call_with_results(
+        self, tx: Any, target: Any, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]
+    ) -> list[Any]:
         """Add the call of an operator that returns a tuple of new tensors whose fakes are known. Arguments are nodes."""
         node = self._create("call_function", target, tuple(args), kwargs)
         _set_meta(node, NodeMeta(self.propagator, None, (tx.code, tx.lineno)))
         return [
-            MODELS.tensor(TensorValue(meta_of_fake(fake), None, ("item", node, i), fake)) for i, fake in enumerate(fakes)
+            MODELS.tensor(TensorValue(meta_of_fake(fake), None, ("item", node, i), fake))
+            for i, fake in enumerate(fakes)
         ]
 
     def _placeholder(self, value: Any, source: Any, real: Any) -> Node:

@@ -158,4 +158,14 @@ def _handlers(code: CodeType, count: int, index_of_offset: dict) -> list:
     return handler_at
 
 
-__all__ = ["LOCALS_ARE_SHARED", "NULL_FIRST", "Handler", "Instr", "LiftError", "Lifted", "Op", "exception_table", "lift"]
+__all__ = [
+    "LOCALS_ARE_SHARED",
+    "NULL_FIRST",
+    "Handler",
+    "Instr",
+    "LiftError",
+    "Lifted",
+    "Op",
+    "exception_table",
+    "lift",
+]

@@ -185,7 +185,9 @@ class DictIterator(IteratorVariable):
             to_come = self.host.__reduce__()[1][0]  # a list, made without moving the iterator
         except RuntimeError:  # keys were exchanged: one iterator more would not complain as this one will
             return False
-        return [id(v) for _, v in to_come] == [id(v) for _, v in (items[::-1] if self.backwards else items)[self.consumed :]]
+        return [id(v) for _, v in to_come] == [
+            id(v) for _, v in (items[::-1] if self.backwards else items)[self.consumed :]
+        ]
 
     def emit_new(self, cg: Any) -> None:
         if not self.done and not self.can_be_made_again():

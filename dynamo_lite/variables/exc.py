@@ -106,7 +106,9 @@ class ExceptionVariable(InstanceVariable):
         return [*self.state.values(), *super().children()]
 
     def emit_new(self, cg: Any) -> None:
-        cg.load_callable(next(base for base in self.cls.__mro__ if "__new__" in base.__dict__ and not is_heap_type(base)).__new__)
+        cg.load_callable(
+            next(base for base in self.cls.__mro__ if "__new__" in base.__dict__ and not is_heap_type(base)).__new__
+        )
         cg.load_const(self.cls)
         args = self.state["args"].items
         for arg in args:

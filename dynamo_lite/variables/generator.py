@@ -29,7 +29,9 @@ class GeneratorVariable(VariableTracker):
     def __init__(self, frame: Any) -> None:
         self.frame = frame
         # Before RETURN_GENERATOR the arguments that closures share have been put into cells.
-        self.arguments = [v.content if isinstance(v, CellVariable) else v for v in frame.locals[: frame.lifted.first_free_slot]]
+        self.arguments = [
+            v.content if isinstance(v, CellVariable) else v for v in frame.locals[: frame.lifted.first_free_slot]
+        ]
         self.function = frame.function
         self.started = False
         self.running = False
@@ -173,7 +175,8 @@ def generator_throw(
         exc = exc or tx.call(typ, [] if val is None or val.value is None else [val])
         if not issubclass(exc.python_type(), BaseException):
             tx.raises(
-                TypeError, f"calling {typ.value!r} should have returned an instance of BaseException, not {exc.python_type()!r}"
+                TypeError,
+                f"calling {typ.value!r} should have returned an instance of BaseException, not {exc.python_type()!r}",
             )
     elif not issubclass(typ.python_type(), BaseException):
         tx.raises(

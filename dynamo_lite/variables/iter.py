@@ -319,7 +319,9 @@ class SourcedIterator(IteratorVariable):
         self.cls = type(value)
         self.owned = False  # part of another iterator, which does the replay
         self.consumed = 0
-        self.done = False  # the end was seen, and is guarded; at another call there may be more after the last item taken
+        self.done = (
+            False  # the end was seen, and is guarded; at another call there may be more after the last item taken
+        )
         try:
             self.items = items_to_come(value)
             len(self.items)

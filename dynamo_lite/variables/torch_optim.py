@@ -1,7 +1,7 @@
 """What stands around the computation in `torch.optim` and training loops.
 
-Input: calls of `record_function`, and operators with a tensor for a number. Output: nothing where only a profiler would see it; operators that
-take a tensor in that place.
+Input: calls of `record_function`, and operators with a tensor for a number. Output: nothing where only a profiler
+would see it; operators that take a tensor in that place.
 Invariant: results are those of eager execution, up to rounding where a tensor stands for a number.
 """
 
@@ -19,7 +19,6 @@ from .constant import FALSE, NONE, TRUE
 from .dispatch import HANDLERS, builtin
 from .list import ListVariable
 from .tensor import TensorVariable
-
 
 _CALLBACKS = "run_callbacks_on_exit"
 

@@ -14,4 +14,6 @@ def test_module_passes_captured(name):
         pytest.skip("this Python comes without the module")
     result = run_module(name)
     assert result["plain"]
-    assert not (result["regressions"] or result["crashes"] or result["hangs"]), "\n".join(report_lines(name, result, True))
+    assert not (result["regressions"] or result["crashes"] or result["hangs"]), "\n".join(
+        report_lines(name, result, True)
+    )

@@ -27,13 +27,19 @@ FILE = "<fuzz>"
 CALLS = (0, 0, 1)
 
 
-UNBOUND = re.compile(r"cannot access (?:local|free) variable (\S*\w+\S*) where it is not associated with a value(?: in enclosing scope)?")
+UNBOUND = re.compile(
+    r"cannot access (?:local|free) variable (\S*\w+\S*) where it is not associated with a value(?: in enclosing scope)?"
+)
 
 
 def known(text):
     """The text without the one difference that is accepted: a continuation has the variables that the frame shares with inner
     functions as free variables, so that CPython raises NameError for them instead of its subclass UnboundLocalError."""
-    return UNBOUND.sub(r"unbound \1", text.replace("UnboundLocalError", "NameError")) if "nbound" in text or "cannot acc" in text else text
+    return (
+        UNBOUND.sub(r"unbound \1", text.replace("UnboundLocalError", "NameError"))
+        if "nbound" in text or "cannot acc" in text
+        else text
+    )
 
 
 class TooLong(BaseException):

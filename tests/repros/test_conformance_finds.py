@@ -61,7 +61,18 @@ class TestClassStatements:
             b = B(n)
             b.p = 7
             A.late = 9
-            return A(1).get(), B(n).get(), b.v, B.s(3), A.c(4), B.c(4), B.__qualname__, B.late, type(b) is B, isinstance(b, A)
+            return (
+                A(1).get(),
+                B(n).get(),
+                b.v,
+                B.s(3),
+                A.c(4),
+                B.c(4),
+                B.__qualname__,
+                B.late,
+                type(b) is B,
+                isinstance(b, A),
+            )
 
         same(program, 3, whole=True)
 
