@@ -403,9 +403,12 @@ def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, Varia
     """The TypeError of a C callable for this number of arguments and these keywords, None if they are right or it can't be told.
 
     The callable is asked itself, with None for each argument and an empty object as self: a wrong number is found out first.
+    Only callables that could do no harm with such arguments are asked: pure functions, builtin types, methods of builtin types.
     """
     owner = getattr(fn, "__objclass__", None)
     if owner is None:
+        if fn not in PURE and not (isinstance(fn, type) and fn.__module__ == "builtins"):
+            return None
         host: list[Any] = [None] * len(args)
     elif owner in _PARSED_TYPES and args:
         host = [owner(None) if owner is slice else owner(0) if owner is range else owner(), *[None] * (len(args) - 1)]

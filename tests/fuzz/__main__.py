@@ -158,10 +158,18 @@ def main():
                 failures.append(record)
                 report(record)
     summary = {
-        **harness.environment(), "hash_seed": "0", "seed": options.seed, "first": options.first, "programs": ran,
-        "tensors": options.tensors, "failures": [{k: f[k] for k in ("index", "problem", "text")} for f in failures], "frames_captured": captured,
-        "frames_left_eager": skipped, "eager_too_long": slow, "seconds": round(time.perf_counter() - started, 1),
-    }  # fmt: skip
+        **harness.environment(),
+        "hash_seed": "0",
+        "seed": options.seed,
+        "first": options.first,
+        "programs": ran,
+        "tensors": options.tensors,
+        "failures": [{k: f[k] for k in ("index", "problem", "text")} for f in failures],
+        "frames_captured": captured,
+        "frames_left_eager": skipped,
+        "eager_too_long": slow,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
     print(json.dumps({k: v if k != "failures" else len(v) for k, v in summary.items()}))
     if options.json:
         with open(options.json, "w") as out:

@@ -72,7 +72,7 @@ class Describer:
         if isinstance(value, (list, tuple)):
             return [self(v) for v in value]
         if isinstance(value, (set, frozenset)):
-            return sorted(map(repr, value))
+            return sorted(repr(plain(v)) for v in value)  # not in the order of addresses, and without identities
         if isinstance(value, BaseException):
             return self.exception(value)
         if isinstance(value, types.FunctionType):

@@ -92,6 +92,7 @@ def test_gradients(name, backend):
     torch.testing.assert_close(*grads)
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 12), reason="the operator of older torch leaves recomputing to the backend")
 def test_checkpoint_saves_no_intermediate_result():
     saved = []
 
