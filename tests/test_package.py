@@ -40,15 +40,14 @@ def test_names_for_type_checkers_are_those_at_run_time():
 
 
 def test_imports_are_lean():
-    """Everything but the compilers, in under 150 ms more than torch alone."""
-    script = (
-        "import sys, time, torch; start = time.process_time(); import dynamo_lite; dynamo_lite.compile; "
-        "took = time.process_time() - start; "
-        "compilers = 'torch._dynamo', 'torch._inductor', 'torch._functorch.aot_autograd'; "
-        "heavy = [m for m in compilers if m in sys.modules]; "
-        "print(took, heavy)"
-    )
+    """`import dynamo_lite` loads next to nothing, and using it loads none of torch's compilers."""
     pytest.importorskip("torch")
-    runs = [python(script).split(" ", 1) for _ in range(4)]
-    assert [heavy for _, heavy in runs] == ["[]"] * 4
-    assert min(float(took) for took, _ in runs) < 0.150
+    script = (
+        "import sys, torch; before = len(sys.modules); import dynamo_lite; added = len(sys.modules) - before; "
+        "dynamo_lite.compile(lambda x: x + 1, backend='eager')(torch.ones(2)); "
+        "compilers = 'torch._dynamo', 'torch._inductor', 'torch._functorch.aot_autograd'; "
+        "print(added, [m for m in compilers if m in sys.modules])"
+    )
+    added, heavy = python(script).split(" ", 1)
+    assert heavy == "[]"
+    assert int(added) < 20
