@@ -12,7 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ._eval_frame import GraphCall
-from .exc import unsupported
+from .exc import Unsupported, unsupported
 from .guards import ir
 from .interp.frame import NULL, ExcInfo, Frame, Lasti
 from .isa.canon import Instr, Op
@@ -293,7 +293,7 @@ class Codegen:
         if instr.op not in OPERANDS:
             unsupported("opcode", f"break at {instr.op.name}")
         if instr.op in _GLOBAL_OPS and leaf.globals is not frames[0].globals:
-            error = _refuse("opcode", f"{instr.op.name} in another module's function")
+            error = Unsupported("opcode", f"{instr.op.name} in another module's function")
             error.break_step = leaf.call_step
             raise error
         n = OPERANDS[instr.op]
@@ -434,13 +434,6 @@ def call_exit(exit_: Any, *self_and_exc: Any) -> Any:
     """What WITH_EXCEPT_START calls."""
     exc = self_and_exc[-1]
     return exit_(*self_and_exc[:-1], type(exc), exc, exc.__traceback__)
-
-
-def _refuse(slug: str, context: str) -> Any:
-    try:
-        unsupported(slug, context)
-    except Exception as error:
-        return error
 
 
 class _FrameState:
@@ -674,7 +667,7 @@ class _BreakEmitter:
         try:
             code = cg.resume_code(frame, offset, entries, names, after, mode)
         except CannotResume as reason:
-            unbreakable = _refuse("reconstruct", str(reason))
+            unbreakable = Unsupported("reconstruct", str(reason))
             unbreakable.break_step = frame.call_step
             raise unbreakable from reason
         self._code = code

@@ -347,10 +347,6 @@ class Trace:
             f = f.parent
         return stack[::-1]
 
-    def confirm_break(self, frame: Frame) -> bool:
-        """The break step is reached."""
-        return True
-
     def failing_step(self) -> int:
         """Where the next run has to break because of what failed now: the innermost point from which every frame above can be
         resumed."""

@@ -222,7 +222,7 @@ class Frame:
             instr = instrs[ip]
             self.ip = ip + 1
             tr.steps += 1
-            if tr.steps == tr.break_step and tr.confirm_break(self):
+            if tr.steps == tr.break_step:
                 raise GraphBreak
             try:
                 result = handlers[instr.op](self, instr)

@@ -253,7 +253,7 @@ class SuperVariable(VariableTracker):
         for base in mro[mro.index(self.start) + 1 :]:
             if name in base.__dict__:
                 # The whole lookup rests on each class before not having the name and on this one's value.
-                attribute = type_attribute_in(tx, base, name)
+                attribute = type_attribute(tx, base, name)
                 if attribute.tp_descr_get is None:
                     return attribute
                 obj = None if self.bound_to_class else self.obj
@@ -268,11 +268,6 @@ class SuperVariable(VariableTracker):
         cg.load_const(self.start)
         cg.load(self.obj)
         cg.asm.call(2)
-
-
-def type_attribute_in(tx: Any, cls: type, name: str) -> VariableTracker:
-    """What one class itself defines under `name`, guarded through a lookup on that class."""
-    return type_attribute(tx, cls, name)
 
 
 @constructor(super)
