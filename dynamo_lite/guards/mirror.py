@@ -18,6 +18,7 @@ from typing import Any
 from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import Guard, GuardNode, GuardSet, User
+from dynamo_lite.guards.text import short
 
 
 class _Marker:
@@ -359,7 +360,7 @@ class _Writer:
         self.lines.append(f"    {code:<60}  # {comment}" if comment else f"    {code}")
 
     def source(self) -> str:
-        header = [f"# {name} = {_short(value)}" for name, value in self.constants.items()]
+        header = [f"# {name} = {short(value)}" for name, value in self.constants.items()]
         return "\n".join([*header, "def first_failure(L, C):", *self.lines, "    return None", ""])
 
 
@@ -445,19 +446,6 @@ def _user_line(user: User) -> str:
     return f"{user[0]}:{user[1]}" if user is not None else ""
 
 
-def _short(value: Any) -> str:
-    """A short description. Not the repr of tensors and modules, which is long and can wait for a device."""
-    if hasattr(type(value), "__torch_function__"):
-        return f"{type(value).__name__} {_dims(value.shape)}"
-    if hasattr(type(value), "named_modules"):
-        return f"{type(value).__name__} module"
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:
-        text = object.__repr__(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 class Mirror:
     """The guards as a Python function; strict mode runs it next to the C program."""
 
@@ -492,7 +480,7 @@ class Comparison:
         holds_for, fails_for = ("C program", "Python mirror") if failed is None else ("Python mirror", "C program")
         raise InternalTorchDynamoError(
             f"strict_guards: the guards hold for the {holds_for}, but for the {fails_for} this one fails: {guard.path} "
-            f"{ir.KIND_NAMES[guard.kind]} {guard.text or _short(guard.arg)}"
+            f"{ir.KIND_NAMES[guard.kind]} {guard.text or short(guard.arg)}"
         )
 
 
@@ -557,7 +545,7 @@ def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], 
 def _explain_node(node: GuardNode, value: Any) -> Failure | None:
     absent = next((guard for guard in node.checks if guard.kind == ir.ABSENT), None)
     if absent is not None:
-        return None if value is MISSING else Failure(node.path, absent.user, "nothing there", _short(value))
+        return None if value is MISSING else Failure(node.path, absent.user, "nothing there", short(value))
     if value is MISSING or value is WRONG:
         if not node.checks and not node.children:
             return None
@@ -578,7 +566,7 @@ def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
     if kind == ir.LEN:
         return f"length {arg}", f"length {_length_of(value)}"
     if kind == ir.DICT_KEYS:
-        return f"keys {_short(list(arg))}", f"keys {_short(list(value))}" if _is(value, dict) else _short(value)
+        return f"keys {short(list(arg))}", f"keys {short(list(dict.keys(value)))}" if _is(value, dict) else short(value)
     text = {
         ir.IS: "the same object {}",
         ir.IS_NOT: "another object than {}",
@@ -588,14 +576,14 @@ def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
         ir.TRUTH: "truth value {}",
         ir.PYTHON: "{} to hold",
     }[kind]
-    return text.format(_short(arg)), _short(value)
+    return text.format(short(arg)), short(value)
 
 
 def _length_of(value: Any) -> str:
-    try:
-        return str(value.__length_hint__() if type(value) in _ITERATORS else len(value))
-    except Exception:
-        return "unknown"
+    for base in (list, tuple, dict, set, frozenset):
+        if _is(value, base):
+            return str(base.__len__(value))
+    return str(value.__length_hint__()) if type(value) in _ITERATORS else "unknown"
 
 
 def _explain_tensor(value: Any, spec: tuple) -> tuple[str, str]:
@@ -608,7 +596,7 @@ def _explain_relation(guard: Guard, values: list[Any]) -> list[Failure]:
     if guard.kind == ir.PREDICATE:
         if holds(guard.arg, *values):
             return []
-        return [Failure(guard.path, guard.user, guard.text or "predicate", ", ".join(map(_short, values)))]
+        return [Failure(guard.path, guard.user, guard.text or "predicate", ", ".join(map(short, values)))]
     if guard.kind == ir.SAME:
         same = values[0] is values[1]
         return [] if same else [Failure(guard.path, guard.user, "the same object", "different objects")]

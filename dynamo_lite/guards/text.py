@@ -1,0 +1,51 @@
+"""Short texts of objects for messages about guards.
+
+Input: any object. Output: one line, at most `WIDTH` characters.
+Invariant: making it runs no code of the program (no `__repr__`, `__len__`, `__iter__` of its classes), and waits for no
+device.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+WIDTH = 80
+_ITEMS = 8
+_DEPTH = 3
+_HAS_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: an object without it holds no others, of which its repr could call methods
+
+_NAMED = (types.FunctionType, types.BuiltinFunctionType, types.CodeType, type)
+_BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
+
+
+def short(value: Any) -> str:
+    """A description of any object."""
+    text = " ".join(_text(value, _DEPTH).split())
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+
+
+def _text(value: Any, depth: int) -> str:
+    cls = type(value)
+    if hasattr(cls, "__torch_function__"):
+        return f"{cls.__name__} {'x'.join(map(str, value.shape)) or 'scalar'}"
+    if hasattr(cls, "named_modules"):
+        return f"{cls.__name__} module"
+    if cls in _BRACKETS:
+        return _container_text(value, depth)
+    if cls in _NAMED or (isinstance(cls.__repr__, types.WrapperDescriptorType) and not cls.__flags__ & _HAS_GC):
+        return repr(value)
+    return f"{cls.__qualname__} object"
+
+
+def _container_text(value: Any, depth: int) -> str:
+    opening, closing = _BRACKETS[type(value)]
+    if depth == 0 and value:
+        return f"{opening}...{closing}"
+    if type(value) is dict:
+        pairs = list(value.items())[:_ITEMS]
+        texts = [f"{_text(key, depth - 1)}: {_text(item, depth - 1)}" for key, item in pairs]
+    else:
+        texts = [_text(item, depth - 1) for item in list(value)[:_ITEMS]]
+    more = ["..."] if len(value) > _ITEMS else []
+    return f"{opening}{', '.join([*texts, *more])}{closing}"
