@@ -8,15 +8,15 @@ Invariant: a run leaves no trace in the process unless `convert` commits it: not
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from . import skip
 from .config import config
-from .exc import UserFrame, unsupported
+from .exc import Unsupported, UserFrame, unsupported
 from .graph import side
 from .guards import ir
 from .interp.call import bind_arguments
-from .interp.frame import Frame
+from .interp.frame import Frame, GraphBreak
 from .polyfills.registry import find_polyfill
 from .variables import abstract, classes, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
@@ -43,6 +43,8 @@ class Trace:
     Attributes:
         steps: instructions interpreted so far; a step number names a point of the run, since the analysis is deterministic.
         break_step: the step before which this run must stop (-1: none).
+        stop_step: the next step at which `stop` is to be asked.
+        items: what native code has iterated over since the last operation of the graph.
         frame: the innermost frame being interpreted.
         handled: the exception being handled (`exc_info`), or None.
     """
@@ -55,7 +57,9 @@ class Trace:
         self.region = analysis.region
         self.function = function
         self.steps = 0
-        self.break_step = break_step
+        self.items = 0
+        self.max_items = config.max_idle_steps
+        self.break_step = self.stop_step = break_step
         self.frame: Frame | None = None
         self.depth = 0
         self.handled: VariableTracker | None = None
@@ -67,8 +71,12 @@ class Trace:
         self.new_classes: dict[type, VariableTracker] = {}
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}
+        self.stand_classes: dict[type, type] = {}
         self.mutations: list[VariableTracker] = []
+        self.overrides: Any = None  # who sees torch functions before torch does; none yet
         self.graph = side.new_graph(self)
+        self.known_operations = 0
+        self._plan_stop()
         self.state = self.graph.state
         self.root = self._root_function(function)
         self.arguments = [
@@ -87,6 +95,42 @@ class Trace:
     def run(self) -> VariableTracker:
         """Interpret the frame to its end."""
         return Frame(self, self.root, list(self.arguments), None, True).run()
+
+    # -- the budget
+
+    def stop(self) -> None:
+        """`stop_step` is reached: break here if this run must, or where a loop that goes on for too long began."""
+        if self.steps == self.break_step:
+            raise GraphBreak
+        operations = self.graph.op_count
+        if self.steps >= config.max_steps:
+            self._too_long(config.max_steps // 2)
+        if operations == self.known_operations:
+            self._too_long(config.max_idle_steps // 2)
+        self.known_operations = operations
+        self.items = 0
+        self._plan_stop()
+
+    def _plan_stop(self) -> None:
+        self.stop_step = min(self.steps + config.max_idle_steps, max(config.max_steps, 1))
+        if self.steps < self.break_step:
+            self.stop_step = min(self.stop_step, self.break_step)
+
+    def _too_long(self, most: int) -> NoReturn:
+        """Leave out the innermost call that took `most` of the steps; if there is no such call, the frame."""
+        context = f"{self.steps} instructions, {self.graph.op_count} operations"
+        frame: Any = self.frame
+        while frame.parent is not None and self.steps - frame.parent.step < most:
+            frame = frame.parent
+        if frame.parent is None:
+            frame.needs_real_frame("code-size", context)
+        error = Unsupported("code-size", context)
+        error.break_step = self.failing_step(frame.parent)
+        raise error
+
+    def too_many_items(self) -> NoReturn:
+        """Native code iterates over more than the analysis is willing to follow."""
+        unsupported("code-size", f"iteration over {self.items} items")
 
     # -- wrapping real objects
 
@@ -347,11 +391,11 @@ class Trace:
             f = f.parent
         return stack[::-1]
 
-    def failing_step(self) -> int:
-        """Where the next run has to break because of what failed now: the innermost point from which every frame above can be
-        resumed."""
-        step = self.steps
-        f = self.frame
+    def failing_step(self, frame: Frame | None = None) -> int:
+        """Where the next run has to break because of what failed now, in the current instruction of `frame` (default: the
+        innermost): the innermost point from which every frame above can be resumed."""
+        f = frame if frame is not None else self.frame
+        step = f.step if f is not None else self.steps
         while f is not None and f.parent is not None:
             if not f.direct or skip.is_internal(f.code) or not config.nested_graph_breaks:
                 step = f.call_step

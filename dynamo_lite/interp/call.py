@@ -3,18 +3,19 @@
 Input: a callable tracker with arguments. Output: the result's tracker.
 Invariant: a call whose result the calling instruction pushes unchanged runs in a *direct* frame, so that a break inside can resume
 the whole inline stack.
-Mirrors `initialize_locals` and `too_many_positional` of `Python/ceval.c`.
+Mirrors `initialize_locals` of `Python/ceval.c`.
 """
 
 from __future__ import annotations
 
 from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from ..variables import abstract
 from ..variables.base import VariableTracker
 from ..variables.constant import ConstantVariable
-from ..variables.dict import DictVariable
+from ..variables.dict import DictVariable, function_text
 from ..variables.tuple import TupleVariable
 
 
@@ -34,7 +35,9 @@ def call_function_ex(
 ) -> VariableTracker:
     """CALL_FUNCTION_EX."""
     if args.tp_iter is None and args.sq_item is None:
-        f.raises(TypeError, f"{_name(fn)} argument after * must be an iterable, not {abstract.type_name(args)}")
+        f.raises(
+            TypeError, f"{function_text(f, fn)} argument after * must be an iterable, not {abstract.type_name(args)}"
+        )
     return call_function(f, fn, abstract.unpack(f, args), keyword_arguments(f, fn, kwargs))
 
 
@@ -54,10 +57,6 @@ def keyword_arguments(f: Any, fn: VariableTracker, kwargs: VariableTracker | Non
     return result
 
 
-def _name(fn: VariableTracker) -> str:
-    return f"{fn.describe()}()"
-
-
 def bind_arguments(
     f: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> list[VariableTracker | None]:
@@ -68,15 +67,14 @@ def bind_arguments(
     n_keyword = code.co_kwonlyargcount
     if not kwargs and len(args) == n_positional and not n_keyword and not flags & (CO_VARARGS | CO_VARKEYWORDS):
         return list(args)
-    names = code.co_varnames
     total = n_positional + n_keyword
     bound: list[VariableTracker | None] = [*args[:n_positional], *[None] * (total - min(len(args), n_positional))]
     extra: dict[str, VariableTracker] = {}
+    fits = len(args) <= n_positional or flags & CO_VARARGS
     for name, value in kwargs.items():
-        _bind_keyword(f, fn, bound, extra, name, value, names, total)
-    if len(args) > n_positional and not flags & CO_VARARGS:
-        _too_many_positional(f, fn, len(args), bound)
-    _fill_defaults(f, fn, bound, len(args))
+        fits = _bind_keyword(code, bound, extra, name, value, total) and fits
+    if not (fits and _fill_defaults(f, fn, bound)):
+        refuse_arguments(f, fn, len(args), list(kwargs))
     if flags & CO_VARARGS:
         bound.append(TupleVariable(args[n_positional:]))
     if flags & CO_VARKEYWORDS:
@@ -88,79 +86,57 @@ def bind_arguments(
 
 
 def _bind_keyword(
-    f: Any,
-    fn: Any,
-    bound: list[Any],
-    extra: dict[str, Any],
-    name: str,
-    value: VariableTracker,
-    names: tuple[str, ...],
-    total: int,
-) -> None:
-    code = fn.code
+    code: CodeType, bound: list[Any], extra: dict[str, Any], name: str, value: VariableTracker, total: int
+) -> bool:
+    """Put a keyword argument in its place; False if it has none, or the place is taken."""
+    names = code.co_varnames
     for i in range(code.co_posonlyargcount, total):
         if names[i] == name:
-            if bound[i] is not None:
-                f.raises(TypeError, f"{code.co_qualname}() got multiple values for argument '{name}'")
+            free = bound[i] is None
             bound[i] = value
-            return
-    if code.co_flags & CO_VARKEYWORDS:
-        extra[name] = value
-        return
-    if name in names[: code.co_posonlyargcount]:
-        f.raises(
-            TypeError, f"{code.co_qualname}() got some positional-only arguments passed as keyword arguments: '{name}'"
-        )
-    f.raises(TypeError, f"{code.co_qualname}() got an unexpected keyword argument '{name}'")
+            return free
+    extra[name] = value
+    return bool(code.co_flags & CO_VARKEYWORDS)
 
 
-def _fill_defaults(f: Any, fn: Any, bound: list[Any], given: int) -> None:
+def _fill_defaults(f: Any, fn: Any, bound: list[Any]) -> bool:
+    """Put defaults where no argument was given; False if one is missing."""
     code = fn.code
     n_positional = code.co_argcount
-    if any(bound[i] is None for i in range(min(given, n_positional), n_positional)):
+    if any(v is None for v in bound[:n_positional]):
         defaults = fn.default_values(f)
         first = n_positional - len(defaults)
-        missing = [code.co_varnames[i] for i in range(first) if bound[i] is None]
-        if missing:
-            _missing_arguments(f, fn, missing, "positional")
-        for i in range(first, n_positional):
+        for i in range(max(first, 0), n_positional):
             if bound[i] is None:
                 bound[i] = defaults[i - first]
-    missing = []
     for i in range(n_positional, n_positional + code.co_kwonlyargcount):
         if bound[i] is None:
             bound[i] = fn.keyword_default(f, code.co_varnames[i])
-            if bound[i] is None:
-                missing.append(code.co_varnames[i])
-    if missing:
-        _missing_arguments(f, fn, missing, "keyword-only")
+    return all(v is not None for v in bound)
 
 
-def _missing_arguments(f: Any, fn: Any, names: list[str], kind: str) -> NoReturn:
-    quoted = [repr(n) for n in names]
-    if len(quoted) == 1:
-        text = quoted[0]
-    elif len(quoted) == 2:
-        text = " and ".join(quoted)
-    else:
-        text = ", ".join(quoted[:-1]) + ", and " + quoted[-1]
-    plural = "" if len(names) == 1 else "s"
-    f.raises(TypeError, f"{fn.code.co_qualname}() missing {len(names)} required {kind} argument{plural}: {text}")
-
-
-def _too_many_positional(f: Any, fn: Any, given: int, bound: list[Any]) -> NoReturn:
+def refuse_arguments(f: Any, fn: Any, n_args: int, names: list[str]) -> NoReturn:
+    """Raise what this CPython says about arguments that don't fit: a function with the same parameters is asked."""
     code = fn.code
-    n_positional = code.co_argcount
-    n_defaults = len(fn.default_values(f))
-    keyword_given = sum(v is not None for v in bound[n_positional:])
-    takes = f"from {n_positional - n_defaults} to {n_positional}" if n_defaults else str(n_positional)
-    plural = n_positional != 1 if not n_defaults else True
-    if keyword_given:
-        extra = f" positional argument{'s' * (given != 1)} (and {keyword_given} keyword-only argument{'s' * (keyword_given != 1)})"
-    else:
-        extra = ""
-    was = "was" if given == 1 and not keyword_given else "were"
-    f.raises(
-        TypeError,
-        f"{code.co_qualname}() takes {takes} positional argument{'s' * plural} but {given}{extra} {was} given",
+    n_parameters = code.co_argcount + code.co_kwonlyargcount
+    n_parameters += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    parameters = _EMPTY.replace(
+        co_argcount=code.co_argcount,
+        co_posonlyargcount=code.co_posonlyargcount,
+        co_kwonlyargcount=code.co_kwonlyargcount,
+        co_varnames=code.co_varnames[:n_parameters],
+        co_nlocals=n_parameters,
+        co_flags=_EMPTY.co_flags | code.co_flags & (CO_VARARGS | CO_VARKEYWORDS),
     )
+    stub = FunctionType(parameters, {}, code.co_name, (None,) * len(fn.default_values(f)))
+    keyword_only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    stub.__kwdefaults__ = {name: None for name in keyword_only if fn.keyword_default(f, name) is not None}
+    stub.__qualname__ = abstract.get_attr(f, fn, "__qualname__").as_python_constant()
+    try:
+        stub(*[None] * n_args, **dict.fromkeys(names))
+    except TypeError as error:
+        f.raises_like(error)
+    raise AssertionError(f"the arguments fit {stub.__qualname__}")
+
+
+_EMPTY = (lambda: None).__code__

@@ -159,7 +159,7 @@ def _sequence_op(tx: Any, row: BinaryOp, v: VariableTracker, w: VariableTracker)
 def _repeat_count(tx: Any, n: VariableTracker) -> VariableTracker:
     if n.nb_index is None:
         return tx.raises(TypeError, f"can't multiply sequence by non-int of type '{type_name(n)}'")
-    return n.nb_index(tx)
+    return index(tx, n)
 
 
 def unary_op(tx: Any, fn: Callable[..., Any], v: VariableTracker) -> VariableTracker:
@@ -264,7 +264,7 @@ def get_item(tx: Any, obj: VariableTracker, key: VariableTracker) -> VariableTra
     if obj.sq_item is not None:
         if key.nb_index is None:
             return tx.raises(TypeError, f"sequence index must be integer, not '{type_name(key)}'")
-        return obj.sq_item(tx, key.nb_index(tx))
+        return obj.sq_item(tx, index(tx, key))
     return tx.raises(TypeError, f"'{type_name(obj)}' object is not subscriptable")
 
 
@@ -283,6 +283,8 @@ def index(tx: Any, v: VariableTracker) -> VariableTracker:
     """`PyNumber_Index`."""
     if isinstance(v, ConstantVariable) and isinstance(v.value, int):
         return v
+    if v.is_atom and issubclass(v.python_type(), int):
+        return ConstantVariable(v.atom)
     if v.nb_index is None:
         return tx.raises(TypeError, f"'{type_name(v)}' object cannot be interpreted as an integer")
     result = v.nb_index(tx)
@@ -309,6 +311,10 @@ def get_iter(tx: Any, v: VariableTracker) -> VariableTracker:
 def iter_next(tx: Any, iterator: VariableTracker) -> VariableTracker | None:
     """`PyIter_Next`: the next item, or None at the end (StopIteration swallowed)."""
     step = iterator.tp_iternext
+    tr = tx.tr
+    tr.items += 1
+    if tr.items > tr.max_items:
+        tr.too_many_items()
     if step is None:  # `__next__` was deleted since
         return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
     return step(tx)

@@ -55,6 +55,8 @@ class VariableTracker:
     source: Any = None
     value: Any = MISSING
     mutated: bool = False
+    can_stand = False  # C code that runs during the analysis may be given a stand for the object (`stand.py`)
+    is_atom = False  # an instance of a subclass of int, str …, whose value of that type is `atom`
 
     # -- tp slots
     tp_getattro = None  # (tx, name: str) -> tracker
@@ -131,6 +133,9 @@ class VariableTracker:
         """Emit code that brings the real object (reached through `cg.load(self)`) to the state of the model."""
         raise NotImplementedError(type(self).__name__)
 
+    def settled(self) -> None:
+        """Called when a lazy value has become this model: what leads back to the model has to lead to this object."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.describe()})"
 
@@ -164,6 +169,7 @@ class LazyVariable:
         _set_class(self, type(model))
         self.__dict__.clear()
         self.__dict__.update(model.__dict__)
+        self.settled()
         return type(model)
 
     @property

@@ -53,17 +53,20 @@ from .keys import Key, hash_rule, symbolic_key
 from .list import ListVariable, iterate, sorted_items
 from .native import (
     NativeVariable,
+    atom_value,
     emit_call,
     host_index,
     host_value,
+    object_repr,
+    object_str,
     optional_attr,
     repr_text,
     run,
     same_or_equal,
-    str_text,
 )
+from .stand import call_host, can_be_host
 from .subclass import NATIVE_MODELS, NATIVES
-from .text import format_text
+from .text import format_object
 from .tuple import TupleVariable
 
 for _model, _types in {
@@ -201,16 +204,16 @@ def builtin_pow(
 ) -> VariableTracker:
     if is_none(mod):
         return binary_op(tx, operator.pow, base, exp)
-    if not all(isinstance(v, ConstantVariable) for v in (base, exp, mod)):
+    if not can_be_host(base, exp, mod):
         return unsupported("operation-on-unknown-object", "pow() with three arguments")
-    return fold(tx, pow, [base, exp, mod], {})
+    return call_host(tx, pow, [base, exp, mod])
 
 
 @builtin(round)
 def builtin_round(tx: Any, number: VariableTracker, ndigits: VariableTracker | None = None) -> VariableTracker:
     args = [] if ndigits is None else [ndigits]
-    if isinstance(number, ConstantVariable):
-        return fold(tx, round, [number, *args], {})
+    if number.is_python_constant() and can_be_host(*args):
+        return call_host(tx, round, [number, *args])
     method = tx.tr.lookup_special(tx, number, "__round__")
     if method is None:
         return tx.raises(TypeError, f"type {type_name(number)} doesn't define __round__ method")
@@ -220,8 +223,8 @@ def builtin_round(tx: Any, number: VariableTracker, ndigits: VariableTracker | N
 def _number_base(function: Any) -> None:
     @builtin(function)
     def convert(tx: Any, number: VariableTracker, /) -> VariableTracker:
-        if isinstance(number, ConstantVariable):
-            return fold(tx, function, [number], {})
+        if can_be_host(number):
+            return call_host(tx, function, [number])
         return ConstantVariable(function(host_index(tx, number)))
 
 
@@ -235,7 +238,7 @@ pure(ord)
 
 @builtin(repr)
 def builtin_repr(tx: Any, obj: VariableTracker, /) -> VariableTracker:
-    return ConstantVariable(repr_text(tx, obj))
+    return object_repr(tx, obj)
 
 
 @builtin(ascii)
@@ -249,7 +252,7 @@ def _ascii(value: str) -> str:
 
 @builtin(format)
 def builtin_format(tx: Any, value: VariableTracker, format_spec: VariableTracker | None = None, /) -> VariableTracker:
-    return ConstantVariable(format_text(tx, value, "" if format_spec is None else host_value(format_spec, "format")))
+    return format_object(tx, value, ConstantVariable("") if format_spec is None else format_spec)
 
 
 def format_value(
@@ -258,9 +261,10 @@ def format_value(
     """A replacement field of an f-string: `!s`, `!r` or `!a` (spec is None), or the formatting of the converted
     value.
     """
+    if conversion == "a":
+        return builtin_ascii(tx, value)
     if conversion is not None:
-        result = str_text(tx, value) if conversion == "s" else repr_text(tx, value)
-        return ConstantVariable(_ascii(result) if conversion == "a" else result)
+        return object_str(tx, value) if conversion == "s" else object_repr(tx, value)
     return builtin_format(tx, value, spec)
 
 
@@ -271,7 +275,7 @@ def attribute_name(tx: Any, name: VariableTracker) -> str:
     """The name argument of getattr and its kin."""
     if not issubclass(name.python_type(), str):
         run(tx, getattr, None, name.as_python_constant() if name.is_python_constant() else [])
-    return host_value(name, "attribute-of-unknown-object")
+    return atom_value(name, "attribute-of-unknown-object")
 
 
 @builtin(getattr)
@@ -530,13 +534,24 @@ def new_bool(tx: Any, cls: VariableTracker, x: VariableTracker | None = None, /)
     return boolean(x is not None and is_true(tx, x))
 
 
+def _convert(
+    tx: Any, cls: type, args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """`cls(*args, **kwargs)` by the real constructor, None if an argument can't be given to it."""
+    if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
+        return fold(tx, cls, list(args), kwargs)
+    return call_host(tx, cls, args, kwargs) if can_be_host(*args, *kwargs.values()) else None
+
+
 @constructor(int)
-def new_int(
-    tx: Any, cls: VariableTracker, x: VariableTracker | None = None, /, base: VariableTracker | None = None
-) -> VariableTracker:
-    if x is None or isinstance(x, ConstantVariable):
-        return fold(tx, int, [] if x is None else [x], {} if base is None else {"base": base})
-    if base is not None:
+def new_int(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    x = args[0] if args else NONE
+    if x.can_stand and not {"__int__", "__index__"} & _names(x) and "__trunc__" in _names(x):
+        return unsupported("call-print", "the warning that int() uses __trunc__")
+    made = _convert(tx, int, args, kwargs)
+    if made is not None:
+        return made
+    if len(args) != 1 or kwargs:
         return tx.raises(TypeError, "int() can't convert non-string with explicit base")
     slot = x.nb_int or x.nb_index
     if slot is not None:
@@ -545,10 +560,17 @@ def new_int(
     return tx.raises(TypeError, f"int() argument must be {what}, not '{type_name(x)}'")
 
 
+def _names(v: VariableTracker) -> set[str]:
+    """What the classes of an object define."""
+    return set().union(*[vars(base) for base in v.python_type().__mro__])
+
+
 @constructor(float)
-def new_float(tx: Any, cls: VariableTracker, x: VariableTracker | None = None, /) -> VariableTracker:
-    if x is None or isinstance(x, ConstantVariable):
-        return fold(tx, float, [] if x is None else [x], {})
+def new_float(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    made = _convert(tx, float, args, kwargs)
+    if made is not None:
+        return made
+    x = args[0]
     if x.nb_float is not None:
         return _checked(tx, x.nb_float(tx), float, f"{type_name(x)}.__float__ returned non-float")
     if x.nb_index is not None:
@@ -564,32 +586,27 @@ def _checked(tx: Any, result: VariableTracker, cls: type, problem: str) -> Varia
 
 @constructor(complex)
 def new_complex(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
-        return fold(tx, complex, list(args), kwargs)
-    return unsupported("operation-on-unknown-object", "complex() of an object")
+    made = _convert(tx, complex, args, kwargs)
+    return unsupported("operation-on-unknown-object", "complex() of an object") if made is None else made
 
 
 @constructor(str)
-def new_str(
-    tx: Any,
-    cls: VariableTracker,
-    object: VariableTracker | None = None,
-    encoding: VariableTracker | None = None,
-    errors: VariableTracker | None = None,
-) -> VariableTracker:
-    given = {name: v for name, v in (("encoding", encoding), ("errors", errors)) if v is not None}
-    if given:
-        return fold(tx, str, [] if object is None else [object], given)
-    return ConstantVariable("" if object is None else str_text(tx, object))
+def new_str(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    values = [*args, *kwargs.values()]
+    if len(values) == 1 and (args or "object" in kwargs):
+        return object_str(tx, values[0])
+    made = _convert(tx, str, args, kwargs)
+    return unsupported("operation-on-unknown-object", "str() of an object") if made is None else made
 
 
 @constructor(bytes)
 def new_bytes(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    if all(v.is_python_constant() for v in (*args, *kwargs.values())):
-        return fold(tx, bytes, list(args), kwargs)
+    made = _convert(tx, bytes, args, kwargs)
+    if made is not None:
+        return made
     if len(args) != 1 or kwargs:
         return unsupported("operation-on-unknown-object", "bytes()")
-    return run(tx, bytes, [host_index(tx, item) for item in unpack(tx, args[0])])
+    return call_host(tx, bytes, [ListVariable(unpack(tx, args[0]))])
 
 
 # -- the operator module

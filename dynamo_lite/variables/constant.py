@@ -16,6 +16,14 @@ from .base import ObservedException, VariableTracker
 # Types whose instances are immutable all the way down and compare by value.
 ATOMIC_TYPES = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
 
+ATOM_BASES = (int, float, complex, str, bytes)
+"""Those of them that user classes may derive from and that have a value."""
+
+
+def atom_base(cls: type) -> type | None:
+    """The type of immutable values whose value the instances of `cls` have."""
+    return next((base for base in cls.__mro__ if base in ATOM_BASES), None)
+
 
 class ConstantVariable(VariableTracker):
     """An immutable value: number, string, bytes, None, Ellipsis, NotImplemented, or an object registered as a literal

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from . import (  # noqa: F401
+    atom,
     builtins,
     callables,
     cell,
@@ -77,4 +78,5 @@ if find_spec("torch") is not None:
         torch_higher_order,
         torch_misc,
         torch_optim,
+        torch_overrides,
     )

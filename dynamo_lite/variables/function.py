@@ -15,6 +15,7 @@ from typing import Any
 
 from ..exc import NotConstant, unsupported
 from ..guards import ir
+from ..isa import docstring
 from ..polyfills.registry import find_polyfill
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
@@ -23,6 +24,7 @@ from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, gene
 from .dict import DictVariable
 from .dispatch import HANDLERS, PURE
 from .slots import SLOTDEFS, call_slot
+from .stand import call_host, can_be_host, declines
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -92,12 +94,17 @@ class FunctionVariable(VariableTracker):
             return None
         return tx.tr.wrap(real[name], tx.tr.source(node, ir.DICT_ITEM, name))
 
-    def set_made_attribute(self, flag: int, value: VariableTracker) -> None:
-        """SET_FUNCTION_ATTRIBUTE: 1 defaults, 2 keyword defaults, 4 annotations, 8 closure."""
+    def set_made_attribute(self, tx: Any, flag: int, value: VariableTracker) -> None:
+        """What the compiler puts on the stack for a new function: a flag of MAKE_FUNCTION or SET_FUNCTION_ATTRIBUTE."""
         if flag == 8:
             self.closure = list(value.items)
-        else:
-            self.made[{1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__"}[flag]] = value
+            return
+        if flag == 4 and isinstance(value, TupleVariable):  # flat: name, annotation, name, annotation …
+            annotations = DictVariable()
+            for name, annotation in zip(value.items[::2], value.items[1::2], strict=True):
+                annotations.mp_ass_subscript(tx, name, annotation)
+            value = annotations
+        self.made[_ATTRIBUTE_OF_FLAG[flag]] = value
 
     def instance_dict(self, tx: Any) -> DictVariable:
         """The function's `__dict__`."""
@@ -178,18 +185,25 @@ def _made_or_real(name: str, default: Any) -> Any:
     return read
 
 
+def _new_annotations(tx: Any, f: FunctionVariable) -> VariableTracker:
+    if "__annotate__" in f.made:
+        # They are computed when first asked for and kept beside the function that computes them: no assignment to the
+        # function that the replacement code makes has that effect.
+        unsupported("mutation-of-unknown-object", f"{f.describe()}.__annotations__ of a function made here")
+    return f.made.setdefault("__annotations__", DictVariable())
+
+
 _NONE = lambda tx, f: ConstantVariable(None)  # noqa: E731
+_ATTRIBUTE_OF_FLAG = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__", 16: "__annotate__"}
 _MADE_ATTRIBUTES = frozenset(
     {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__defaults__", "__kwdefaults__"}
 )
 _FUNCTION_ATTRIBUTES = {
     "__name__": _made_or_real("__name__", lambda tx, f: ConstantVariable(f.code.co_name)),
     "__qualname__": _made_or_real("__qualname__", lambda tx, f: ConstantVariable(f.code.co_qualname)),
-    "__doc__": _made_or_real("__doc__", lambda tx, f: ConstantVariable(_docstring(f.code))),
+    "__doc__": _made_or_real("__doc__", lambda tx, f: ConstantVariable(docstring(f.code))),
     "__module__": _made_or_real("__module__", lambda tx, f: f.globals.load(tx, "__name__") or ConstantVariable(None)),
-    "__annotations__": _made_or_real(
-        "__annotations__", lambda tx, f: f.made.setdefault("__annotations__", DictVariable())
-    ),
+    "__annotations__": _made_or_real("__annotations__", _new_annotations),
     "__defaults__": _made_or_real("__defaults__", _NONE),
     "__kwdefaults__": _made_or_real("__kwdefaults__", _NONE),
     "__code__": lambda tx, f: ConstantVariable(f.code),
@@ -197,11 +211,6 @@ _FUNCTION_ATTRIBUTES = {
     "__closure__": lambda tx, f: TupleVariable(list(f.closure)) if f.closure else ConstantVariable(None),
     "__dict__": lambda tx, f: f.instance_dict(tx),
 }
-
-
-def _docstring(code: types.CodeType) -> str | None:
-    first = code.co_consts[0] if code.co_consts else None
-    return first if isinstance(first, str) else None
 
 
 def make_function(
@@ -216,17 +225,9 @@ def make_function(
     function = FunctionVariable(
         code.as_python_constant(), tx.globals, list(closure.items) if closure is not None else []
     )
-    if defaults is not None:
-        function.made["__defaults__"] = defaults
-    if kwdefaults is not None:
-        function.made["__kwdefaults__"] = kwdefaults
-    if annotations is not None:
-        pairs = annotations.items if isinstance(annotations, TupleVariable) else None
-        if pairs is not None:  # 3.11–3.13 hand over a flat tuple (name, annotation, …)
-            annotations = DictVariable()
-            for name, value in zip(pairs[::2], pairs[1::2], strict=True):
-                annotations.mp_ass_subscript(tx, name, value)
-        function.made["__annotations__"] = annotations
+    for flag, value in ((1, defaults), (2, kwdefaults), (4, annotations)):
+        if value is not None:
+            function.set_made_attribute(tx, flag, value)
     return function
 
 
@@ -348,10 +349,15 @@ class BuiltinVariable(DescriptorVariable):
                 _check_layout(fn, args)
                 return call_slot(tx, definition, owner, args[0], args[1:], kwargs)
         polyfill = find_polyfill(fn)
-        if fn in PURE and is_constant(*args, *kwargs.values()):
+        pure = fn in PURE
+        if pure and is_constant(*args, *kwargs.values()):
             return fold(tx, fn, args, kwargs)
         if polyfill is not None:
             return tx.call(tx.tr.wrap(polyfill, tx.tr.constant_source(polyfill)), args, kwargs)
+        if pure and can_be_host(*args, *kwargs.values()):
+            return call_host(tx, fn, args, kwargs)
+        if pure and len(args) == 2 and declines(fn, args):
+            return ConstantVariable(NotImplemented)
         return tx.tr.call_foreign(tx, fn, args, kwargs)
 
 
@@ -460,6 +466,19 @@ class BuiltinClassMethodVariable(BuiltinVariable):
 
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return MethodVariable(self, cls)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        owner = self.value.__objclass__
+        if self.value in PURE and args and args[0].value is not owner and is_subtype(args[0], owner):
+            # What the C code makes is an instance of the builtin type, with which it calls the class.
+            made = super().tp_call(tx, [tx.tr.type_tracker(owner), *args[1:]], kwargs)
+            return tx.call(args[0], [made])
+        return super().tp_call(tx, args, kwargs)
+
+
+def is_subtype(v: VariableTracker, cls: type) -> bool:
+    """True for a class that derives from `cls`."""
+    return isinstance(v.value, type) and issubclass(v.value, cls)
 
 
 @builds(types.MethodWrapperType)

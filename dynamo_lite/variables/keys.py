@@ -16,7 +16,7 @@ from typing import Any
 from ..exc import unsupported
 from .abstract import type_name
 from .base import LazyVariable, VariableTracker
-from .constant import ATOMIC_TYPES, ConstantVariable
+from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
 from .native import host_value, same_or_equal
 
 
@@ -56,6 +56,24 @@ class UserKey:
         return same_or_equal(tx, self.vt, key_tracker(other))
 
 
+class AtomKey:
+    """A key whose class takes hash and equality from its builtin base."""
+
+    __slots__ = ("atom", "vt")
+
+    def __init__(self, vt: VariableTracker) -> None:
+        self.vt = vt
+        self.atom = vt.atom
+
+    def __hash__(self) -> int:
+        return hash(self.atom)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is AtomKey:
+            return self.atom == other.atom
+        return type(other) in ATOMIC_TYPES and self.atom == other
+
+
 def key_of(tx: Any, v: VariableTracker) -> Any:
     """The host key of an object. Raises TypeError in the traced program if it is unhashable, and whatever its
     `__hash__` raises.
@@ -80,12 +98,15 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
 
 
+_KEYS = (Key, UserKey, AtomKey)
+
+
 def key_tracker(key: Any) -> VariableTracker:
     """The object for which a host key stands."""
     kind = type(key)
     if kind in ATOMIC_TYPES:
         return ConstantVariable(key)
-    if kind is Key or kind is UserKey:
+    if kind in _KEYS:
         return key.vt
     if issubclass(kind, (VariableTracker, LazyVariable)):
         return key
@@ -146,7 +167,12 @@ def method_key(tx: Any, v: VariableTracker) -> Any:
 
 @hash_rule(int.__hash__)
 @hash_rule(float.__hash__)
+@hash_rule(complex.__hash__)
 @hash_rule(str.__hash__)
+@hash_rule(bytes.__hash__)
 def symbolic_key(tx: Any, v: VariableTracker) -> Any:
-    """A number of the graph: it is made a constant, or breaks."""
+    """An instance of a subclass; or a number of the graph, which is made a constant, or breaks."""
+    if v.is_atom:
+        plain = v.python_type().__eq__ is atom_base(v.python_type()).__eq__
+        return AtomKey(v) if plain else UserKey(tx, v, hash(v.atom))
     return host_value(v, "unhashable-key")

@@ -8,8 +8,9 @@ Mirrors the parts of `Objects/object.c` and `Objects/abstract.c` that turn Pytho
 
 from __future__ import annotations
 
+import contextlib
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from ..exc import NotConstant, unsupported
@@ -20,6 +21,9 @@ from .descr import generic_getattr, generic_setattr
 
 MAX_SIZE = 1_000_000
 """The longest sequence that the analysis builds from a count (`[0] * n`)."""
+
+MAX_LOADED = 100_000
+"""The longest real container whose items get a model each."""
 
 
 class NativeVariable(VariableTracker):
@@ -73,9 +77,19 @@ def host_value(v: VariableTracker, slug: str = "operation-on-unknown-object") ->
         unsupported(slug, f"{type_name(v)} {v.describe()}")
 
 
+def atom_value(v: VariableTracker, slug: str = "operation-on-unknown-object") -> Any:
+    """The value of a constant, or of an instance of a subclass of a builtin type, as one of that type."""
+    return v.atom if v.is_atom else host_value(v, slug)
+
+
 def checked_size(n: int) -> int:
     """`n`, if it is a length that the analysis is willing to build."""
     return n if n <= MAX_SIZE else unsupported("code-size", f"a sequence of {n} items")
+
+
+def checked_load(n: int) -> int:
+    """`n`, if the items of a real container of that length may be looked at one by one."""
+    return n if n <= MAX_LOADED else unsupported("code-size", f"a container of {n} items")
 
 
 def same_or_equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
@@ -94,6 +108,18 @@ def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
     try:
         return ConstantVariable(function(*args, **kwargs))
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        tx.raises_like(error)
+
+
+@contextlib.contextmanager
+def host_table(tx: Any) -> Iterator[None]:
+    """Around an operation of a host dict or set: a RuntimeError, by which the host says that comparing keys changed the
+    table, is one of the traced program."""
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error) is not RuntimeError:
+            raise
         tx.raises_like(error)
 
 
@@ -120,25 +146,35 @@ def raise_with(tx: Any, cls: type[BaseException], *args: VariableTracker) -> NoR
 
 def repr_text(tx: Any, v: VariableTracker) -> str:
     """`repr(v)` as a host string."""
-    return _text(tx, v, v.tp_repr, "__repr__")
+    return atom_value(object_repr(tx, v), "format")
 
 
 def str_text(tx: Any, v: VariableTracker) -> str:
     """`str(v)` as a host string."""
+    return atom_value(object_str(tx, v), "format")
+
+
+def object_repr(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`PyObject_Repr`."""
+    return _text(tx, v, v.tp_repr, "__repr__")
+
+
+def object_str(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`PyObject_Str`."""
     return _text(tx, v, v.tp_str or v.tp_repr, "__str__")
 
 
-def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> str:
+def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> VariableTracker:
     if isinstance(v, ConstantVariable) and slot is None:
-        return getattr(v.value, dunder)()
+        return ConstantVariable(getattr(v.value, dunder)())
     if isinstance(v.value, type) and type(v.value).__repr__ is type.__repr__:
-        return repr(v.value)
+        return ConstantVariable(repr(v.value))
     if slot is None:
         unsupported("object-identity", f"text of a {type_name(v)}, which may contain its address")
     result = slot(tx)
     if not issubclass(result.python_type(), str):
         tx.raises(TypeError, f"{dunder} returned non-string (type {type_name(result)})")
-    return host_value(result, "format")
+    return result
 
 
 def readonly(descriptor: Any) -> Callable[..., None]:

@@ -21,15 +21,21 @@ from .base import VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
 from .dispatch import HANDLERS, PURE, pure
 from .native import method_or_attribute
+from .slots import SLOTDEFS
+from .stand import call_host
 
 # -- every constant
 
 
-def _binary(function: Callable[..., Any]) -> Any:
+def _binary(function: Callable[..., Any], dunder: str) -> Any:
+    reflected = f"__r{dunder[2:]}"
+
     def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
             return fold(tx, function, [v, w], {})
-        return NOT_IMPLEMENTED
+        mine, other, name = (v, w, dunder) if isinstance(v, ConstantVariable) else (w, v, reflected)
+        method = getattr(type(mine.value), name, None) if other.is_atom else None
+        return NOT_IMPLEMENTED if method is None else call_host(tx, method, [mine, other])
 
     return staticmethod(slot)
 
@@ -38,9 +44,10 @@ def _unary(function: Callable[..., Any]) -> Any:
     return lambda vt, tx: fold(tx, function, [vt], {})
 
 
+_DUNDERS = {definition.slot: name for name, definition in SLOTDEFS.items() if definition.kind == "binary_l"}
 for _function, _row in BINARY_OPS.items():
     if _row.inplace is None:
-        constant_slot(_row.slot)(_binary(_function))
+        constant_slot(_row.slot)(_binary(_function, _DUNDERS[_row.slot]))
 for _function, (_slot, _) in UNARY_OPS.items():
     constant_slot(_slot)(_unary(_function))
 constant_slot("tp_hash")(_unary(hash))
@@ -52,7 +59,12 @@ constant_slot("tp_str")(_unary(str))
 def constant_richcompare(vt: ConstantVariable, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
     if isinstance(other, ConstantVariable) or (type(vt.value) not in ATOMIC_TYPES and other.is_python_constant()):
         return fold(tx, COMPARE_OPS[op], [vt, other], {})
+    if other.is_atom:
+        return call_host(tx, getattr(type(vt.value), _COMPARE_NAMES[op]), [vt, other])
     return NOT_IMPLEMENTED
+
+
+_COMPARE_NAMES = {definition.kind: name for name, definition in SLOTDEFS.items() if definition.slot == "tp_richcompare"}
 
 
 @constant_slot("tp_getattro")
@@ -100,7 +112,7 @@ _KINDS = (
 )
 # What has effects, or gives a new object with a state.
 _IMPURE = frozenset(
-    {"__init__", "__new__", "__iter__", "__getattribute__", "__setattr__", "__delattr__", "finditer", "scanner"}
+    "__init__ __new__ __call__ __enter__ __exit__ __iter__ __getattribute__ __setattr__ __delattr__ finditer scanner".split()
 )
 
 
@@ -112,6 +124,8 @@ def pure_methods(*classes: type) -> None:
                 raw = raw.__func__
             if isinstance(raw, _KINDS) and name not in _IMPURE and raw not in HANDLERS:
                 PURE.add(raw)
+                if isinstance(raw, types.ClassMethodDescriptorType):
+                    PURE.add(getattr(cls, name))
 
 
 pure_methods(int, float, complex, bool)

@@ -57,7 +57,9 @@ def instance_class(cls: type) -> type[InstanceVariable]:
 def _mix(native: type[VariableTracker]) -> type[InstanceVariable]:
     found = _mixed.get(native)
     if found is None:
-        found = type(f"{native.__name__}Instance", (NativeInstance, native), {"native": native})
+        found = type(
+            f"{native.__name__}Instance", (NativeInstance, native), {"native": native, "can_stand": native.can_stand}
+        )
         _mixed[native] = found
     return found
 
@@ -129,14 +131,14 @@ def empty_model(cls: type) -> VariableTracker:
     return NATIVES[cls]([]) if cls is tuple else NATIVES[cls]()
 
 
-# Subclasses of these take part in the ordinary instantiation algorithm.
-_PLAIN_BASES = frozenset({object})
+PLAIN_BASES: set[type] = {object}
+"""Types in C, besides those with a native model, whose subclasses take part in the ordinary instantiation algorithm."""
 
 
 def can_instantiate(cls: type) -> bool:
     """True if instances of `cls` have a layout that the models know: plain objects, exceptions and native models."""
     for base in cls.__mro__:
         heap = base.__flags__ & (1 << 9)
-        if not heap and base not in _PLAIN_BASES and base not in NATIVES and not issubclass(base, BaseException):
+        if not heap and base not in PLAIN_BASES and base not in NATIVES and not issubclass(base, BaseException):
             return False
     return True

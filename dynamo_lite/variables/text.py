@@ -2,8 +2,7 @@
 
 Input: str and bytes constants. Output: their slots; handlers of join, format, translate and `%`; everything else is
 pure.
-Invariant: formatting runs the real formatting code of CPython. Arguments that are no constants are stood for by
-`Stand`, whose special methods ask the model.
+Invariant: formatting runs the real formatting code of CPython on stands (`stand.py`).
 Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
 """
 
@@ -18,12 +17,15 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_attr, get_item, type_name, unpack
-from .base import MISSING, ObservedException, VariableTracker
-from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
+from .base import MISSING, VariableTracker
+from .constant import ConstantVariable, constant_slot, fold
 from .dispatch import builtin, method, pure
 from .iter import ConstantIterator
-from .native import checked_size, host_index, host_value, repr_text, run, str_text
+from .list import ListVariable
+from .native import atom_value, checked_size, host_index, host_value, object_repr, object_str, run
 from .number import pure_methods
+from .stand import Stand, call_host, can_be_host, crossing, run_host, shielded, to_host, tracker_of
+from .tuple import TupleVariable
 from .wrap import builds
 
 CHAR = str, bytes
@@ -39,7 +41,7 @@ def text_iter(vt: ConstantVariable, tx: Any) -> VariableTracker:
 
 @method(str.__iter__, bytes.__iter__)
 def text_dunder_iter(tx: Any, self: VariableTracker, /) -> VariableTracker:
-    return self.tp_iter(tx)
+    return ConstantIterator(self, atom_value(self))
 
 
 @constant_slot("mp_subscript", *CHAR)
@@ -57,8 +59,8 @@ def text_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> Varia
 
 @constant_slot("sq_contains", *CHAR)
 def text_contains(vt: ConstantVariable, tx: Any, item: VariableTracker) -> VariableTracker:
-    if item.is_python_constant():
-        return run(tx, vt.value.__contains__, item.as_python_constant())
+    if can_be_host(item):
+        return call_host(tx, type(vt.value).__contains__, [vt, item])
     if isinstance(vt.value, str):
         return tx.raises(TypeError, f"'in <string>' requires string as left operand, not {type_name(item)}")
     return run(tx, vt.value.__contains__, host_index(tx, item))
@@ -66,8 +68,8 @@ def text_contains(vt: ConstantVariable, tx: Any, item: VariableTracker) -> Varia
 
 @constant_slot("sq_concat", *CHAR)
 def text_concat(vt: ConstantVariable, tx: Any, other: VariableTracker) -> VariableTracker:
-    if other.is_python_constant():
-        return fold(tx, lambda v, w: v + w, [vt, other], {})
+    if can_be_host(other):
+        return call_host(tx, type(vt.value).__add__, [vt, other])
     if isinstance(vt.value, str):
         return tx.raises(TypeError, f'can only concatenate str (not "{type_name(other)}") to str')
     return tx.raises(TypeError, f"can't concat {type_name(other)} to bytes")
@@ -82,12 +84,8 @@ def text_repeat(vt: ConstantVariable, tx: Any, count: VariableTracker) -> Variab
 
 def _text_remainder(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     """`"…" % args`; for other constants the arithmetic operator."""
-    if not isinstance(v, ConstantVariable):
-        return NOT_IMPLEMENTED
-    if isinstance(v.value, CHAR):
-        if issubclass(w.python_type(), tuple) and not isinstance(w, ConstantVariable):
-            return run(tx, v.value.__mod__, tuple([stand_in(tx, item) for item in w.items]))
-        return run(tx, v.value.__mod__, stand_in(tx, w))
+    if isinstance(v, ConstantVariable) and isinstance(v.value, CHAR):
+        return remainder(tx, v, w)
     return _number_remainder(tx, v, w)
 
 
@@ -95,99 +93,113 @@ _number_remainder = ConstantVariable.nb_remainder
 ConstantVariable.nb_remainder = staticmethod(_text_remainder)
 
 
+@method(str.__mod__, bytes.__mod__)
+def remainder(tx: Any, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+    operand = value
+    if issubclass(value.python_type(), tuple) and not isinstance(value, ConstantVariable):
+        operand = TupleVariable(value.items)
+    template = atom_value(self)
+    return formatting(tx, template.__mod__, [operand])
+
+
 # -- formatting with the real code
 
 
-class Stand:
-    """What the real formatting code gets for a tracker that is no constant. Subclasses add the protocols that its
-    type has.
-    """
-
-    def __init__(self, tx: Any, vt: VariableTracker) -> None:
-        self._tx, self._vt = tx, vt
+class ModelStand(Stand):
+    """What formatting code gets for an object of a builtin type that is no constant, which may hold anything."""
 
     def __str__(self) -> str:
-        return str_text(self._tx, self._vt)
+        return crossing(self, object_str)
 
     def __repr__(self) -> str:
-        return repr_text(self._tx, self._vt)
+        return crossing(self, object_repr)
 
     def __format__(self, spec: str) -> str:
-        return format_text(self._tx, self._vt, spec)
+        return crossing(self, lambda tx, vt: format_object(tx, vt, ConstantVariable(spec)))
 
-    def __getattr__(self, name: str) -> Any:
-        return stand_in(self._tx, get_attr(self._tx, self._vt, name))
+    def __getattribute__(self, name: str) -> Any:
+        return _part(self, lambda tx, vt: get_attr(tx, vt, name))
 
 
-class ItemStand(Stand):
+class ItemStand(ModelStand):
     """A stand for an object with subscripts: `"%(key)s" % d`, `"{0[key]}".format(d)`."""
 
     def __getitem__(self, key: Any) -> Any:
-        return stand_in(self._tx, get_item(self._tx, self._vt, ConstantVariable(key)))
+        return _part(self, lambda tx, vt: get_item(tx, vt, ConstantVariable(key)))
 
 
-class NumberStand(Stand):
+class NumberStand(ModelStand):
     """A stand for an object that `%d` accepts."""
 
     def __index__(self) -> Any:
-        vt = self._vt
-        slot = vt.nb_index or vt.nb_int or vt.nb_float
-        return host_value(slot(self._tx), "format")
+        return crossing(self, lambda tx, vt: (vt.nb_index or vt.nb_int or vt.nb_float)(tx))
 
     __int__ = __float__ = __index__
 
 
+def _part(stand: Any, operation: Any) -> Any:
+    tx = object.__getattribute__(stand, "_dl_tx")
+    return shielded(lambda: stand_in(tx, operation(tx, tracker_of(stand))))
+
+
 def stand_in(tx: Any, vt: VariableTracker) -> Any:
-    """A host value for a tracker: the constant itself, or a `Stand`."""
-    if isinstance(vt, ConstantVariable):
-        return vt.value
+    """A host value that can be formatted as the object would be."""
+    if isinstance(vt, ConstantVariable) or vt.can_stand:
+        return to_host(tx, vt)
+    if type(vt) is TupleVariable and vt.python_type() is tuple:
+        return tuple([stand_in(tx, item) for item in vt.items])
     if vt.mp_subscript is not None or vt.sq_item is not None:
         kind = ItemStand
     elif vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
         kind = NumberStand
     else:
-        kind = Stand
-    return _named(kind, type_name(vt))(tx, vt)
+        kind = ModelStand
+    stand = object.__new__(_named(kind, type_name(vt)))
+    stand._dl_tx, stand._dl_vt = tx, vt
+    return stand
 
 
 @functools.lru_cache(256)
-def _named(kind: type[Stand], name: str) -> type[Stand]:
+def _named(kind: type[ModelStand], name: str) -> type[ModelStand]:
     """A class of stands with the name of the type they stand for, which error messages show."""
     return type(name, (kind,), {})
 
 
-def format_text(tx: Any, vt: VariableTracker, spec: str) -> str:
-    """`format(vt, spec)` as a host string."""
-    if isinstance(vt, ConstantVariable):
-        return run(tx, format, vt.value, spec).value
-    formatter = tx.tr.lookup_special(tx, vt, "__format__")
-    result = tx.call(formatter, [ConstantVariable(spec)])
+def formatting(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
+    """`function(*args, **kwargs)`, a real formatting function, on stands."""
+    host = [stand_in(tx, a) for a in args]
+    return run_host(tx, function, host, {k: stand_in(tx, v) for k, v in (kwargs or {}).items()})
+
+
+def format_object(tx: Any, v: VariableTracker, spec: VariableTracker) -> VariableTracker:
+    """`PyObject_Format`."""
+    if isinstance(v, ConstantVariable) and isinstance(spec, ConstantVariable):
+        return fold(tx, format, [v, spec], {})
+    if not issubclass(spec.python_type(), str):
+        return tx.raises(TypeError, f"format() argument 2 must be str, not {type_name(spec)}")
+    result = tx.call(tx.tr.lookup_special(tx, v, "__format__"), [spec])
     if not issubclass(result.python_type(), str):
-        tx.raises(TypeError, f"__format__ must return a str, not {type_name(result)}")
-    return host_value(result, "format")
+        return tx.raises(TypeError, f"__format__ must return a str, not {type_name(result)}")
+    return result
 
 
 @method(object.__format__)
 def object_format(tx: Any, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
-    if host_value(format_spec, "format"):
+    if atom_value(format_spec, "format"):
         return tx.raises(TypeError, f"unsupported format string passed to {type_name(self)}.__format__")
-    return ConstantVariable(str_text(tx, self))
-
-
-def format_host(tx: Any, template: str, args: Any, kwargs: dict[str, VariableTracker]) -> ConstantVariable:
-    """`template.format(*args, **kwargs)` on trackers."""
-    host_args = [stand_in(tx, a) for a in args]
-    return run(tx, template.format, *host_args, **{k: stand_in(tx, v) for k, v in kwargs.items()})
+    return object_str(tx, self)
 
 
 @method(str.format)
 def str_format(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    return format_host(tx, host_value(self), args, kwargs)
+    return formatting(tx, atom_value(self).format, args, kwargs)
 
 
 @method(str.format_map)
 def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker, /) -> VariableTracker:
-    return run(tx, host_value(self).format_map, ItemStand(tx, mapping))
+    if isinstance(mapping, ConstantVariable):
+        return fold(tx, str.format_map, [self, mapping], {})
+    return formatting(tx, atom_value(self).format_map, [mapping])
 
 
 # -- methods that take containers
@@ -197,18 +209,21 @@ def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker, /) 
 def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
     if iterable.tp_iter is None and iterable.sq_item is None:
         return tx.raises(TypeError, "can only join an iterable")
-    parts = []
-    for i, item in enumerate(unpack(tx, iterable)):
-        if not isinstance(item, ConstantVariable) and not issubclass(item.python_type(), CHAR):
-            what = "str instance" if isinstance(host_value(self), str) else "a bytes-like object"
+    template = atom_value(self)
+    parts = unpack(tx, iterable)
+    for i, item in enumerate(parts):
+        if not can_be_host(item) and not hasattr(item, "host_copy"):
+            what = "str instance" if isinstance(template, str) else "a bytes-like object"
             return tx.raises(TypeError, f"sequence item {i}: expected {what}, {type_name(item)} found")
-        parts.append(host_value(item))
-    return run(tx, host_value(self).join, parts)
+    return call_host(tx, template.join, [ListVariable(parts)])
 
 
 @method(str.translate)
 def str_translate(tx: Any, self: VariableTracker, table: VariableTracker, /) -> VariableTracker:
-    return run(tx, host_value(self).translate, _Table(tx, table))
+    if table.python_type() in (dict, list, tuple):
+        # What the C code does with these calls nothing of the program; a table may hold what it does not look up.
+        return run_host(tx, atom_value(self).translate, [_Table(tx, table)])
+    return call_host(tx, str.translate, [self, table])
 
 
 class _Table:
@@ -218,12 +233,7 @@ class _Table:
         self._tx, self._vt = tx, vt
 
     def __getitem__(self, key: int) -> Any:
-        try:
-            return host_value(get_item(self._tx, self._vt, ConstantVariable(key)))
-        except ObservedException as error:
-            if issubclass(error.exc.python_type(), LookupError):
-                raise LookupError from None
-            raise
+        return shielded(lambda: to_host(self._tx, get_item(self._tx, self._vt, ConstantVariable(key))))
 
 
 @method(str.__dict__["maketrans"].__func__)

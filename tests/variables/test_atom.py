@@ -1,0 +1,229 @@
+"""Instances of subclasses of int, float, complex, str and bytes, and conversions that call methods of user classes."""
+
+from differential import breaks, check_lines
+
+
+class I(int):
+    pass
+
+
+class Loud(int):
+    def __repr__(self):
+        return "Loud!"
+
+    def __index__(self):
+        return 3
+
+    def __add__(self, other):
+        return ("added", int(self), other)
+
+    def __radd__(self, other):
+        return ("radded", other)
+
+
+class Made(int):
+    def __new__(cls, a, b=1):
+        self = super().__new__(cls, a * b)
+        self.extra = a
+        return self
+
+    def double(self):
+        return type(self)(self, 2)
+
+
+class F(float):
+    def __float__(self):
+        return 0.5
+
+
+class S(str):
+    def shout(self):
+        return self.upper() + "!"
+
+
+class Eq(str):
+    def __eq__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+class B(bytes):
+    pass
+
+
+class C(complex):
+    pass
+
+
+class Num:
+    def __init__(self, v):
+        self.v = v
+
+    def __int__(self):
+        return self.v
+
+    def __index__(self):
+        return self.v + 1
+
+    def __float__(self):
+        return self.v + 0.25
+
+    def __complex__(self):
+        return complex(self.v, 1)
+
+    def __ceil__(self):
+        return "ceil"
+
+    def __floor__(self):
+        return [self.v]
+
+    def __trunc__(self):
+        return "trunc"
+
+    def __round__(self, n=None):
+        return ("round", n)
+
+    def __bytes__(self):
+        return b"num"
+
+
+class Sub:
+    def __int__(self):
+        return True
+
+
+class Bad:
+    def __int__(self):
+        return "1"
+
+    __float__ = __index__ = __complex__ = __bytes__ = __int__
+
+
+class Raises:
+    def __float__(self):
+        raise KeyError("no number")
+
+    __int__ = __index__ = __getitem__ = __float__
+
+
+class Table:
+    def __getitem__(self, key):
+        if key == 97:
+            raise LookupError
+        return "<" + chr(key) + ">"
+
+
+NAMES = {c.__name__: c for c in (I, Loud, Made, F, S, Eq, B, C, Num, Sub, Bad, Raises, Table)}
+
+
+def test_numbers():
+    check_lines(
+        """
+        I(5), type(I(5)).__name__, I(5) + 2, 2 + I(5), I(5) * I(2), type(I(5) + I(2)), -I(5), abs(I(-5)), ~I(1), divmod(I(7), 2)
+        5.0 == I(5), I(5) == 5.0, I(5) == "a", 5.0 + I(3), I(3) + 5.0, 1j + I(3), I(3) < 4.5, 4.5 > I(3), I(2) ** 3, 2 ** I(3)
+        pow(I(2), 5, 7), pow(2, I(5), I(7)), I(9) % 4, 9 % I(4), I(9) // 2, I(9) / 2, I(1) << 3, 1 << I(3), I(6) & 3, 6 | I(1)
+        bool(I(0)), bool(I(1)), not I(0), [1, 2, 3][I(1)], "abc"[I(1)], [1, 2, 3][:I(2)], range(I(3)), [0] * I(2), "a" * I(3)
+        hash(I(5)) == 5, {5: "a"}[I(5)], {I(5): "a"}[5], {I(1), 1, I(1)}, I(5) in {5}, 5 in [I(5)], sorted([I(3), I(1), 2])
+        str(I(5)), repr(I(5)), f"{I(5):>4}", "%d %s" % (I(5), I(6)), "{:x}".format(I(255)), hex(I(255)), bin(I(3)), oct(I(8))
+        I(5).bit_length(), I(5).real, I(5).imag, I(5).numerator, I(5).conjugate(), type(I(5).real), I(5).to_bytes(2, "big")
+        I.from_bytes(b"ab", "big"), type(I.from_bytes(b"a", "big")).__name__, I("12", base=8), I(), int(I(7)), type(int(I(7)))
+        isinstance(I(5), int), isinstance(I(5), I), round(I(55), -1), math.sqrt(I(4)), math.gcd(I(4), 6), sum([I(1), I(2)])
+        Loud(5) + 1, 1 + Loud(5), Loud(5) * 2, repr(Loud(5)), str(Loud(5)), [Loud(5)], "%s %d" % (Loud(5), Loud(5)), f"{Loud(5)}"
+        [1, 2, 3, 4][Loud(0)], hex(Loud(17)), operator.index(Loud(1)), int(Loud(5)), range(10)[Loud(1)]
+        Made(3, 4), Made(3, 4).extra, Made(3).double(), type(Made(3).double()).__name__, Made(3).__dict__
+        F(2.0) + 1, 1.0 + F(2.0), math.sqrt(F(4.0)), float(F(2.0)), F(1.5).is_integer(), F.fromhex("0x1p3"), F(2.5).hex(), F("nan")
+        C(1, 2), C(1, 2) * 2, C(1, 2).real, abs(C(3, 4)), complex(C(1, 2)), C("1+2j").conjugate()
+        I("x")
+        I(5).x
+        I(5)("a")
+        len(I(5))
+        int.__new__(bool, 1)
+        int.__new__(str, 1)
+        int.__add__(I(1), 2), int.__add__(1, "a"), int.__eq__(I(1), [])
+        """,
+        names=NAMES,
+        z=1,
+    )
+
+
+def test_texts():
+    check_lines(
+        """
+        S("abc"), S("abc").upper(), type(S("abc").upper()), S("abc").shout(), S("abc") + "d", "d" + S("abc"), S("a") * 2, 2 * S("a")
+        S("abc")[1], S("abc")[::-1], len(S("abc")), "b" in S("abc"), S("b") in "abc", list(S("abc")), S("abc") == "abc", "abc" == S("abc")
+        {S("a"): 1}["a"], {"a": 1}[S("a")], hash(S("a")) == hash("a"), {S("a"), "a"}, S("a") < "b", "b" > S("a"), max(S("a"), "b")
+        ",".join([S("a"), "b"]), S(",").join(["a", "b"]), S("a b").split(), S("%s-%s") % (1, S("x")), "%s" % S("x"), S("{}").format(5)
+        f"{S('a')}", f"{S('a')!r:>6}", format(S("a"), "3"), str(S("a")), type(str(S("a"))), repr(S("a")), "a".replace(S("a"), S("b"))
+        S("abc").startswith(S("a")), "abc".find(S("c")), S("abc").translate({97: "x"}), S("abc").encode(), getattr(z, S("real"))
+        S(b"abc", "ascii"), S(5), S(object=5), S(), isinstance(S("a"), str), S("a").isalpha(), int(S("12")), float(S("1.5"))
+        Eq("a") == "b", "b" == Eq("a"), Eq("a") in ["z"], {Eq("a"): 1}.get("a")
+        B(b"abc"), B(b"abc")[0], B(b"abc") + b"d", b"d" + B(b"abc"), B(b"a").join([b"1", B(b"2")]), list(B(b"ab")), bytes(B(b"x"))
+        B([1, 2]), B(3), B(Num(1)), B("é", "utf-8"), type(B.fromhex("00ff")).__name__, B(b"abc").hex(), B(b"ab") in b"xabx"
+        S("abc") + 5
+        5 + S("abc")
+        "abc" + B(b"a")
+        S("abc")["a"]
+        S("abc").index("z")
+        "abc".translate(Table()), "bbb".translate(Table()), "b".translate({98: "x", 1: z})
+        """,
+        names=NAMES,
+        z=1,
+    )
+
+
+def test_conversions():
+    check_lines(
+        """
+        int(Num(3)), float(Num(3)), complex(Num(3)), operator.index(Num(3)), bytes(Num(3)), hex(Num(3)), chr(Num(64)), [5, 6, 7][Num(1)]
+        math.ceil(Num(3)), math.floor(Num(3)), math.trunc(Num(3)), round(Num(3)), round(Num(3), 2), math.sqrt(Num(4)), math.gcd(Num(3), 8)
+        "%d %i %f %x" % (Num(3), Num(3), Num(3), Num(3)), "abc"[Num(0)], pow(2, 3, 5), bytes([Num(3), 4]), b"ab".find(Num(96))
+        math.atan2(Num(1), 2), math.isnan(Num(1)), complex(1, Num(2)), math.ldexp(1.5, Num(2)), (5).to_bytes(Num(1), "big")
+        int(Bad())
+        float(Bad())
+        complex(Bad())
+        bytes(Bad())
+        operator.index(Bad())
+        math.sqrt(Bad())
+        hex(Bad())
+        int(Raises())
+        float(Raises())
+        math.floor(Raises())
+        "abc".translate(Raises())
+        int(object())
+        float(object())
+        int([])
+        int("12", Num(7))
+        int("x", 5)
+        math.floor(object())
+        round(object())
+        bytes(object())
+        "%d" % object()
+        str(b"abc", "ascii"), str(object=5), str(b"a", errors="strict"), str(), str(5), bytes(), int(), float(), complex()
+        str(5, 6)
+        int(5, 6)
+        """,
+        names=NAMES,
+        z=1,
+    )
+
+
+def test_a_warning_is_not_swallowed():
+    breaks("int(Sub())", "call-print", names=NAMES)
+
+
+def test_from_outside():
+    check_lines(
+        """
+        i + 1, i, s + "x", s.upper(), f + 1, m.extra, m * 2, d[s], {s: 1}, b[0], c.real, s, type(s)
+        i == 5, s == "abc", [1, 2, 3, 4, 5, 6][i], s in d, hash(s) == hash("abc"), str(i), repr(s), f"{i:03}"
+        """,
+        names=NAMES,
+        i=I(5),
+        s=S("abc"),
+        f=F(1.5),
+        m=Made(3, 4),
+        d={"abc": 1},
+        b=B(b"ab"),
+        c=C(1, 2),
+    )
