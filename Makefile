@@ -11,6 +11,7 @@ TORCH312 ?= torch==2.11.0
 TORCHVISION ?= torchvision==0.28.0
 TORCHVISION312 ?= torchvision==0.26.0
 TIMM ?= timm==1.0.31
+PYODIDE ?= pyodide@314.0.7
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
 
@@ -19,13 +20,14 @@ BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dy
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test test-3.12 test-3.13 lint format bench-trace bench-overhead clean
+.PHONY: help demo test test-3.12 test-3.13 test-3.14 lint format bench-trace bench-overhead clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
 	@echo "make test            lint, layer contracts and all tests (CPython 3.11, $(TORCH))"
 	@echo "make test-3.12       the tests on CPython 3.12 with $(TORCH312)"
 	@echo "make test-3.13       the tests that need no torch, on CPython 3.13"
+	@echo "make test-3.14       the tests of isa/ on CPython 3.14 compiled to WebAssembly ($(PYODIDE), needs node and npm)"
 	@echo "make lint | format   ruff and import-linter | ruff format"
 	@echo "make bench-trace bench-overhead   side by side with torch.compile, into benchmarks/results/"
 
@@ -59,6 +61,12 @@ help:
 	.venv-3.13/bin/python -m pip install -q --no-build-isolation -e ".[test]"
 	touch $@
 
+.venv-3.14/.ready: Makefile
+	npm install --silent --no-save --prefix .venv-3.14 "$(PYODIDE)"
+	$(PYTHON) -m zipfile -e .venv-3.14/node_modules/pyodide/python_stdlib.zip .venv-3.14/stdlib
+	$(PYTHON) -m pip install -q --target .venv-3.14/site --upgrade bytecode pytest==9.2.0 pytest-timeout==2.4.0
+	touch $@
+
 demo: .venv/.ready
 	.venv/bin/python examples/demo.py
 
@@ -80,8 +88,11 @@ test-3.12: .venv-3.12/.ready
 test-3.13: .venv-3.13/.ready
 	.venv-3.13/bin/python -m pytest $(PYTEST_ARGS)
 
+test-3.14: .venv-3.14/.ready
+	node tests/isa/on_wasm.mjs .venv-3.14 tests/isa $(PYTEST_ARGS)
+
 bench-trace bench-overhead: bench-%: .venv/.ready
 	.venv/bin/python -m benchmarks.$* $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-3.12 .venv-3.13 build *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.12 .venv-3.13 .venv-3.14 build *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis

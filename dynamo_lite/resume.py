@@ -21,7 +21,6 @@ holds no cell just then, which only happens inside an inlined comprehension, any
 """
 
 import re
-import sys
 import weakref
 from collections.abc import Iterable
 from types import CodeType
@@ -29,22 +28,13 @@ from types import CodeType
 from bytecode import FreeVar, Instr, Label, TryBegin, TryEnd
 
 from dynamo_lite.isa import codec, emit
+from dynamo_lite.isa.lift import PREPARES
 
 _MODES = ("value", "raise", "raise_new", "call")
 _NEEDED = emit.CO_OPTIMIZED | emit.CO_NEWLOCALS
 _DROPPED_FLAGS = emit.CO_VARARGS | emit.CO_VARKEYWORDS
 _OWN_NAME = re.compile(r"__resume_at_\d+_(.*)", re.DOTALL)
 _OWN_QUALNAME = re.compile(r"(.*) \(resumed at line \S+\)", re.DOTALL)
-# Instructions that only prepare the next one: the canonical program has no stack effect for them, so a continuation
-# *at* the next one must begin with them.
-_PREPARES = {
-    ("KW_NAMES", "PRECALL"),
-    ("KW_NAMES", "CALL"),
-    ("PRECALL", "CALL"),
-    ("LOAD_CONST", "CALL_KW"),
-    *([("PUSH_NULL", "CALL_FUNCTION_EX")] if sys.version_info >= (3, 14) else ()),
-}
-
 _made: dict[int, tuple[weakref.ref, dict]] = {}
 
 
@@ -118,6 +108,7 @@ class _Resume:
         self.nulls, self.passed = frozenset(nulls), passed
         self.exc_entries, self.lasti_entries = frozenset(exc_entries), dict(lasti_entries)
         self.freevars = resume_freevars(code)
+        self.is_original = not _OWN_NAME.fullmatch(code.co_name)
         self.body = codec.decode(code, codec.slot_operands(code, cell=FreeVar))
         self.index = self.body.index_of_offset[offset]
         self.entry = self.index + 1 if after or mode != "value" else self._whole_instruction(self.index)
@@ -132,11 +123,12 @@ class _Resume:
         start = next((i for i, instr in enumerate(instrs) if instr.name == "RESUME"), -1)
         if index <= start:
             return start + 1
-        while index and (instrs[index - 1].name, instrs[index].name) in _PREPARES:
+        while index and (instrs[index - 1].name, instrs[index].name) in PREPARES:
             index -= 1
         return index
 
     def build(self) -> CodeType:
+        """A continuation's continuation at the same place is that continuation again: recursion would never end to make new ones."""
         code = self.code
         names = self._restore_stack()
         names += self._act()
@@ -157,7 +149,7 @@ class _Resume:
             varnames=tuple(names),
             freevars=self.freevars,
             consts=(None,),
-            stacksize=max(code.co_stacksize, self.stack_len + 4) + 1,
+            stacksize=max(code.co_stacksize + 2 * self.is_original, self.stack_len + 6),
         )
         return codec.encode(items, header)
 
@@ -283,7 +275,7 @@ class _Resume:
         """CPython 3.13 looks up the handler of an exception out of a Python call one unit before the call: put a NOP of
         the same region there if the body is cut right before the entry. Returns where to enter."""
         before = self.entry - 1
-        if self.mode in ("value", "call") and not keep[before]:
+        if self.mode in ("value", "call") and not keep[before] and self.body.instrs[self.entry].name != "NOP":
             keep[before] = True
             self.body.instrs[before] = codec.make_instr("NOP", location=self.location)
             self.body.handler_at[before] = self.body.handler_at[self.entry]

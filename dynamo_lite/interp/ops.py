@@ -468,8 +468,7 @@ def build_map(f: Frame, i: Instr) -> None:
 
 @op(Op.BUILD_CONST_KEY_MAP)
 def build_const_key_map(f: Frame, i: Instr) -> None:
-    keys = f.pop().as_python_constant()
-    f.push(_dict_of(f, zip([ConstantVariable(k) for k in keys], f.popn(i.arg), strict=True)))
+    f.push(_dict_of(f, zip(f.pop().items, f.popn(i.arg), strict=True)))
 
 
 def _dict_of(f: Frame, pairs: Any) -> DictVariable:
@@ -615,7 +614,7 @@ def make_function_(f: Frame, i: Instr) -> None:
 @op(Op.SET_FUNCTION_ATTRIBUTE)
 def set_function_attribute(f: Frame, i: Instr) -> None:
     function = f.pop()
-    function.set_made_attribute(i.arg, f.pop())
+    function.set_made_attribute(f, i.arg, f.pop())
     f.push(function)
 
 

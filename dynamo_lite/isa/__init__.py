@@ -5,6 +5,6 @@ imports torch.
 """
 
 from dynamo_lite.isa.canon import Handler, Instr, Lifted, Op, stack_effect
-from dynamo_lite.isa.lift import NULL_FIRST, LiftError, lift
+from dynamo_lite.isa.lift import NULL_FIRST, LiftError, docstring, lift
 
-__all__ = ["NULL_FIRST", "Handler", "Instr", "LiftError", "Lifted", "Op", "lift", "stack_effect"]
+__all__ = ["NULL_FIRST", "Handler", "Instr", "LiftError", "Lifted", "Op", "docstring", "lift", "stack_effect"]

@@ -17,7 +17,7 @@ from bytecode import FreeVar, Instr, Label, TryBegin, TryEnd
 
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.codec import Header, encode, make_instr, make_location
-from dynamo_lite.isa.lift import NULL_FIRST
+from dynamo_lite.isa.lift import HAS_DOCSTRING, NULL_FIRST
 from dynamo_lite.isa.rules import BINARY_FUNCTIONS, CONVERSIONS, UNARY_NAMES
 
 CO_OPTIMIZED, CO_NEWLOCALS, CO_VARARGS, CO_VARKEYWORDS, CO_GENERATOR = 0x1, 0x2, 0x4, 0x8, 0x20
@@ -210,6 +210,8 @@ class Assembler:
         `flags`)."""
         argnames, cellvars, freevars = tuple(argnames), tuple(cellvars), tuple(freevars)
         flags |= CO_OPTIMIZED | CO_NEWLOCALS
+        if docstring is not None:
+            flags |= HAS_DOCSTRING
         items = prologue(cellvars, freevars, bool(flags & GENERATOR_FLAGS), firstlineno) + self.items
         about = (name, qualname, filename, firstlineno, flags, argcount, posonly, kwonly)
         return encode(items, Header(*about, argnames, cellvars, freevars, (docstring,)))

@@ -26,6 +26,8 @@ else:
 
 NULL_FIRST = version.NULL_FIRST
 LOCALS_ARE_SHARED = version.LOCALS_ARE_SHARED
+HAS_DOCSTRING = version.HAS_DOCSTRING
+PREPARES = version.PREPARES
 
 _EXTENDED_ARG = opcode.opmap["EXTENDED_ARG"]
 
@@ -41,6 +43,12 @@ CACHE_ENTRIES = _cache_entries()
 _RULES = [version.RULES.get(name) for name in opcode.opname[:256]]
 _lifted: dict[int, Lifted] = {}
 _guards: dict[int, weakref.ref] = {}
+
+
+def docstring(code: CodeType) -> str | None:
+    """The `__doc__` of a function made of `code`."""
+    first = code.co_consts[0] if code.co_consts else None
+    return first if code.co_flags & HAS_DOCSTRING == HAS_DOCSTRING and isinstance(first, str) else None
 
 
 def lift(code: CodeType) -> Lifted:
@@ -159,13 +167,16 @@ def _handlers(code: CodeType, count: int, index_of_offset: dict) -> list:
 
 
 __all__ = [
+    "HAS_DOCSTRING",
     "LOCALS_ARE_SHARED",
     "NULL_FIRST",
+    "PREPARES",
     "Handler",
     "Instr",
     "LiftError",
     "Lifted",
     "Op",
+    "docstring",
     "exception_table",
     "lift",
 ]

@@ -27,6 +27,10 @@ from dynamo_lite.isa.rules import (
 
 NULL_FIRST = True  # a call's NULL lies below the callable
 LOCALS_ARE_SHARED = True  # each locals() of a function gives the same dictionary
+HAS_DOCSTRING = 0  # no flag: the first constant is the docstring if it is a string
+# Instructions that only prepare the next one: the canonical program has no stack effect for them, so a continuation
+# *at* the next one must begin with them.
+PREPARES = {("KW_NAMES", "PRECALL"), ("PRECALL", "CALL")}
 
 
 def load_global(ctx, arg):

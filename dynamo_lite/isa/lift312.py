@@ -15,6 +15,8 @@ from dynamo_lite.isa.rules import BACKWARD, DROP, FORWARD, Part, const, indexed,
 
 NULL_FIRST = True
 LOCALS_ARE_SHARED = True  # each locals() of a function gives the same dictionary
+HAS_DOCSTRING = 0  # no flag: the first constant is the docstring if it is a string
+PREPARES = {("KW_NAMES", "CALL")}
 
 _INTRINSIC_1 = [text.removeprefix("INTRINSIC_") for text in getattr(opcode, "_intrinsic_1_descs", ())]
 _INTRINSIC_2 = [text.removeprefix("INTRINSIC_") for text in getattr(opcode, "_intrinsic_2_descs", ())]

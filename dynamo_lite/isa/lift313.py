@@ -14,6 +14,8 @@ from dynamo_lite.isa.rules import CONVERSIONS, FORWARD, LiftError, Part, indexed
 
 NULL_FIRST = False
 LOCALS_ARE_SHARED = False  # each locals() of a function gives the same dictionary
+HAS_DOCSTRING = 0  # no flag: the first constant is the docstring if it is a string
+PREPARES = {("LOAD_CONST", "CALL_KW")}
 
 
 def load_global(ctx, arg):

@@ -1,10 +1,9 @@
 """CPython 3.14's opcodes in canonical ops: what changed since 3.13 (mirrors `Python/bytecodes.c` and `Lib/opcode.py` of
 3.14).
 
-Written from the documentation (`Doc/library/dis.rst`); no 3.14 interpreter has run it. `with` is made of LOAD_SPECIAL,
-so the exit function lies on the stack with its self. CALL_FUNCTION_EX always finds keyword arguments or NULL on top:
-the compiler pushes that NULL right before, it is folded into the operand. Template strings call the constructors of
-`string.templatelib`.
+`with` is made of LOAD_SPECIAL, so the exit function lies on the stack with its self. CALL_FUNCTION_EX always finds keyword
+arguments or NULL on top: the compiler pushes that NULL right before, it is folded into the operand. Template strings call
+the constructors of `string.templatelib`.
 """
 
 import opcode
@@ -21,6 +20,8 @@ except ImportError:  # before 3.14
 
 NULL_FIRST = False
 LOCALS_ARE_SHARED = False
+HAS_DOCSTRING = 0x4000000  # without this flag the first constant is just a constant
+PREPARES = lift313.PREPARES | {("PUSH_NULL", "CALL_FUNCTION_EX")}
 
 _CONSTANTS = getattr(opcode, "_common_constants", (AssertionError, NotImplementedError, tuple, all, any))
 _SPECIAL = getattr(opcode, "_special_method_names", ("__enter__", "__exit__", "__aenter__", "__aexit__"))

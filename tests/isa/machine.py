@@ -550,6 +550,8 @@ def set_attribute(function, flag, value):
         function.__annotations__ = dict(zip(value[::2], value[1::2], strict=True)) if pairs else value
     elif flag == 2:
         function.__kwdefaults__ = value
+    elif flag == 16:
+        function.__annotate__ = value
     else:
         function.__defaults__ = value
     return function

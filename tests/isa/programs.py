@@ -1,5 +1,7 @@
 """Programs that the machine and the continuations are compared on. Each is run as `f()`; `t(x)` logs and returns x."""
 
+import sys
+
 PRELUDE = """
 import sys
 log = []
@@ -293,4 +295,26 @@ def f():
         r.append(t(1) if a is None else t(2))
     return r
 """,
+    "annotated": """
+def f():
+    k = t(1)
+    def g(a: t(2), *rest, b: k = t(3), **more) -> t(4):
+        "doc"
+        return a + b
+    return t(g(5)), g.__annotations__, g.__defaults__, g.__kwdefaults__, g.__doc__
+""",
+    "genexps": """
+def f():
+    k = t(2)
+    return any(t(x) == k for x in (1, 2, 3)), all(t(x) for x in (1, 0, 2)), tuple(t(x) for x in range(k))
+""",
+    "template": """
+def f():
+    w, x = t(8), t("x")
+    made = t"a{x}{t(1)!r:>{w}}b{x!s}{w:x}"
+    values = [(i.value, i.expression, i.conversion, i.format_spec) for i in made.interpolations]
+    return made.strings, values, t"".strings, t"only".strings
+""",
 }
+if sys.version_info < (3, 14):
+    del PROGRAMS["template"]  # its syntax
