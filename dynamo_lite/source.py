@@ -38,6 +38,22 @@ def _attribute(name: str) -> Callable[[Any, Any], None]:
     return emit
 
 
+def _instance_dict(cg: Any, node: Any) -> None:
+    exact = next((check.arg for check in node.parent.checks if check.kind == ir.TYPE_IS), None)
+    if exact is not None and exact.__getattribute__ is object.__getattribute__:
+        cg.load_source(node.parent)
+        cg.asm.load_attr("__dict__")
+    else:
+        cg.load_callable(own_dict)
+        cg.load_source(node.parent)
+        cg.asm.call(1)
+
+
+def own_dict(value: Any) -> dict[str, Any]:
+    """An object's `__dict__`, past a `__getattribute__` of the program."""
+    return object.__getattribute__(value, "__dict__")
+
+
 def _attr(cg: Any, node: Any) -> None:
     cg.load_source(node.parent)
     cg.asm.load_attr(node.arg)
@@ -132,7 +148,7 @@ RELOAD: dict[int, Callable[[Any, Any], None]] = {
     ir.FREEVAR: _freevar,
     ir.CONST: _const,
     ir.ATTR: _attr,
-    ir.INSTANCE_DICT: _attribute("__dict__"),
+    ir.INSTANCE_DICT: _instance_dict,
     ir.DICT_ITEM: _dict_item,
     ir.INDEX: _index,
     ir.CELL_CONTENTS: _cell_contents,

@@ -49,7 +49,7 @@ class EnumVariable(ConstantVariable):
 _COMPARE_NAMES = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
 
 
-@builds_if(lambda value: isinstance(value, enum.Enum))
+@builds_if(lambda value: issubclass(type(value), enum.Enum))
 def build_enum(tr: Any, value: enum.Enum, source: Any) -> EnumVariable:
     tr.guard(source, ir.IS, value)
     return EnumVariable(value, source)

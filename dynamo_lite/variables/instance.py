@@ -14,8 +14,9 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..source import own_dict
 from .base import MISSING, ObservedException, VariableTracker
-from .constant import ConstantVariable
+from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .descr import generic_getattr, generic_lookup, generic_setattr, getset, is_heap_type, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import HANDLERS, method
@@ -154,11 +155,19 @@ class InstanceVariable(UserSlots):
         if self.dict not in (None, MISSING) and self.dict.source is None:
             for key, value in self.dict.pairs():
                 cg.load(value)
-                cg.load(self)
-                cg.asm.load_attr("__dict__")
+                self._load_dict(cg)
                 cg.load(key)
                 cg.asm.store_subscr()
         self.emit_slots(cg, [d for d, v in self.slots.items() if v is not None])
+
+    def _load_dict(self, cg: Any) -> None:
+        if self.cls.__getattribute__ is object.__getattribute__:
+            cg.load(self)
+            cg.asm.load_attr("__dict__")
+        else:
+            cg.load_callable(own_dict)
+            cg.load(self)
+            cg.asm.call(1)
 
     def emit_slots(self, cg: Any, descriptors: Any) -> None:
         """Store `__slots__` members through their descriptors."""
@@ -194,7 +203,7 @@ def real_dict(value: Any) -> dict[str, Any] | None:
     """An object's `__dict__` without running user code."""
     if not type(value).__dictoffset__:
         return None
-    return object.__getattribute__(value, "__dict__")
+    return own_dict(value)
 
 
 # -- what `object` itself provides
@@ -275,9 +284,9 @@ def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
     return TupleVariable([state, slots]) if slots.items else state
 
 
-@method(object.__init_subclass__, object.__subclasshook__)
-def object_init_subclass(tx: Any, *args: VariableTracker) -> None:
-    return None
+@method(object.__dict__["__subclasshook__"])
+def object_subclasshook(tx: Any, *args: VariableTracker) -> VariableTracker:
+    return NOT_IMPLEMENTED
 
 
 @getset(object.__dict__["__class__"])

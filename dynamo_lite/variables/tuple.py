@@ -144,7 +144,7 @@ def build_tuple(tr: Any, value: tuple[Any, ...], source: Any) -> TupleVariable:
     return result
 
 
-builds_if(lambda value: isinstance(value, tuple) and type(value) is not tuple and is_plain_subclass(type(value)))(
+builds_if(lambda value: issubclass(type(value), tuple) and type(value) is not tuple and is_plain_subclass(type(value)))(
     build_tuple
 )
 

@@ -6,11 +6,18 @@ of the traceback), arguments and globals afterwards with the identity relations 
 with their arguments and the exception handled at the time.
 """
 
+import bisect
 import collections
 import contextlib
+import dataclasses
+import enum
 import functools
+import heapq
+import io
 import itertools
 import logging
+import math
+import operator
 import os
 import re
 import signal
@@ -24,7 +31,12 @@ from dynamo_lite.exc import TorchDynamoException
 from dynamo_lite.record import log
 
 FILE = "<fuzz>"
-CALLS = (0, 0, 1)
+CALLS = (0, 0, 1, 2)
+ATOMS = (type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes, range)
+VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+MODULES = (
+    bisect, collections, contextlib, dataclasses, enum, functools, heapq, itertools, math, operator, sys,
+)  # fmt: skip
 
 
 UNBOUND = re.compile(
@@ -54,12 +66,15 @@ class Describer:
         self.keep = []
 
     def __call__(self, value):
-        kind = known(type(value).__name__)
-        if value is None or isinstance(value, (bool, int, float, str, bytes, type, types.ModuleType)):
-            return kind, known(value.__qualname__ if isinstance(value, type) else repr(value))
-        if isinstance(value, types.BuiltinFunctionType):
+        cls = type(value)  # not isinstance and hasattr, which may run `__getattribute__` of the program
+        kind = known(cls.__name__)
+        if cls in ATOMS:
+            return kind, known(repr(value))
+        if issubclass(cls, type):
+            return kind, value.__qualname__
+        if cls in (types.BuiltinFunctionType, types.ModuleType):
             return kind, value.__name__
-        if not isinstance(value, (tuple, frozenset)):
+        if not issubclass(cls, (tuple, frozenset)):
             if id(value) in self.seen:
                 return "same", self.seen[id(value)]
             self.seen[id(value)] = len(self.seen)
@@ -67,26 +82,39 @@ class Describer:
         return (kind, *self.parts(value))
 
     def parts(self, value):
-        if isinstance(value, dict):
-            return [(self(k), self(v)) for k, v in value.items()]
-        if isinstance(value, (list, tuple)):
+        cls = type(value)
+        if issubclass(cls, dict):
+            return [(self(k), self(v)) for k, v in dict.items(value)] + self.attributes(value)
+        if issubclass(cls, list):
+            return [self(v) for v in list.__iter__(value)] + self.attributes(value)
+        if issubclass(cls, tuple):
+            return [self(v) for v in tuple.__iter__(value)]
+        if issubclass(cls, collections.deque):
+            return [value.maxlen, *(self(v) for v in value)]
+        if issubclass(cls, VIEWS):
             return [self(v) for v in value]
-        if isinstance(value, (set, frozenset)):
+        if issubclass(cls, (set, frozenset)):
             return sorted(repr(plain(v)) for v in value)  # not in the order of addresses, and without identities
-        if isinstance(value, BaseException):
-            return self.exception(value)
-        if isinstance(value, types.FunctionType):
+        for base in (int, str, float):
+            if issubclass(cls, base):
+                return [base.__repr__(value), *self.attributes(value)]
+        if issubclass(cls, BaseException):
+            return self.exception(value) + self.attributes(value)
+        if issubclass(cls, types.FunctionType):
             return value.__qualname__, self(value.__defaults__), [self.cell(c) for c in value.__closure__ or ()]
-        if isinstance(value, types.MethodType):
+        if issubclass(cls, types.MethodType):
             return self(value.__func__), self(value.__self__)
-        if isinstance(value, functools.partial):
+        if issubclass(cls, functools.partial):
             return self(value.func), self(value.args), self(value.keywords)
-        if isinstance(value, types.GeneratorType):
+        if issubclass(cls, types.GeneratorType):
             return value.__name__, str(value.gi_frame and value.gi_frame.f_lineno)
-        if type(value).__name__ == "Tensor":
+        if cls.__name__ == "Tensor":
             return repr(value.tolist()), str(value.dtype), self(f"storage {self.storage(value)}")
-        if hasattr(value, "__next__") and "iterator" in type(value).__name__:
+        if hasattr(cls, "__next__") and "iterator" in cls.__name__:
             return ()
+        return self.attributes(value)
+
+    def attributes(self, value):
         # Not getattr: no `__getattr__` of the program may run.
         names = ["__dict__", *(n for c in type(value).__mro__ for n in c.__dict__.get("__slots__", ()))]
         return [(n, self(object.__getattribute__(value, n))) for n in names if _has(value, n)]
@@ -155,14 +183,19 @@ def namespace(events):
             raise ValueError(tag, value)
         return value
 
-    names = {f.__name__: _eval_frame.Uncaptured(f) for f in (stop, poke, fail)}
-    names |= {
-        "sys": sys,
-        "functools": functools,
-        "itertools": itertools,
-        "contextlib": contextlib,
-        "collections": collections,
-    }
+    def call(tag, fn, *args):
+        events.append((tag, plain(args), handled()))
+        return fn(*args)
+
+    def advance(tag, iterator):
+        events.append((tag, handled()))
+        item = next(iterator, 0)
+        events.append((tag, plain(item)))
+        return item
+
+    names = {f.__name__: _eval_frame.Uncaptured(f) for f in (stop, poke, fail, call, advance)}
+    names |= {m.__name__: m for m in MODULES}
+    names["OUT"] = io.StringIO()
     if "torch" in sys.modules:
         names["torch"] = sys.modules["torch"]
     return {**names, "__name__": "fuzz", "__builtins__": __builtins__}
@@ -186,7 +219,7 @@ def run(code, captured):
         except Exception as error:
             outcome = "raised", error
         describe = Describer()
-        state = {n: names[n] for n in ("G", "GL", "GD")}
+        state = {n: names.get(n, "unbound") for n in ("G", "GL", "GD", "COUNT")} | {"OUT": names["OUT"].getvalue()}
         classes = {n: c.__dict__.get("k") for n, c in names.items() if isinstance(c, type)}
         # The values go on living during the description, so that an identity can't be taken by another object.
         observed = {
@@ -194,7 +227,7 @@ def run(code, captured):
         }  # fmt: skip
         observed["traceback"] = lines(outcome[1]) if outcome[0] == "raised" else []
         observed["events"] = list(events)
-        observed["generators"] = [drain(v) for v in _generators(outcome[1])]
+        observed["generators"] = [drain(v) for where in (outcome[1], arguments, names.get("GL")) for v in _generators(where)]
         observed["events of generators"] = events[len(observed["events"]) :]
         seen.append(observed)
         events.clear()
@@ -202,8 +235,8 @@ def run(code, captured):
 
 
 def _generators(value):
-    items = value if isinstance(value, (list, tuple)) else [value]
-    return [v for v in items if hasattr(v, "__next__")]
+    items = value if type(value) in (list, tuple) else [value]
+    return [v for v in items if hasattr(type(v), "__next__")]
 
 
 def drain(iterator):

@@ -48,11 +48,11 @@ def _blocks(tree):
 
 
 def _without_statements(tree, i):
-    """The i-th statement, from the end, gone; None after the last."""
+    """The i-th statement, outer ones first, gone; None after the last."""
     places = [(b, j) for b, (node, field) in enumerate(_blocks(tree)) for j in range(len(getattr(node, field)))]
     if i >= len(places):
         return None
-    b, j = places[len(places) - 1 - i]
+    b, j = places[i]
     smaller = copy.deepcopy(tree)
     node, field = _blocks(smaller)[b]
     block = getattr(node, field)

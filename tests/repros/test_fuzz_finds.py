@@ -139,3 +139,23 @@ def test_error_messages_name_classes_of_c_modules_as_their_tp_name():
     def make_args(k):
         return [4]
     """)
+
+
+def test_own_getattribute_is_not_called_by_the_engine():
+    agrees("""
+    G = 0
+    class C:
+        def __init__(self, v):
+            self.v = v
+        def __getattribute__(self, name):
+            global G
+            G += 1
+            return object.__getattribute__(self, name)
+    def program(o):
+        o.w = o.v
+        made = C(1)
+        stop(1, made)
+        return made.v
+    def make_args(k):
+        return [C(2)]
+    """)
