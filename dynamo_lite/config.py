@@ -86,6 +86,8 @@ class Config:
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
     max_inline_depth: int = 200  # nested calls that are followed before a break
+    max_steps: int = 500_000  # instructions followed in one frame and its callees before a break
+    max_idle_steps: int = 200_000  # the same, and items iterated over, without a torch operation among them
     capture_pure_python: bool = False  # compile frames that hold no tensor operation at all
 
     # Errors and insight

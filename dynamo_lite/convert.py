@@ -48,6 +48,9 @@ logger = logging.getLogger("dynamo_lite")
 UNCONCERNED_CALLS = 32
 """An inner frame that had nothing to do with torch so many times is not looked at again."""
 
+TOO_LONG = 2
+"""A function whose analysis has used up its budget so many times is not analysed again when it does so once more."""
+
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
 
@@ -126,6 +129,7 @@ class Region(_eval_frame.Region):
         self.resume_functions: dict[tuple[int, int], FunctionType] = {}
         self.seen_once: set[CodeType] = set()
         self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
+        self.too_long: Counter[tuple[str, int]] = Counter()
         self.callback = self.on_miss
 
     # -- entry points
@@ -160,6 +164,7 @@ class Region(_eval_frame.Region):
             cache.state = _eval_frame.COMPILE
         self.hints.clear()
         self.seen_once.clear()
+        self.too_long.clear()
 
     # -- the callback
 
@@ -240,6 +245,8 @@ class Region(_eval_frame.Region):
                 entry = Analysis(self, cache, fn, values, record, collecting).run()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"
+            if error.reason is not None:
+                record.breaks.append(BreakRecord.of(error.reason))
             cache.state = _eval_frame.SKIP
             return None
         except TorchDynamoException as error:
@@ -345,9 +352,12 @@ class Analysis:
             error.user_stack = tr.user_stack()
         if self.region.fullgraph or config.error_on_graph_break:
             raise error
-        step = getattr(error, "break_step", None)
-        if step is None:
-            step = tr.failing_step()
+        if error.slug == "code-size":
+            function = (self.fn.__code__.co_filename, self.fn.__code__.co_firstlineno)  # resume functions count with it
+            self.region.too_long[function] += 1
+            if self.region.too_long[function] > TOO_LONG:
+                raise SkipFrame(error.context, error)
+        step = error.break_step if error.break_step is not None else tr.failing_step()
         if self.break_step >= 0 and step >= self.break_step:
             self.record.breaks.append(BreakRecord.of(error))
             return False

@@ -464,7 +464,7 @@ BREAKS: dict[str, BreakKind] = {
         105,
         "function too long to capture",
         "the number of interpreted instructions reached its limit (a long or endless Python loop)",
-        "move the loop out of the compiled function",
+        "move the loop out of the compiled function, or raise config.max_idle_steps or config.max_steps",
     ),
     "resume-unsupported": BreakKind(
         106,
@@ -516,6 +516,7 @@ class Unsupported(TorchDynamoException):
         self.context = context
         self.cause = cause
         self.user_stack: UserStack = ()
+        self.break_step: int | None = None  # of the analysis: where to break because of this, if the raiser knows
 
     @property
     def number(self) -> int:
@@ -601,7 +602,13 @@ RestartAnalysis = Restart
 
 
 class SkipFrame(TorchDynamoException):
-    """This frame is not worth or not possible to capture: it runs as it is, for ever."""
+    """This frame is not worth or not possible to capture: it runs as it is, for ever. `reason` is the break that says why, if
+    it is one.
+    """
+
+    def __init__(self, msg: str = "", reason: Unsupported | None = None) -> None:
+        super().__init__(msg)
+        self.reason = reason
 
 
 class NotConstant(TorchDynamoException):

@@ -158,7 +158,7 @@ class Trace:
     def _alias(self, found: Any, value: Any, source: Any) -> None:
         """A second path to a known object: the paths must keep leading to one object."""
         first = found.__dict__["source"]
-        if first is source or first is None or isinstance(value, _IDENTITY_TYPES):
+        if first is source or first is None or issubclass(type(value), _IDENTITY_TYPES):
             return
         if first.kind == ir.CONST:
             if source.kind != ir.CONST:
@@ -202,7 +202,7 @@ class Trace:
         """An object whose identity the analysis knows: a function, class, module, dtype, the result of folding …"""
         if type(value) in ATOMIC_TYPES:
             return ConstantVariable(value)
-        if isinstance(value, type) and value in self.new_classes:
+        if issubclass(type(value), type) and value in self.new_classes:
             return self.new_classes[value]
         return self.wrap(value, self.constant_source(value))
 

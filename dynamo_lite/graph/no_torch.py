@@ -13,6 +13,7 @@ class EmptyGraph:
     """No operators, no inputs, no ambient state."""
 
     is_empty = True
+    op_count = 0
     inputs: tuple[Any, ...] = ()
 
     def __init__(self, tr: Any) -> None:

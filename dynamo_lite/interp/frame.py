@@ -64,13 +64,12 @@ class Frame:
     Attributes:
         direct: the parent's current call instruction pushes this frame's result unchanged, so that the parent can be resumed
             with it after a break in here.
-        call_step: `tr.steps` when the parent's instruction started: where to break if a break in here can't be resumed.
+        step: `tr.steps` when the current instruction started.
         cur: index of the instruction being executed; `ip` of the next one.
     """
 
     __slots__ = (
         "builtins",
-        "call_step",
         "class_namespace",
         "code",
         "cur",
@@ -85,6 +84,7 @@ class Frame:
         "parent",
         "snapshot",
         "stack",
+        "step",
         "tr",
     )
 
@@ -105,7 +105,7 @@ class Frame:
         self.cur = 0
         self.parent = parent
         self.direct = direct
-        self.call_step = tr.steps
+        self.step = tr.steps
         self.generator = None
         self.class_namespace = None
         self.snapshot: DictVariable | None = None
@@ -148,11 +148,16 @@ class Frame:
     def eager_step(self) -> int:
         """The step to break at so that what happens now happens in real frames: the outermost frame's instruction."""
         if self.parent is None:
-            return self.tr.steps
+            return self.step
         frame = self
         while frame.parent.parent is not None:
             frame = frame.parent
         return frame.call_step
+
+    @property
+    def call_step(self) -> int:
+        """When the parent's instruction started: where to break if a break in here can't be resumed."""
+        return self.parent.step if self.parent is not None else 0
 
     def frame_locals(self) -> VariableTracker:
         """`locals()`: the class namespace, or a dictionary of the bound variables (`PyFrame_FastToLocals`)."""
@@ -175,13 +180,13 @@ class Frame:
 
     def needs_real_frame(self, slug: str, context: str) -> NoReturn:
         """Refuse what only this frame itself can do: it is called for real, or runs eagerly if it is the outermost."""
-        if self.parent is None and not (self.tr.region.fullgraph or config.error_on_graph_break):
-            raise SkipFrame(context)
-        try:
-            unsupported(slug, context)
-        except Unsupported as error:
-            error.break_step = self.call_step
-            raise
+        reason = Unsupported(slug, context)
+        if self.parent is not None:
+            reason.break_step = self.call_step
+        elif not (self.tr.region.fullgraph or config.error_on_graph_break):
+            reason.user_stack = self.tr.user_stack()
+            raise SkipFrame(context, reason)
+        raise reason
 
     # -- the stack
 
@@ -221,9 +226,9 @@ class Frame:
             self.cur = ip = self.ip
             instr = instrs[ip]
             self.ip = ip + 1
-            tr.steps += 1
-            if tr.steps == tr.break_step:
-                raise GraphBreak
+            self.step = tr.steps = step = tr.steps + 1
+            if step == tr.stop_step:
+                tr.stop()
             try:
                 result = handlers[instr.op](self, instr)
             except ObservedException as observed:

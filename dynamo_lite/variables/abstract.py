@@ -81,15 +81,15 @@ def is_not_implemented(v: VariableTracker) -> bool:
 def type_name(v: VariableTracker) -> str:
     """`Py_TYPE(v)->tp_name`, as error messages print it: with the module for classes written in C."""
     cls = v.python_type()
-    if cls.__module__ == "builtins" or cls.__module__ is None or not _is_written_in_c(cls):
+    if cls.__module__ == "builtins" or cls.__module__ is None or not is_written_in_c(cls):
         return cls.__name__
     return f"{cls.__module__}.{cls.__name__}"
 
 
-def _is_written_in_c(cls: type) -> bool:
-    """No class statement makes a static type, nor the `__new__` that belongs to the very class it is found in."""
+def is_written_in_c(cls: type) -> bool:
+    """No class statement makes a static or immutable type, nor the `__new__` that belongs to the very class it is found in."""
     own_new = cls.__dict__.get("__new__")
-    return not cls.__flags__ & (1 << 9) or getattr(own_new, "__self__", None) is cls
+    return cls.__flags__ & (1 << 9 | 1 << 8) != 1 << 9 or getattr(own_new, "__self__", None) is cls
 
 
 def _atomic(v: VariableTracker) -> bool:

@@ -26,8 +26,10 @@ from .dispatch import constructor, method
 from .keys import is_constant_key, key_of, key_tracker
 from .native import (
     NativeVariable,
+    checked_load,
     emit_bare,
     emit_call,
+    host_table,
     host_value,
     optional_attr,
     raise_with,
@@ -85,6 +87,7 @@ class DictVariable(NativeVariable):
 
     def real_items(self, tr: Any) -> list[tuple[Any, Any]]:
         """The real keys and values, in order; the keys are guarded."""
+        checked_load(dict.__len__(self.value))
         pairs = list(dict.items(self.value))
         tr.guard(self.source, ir.DICT_KEYS, tuple([key for key, _ in pairs]))
         return pairs
@@ -243,7 +246,14 @@ class DictVariable(NativeVariable):
 
     def merge(self, tx: Any, other: VariableTracker, unique_for: VariableTracker | None = None) -> None:
         """`dict_merge` with a mapping; `unique_for`: the function whose keyword arguments are collected."""
-        if isinstance(other, DictVariable) and other.python_type().__iter__ is other.base.__iter__:
+        direct = isinstance(other, DictVariable) and other.python_type().__iter__ is other.base.__iter__
+        loaded = "items" in self.__dict__
+        if direct and loaded and unique_for is None and type(self.items) is dict and type(other.items) is dict:
+            self.changing(tx)
+            with host_table(tx):
+                self.items.update(other.items)
+            return
+        if direct:
             pairs: Any = [(key, other.items[key]) for key in list(other.items)]
         else:
             pairs = self._foreign_pairs(tx, other, unique_for)

@@ -70,7 +70,7 @@ class GeneratorVariable(VariableTracker):
         if not self.started and value is not None and value.value is not None:
             tx.raises(TypeError, "can't send non-None value to a just-started generator")
         frame, tr = self.frame, tx.tr
-        frame.parent, frame.direct, frame.call_step = tx, False, tr.steps
+        frame.parent, frame.direct = tx, False
         self.started = self.running = True
         self.suspended = False
         outer_handled = tr.handled
@@ -164,7 +164,7 @@ def generator_throw(
     tx: Any, self: VariableTracker, typ: VariableTracker, val: Any = None, tb: Any = None
 ) -> VariableTracker:
     exc = typ
-    if isinstance(typ.value, type):
+    if issubclass(type(typ.value), type):
         exc = (
             val
             if val is not None and isinstance(val.python_type(), type) and issubclass(val.python_type(), typ.value)

@@ -30,6 +30,7 @@ class NativeVariable(VariableTracker):
     """An instance of a builtin type, or the native part of an instance of a subclass."""
 
     cls: type = object
+    emits_subclasses = False  # `emit_new` makes instances of subclasses, too, with their state
 
     def python_type(self) -> type:
         return self.cls
@@ -167,7 +168,7 @@ def object_str(tx: Any, v: VariableTracker) -> VariableTracker:
 def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> VariableTracker:
     if isinstance(v, ConstantVariable) and slot is None:
         return ConstantVariable(getattr(v.value, dunder)())
-    if isinstance(v.value, type) and type(v.value).__repr__ is type.__repr__:
+    if issubclass(type(v.value), type) and type(v.value).__repr__ is type.__repr__:
         return ConstantVariable(repr(v.value))
     if slot is None:
         unsupported("object-identity", f"text of a {type_name(v)}, which may contain its address")

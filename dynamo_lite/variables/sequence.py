@@ -16,7 +16,7 @@ from .abstract import COMPARE_OPS, richcompare, type_name
 from .base import VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from .iter import ListIterator
-from .native import NativeVariable, checked_size, host_index, host_int, repr_text, same_or_equal
+from .native import NativeVariable, checked_load, checked_size, host_index, host_int, repr_text, same_or_equal
 
 
 class SequenceVariable(NativeVariable):
@@ -31,7 +31,7 @@ class SequenceVariable(NativeVariable):
             raise AttributeError(name)
         tr, source = self._tr, self.source
         real = list(self.base.__iter__(self.value))
-        tr.guard(source, ir.LEN, len(real))
+        tr.guard(source, ir.LEN, checked_load(len(real)))
         self.items = items = [tr.wrap(item, tr.source(source, ir.INDEX, i)) for i, item in enumerate(real)]
         return items
 
@@ -51,7 +51,11 @@ class SequenceVariable(NativeVariable):
     # -- slots
 
     def mp_length(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(len(self.items))
+        if "items" in self.__dict__:
+            return ConstantVariable(len(self.items))
+        n = self.base.__len__(self.value)
+        self._tr.guard(self.source, ir.LEN, n)
+        return ConstantVariable(n)
 
     def tp_iter(self, tx: Any) -> VariableTracker:
         return ListIterator(self)
