@@ -335,14 +335,6 @@ def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTrack
     return tx.call(tx.tr.wrap_callable(sorted), [tx.frame_locals()])
 
 
-@builtin(eval, exec)
-def builtin_eval(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """The code is known only when the program runs; without namespaces it sees those of the calling frame, which must be the real one."""
-    if all(is_none(v) for v in [*args[1:], *kwargs.values()]):
-        tx.needs_real_frame("exec-eval", "eval() or exec() without namespaces")
-    return unsupported("exec-eval", "eval() or exec()")
-
-
 @builtin(isinstance)
 def builtin_isinstance(tx: Any, obj: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
     return boolean(_check_class(tx, obj, class_or_tuple, "isinstance"))
@@ -361,7 +353,7 @@ def _check_class(tx: Any, obj: VariableTracker, target: VariableTracker, functio
     """`object_isinstance`, `object_issubclass` with their tuples and unions."""
     if isinstance(target, TupleVariable):
         return any(_check_class(tx, obj, item, function) for item in target.items)
-    cls = target.value if isinstance(target.value, type) else host_value(target, "comparison-of-unknown-object")
+    cls = target.value if issubclass(type(target.value), type) else host_value(target, "comparison-of-unknown-object")
     if isinstance(cls, types.UnionType):
         return any(_check_one(tx, obj, tx.tr.build_constant_object(part), part, function) for part in cls.__args__)
     return _check_one(tx, obj, target, cls, function)
@@ -379,7 +371,7 @@ def _check_one(tx: Any, obj: VariableTracker, target: VariableTracker, cls: Any,
     handler = INSTANCE_CHECKS.get(check)
     if handler is not None:
         return handler(tx, obj, cls)
-    if not instance and not isinstance(obj.value, type):
+    if not instance and not issubclass(type(obj.value), type):
         if optional_attr(tx, obj, "__bases__") is not None:
             unsupported("comparison-of-unknown-object", "issubclass() of an object with __bases__")
         tx.raises(TypeError, "issubclass() arg 1 must be a class")
@@ -736,7 +728,6 @@ REFUSED: dict[Any, tuple[str, str]] = {
     print: ("call-print", "print()"),
     input: ("call-io", "input()"),
     open: ("call-io", "open()"),
-    compile: ("exec-eval", "compile()"),
     breakpoint: ("debugger", "breakpoint()"),
     __import__: ("import", "__import__()"),
     aiter: ("async", "aiter()"),

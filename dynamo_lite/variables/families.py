@@ -21,6 +21,7 @@ from . import (  # noqa: F401
     enum,
     exc,
     function,
+    functools,
     generator,
     inspect,
     instance,
@@ -29,6 +30,8 @@ from . import (  # noqa: F401
     markers,
     module,
     number,
+    operator,
+    pythonrun,
     slice,
     text,
     type,
@@ -39,6 +42,7 @@ from .dict import DictVariable
 from .list import ListVariable
 from .native import NativeVariable
 from .odict import DefaultDictVariable, OrderedDictVariable
+from .property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
 from .set import FrozenSetVariable, SetVariable
 from .subclass import NATIVE_MODELS, register_native
 from .tuple import TupleVariable
@@ -52,6 +56,9 @@ for _cls, _model in {
     deque: DequeVariable,
     OrderedDict: OrderedDictVariable,
     defaultdict: DefaultDictVariable,
+    property: PropertyVariable,
+    staticmethod: StaticMethodVariable,
+    classmethod: ClassMethodVariable,
 }.items():
     register_native(_cls, _model)
 

@@ -122,7 +122,7 @@ class FunctionVariable(VariableTracker):
 
     def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
         """(function, arguments) if calling this object is exactly a call of a Python function."""
-        return self, args
+        return (self, args) if self.globals.resumable else None
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.tr.inline(tx, self, args, kwargs, False)
@@ -147,13 +147,18 @@ class FunctionVariable(VariableTracker):
     # -- codegen
 
     def children(self) -> Any:
-        return [*self.closure, *self.made.values(), *([self.dict] if self.dict is not None else [])]
+        return [
+            *self.globals.parts(),
+            *self.closure,
+            *self.made.values(),
+            *([self.dict] if self.dict is not None else []),
+        ]
 
     def emit_new(self, cg: Any) -> None:
         made = self.made
         cg.load_callable(types.FunctionType)
         cg.load_const(self.code)
-        cg.load_const(self.globals.value)
+        self.globals.emit_dict(cg)
         cg.load_const(self.code.co_name)
         cg.load(made.get("__defaults__", ConstantVariable(None)))
         for cell in self.closure:
@@ -207,7 +212,7 @@ _FUNCTION_ATTRIBUTES = {
     "__defaults__": _made_or_real("__defaults__", _NONE),
     "__kwdefaults__": _made_or_real("__kwdefaults__", _NONE),
     "__code__": lambda tx, f: ConstantVariable(f.code),
-    "__globals__": lambda tx, f: tx.tr.wrap(f.globals.value, tx.tr.constant_source(f.globals.value)),
+    "__globals__": lambda tx, f: f.globals.as_dict(tx),
     "__closure__": lambda tx, f: TupleVariable(list(f.closure)) if f.closure else ConstantVariable(None),
     "__dict__": lambda tx, f: f.instance_dict(tx),
 }
@@ -478,7 +483,7 @@ class BuiltinClassMethodVariable(BuiltinVariable):
 
 def is_subtype(v: VariableTracker, cls: type) -> bool:
     """True for a class that derives from `cls`."""
-    return isinstance(v.value, type) and issubclass(v.value, cls)
+    return issubclass(type(v.value), type) and issubclass(v.value, cls)
 
 
 @builds(types.MethodWrapperType)

@@ -14,12 +14,15 @@ from ..exc import unsupported
 from ..guards import ir
 from .base import VariableTracker, is_lazy
 from .constant import ConstantVariable
-from .descr import type_attribute
+from .descr import generic_getattr, type_attribute
+from .dispatch import method
 from .wrap import builds, builds_subclasses
 
 
 class GlobalsNamespace(VariableTracker):
     """The globals of a function as LOAD_GLOBAL and STORE_GLOBAL see them. `value` is the real dictionary."""
+
+    resumable = True  # a resume function can have these globals
 
     def __init__(self, value: dict[str, Any], source: Any, builtins: GlobalsNamespace | None = None) -> None:
         self.value = value
@@ -37,17 +40,24 @@ class GlobalsNamespace(VariableTracker):
         found = self.loaded.get(name) or self.from_builtins.get(name)
         if found is not None:
             return found
-        if name in self.stored:
-            return self.builtins.load(tx, name) if self.builtins is not None else None
-        tr = tx.tr
-        if name in self.value:
-            found = tr.wrap(self.value[name], tr.source(self.source, ir.DICT_ITEM, name))
-            self.loaded[name] = found
+        found = self.own(tx, name)
+        if found is None and self.builtins is not None:
+            found = self.builtins.load(tx, name)
+            if found is not None and name not in self.stored:
+                self.from_builtins[name] = found
+        return found
+
+    def own(self, tx: Any, name: str) -> VariableTracker | None:
+        """The value of a name in this very dictionary, None if it has none."""
+        found = self.loaded.get(name)
+        if found is not None or name in self.stored:
             return found
-        tr.guard(self.source, ir.LACKS_KEY, name)
-        found = self.builtins.load(tx, name) if self.builtins is not None else None
-        if found is not None:
-            self.from_builtins[name] = found
+        tr = tx.tr
+        if name not in self.value:
+            tr.guard(self.source, ir.LACKS_KEY, name)
+            return None
+        found = tr.wrap(self.value[name], tr.source(self.source, ir.DICT_ITEM, name))
+        self.loaded[name] = found
         return found
 
     def store(self, tx: Any, name: str, value: VariableTracker) -> None:
@@ -77,6 +87,18 @@ class GlobalsNamespace(VariableTracker):
         self.loaded.pop(name, None)
         self.stored[name] = None
         return True
+
+    def as_dict(self, tx: Any) -> VariableTracker:
+        """`__globals__` of a function."""
+        return tx.tr.wrap(self.value, tx.tr.constant_source(self.value))
+
+    def parts(self) -> Any:
+        """What the generated code has to build for a function with these globals."""
+        return ()
+
+    def emit_dict(self, cg: Any) -> None:
+        """Push the dictionary."""
+        cg.load_const(self.value)
 
     def children(self) -> Any:
         return [v for v in self.stored.values() if v is not None]
@@ -113,21 +135,28 @@ class ModuleVariable(VariableTracker):
         return self.value.__name__
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        """`module_getattro`, then the `__getattr__` of a class derived from `module` (`slot_tp_getattr_hook`)."""
+        cls = type(self.value)
         namespace = tx.tr.namespace(self.value.__dict__)
         if name == "__dict__":
             return tx.tr.wrap(self.value.__dict__, tx.tr.constant_source(self.value.__dict__))
-        found = namespace.load(tx, name)
+        attribute = type_attribute(tx, cls, name) if cls is not types.ModuleType else None
+        if attribute is not None and attribute.tp_descr_set is not None and attribute.tp_descr_get is not None:
+            return attribute.tp_descr_get(tx, self, tx.tr.type_tracker(cls))
+        found = namespace.own(tx, name)
         if found is not None:
             return found
-        # A module's __getattr__ and names from ModuleType or a module subclass; imports of submodules may hide in there.
-        if name in self.value.__dict__ or hasattr(types.ModuleType, name):
-            return ConstantVariable(getattr(self.value, name))
-        found = type_attribute(tx, type(self.value), name)
-        if found is not None and type(self.value) is not types.ModuleType:
-            return tx.tr.build_constant_object(getattr(self.value, name))
-        getattr_ = namespace.load(tx, "__getattr__")
+        if attribute is None and hasattr(types.ModuleType, name):
+            return generic_getattr(tx, self, name)
+        if attribute is not None:
+            bound = attribute.tp_descr_get
+            return attribute if bound is None else bound(tx, self, tx.tr.type_tracker(cls))
+        getattr_ = namespace.own(tx, "__getattr__")
         if getattr_ is not None:
             return tx.call(getattr_, [ConstantVariable(name)])
+        hook = type_attribute(tx, cls, "__getattr__") if cls is not types.ModuleType else None
+        if hook is not None:
+            return tx.call(hook, [self, ConstantVariable(name)])
         message = f"module '{self.value.__name__}' has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
@@ -137,6 +166,11 @@ class ModuleVariable(VariableTracker):
             namespace.store(tx, name, value)
         elif not namespace.delete(tx, name):
             tx.raises(AttributeError, name)
+
+
+@method(types.ModuleType.__getattribute__)
+def module_getattribute(tx: Any, self: ModuleVariable, name: VariableTracker) -> VariableTracker:
+    return self.tp_getattro(tx, name.as_python_constant())
 
 
 @builds(types.ModuleType)
