@@ -25,6 +25,7 @@ from . import (  # noqa: F401
     generator,
     inspect,
     instance,
+    instancecheck,
     iter,
     itertools,
     markers,

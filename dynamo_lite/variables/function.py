@@ -9,6 +9,7 @@ Mirrors `Objects/funcobject.c`, `Objects/classobject.c`, `Objects/methodobject.c
 
 from __future__ import annotations
 
+import collections
 import re
 import types
 from typing import Any
@@ -20,6 +21,7 @@ from ..polyfills.registry import find_polyfill
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
 from .constant import ConstantVariable, fold, is_constant
+from .copies import adopt_owner, first_copy
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, generic_setattr, type_attribute
 from .dict import DictVariable
 from .dispatch import HANDLERS, PURE
@@ -363,6 +365,11 @@ class BuiltinVariable(DescriptorVariable):
             return call_host(tx, fn, args, kwargs)
         if pure and len(args) == 2 and declines(fn, args):
             return ConstantVariable(NotImplemented)
+        if adopt_owner(fn):
+            return self.tp_call(tx, args, kwargs)
+        known = first_copy(fn)
+        if known is not None:
+            return BuiltinVariable(known).tp_call(tx, args, kwargs)
         return tx.tr.call_foreign(tx, fn, args, kwargs)
 
 
@@ -407,6 +414,13 @@ _PARSED_TYPES = (
     bool,
     range,
     slice,
+    collections.OrderedDict,
+    collections.defaultdict,
+    collections.deque,
+)
+# Modules in C whose functions and types do nothing when they are given None.
+_HARMLESS = frozenset(
+    "itertools functools _functools operator _operator collections _collections _heapq _bisect math".split()
 )
 
 
@@ -414,11 +428,13 @@ def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, Varia
     """The TypeError of a C callable for this number of arguments and these keywords, None if they are right or it can't be told.
 
     The callable is asked itself, with None for each argument and an empty object as self: a wrong number is found out first.
-    Only callables that could do no harm with such arguments are asked: pure functions, builtin types, methods of builtin types.
+    Only callables that could do no harm with such arguments are asked: pure functions, builtin types, methods of builtin types,
+    and what a few modules in C consist of.
     """
     owner = getattr(fn, "__objclass__", None)
     if owner is None:
-        if fn not in PURE and not (isinstance(fn, type) and fn.__module__ == "builtins"):
+        harmless = fn.__module__ in _HARMLESS or (isinstance(fn, type) and fn.__module__ == "builtins")
+        if fn not in PURE and not harmless:
             return None
         host: list[Any] = [None] * len(args)
     elif owner in _PARSED_TYPES and args:

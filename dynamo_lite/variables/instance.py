@@ -17,6 +17,7 @@ from ..guards import ir
 from ..source import own_dict
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable
+from .copies import adopt
 from .descr import generic_getattr, generic_lookup, generic_setattr, getset, is_heap_type, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import HANDLERS, method
@@ -297,6 +298,8 @@ def object_class(tx: Any, self: VariableTracker) -> VariableTracker:
 @builds_subclasses(object)
 def build_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
     cls = type(value)
+    if any(adopt(base) for base in cls.__mro__):  # built anew, now that there is a model
+        return tr.build(value, source)
     tr.guard(source, ir.TYPE_IS, cls)
     model = tr.instance_class(cls)
     return model(cls, value, source)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..guards import ir
 from .base import MISSING, VariableTracker
+from .copies import adopt
 from .exc import ExceptionVariable
 from .instance import InstanceVariable
 from .wrap import BUILDERS, SUBCLASS_BUILDERS
@@ -40,7 +41,7 @@ def native_class(cls: type) -> type[VariableTracker] | None:
 
 def native_base(cls: type) -> type | None:
     """The builtin type whose storage instances of `cls` have."""
-    return next((base for base in cls.__mro__ if base in NATIVES), None)
+    return next((base for base in cls.__mro__ if base in NATIVES or (adopt(base) and base in NATIVES)), None)
 
 
 def instance_class(cls: type) -> type[InstanceVariable]:
@@ -88,7 +89,7 @@ class NativeInstance(InstanceVariable):
         return [*InstanceVariable.children(self), *self.native.children(self)]
 
     def emit_new(self, cg: Any) -> None:
-        if self.native.emit_fill is None:
+        if self.native.emit_fill is None or self.native.emits_subclasses:
             self.native.emit_new(self, cg)
             return
         cg.load_callable(native_base(self.cls).__new__)

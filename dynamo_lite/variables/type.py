@@ -7,22 +7,29 @@ Mirrors `Objects/typeobject.c` (`type_getattro`, `type_call`, `super_getattro`).
 
 from __future__ import annotations
 
-import _abc
+import gc
+import operator
 import types
 from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .base import VariableTracker
-from .constant import ConstantVariable, fold, is_constant
-from .descr import type_attribute, type_lookup
+from .abstract import type_name
+from .base import ObservedException, VariableTracker
+from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
+from .copies import adopt
+from .descr import getset, type_attribute
+from .dict import MappingProxyVariable
 from .dispatch import CONSTRUCTORS, PURE, builtin, constructor, method
-from .function import BuiltinVariable, FunctionVariable, call_handler
+from .function import call_handler
+from .list import ListVariable
+from .native import readonly
+from .slot_functions import UserSlots, special
 from .wrap import builds, builds_subclasses
 
 
 class TypeVariable(VariableTracker):
-    """A class that exists before the frame."""
+    """A class that exists before the frame, of the metaclass `type`."""
 
     def __init__(self, value: type, source: Any = None) -> None:
         self.value = value
@@ -43,108 +50,164 @@ class TypeVariable(VariableTracker):
     # -- attributes
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        """`type_getattro`: metatype data descriptor, own MRO (descriptors bound to nothing), metatype attribute."""
-        meta = type(self.value)
-        meta_attribute = type_attribute(tx, meta, name)
-        if (
-            meta_attribute is not None
-            and meta_attribute.tp_descr_get is not None
-            and meta_attribute.tp_descr_set is not None
-        ):
-            return self._meta_descriptor(tx, meta_attribute, name)
-        attribute = type_attribute(tx, self.value, name)
-        if attribute is not None:
-            if attribute.tp_descr_get is not None:
-                return attribute.tp_descr_get(tx, None, self)
-            return attribute
-        if meta_attribute is not None:
-            if meta_attribute.tp_descr_get is not None:
-                return meta_attribute.tp_descr_get(tx, self, tx.tr.type_tracker(meta))
-            return meta_attribute
-        hook = type_attribute(tx, meta, "__getattr__")
-        if hook is not None:
-            return tx.call(hook, [self, ConstantVariable(name)])
+        found = type_getattro(tx, self, name)
+        return found if found is not None else self.missing_attribute(tx, name)
+
+    def missing_attribute(self, tx: Any, name: str) -> VariableTracker:
+        """Raise what `type_getattro` raises."""
         message = f"type object '{self.value.__name__}' has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
-    def _meta_descriptor(self, tx: Any, attribute: VariableTracker, name: str) -> VariableTracker:
-        if isinstance(attribute.value, (types.GetSetDescriptorType, types.MemberDescriptorType)):
-            # __name__, __mro__, __dict__, __bases__ … of a class.
-            node = tx.tr.source(tx.tr.constant_source(self.value), ir.ATTR, name)
-            try:
-                real = getattr(self.value, name)
-            except AttributeError as error:
-                tx.tr.guard(node, ir.ABSENT, None)
-                tx.raises_like(error)
-            return tx.tr.wrap(real, node)
-        return attribute.tp_descr_get(tx, self, tx.tr.type_of(tx, self))
-
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        self.store_attribute(tx, name, value)
+
+    def store_attribute(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        """`type_setattro`: what other code has read from a class that exists is not looked up again."""
         unsupported("mutation-of-class", f"{self.value.__qualname__}.{name}")
 
-    # -- calls
+    def member(self, tx: Any, descriptor: Any) -> VariableTracker:
+        """What C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
+        node = tx.tr.source(tx.tr.constant_source(self.value), ir.ATTR, descriptor.__name__)
+        try:
+            real = descriptor.__get__(self.value)
+        except AttributeError as error:
+            tx.tr.guard(node, ir.ABSENT, None)
+            tx.raises_like(error)
+        return tx.tr.wrap(real, node)
+
+    def store_member(self, tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
+        """The setters of these."""
+        self.store_attribute(tx, descriptor.__name__, value)
+
+    def namespace_proxy(self, tx: Any) -> VariableTracker:
+        """`cls.__dict__`, which is another object at each access."""
+        node = tx.tr.source(tx.tr.constant_source(self.value), ir.CALL, namespace_of)
+        return MappingProxyVariable(tx.tr.wrap(namespace_of(self.value), node))
+
+    # -- slots
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        hook = type_attribute(tx, type(self.value), "__call__")
-        if isinstance(hook, FunctionVariable):
-            return tx.call(hook, [self, *args], kwargs)
         return type_call(tx, self, args, kwargs)
 
     def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        """`Cls[key]`: the metatype's `__getitem__`, else `__class_getitem__`."""
-        meta_item = type_attribute(tx, type(self.value), "__getitem__")
+        """`PyObject_GetItem` of a class: the metatype's `__getitem__`, else `__class_getitem__`."""
+        meta = self.python_type()
+        meta_item = type_attribute(tx, meta, "__getitem__") if meta is not type else None
         if meta_item is not None:
-            return tx.call(meta_item, [self, key])
+            return tx.call(special(tx, self, "__getitem__"), [key])
         hook = type_attribute(tx, self.value, "__class_getitem__")
         if hook is None:
             return tx.raises(TypeError, f"type '{self.value.__name__}' is not subscriptable")
-        if key.is_python_constant() and not isinstance(hook, FunctionVariable):
+        if self.is_python_constant() and key.is_python_constant() and not hasattr(hook, "function"):
             return tx.tr.build_constant_object(self.value[key.as_python_constant()])
-        return tx.call(hook.tp_descr_get(tx, None, self), [key])
+        return tx.call(self.tp_getattro(tx, "__class_getitem__"), [key])
 
+    @staticmethod
     def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         """`int | None` at run time."""
-        return fold(tx, lambda a, b: a | b, [v, w], {}) if is_constant(v, w) else ConstantVariable(NotImplemented)
-
-    nb_or = staticmethod(nb_or)
-
-    def _meta_slot(self, dunder: str) -> Any:
-        return type_lookup(type(self.value), dunder)
-
-    @property
-    def tp_iter(self) -> Any:
-        """Classes are iterable if their metaclass says so (Enum)."""
-        if not isinstance(self._meta_slot("__iter__"), types.FunctionType):
-            return None
-        return lambda tx: tx.call(type_attribute(tx, type(self.value), "__iter__"), [self])
-
-    @property
-    def nb_bool(self) -> Any:
-        if not isinstance(self._meta_slot("__bool__"), types.FunctionType):
-            return None
-        return lambda tx: tx.call(type_attribute(tx, type(self.value), "__bool__"), [self])
-
-    @property
-    def mp_length(self) -> Any:
-        if not isinstance(self._meta_slot("__len__"), types.FunctionType):
-            return None
-        return lambda tx: tx.call(type_attribute(tx, type(self.value), "__len__"), [self])
-
-    @property
-    def sq_contains(self) -> Any:
-        if not isinstance(self._meta_slot("__contains__"), types.FunctionType):
-            return None
-        return lambda tx, item: tx.call(type_attribute(tx, type(self.value), "__contains__"), [self, item])
+        if is_constant(v, w):
+            return fold(tx, operator.or_, [v, w], {})
+        if all(isinstance(x, TypeVariable) or x.value is None for x in (v, w)):
+            return unsupported("class-definition", "a union with a class made by the traced code")
+        return NOT_IMPLEMENTED
 
     def tp_hash(self, tx: Any) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        """`type_repr`."""
+        return ConstantVariable(type.__repr__(self.value))
+
+
+class MetaInstance(UserSlots):
+    """Mixed into the model of a class whose metaclass is not `type` itself: special methods come from the metaclass."""
+
+    @property
+    def cls(self) -> type:
+        return self.python_type()
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        """`slot_tp_getattr_hook`."""
+        meta = self.python_type()
+        lookup = type_attribute(tx, meta, "__getattribute__")
+        hook = type_attribute(tx, meta, "__getattr__")
+        if lookup.value is type.__dict__["__getattribute__"] and hook is None:
+            return TypeVariable.tp_getattro(self, tx, name)
+        try:
+            return tx.call(special(tx, self, "__getattribute__"), [ConstantVariable(name)])
+        except ObservedException as observed:
+            if hook is None or not issubclass(observed.exc.python_type(), AttributeError):
+                raise
+        return tx.call(special(tx, self, "__getattr__"), [ConstantVariable(name)])
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        dunder, args = ("__delattr__", []) if value is None else ("__setattr__", [value])
+        tx.call(special(tx, self, dunder), [ConstantVariable(name), *args])
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        hook = type_attribute(tx, self.python_type(), "__call__")
+        if hook.value is type.__dict__["__call__"]:
+            return type_call(tx, self, args, kwargs)
+        return tx.call(special(tx, self, "__call__"), args, kwargs)
+
+    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return TypeVariable.mp_subscript(self, tx, key)
+
+
+class MetaTypeVariable(MetaInstance, TypeVariable):
+    """A class that exists before the frame, of a metaclass of its own."""
+
+
+def type_getattro(tx: Any, cls: TypeVariable, name: str) -> VariableTracker | None:
+    """`type_getattro`: metatype data descriptor, own MRO (descriptors bound to nothing), metatype attribute; None for none of these."""
+    meta = cls.python_type()
+    meta_attribute = type_attribute(tx, meta, name)
+    if (
+        meta_attribute is not None
+        and meta_attribute.tp_descr_get is not None
+        and meta_attribute.tp_descr_set is not None
+    ):
+        return meta_attribute.tp_descr_get(tx, cls, tx.tr.type_tracker(meta))
+    attribute = type_attribute(tx, cls.value, name)
+    if attribute is not None:
+        return attribute.tp_descr_get(tx, None, cls) if attribute.tp_descr_get is not None else attribute
+    if meta_attribute is None or meta_attribute.tp_descr_get is None:
+        return meta_attribute
+    return meta_attribute.tp_descr_get(tx, cls, tx.tr.type_tracker(meta))
+
+
+def namespace_of(cls: type) -> dict[str, Any]:
+    """The dictionary behind `cls.__dict__`."""
+    return gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]
+
+
+def _register_member(descriptor: Any) -> None:
+    @getset(descriptor, lambda tx, cls, value: cls.store_member(tx, descriptor, value))
+    def get(tx: Any, cls: TypeVariable, /) -> VariableTracker:
+        return cls.member(tx, descriptor)
+
+
+for _descriptor in type.__dict__.values():
+    if type(_descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+        if _descriptor.__name__ == "__dict__":
+            getset(_descriptor, readonly(_descriptor))(lambda tx, cls: cls.namespace_proxy(tx))
+        else:
+            _register_member(_descriptor)
+
 
 @builds(type)
-@builds_subclasses(type)
 def build_type(tr: Any, value: type, source: Any) -> TypeVariable:
     tr.guard(source, ir.IS, value)
     return TypeVariable(value, source)
+
+
+@builds_subclasses(type)
+def build_meta_instance(tr: Any, value: type, source: Any) -> TypeVariable:
+    tr.guard(source, ir.IS, value)
+    return MetaTypeVariable(value, source)
+
+
+# -- calling
 
 
 def type_call(
@@ -153,6 +216,8 @@ def type_call(
     """`type_call`: `__new__`, then `__init__` if the result is an instance."""
     real = cls.value
     handler = CONSTRUCTORS.get(real)
+    if handler is None and adopt(real):
+        handler = CONSTRUCTORS.get(real)
     if handler is not None:
         return call_handler(tx, real, handler, [cls, *args], kwargs)
     if real in PURE and is_constant(*args, *kwargs.values()):
@@ -161,23 +226,19 @@ def type_call(
     if foreign is not None:
         return foreign
     new = type_attribute(tx, real, "__new__")
-    obj = tx.call(
-        new.tp_descr_get(tx, None, cls) if isinstance(new, BuiltinVariable) else _unwrapped(tx, new),
-        [cls, *args],
-        kwargs,
-    )
-    if not issubclass(obj.python_type(), real):
+    obj = tx.call(new.tp_descr_get(tx, None, cls) if new.tp_descr_get is not None else new, [cls, *args], kwargs)
+    if not is_subtype(obj.python_type(), real):
         return obj
     init = type_attribute(tx, obj.python_type(), "__init__")
     result = tx.call(init.tp_descr_get(tx, obj, cls) if init.tp_descr_get else init, args, kwargs)
-    if not (result.is_python_constant() and result.as_python_constant() is None):
-        tx.raises(TypeError, f"__init__() should return None, not '{result.python_type().__name__}'")
+    if not is_none(result):
+        tx.raises(TypeError, f"__init__() should return None, not '{type_name(result)}'")
     return obj
 
 
-def _unwrapped(tx: Any, new: VariableTracker) -> VariableTracker:
-    """`__new__` is a staticmethod."""
-    return new.tp_descr_get(tx, None, None) if new.tp_descr_get is not None else new
+def is_subtype(cls: type, base: type) -> bool:
+    """`PyType_IsSubtype`, which asks no metaclass."""
+    return base in cls.__mro__
 
 
 @builtin(object.__new__)
@@ -203,31 +264,26 @@ def type_dunder_call(
     return type_call(tx, cls, list(args), kwargs)
 
 
-@method(type.__instancecheck__)
-def type_instancecheck(tx: Any, cls: VariableTracker, obj: VariableTracker) -> VariableTracker:
-    return ConstantVariable(issubclass(obj.python_type(), cls.value))
+@method(type.__getattribute__)
+def type_getattribute(tx: Any, cls: TypeVariable, name: VariableTracker, /) -> VariableTracker:
+    return TypeVariable.tp_getattro(cls, tx, name.as_python_constant())
 
 
-@method(type.__subclasscheck__)
-def type_subclasscheck(tx: Any, cls: VariableTracker, sub: VariableTracker) -> VariableTracker:
-    return ConstantVariable(type.__subclasscheck__(cls.value, sub.value))
+@method(type.__setattr__)
+def type_setattr(tx: Any, cls: TypeVariable, name: VariableTracker, value: VariableTracker, /) -> None:
+    cls.store_attribute(tx, name.as_python_constant(), value)
 
 
-@builtin(_abc._abc_instancecheck)
-def abc_instancecheck(tx: Any, cls: VariableTracker, obj: VariableTracker) -> VariableTracker:
-    return ConstantVariable(issubclass(obj.python_type(), cls.value))
-
-
-@builtin(_abc._abc_subclasscheck)
-def abc_subclasscheck(tx: Any, cls: VariableTracker, sub: VariableTracker) -> VariableTracker:
-    return ConstantVariable(issubclass(sub.value, cls.value))
+@method(type.__delattr__)
+def type_delattr(tx: Any, cls: TypeVariable, name: VariableTracker, /) -> None:
+    cls.store_attribute(tx, name.as_python_constant(), None)
 
 
 @method(type.mro)
-def type_mro(tx: Any, cls: VariableTracker) -> VariableTracker:
+def type_mro(tx: Any, cls: VariableTracker, /) -> VariableTracker:
     if cls.value.__mro__ is None:  # asked for by a metaclass before the class is complete
         return unsupported("class-definition", "type.mro of a class in the making")
-    return tx.tr.wrap_new(list(cls.value.__mro__))
+    return ListVariable([tx.tr.type_tracker(base) for base in type.mro(cls.value)])
 
 
 # -- super

@@ -1,0 +1,477 @@
+"""`functools.partial`, `cmp_to_key` and `lru_cache`.
+
+Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`, `KeyWrapperVariable`,
+`CacheVariable`, `CachedFunctionVariable`.
+Invariant: calling one does what calling the real one does; a new one that escapes is built again in the state it has.
+Mirrors `Modules/_functoolsmodule.c`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ..exc import unsupported
+from ..guards import ir
+from .abstract import get_attr, richcompare, unpack
+from .base import VariableTracker
+from .constant import NONE, ConstantVariable, is_none
+from .copies import family
+from .descr import generic_getattr, getset
+from .dict import DictVariable
+from .dispatch import builtin, constructor, method
+from .function import MethodVariable
+from .keys import Key, key_of
+from .native import (
+    NativeVariable,
+    emit_call,
+    host_index,
+    host_value,
+    instance_state,
+    readonly,
+    recursive_repr,
+    repr_text,
+)
+from .subclass import native_base, register_native
+from .tuple import TupleVariable
+from .wrap import builds
+
+
+class PartialVariable(NativeVariable):
+    """`functools.partial(function, *args, **keywords)`, with the fields of the C struct."""
+
+    cls = base = functools.partial
+    emits_subclasses = True
+    function: VariableTracker
+    args: TupleVariable
+    keywords: DictVariable
+
+    def __init__(self, cls: type | None = None, source: Any = None) -> None:
+        if cls is not None:
+            self.cls = cls
+        self.source = source
+        self.dict: Any = None
+        self.exposed = False  # the program may hold the very tuple and dict of the object
+
+    def set(self, function: VariableTracker, args: TupleVariable, keywords: DictVariable) -> None:
+        """Fill a new object."""
+        self.function, self.args, self.keywords = function, args, keywords
+
+    def instance_dict(self, tx: Any) -> DictVariable:
+        """The object's `__dict__`."""
+        if self.dict is None:
+            if self.source is None:
+                self.dict = DictVariable()
+            else:
+                self.dict = tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.INSTANCE_DICT))
+        return self.dict
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def describe(self) -> str:
+        return f"partial of {self.function.describe()}"
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        return None if self.keywords.items else self.function.direct_call(tx, [*self.args.items, *args])
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        keywords = self.keywords.items
+        if not all(type(name) is str for name in keywords):
+            return tx.raises(TypeError, "keywords must be strings")
+        return tx.call(self.function, [*self.args.items, *args], {**keywords, **kwargs})
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        def text() -> str:
+            parts = [repr_text(tx, self.function), *[repr_text(tx, arg) for arg in list(self.args.items)]]
+            parts += [f"{name}={repr_text(tx, value)}" for name, value in list(self.keywords.items.items())]
+            return f"{_partial_name(self.python_type())}({', '.join(parts)})"
+
+        return recursive_repr(tx, self, "...", text)
+
+    if hasattr(functools.partial, "__get__"):
+
+        def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+            # It warns that partial objects are going to be method descriptors.
+            return self if obj is None else unsupported("call-print", "the warning of partial.__get__()")
+
+    def children(self) -> Any:
+        own = [self.dict] if isinstance(self.dict, VariableTracker) else []
+        return [self.function, self.args, self.keywords, *own]
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.exposed:
+            # Made around a function of no interest; `__setstate__` takes over the objects that the program may hold.
+            cg.load_callable(self.base.__new__)
+            cg.load_const(self.cls)
+            cg.load_const(int)
+            cg.asm.call(2)
+            return
+        if self.cls is self.base:
+            cg.load_callable(self.base)
+        else:
+            cg.load_callable(self.base.__new__)
+            cg.load_const(self.cls)
+        for part in (self.function, *self.args.items, *self.keywords.items.values()):
+            cg.load(part)
+        n = (self.cls is not self.base) + 1 + len(self.args.items) + len(self.keywords.items)
+        cg.asm.call(n, tuple(self.keywords.items))
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.exposed:
+            self.emit_state(cg)
+        elif isinstance(self.dict, DictVariable) and self.dict.source is None:
+            for key, value in self.dict.pairs():
+                cg.load(value)
+                cg.load(self)
+                cg.asm.store_attr(key.value)
+
+    def emit_update(self, cg: Any) -> None:
+        if self.exposed:
+            self.emit_state(cg)
+
+    def emit_state(self, cg: Any) -> None:
+        """Give the real object the fields of the model."""
+        cg.load_callable(self.base.__setstate__)
+        cg.load(self)
+        cg.load(self.function)
+        cg.load(self.args)
+        cg.load(self.keywords)
+        cg.load(self.dict if isinstance(self.dict, VariableTracker) else NONE)
+        cg.asm.build_tuple(4)
+        cg.asm.call(2)
+        cg.asm.pop_top()
+
+
+def _partial_name(cls: type) -> str:
+    """What `repr` calls a partial object: `tp_name`, or in later versions the qualified name."""
+    if cls is native_base(cls):
+        return "functools.partial"
+    return f"{cls.__module__}.{cls.__qualname__}" if _QUALIFIED else cls.__name__
+
+
+_QUALIFIED = repr(type("Sub", (functools.partial,), {"__module__": "module"})(int)).startswith("module.")
+
+
+def _build_partial(model: type[PartialVariable], tr: Any, value: Any, source: Any) -> PartialVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = model(type(value), source)
+    result.value = value
+    parts = [tr.wrap(getattr(value, name), tr.source(source, ir.ATTR, name)) for name in ("func", "args", "keywords")]
+    result.set(*parts)
+    return result
+
+
+def partial_new(
+    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker
+) -> VariableTracker:
+    """`partial_new`: a partial of a partial without attributes is made a single one."""
+    if not args:
+        return tx.raises(TypeError, "type 'partial' takes at least one argument")
+    function, *rest = args
+    if function.tp_call is None:
+        return tx.raises(TypeError, "the first argument must be callable")
+    if isinstance(function, PartialVariable) and not function.instance_dict(tx).items:
+        inner, function = function, function.function
+        rest = [*inner.args.items, *rest]
+        keywords = {**inner.keywords.items, **keywords}
+    result = tx.tr.new_instance(tx, cls.value)
+    result.set(function, TupleVariable(rest), DictVariable(dict(keywords)))
+    return result
+
+
+def partial_reduce(tx: Any, self: PartialVariable, /) -> VariableTracker:
+    """`partial_reduce`."""
+    _expose(tx, self)
+    attributes = instance_state(tx, self)
+    state = TupleVariable([self.function, self.args, self.keywords, attributes])
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([self.function]), state])
+
+
+def partial_setstate(tx: Any, self: PartialVariable, state: VariableTracker, /) -> VariableTracker:
+    """`partial_setstate`."""
+    parts = state.items if issubclass(state.python_type(), tuple) else ()
+    if len(parts) != 4:
+        return tx.raises(TypeError, "invalid partial state")
+    function, args, keywords, attributes = parts
+    fits = function.tp_call is not None and issubclass(args.python_type(), tuple)
+    if not fits or not (is_none(keywords) or issubclass(keywords.python_type(), dict)):
+        return tx.raises(TypeError, "invalid partial state")
+    if args.python_type() is not tuple:
+        args = TupleVariable(unpack(tx, args))
+    if keywords.python_type() is not dict:
+        keywords = DictVariable() if is_none(keywords) else DictVariable(dict(keywords.items))
+    self.changing(tx)
+    self.exposed = True
+    self.set(function, args, keywords)
+    self.dict = None if is_none(attributes) else attributes
+    return NONE
+
+
+def _expose(tx: Any, self: PartialVariable) -> None:
+    if self.source is None:
+        self.exposed = True
+
+
+def partial_func(tx: Any, self: PartialVariable, /) -> VariableTracker:
+    """`partial.func`"""
+    return self.function
+
+
+def partial_args(tx: Any, self: PartialVariable, /) -> VariableTracker:
+    """`partial.args`"""
+    _expose(tx, self)
+    return self.args
+
+
+def partial_keywords(tx: Any, self: PartialVariable, /) -> VariableTracker:
+    """`partial.keywords`"""
+    _expose(tx, self)
+    return self.keywords
+
+
+@family(functools.partial)
+def register_partial(partial: Any) -> None:
+    """`partial` and its methods."""
+    model = PartialVariable
+    if partial is not functools.partial:
+        model = type("PartialVariable", (PartialVariable,), {"cls": partial, "base": partial})
+    register_native(partial, model)
+    builds(partial)(lambda tr, value, source: _build_partial(model, tr, value, source))
+    constructor(partial)(partial_new)
+    builtin(partial.__new__)(partial_new)
+    method(partial.__reduce__)(partial_reduce)
+    method(partial.__setstate__)(partial_setstate)
+    for name, getter in (("func", partial_func), ("args", partial_args), ("keywords", partial_keywords)):
+        getset(partial.__dict__[name], readonly(partial.__dict__[name]))(getter)
+
+
+# -- cmp_to_key
+
+
+class KeyWrapperVariable(NativeVariable):
+    """What `cmp_to_key(compare)` returns, without an object, and what that makes of one."""
+
+    cls: type = type(functools.cmp_to_key(int))
+
+    def __init__(self, compare: VariableTracker, obj: VariableTracker | None = None) -> None:
+        self.compare = compare
+        self.object = obj
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if len(args) == 1 and not kwargs:
+            return KeyWrapperVariable(self.compare, args[0])
+        if len(args) == 0 and list(kwargs) == ["obj"]:
+            return KeyWrapperVariable(self.compare, kwargs["obj"])
+        return unsupported("call-c-function", "the result of cmp_to_key() with arguments that don't fit")
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not isinstance(other, KeyWrapperVariable):
+            return tx.raises(TypeError, "other argument must be K instance")
+        if self.object is None or other.object is None:
+            return tx.raises(AttributeError, "object")
+        return richcompare(tx, tx.call(self.compare, [self.object, other.object]), ConstantVariable(0), op)
+
+    def children(self) -> Any:
+        return [self.compare, *([] if self.object is None else [self.object])]
+
+    def emit_new(self, cg: Any) -> None:
+        if self.object is None:
+            emit_call(cg, functools.cmp_to_key, self.compare)
+            return
+        cg.load_callable(_key_wrapper)
+        cg.load(self.compare)
+        cg.load(self.object)
+        cg.asm.call(2)
+
+
+def _key_wrapper(compare: Any, obj: Any) -> Any:
+    return functools.cmp_to_key(compare)(obj)
+
+
+@builtin(functools.cmp_to_key)
+def cmp_to_key(tx: Any, mycmp: VariableTracker) -> VariableTracker:
+    return KeyWrapperVariable(mycmp)
+
+
+def _set_object(tx: Any, self: KeyWrapperVariable, value: VariableTracker | None) -> None:
+    self.object = value
+
+
+@getset(KeyWrapperVariable.cls.__dict__["obj"], _set_object)
+def key_wrapper_object(tx: Any, self: KeyWrapperVariable, /) -> VariableTracker:
+    return self.object if self.object is not None else tx.raises(AttributeError, "obj")
+
+
+# -- lru_cache
+
+
+class CachedFunctionVariable(NativeVariable):
+    """A function with a cache that exists before the frame.
+
+    One that hangs on a module or a class is there to save time: the wrapped function is followed and the real cache not
+    touched. What is in a local variable may be asked for its statistics next: it is called.
+    """
+
+    def __init__(self, value: Any, source: Any) -> None:
+        self.cls = type(value)
+        self.value = value
+        self.source = source
+
+    def is_python_constant(self) -> bool:
+        return True
+
+    def as_python_constant(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return self.value.__qualname__
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def instance_dict(self, tx: Any) -> VariableTracker:
+        """The object's `__dict__`, which has `__wrapped__`, `__name__` and the like."""
+        return tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.INSTANCE_DICT))
+
+    def _wrapped(self, tx: Any) -> VariableTracker:
+        return tx.tr.wrap(self.value.__wrapped__, tx.tr.source(self.source, ir.ATTR, "__wrapped__"))
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def _is_local(self) -> bool:
+        node = self.source
+        while node.parent is not None:
+            node = node.parent
+        return node.kind in (ir.LOCAL, ir.FREEVAR)
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        return None if self._is_local() else self._wrapped(tx).direct_call(tx, args)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if self._is_local():
+            return unsupported("call-c-function", f"{self.describe()}, whose cache has to be kept")
+        return tx.call(self._wrapped(tx), args, kwargs)
+
+
+class CacheVariable(NativeVariable):
+    """A function with a cache that the traced code made; `cache` is in the order of use, newest last."""
+
+    def __init__(self, cls: type, parts: list[VariableTracker], maxsize: int | None, typed: bool) -> None:
+        self.cls = cls
+        self.parts = parts  # the constructor's arguments
+        self.function = parts[0]
+        self.maxsize = maxsize
+        self.typed = typed
+        self.hits = self.misses = 0
+        self.cache: dict[Any, VariableTracker] = {}
+        self.dict = DictVariable()
+
+    def instance_dict(self, tx: Any) -> DictVariable:
+        """The object's `__dict__`."""
+        return self.dict
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if self.maxsize == 0:
+            self.misses += 1
+            return tx.call(self.function, args, kwargs)
+        key = self._key(tx, args, kwargs)
+        found = self.cache.get(key)
+        if found is not None:
+            self.hits += 1
+            if self.maxsize is not None:
+                self.cache[key] = self.cache.pop(key)
+            return found
+        self.misses += 1
+        result = tx.call(self.function, args, kwargs)
+        if self.maxsize is None:
+            self.cache[key] = result
+        elif key not in self.cache:  # the call itself may have come here with the same arguments
+            if len(self.cache) >= self.maxsize:
+                del self.cache[next(iter(self.cache))]
+            self.cache[key] = result
+        return result
+
+    def _key(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
+        """`lru_cache_make_key`: a single int or str is its own key."""
+        if not self.typed and not kwargs and len(args) == 1 and args[0].python_type() in (int, str):
+            return key_of(tx, args[0])
+        items = list(args)
+        for name, value in kwargs.items():
+            items += [ConstantVariable(name), value]
+        kinds = [v.python_type() for v in (*args, *kwargs.values())] if self.typed else []
+        return Key(NONE, (len(args), tuple([key_of(tx, item) for item in items]), *kinds))
+
+    def children(self) -> Any:
+        return [*self.parts, self.dict]
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cache or self.hits or self.misses:
+            unsupported("reconstruct", "a function with a cache that has been called")
+        emit_call(cg, self.cls, *self.parts)
+
+    def emit_fill(self, cg: Any) -> None:
+        for key, value in self.dict.pairs():
+            cg.load(value)
+            cg.load(self)
+            cg.asm.store_attr(key.value)
+
+
+def _build_cached_function(tr: Any, value: Any, source: Any) -> CachedFunctionVariable:
+    tr.guard(source, ir.IS, value)
+    return CachedFunctionVariable(value, source)
+
+
+def _new_cache(
+    tx: Any,
+    cls: VariableTracker,
+    user_function: VariableTracker,
+    maxsize: VariableTracker,
+    typed: VariableTracker,
+    cache_info_type: VariableTracker,
+) -> VariableTracker:
+    if user_function.tp_call is None:
+        return tx.raises(TypeError, "the first argument must be callable")
+    if not is_none(maxsize) and maxsize.nb_index is None:
+        return tx.raises(TypeError, "maxsize should be integer or None")
+    size = None if is_none(maxsize) else max(host_index(tx, maxsize), 0)
+    return CacheVariable(cls.value, [user_function, maxsize, typed, cache_info_type], size, bool(host_value(typed)))
+
+
+def _cache_info(tx: Any, self: Any, /) -> VariableTracker:
+    if not isinstance(self, CacheVariable):
+        return unsupported("call-c-function", "cache_info() of a cache from outside")
+    numbers = [ConstantVariable(n) for n in (self.hits, self.misses, self.maxsize, len(self.cache))]
+    return tx.call(self.parts[3], numbers)
+
+
+def _cache_clear(tx: Any, self: Any, /) -> VariableTracker:
+    if not isinstance(self, CacheVariable):
+        return unsupported("call-c-function", "cache_clear() of a cache from outside")
+    self.hits = self.misses = 0
+    self.cache.clear()
+    return NONE
+
+
+@family(functools._lru_cache_wrapper)
+def register_cache(wrapper: Any) -> None:
+    """`functools._lru_cache_wrapper` and its methods."""
+    builds(wrapper)(_build_cached_function)
+    constructor(wrapper)(_new_cache)
+    method(wrapper.cache_info)(_cache_info)
+    method(wrapper.cache_clear)(_cache_clear)
+    method(wrapper.__copy__)(lambda tx, self, /: self)
+    method(wrapper.__deepcopy__)(lambda tx, self, memo, /: self)
+    method(wrapper.__reduce__)(lambda tx, self, /: get_attr(tx, self, "__qualname__"))
