@@ -22,7 +22,7 @@ from .variables import abstract, classes, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
-from .variables.dispatch import HANDLERS
+from .variables.dispatch import HANDLERS, slug_of_foreign
 from .variables.function import FunctionVariable, MethodVariable, call_handler
 from .variables.instance import special
 from .variables.iter import SequenceIteratorVariable
@@ -71,6 +71,7 @@ class Trace:
         self.new_classes: dict[type, VariableTracker] = {}
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}
+        self.generators: dict[int, Any] = {}  # new ones that have been suspended inside a `try` or `with`
         self.stand_classes: dict[type, type] = {}
         self.mutations: list[VariableTracker] = []
         self.overrides: Any = None  # who sees torch functions before torch does; none yet
@@ -313,7 +314,7 @@ class Trace:
     ) -> VariableTracker | None:
         """Refuse to make instances of C classes without a model; None if `cls` can be instantiated by the ordinary algorithm."""
         if not subclass.can_instantiate(cls.value):
-            unsupported("call-c-function", f"{cls.value.__module__}.{cls.value.__qualname__}")
+            unsupported(slug_of_foreign(cls.value), f"{cls.value.__module__}.{cls.value.__qualname__}")
         return None
 
     def sequence_iterator(self, v: VariableTracker) -> VariableTracker:
@@ -368,7 +369,8 @@ class Trace:
         """A callable without bytecode, handler, polyfill or place in the graph."""
         owner = getattr(fn, "__objclass__", None) or getattr(fn, "__module__", None)
         name = getattr(fn, "__qualname__", repr(fn))
-        return unsupported("call-c-function", name if owner is None or isinstance(owner, type) else f"{owner}.{name}")
+        context = name if owner is None or isinstance(owner, type) else f"{owner}.{name}"
+        return unsupported(slug_of_foreign(fn), context)
 
     # -- where the program is
 

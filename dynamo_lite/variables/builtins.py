@@ -46,7 +46,7 @@ from .base import MISSING, VariableTracker
 from .constant import NONE, ConstantVariable, boolean, fold, is_none
 from .deque import DequeIterator
 from .dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
-from .dispatch import builtin, constructor, pure
+from .dispatch import builtin, constructor, pure, refuse
 from .iter import LIST_ITERATORS, CallIterator, ConstantIterator, ListIterator, ReversedVariable
 from .itertools import CombinatoricVariable, FilterVariable, WhileVariable
 from .keys import Key, hash_rule, symbolic_key
@@ -724,23 +724,13 @@ def sys_exception(tx: Any, /) -> VariableTracker:
 
 # -- what ends the graph
 
-REFUSED: dict[Any, tuple[str, str]] = {
-    print: ("call-print", "print()"),
-    input: ("call-io", "input()"),
-    open: ("call-io", "open()"),
-    breakpoint: ("debugger", "breakpoint()"),
-    __import__: ("import", "__import__()"),
-    aiter: ("async", "aiter()"),
-    anext: ("async", "anext()"),
-}
-"""Builtin functions that always end the graph → slug and context of the break."""
-
-
-def _refuse(function: Any, slug: str, context: str) -> None:
-    @builtin(function)
-    def refuse(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        return unsupported(slug, context)
-
-
-for _function, (_slug, _context) in REFUSED.items():
-    _refuse(_function, _slug, _context)
+for _function, _slug in {
+    print: "call-print",
+    input: "call-io",
+    open: "call-io",
+    breakpoint: "debugger",
+    __import__: "import",
+    aiter: "async",
+    anext: "async",
+}.items():
+    refuse(_slug, _function, context=f"{_function.__name__}()")

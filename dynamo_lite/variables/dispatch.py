@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..exc import unsupported
 from ..polyfills.registry import PURE
 
 Handler = Callable[..., Any]
@@ -18,6 +19,26 @@ HANDLERS: dict[Any, Handler] = {}
 
 CONSTRUCTORS: dict[type, Handler] = {}
 """Builtin type → handler(tx, cls_tracker, *args, **kwargs) that makes an instance."""
+
+REFUSED: dict[Any, tuple[str, str]] = {}
+"""Real callable → slug and context of the break that every call of it is."""
+
+SLUG_OF_MODULE = {
+    "_io": "call-io",
+    "_signal": "call-io",
+    "_socket": "call-io",
+    "io": "call-io",
+    "nt": "call-io",
+    "posix": "call-io",
+    "time": "time-dependent",
+}
+"""Name of the module of a C function without a model → slug of the break that calling it is (else `call-c-function`)."""
+
+
+def slug_of_foreign(fn: Any) -> str:
+    """The slug of the break that calling a C function or class without a model is."""
+    owner = getattr(fn, "__objclass__", fn)
+    return SLUG_OF_MODULE.get(getattr(owner, "__module__", None), "call-c-function")
 
 
 def _register(table: dict[Any, Handler], keys: tuple[Any, ...]) -> Callable[[Handler], Handler]:
@@ -49,3 +70,18 @@ def constructor(*types: type) -> Callable[[Handler], Handler]:
 def pure(*functions: Any) -> None:
     """Declare callables foldable on constant arguments."""
     PURE.update(functions)
+
+
+def refuse(slug: str, *functions: Any, context: str | None = None) -> None:
+    """Declare callables that end the graph whenever they are called."""
+    for function in functions:
+        text = context or getattr(function, "__qualname__", repr(function))
+        REFUSED[function] = (slug, text)
+        _register(HANDLERS, (function,))(_refusal(slug, text))
+
+
+def _refusal(slug: str, context: str) -> Handler:
+    def refused(tx: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return unsupported(slug, context)
+
+    return refused

@@ -17,7 +17,7 @@ from ..config import config
 from ..exc import unsupported
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, is_none
-from .dispatch import HANDLERS, method
+from .dispatch import HANDLERS, method, refuse
 from .native import host_int
 from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape
 from .tuple import TupleVariable
@@ -173,7 +173,7 @@ def _refused(slug: str, *names: str) -> None:
     for name in names:
         descriptor = getattr(T, name, None)
         if descriptor is not None:
-            HANDLERS[descriptor] = lambda tx, *args, _name=name, **kwargs: unsupported(slug, f"Tensor.{_name}")
+            refuse(slug, descriptor, context=f"Tensor.{name}")
 
 
 _refused(

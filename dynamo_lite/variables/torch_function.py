@@ -25,7 +25,7 @@ from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
 from .base import VariableTracker
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, TRUE, ConstantVariable, boolean, fold, is_constant, is_none
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable
-from .dispatch import HANDLERS, builtin, constructor
+from .dispatch import HANDLERS, builtin, constructor, refuse
 from .function import MethodVariable, build_function, call_handler
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
@@ -387,24 +387,17 @@ for _function in _existing("sym_int", "sym_float", "sym_max", "sym_min", "sym_no
 # -- what ends the graph
 
 
-def _breaks(slug: str, *functions: Any) -> None:
-    for function in functions:
-        HANDLERS[function] = lambda tx, *args, _fn=function, **kwargs: unsupported(
-            slug, getattr(_fn, "__qualname__", repr(_fn))
-        )
-
-
-_breaks("backward-call", torch.autograd.backward, torch.autograd.grad)
-_breaks("random-state", *_existing("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"))
-_breaks(
+refuse("backward-call", torch.autograd.backward, torch.autograd.grad)
+refuse("random-state", *_existing("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"))
+refuse(
     "random-state", *_existing("cuda.manual_seed", "cuda.manual_seed_all", "cuda.get_rng_state", "cuda.set_rng_state")
 )
-_breaks(
+refuse(
     "higher-order-operator",
     *_existing("func.linearize", "func.functionalize", "utils.checkpoint.checkpoint_sequential"),
 )
-_breaks("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
-_breaks("numpy", torch.from_numpy)
+refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
+refuse("numpy", torch.from_numpy)
 
 
 @constructor(_C._InferenceMode)

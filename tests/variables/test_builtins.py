@@ -14,8 +14,7 @@ from differential import breaks, check_lines
 
 from dynamo_lite.polyfills import find_polyfill
 from dynamo_lite.variables import families  # noqa: F401
-from dynamo_lite.variables.builtins import REFUSED
-from dynamo_lite.variables.dispatch import CONSTRUCTORS, HANDLERS, PURE
+from dynamo_lite.variables.dispatch import CONSTRUCTORS, HANDLERS, PURE, REFUSED
 from dynamo_lite.variables.slots import SLOTDEFS
 
 
