@@ -1886,9 +1886,34 @@ module_set_region(PyObject *Py_UNUSED(module), PyObject *region)
     return previous != NULL ? (PyObject *)previous : Py_NewRef(Py_None);
 }
 
+/* Assignment to __class__ refuses `type` itself: that is the one case in which this is needed. */
+static PyObject *
+module_set_metaclass(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 2 || !PyType_Check(args[0]) || !PyType_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "set_metaclass() takes a class and a metaclass");
+        return NULL;
+    }
+    PyTypeObject *old = Py_TYPE(args[0]);
+    PyTypeObject *meta = (PyTypeObject *)args[1];
+    if (old->tp_base != meta || old->tp_basicsize != meta->tp_basicsize || !(old->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        PyErr_SetString(PyExc_TypeError, "the class must be made by a plain subclass of the metaclass");
+        return NULL;
+    }
+    if (meta->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+        Py_INCREF(meta); /* instances own their heap type */
+    }
+    Py_SET_TYPE(args[0], meta);
+    Py_DECREF(old);
+    PyType_Modified((PyTypeObject *)args[0]);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef module_methods[] = {
     {"set_region", module_set_region, METH_O,
      "set_region(region) -> previous\n\nMake a Region, or None, the active one of this thread."},
+    {"set_metaclass", (PyCFunction)(void (*)(void))module_set_metaclass, METH_FASTCALL,
+     "set_metaclass(cls, meta)\n\nMake `meta` the type of a class that was made by a plain subclass of `meta`."},
     {NULL}
 };
 

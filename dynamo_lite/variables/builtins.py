@@ -8,15 +8,12 @@ Mirrors `Python/bltinmodule.c`, `Modules/_operator.c`.
 from __future__ import annotations
 
 import _thread
-import abc
 import collections
 import collections.abc
 import functools
 import itertools
 import operator
 import sys
-import types
-import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +53,6 @@ from .native import (
     atom_value,
     emit_call,
     host_index,
-    host_value,
     object_repr,
     object_str,
     optional_attr,
@@ -333,101 +329,6 @@ def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTrack
     if obj is not None:
         return unsupported("frame-introspection", "dir()")
     return tx.call(tx.tr.wrap_callable(sorted), [tx.frame_locals()])
-
-
-@builtin(isinstance)
-def builtin_isinstance(tx: Any, obj: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
-    return boolean(_check_class(tx, obj, class_or_tuple, "isinstance"))
-
-
-@builtin(issubclass)
-def builtin_issubclass(tx: Any, cls: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
-    return boolean(_check_class(tx, cls, class_or_tuple, "issubclass"))
-
-
-INSTANCE_CHECKS: dict[Any, Callable[..., bool | None]] = {}
-"""A metaclass's `__instancecheck__` or `__subclasscheck__` → `check(tx, obj, cls)`; `cls` is the real class."""
-
-
-def _check_class(tx: Any, obj: VariableTracker, target: VariableTracker, function: str) -> bool:
-    """`object_isinstance`, `object_issubclass` with their tuples and unions."""
-    if isinstance(target, TupleVariable):
-        return any(_check_class(tx, obj, item, function) for item in target.items)
-    cls = target.value if issubclass(type(target.value), type) else host_value(target, "comparison-of-unknown-object")
-    if isinstance(cls, types.UnionType):
-        return any(_check_one(tx, obj, tx.tr.build_constant_object(part), part, function) for part in cls.__args__)
-    return _check_one(tx, obj, target, cls, function)
-
-
-def _check_one(tx: Any, obj: VariableTracker, target: VariableTracker, cls: Any, function: str) -> bool:
-    instance = function == "isinstance"
-    if instance and obj.python_type() is cls:
-        return True
-    dunder = "__instancecheck__" if instance else "__subclasscheck__"
-    check = getattr(type(cls), dunder, None)
-    if check is None or not isinstance(cls, type) and check is getattr(type, dunder):
-        tuple_of = "a type, a tuple of types, or a union" if instance else "a class, a tuple of classes, or a union"
-        tx.raises(TypeError, f"{function}() arg 2 must be {tuple_of}")
-    handler = INSTANCE_CHECKS.get(check)
-    if handler is not None:
-        return handler(tx, obj, cls)
-    if not instance and not issubclass(type(obj.value), type):
-        if optional_attr(tx, obj, "__bases__") is not None:
-            unsupported("comparison-of-unknown-object", "issubclass() of an object with __bases__")
-        tx.raises(TypeError, "issubclass() arg 1 must be a class")
-    if check in _REAL_CHECKS or not isinstance(check, types.FunctionType):
-        return _real_check(tx, obj, cls, instance)
-    hook = tx.tr.build_constant_object(check)
-    return is_true(tx, tx.call(hook, [target, obj]))
-
-
-def _real_check(tx: Any, obj: VariableTracker, cls: Any, instance: bool) -> bool:
-    """Ask the real classes; abstract base classes may run a `__subclasshook__`, which looks at classes only."""
-    try:
-        return issubclass(obj.python_type() if instance else obj.value, cls)
-    except TypeError as error:
-        if instance and obj.value is not MISSING and not obj.mutated:
-            return run(tx, isinstance, obj.value, cls).value
-        if instance:
-            run(tx, isinstance, None, cls)  # raises with the message of isinstance
-        tx.raises_like(error)
-
-
-_REAL_CHECKS = {
-    type.__instancecheck__,
-    type.__subclasscheck__,
-    type(collections.abc.Sized).__instancecheck__,
-    type(collections.abc.Sized).__subclasscheck__,
-}
-
-
-def _instance_of_protocol(tx: Any, obj: VariableTracker, cls: Any) -> bool:
-    """`isinstance(obj, Protocol)`: by the class where that decides it, else by the attributes of the object."""
-    if not getattr(cls, "_is_protocol", False):
-        return abc.ABCMeta.__subclasscheck__(cls, obj.python_type())
-    if not getattr(cls, "_is_runtime_protocol", False):
-        run(tx, isinstance, None, cls)
-    try:
-        if abc.ABCMeta.__subclasscheck__(cls, obj.python_type()):
-            return True
-    except TypeError:  # a protocol with data members: classes don't decide it
-        if cls in obj.python_type().__mro__:
-            return True
-    for name in typing._get_protocol_attrs(cls):
-        found = optional_attr(tx, obj, name)
-        if found is None or (is_none(found) and callable(getattr(cls, name, None))):
-            return False
-    return True
-
-
-def _subclass_of_protocol(tx: Any, obj: VariableTracker, cls: Any) -> bool:
-    return run(tx, issubclass, obj.value if obj.value is not MISSING else None, cls).value
-
-
-_ProtocolMeta = type(typing.Protocol)
-INSTANCE_CHECKS[_ProtocolMeta.__instancecheck__] = _instance_of_protocol
-if "__subclasscheck__" in _ProtocolMeta.__dict__:
-    INSTANCE_CHECKS[_ProtocolMeta.__subclasscheck__] = _subclass_of_protocol
 
 
 # -- identity and hashes

@@ -1,61 +1,84 @@
-"""Classes made by the traced code: class statements, `type(name, bases, namespace)`, and the descriptors that their bodies make.
+"""Classes made by the traced code: class statements, `type(name, bases, namespace)`, metaclasses.
 
 Input: a class body, or a name, bases and a namespace. Output: `NewTypeVariable`.
-Invariant: the models rest on real classes, so a *stand-in* is made for the analysis, by the real metaclass, with what stands for the
-namespace's objects in it; the program never sees it: generated code makes the class anew, and a stand-in is no constant.
+Invariant: the models rest on real classes, so a *stand-in* is made for the analysis, with what stands for the namespace's objects in it
+and without running any code of the program; the program never sees it. Generated code makes the class bare, in the same way, and then
+stores the attributes that it has at the end of the trace.
 Mirrors `builtin___build_class__` of `Python/bltinmodule.c` and `type_new` of `Objects/typeobject.c`.
 """
 
 from __future__ import annotations
 
-import abc
+import _abc
 import builtins
 import types
+import weakref
+from collections.abc import Callable
 from typing import Any
 
+from .._eval_frame import set_metaclass
 from ..exc import NotConstant, unsupported
-from .base import MISSING, VariableTracker, is_lazy
+from ..guards import ir
+from .abstract import type_name
+from .base import MISSING, ObservedException, VariableTracker
 from .cell import CellVariable
-from .constant import ATOMIC_TYPES, ConstantVariable
-from .descr import (
-    ClassMethodVariable,
-    InstanceDictDescriptorVariable,
-    PropertyVariable,
-    SlotDescriptorVariable,
-    StaticMethodVariable,
-    type_attribute,
-    type_lookup,
-)
-from .dict import DictVariable
-from .dispatch import builtin, constructor
+from .constant import NONE, ConstantVariable, is_none
+from .descr import InstanceDictDescriptorVariable, SlotDescriptorVariable, type_attribute, type_lookup
+from .dict import DictVariable, MappingProxyVariable
+from .dispatch import builtin, constructor, method
 from .function import FunctionVariable
 from .list import ListVariable
+from .native import emit_call, host_value, optional_attr
+from .property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
+from .slot_functions import special
+from .subclass import NATIVE_MODELS, PLAIN_BASES
 from .tuple import TupleVariable
-from .type import TypeVariable
+from .type import MetaInstance, TypeVariable, is_subtype, namespace_of
 
-NONE = ConstantVariable(None)
+NATIVE_MODELS[type] = TypeVariable
+PLAIN_BASES.add(type)
 
-_METACLASSES = (type, abc.ABCMeta)
-"""Metaclasses that do nothing but make the class: others would run during the analysis and once more in the program."""
+_CONVERTED = {
+    "__new__": StaticMethodVariable,
+    "__init_subclass__": ClassMethodVariable,
+    "__class_getitem__": ClassMethodVariable,
+}
+"""Functions under these names become such descriptors in a new class."""
 
 
-# What C code calls on classes: in a stand-in these are functions without the values of their closures.
-_CALLED_BY_TYPES = ("__subclasshook__", "__subclasses__", "mro")
+STAND_INS: weakref.WeakSet[type] = weakref.WeakSet()
+"""All stand-ins that are still there."""
 
 
-class StandIn:
-    """Stands in a stand-in's namespace for an object without a value during the analysis."""
+class ClassDictVariable(DictVariable):
+    """The dictionary of a class made by the traced code."""
+
+    owner: NewTypeVariable
+
+    def children(self) -> Any:
+        return (self.owner,)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, namespace_of, self.owner)
+
+    emit_fill = None
 
 
 class NewTypeVariable(TypeVariable):
-    """A class made by the traced code. `value` is the stand-in, `namespace` what the metaclass was called with, `assigned` what was
-    stored on the class since (None: deleted)."""
+    """A class made by the traced code. `value` is the stand-in, `attributes` its dictionary, `template` the namespace with which it is
+    made bare, `untouched` the attributes that come by themselves, `kept` what was stored in none of these."""
 
-    def __init__(self, value: type, bases: list[VariableTracker], namespace: list[tuple[str, VariableTracker]]) -> None:
+    def __init__(self, value: type, bases: list[VariableTracker], template: dict[str, Any]) -> None:
         super().__init__(value)
+        self.name = value.__name__
         self.bases = bases
-        self.namespace = namespace
-        self.assigned: dict[str, VariableTracker | None] = {}
+        self.template = template
+        self.attributes = ClassDictVariable()
+        self.attributes.owner = self
+        self.untouched: dict[str, VariableTracker] = {}
+        self.kept: dict[Any, VariableTracker] = {}
+        self.initializers: list[Callable[[type], None]] = []
+        self.registered: list[VariableTracker] = []
 
     def is_python_constant(self) -> bool:
         return False
@@ -63,130 +86,124 @@ class NewTypeVariable(TypeVariable):
     def as_python_constant(self) -> Any:
         raise NotConstant(f"class {self.value.__qualname__} was made by the traced code")
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    # -- attributes
+
+    def own(self, name: str) -> VariableTracker | None:
+        """What the class itself has under `name`."""
+        return self.attributes.items.get(name)
+
+    def store_attribute(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         """`type_setattro`."""
-        on_meta = type_lookup(type(self.value), name)
-        if hasattr(type(on_meta), "__set__") and name not in ("__doc__", "__module__", "__name__", "__qualname__"):
-            unsupported("mutation-of-class", f"{self.value.__qualname__}.{name}")
+        meta_attribute = type_attribute(tx, self.python_type(), name)
+        if meta_attribute is not None and meta_attribute.tp_descr_set is not None:
+            meta_attribute.tp_descr_set(tx, self, value)
+        else:
+            self.put(tx, name, value)
+
+    def put(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        """Store or delete in the class's dictionary."""
+        if value is None and name not in self.attributes.items:
+            message = f"type object '{self.value.__name__}' has no attribute '{name}'"
+            tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
+        if name == "__del__":
+            unsupported("del-finalizer", self.value.__qualname__)
+        if value is None:
+            type.__delattr__(self.value, name)
+            del self.attributes.items[name]
+            self.template.pop(name, None)
+            if name in self.untouched:
+                unsupported("class-definition", f"deletion of {self.value.__qualname__}.{name}")
+        else:
+            type.__setattr__(self.value, name, real_object(tx, value))
+            self.attributes.items[name] = value
+        forget(tx.tr, name)
+
+    def member(self, tx: Any, descriptor: Any) -> VariableTracker:
+        name = descriptor.__name__
+        kept = self.kept.get(descriptor)
+        if kept is not None:
+            return kept
+        if name in _IN_DICT:
+            found = type_attribute(tx, self.value, name) if name == "__doc__" else self.own(name)
+            if found is not None:
+                return found.tp_descr_get(tx, None, self) if found.tp_descr_get is not None else found
+            if name == "__annotations__":
+                self.put(tx, name, DictVariable())
+                return self.own(name)
+        try:
+            real = descriptor.__get__(self.value)
+        except AttributeError as error:
+            return tx.raises_like(error)
+        if isinstance(real, tuple) and all(isinstance(c, type) for c in real):
+            return TupleVariable([tx.tr.type_tracker(c) for c in real])
+        return tx.tr.build_constant_object(real)
+
+    def store_member(self, tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
+        name = descriptor.__name__
+        if name in _IN_DICT:
+            if value is None and name in ("__module__", "__doc__"):
+                tx.raises(TypeError, f"cannot delete '{name}' attribute of type '{self.value.__name__}'")
+            if name == "__abstractmethods__" and value is None and self.own(name) is None:
+                tx.raises(AttributeError, name)
+            self.put(tx, name, value)
+            return
+        if name == "__bases__":
+            unsupported("mutation-of-class", f"{self.value.__qualname__}.__bases__")
         try:
             if value is None:
-                delattr(self.value, name)
+                descriptor.__delete__(self.value)
             else:
-                setattr(self.value, name, real_object(tx, value))
-        except (TypeError, AttributeError) as error:
+                descriptor.__set__(self.value, host_value(value, "mutation-of-class"))
+        except (TypeError, AttributeError, ValueError) as error:
             tx.raises_like(error)
-        forget(tx.tr, name)
-        self.assigned[name] = value
+        self.kept[descriptor] = value
 
-    def own_attribute(self, tx: Any, name: str) -> VariableTracker:
-        """The tracker of what the class itself has under `name`."""
-        raw = self.value.__dict__[name]
-        if type(raw) in ATOMIC_TYPES:
-            return ConstantVariable(raw)
-        found = tx.tr.heap.get(id(raw))
-        if found is not None:
-            return found
-        if type(raw) in (staticmethod, classmethod):
-            # type_new turns __new__, __init_subclass__ and __class_getitem__ into these.
-            return adopt(tx.tr, raw, (StaticMethodVariable if type(raw) is staticmethod else ClassMethodVariable)(raw))
-        if type(raw) is types.MemberDescriptorType:
-            return adopt(tx.tr, raw, SlotDescriptorVariable(raw))
-        if type(raw) is types.GetSetDescriptorType and name == "__dict__":
-            return adopt(tx.tr, raw, InstanceDictDescriptorVariable(raw))
-        return unsupported("class-definition", f"{self.value.__qualname__}.{name}")
-
-    def _meta_descriptor(self, tx: Any, attribute: VariableTracker, name: str) -> VariableTracker:
-        if name in (
-            "__name__",
-            "__qualname__",
-            "__module__",
-            "__doc__",
-            "__mro__",
-            "__bases__",
-            "__base__",
-            "__flags__",
-            "__basicsize__",
-        ):
-            value = getattr(self.value, name)
-            if type(value) in ATOMIC_TYPES:
-                return ConstantVariable(value)
-            if isinstance(value, tuple):
-                return TupleVariable([tx.tr.type_tracker(c) for c in value])
-            if isinstance(value, type):
-                return tx.tr.type_tracker(value)
-            if name == "__doc__":
-                return self.own_attribute(tx, name)
-        return unsupported("class-definition", f"{self.value.__qualname__}.{name}")
+    def namespace_proxy(self, tx: Any) -> VariableTracker:
+        return MappingProxyVariable(self.attributes)
 
     # -- codegen
 
     def children(self) -> Any:
-        assigned = [v for v in self.assigned.values() if v is not None]
-        return [*self.bases, *(v for _, v in self.namespace), *assigned]
+        return [*self.bases, *self.attributes.items.values(), *self.kept.values(), *self.registered]
 
     def emit_new(self, cg: Any) -> None:
-        cg.load_callable(type(self.value))
-        cg.load_const(self.value.__name__)
+        cg.load_callable(bare_class)
+        cg.load_const(self.python_type())
+        cg.load_const(self.name)
         for base in self.bases:
             cg.load(base)
         cg.asm.build_tuple(len(self.bases))
-        for name, value in self.namespace:
-            cg.load_const(name)
-            cg.load(value)
-        cg.asm.build_map(len(self.namespace))
-        cg.asm.call(3)
+        cg.load_const(self.template)
+        cg.load_const(tuple(self.initializers))
+        cg.asm.call(5)
 
     def emit_fill(self, cg: Any) -> None:
-        for name, value in self.assigned.items():
-            if value is not None:
-                cg.load(value)
-            cg.load(self)
-            if value is not None:
-                cg.asm.store_attr(name)
-            else:
-                cg.asm.delete_attr(name)
+        for name, value in self.attributes.items.items():
+            placeholder = self.template.get(name, MISSING)
+            if self.untouched.get(name) is value or (is_none(value) and placeholder is None):
+                continue
+            emit_call(cg, type.__setattr__, self, ConstantVariable(name), value)
+            cg.asm.pop_top()
+        for descriptor, value in self.kept.items():
+            emit_call(cg, type.__setattr__, self, ConstantVariable(descriptor.__name__), value)
+            cg.asm.pop_top()
+        for subclass in self.registered:
+            emit_call(cg, _abc._abc_register, self, subclass)
+            cg.asm.pop_top()
+
+
+class NewMetaTypeVariable(MetaInstance, NewTypeVariable):
+    """A class made by the traced code, of a metaclass of its own."""
+
+
+_IN_DICT = frozenset({"__module__", "__doc__", "__annotations__", "__abstractmethods__", "__type_params__"})
+"""Attributes that the getters and setters of `type` keep in the class's dictionary."""
 
 
 def forget(tr: Any, name: str) -> None:
     """Class attributes are looked up once per run; a store makes the lookup stale."""
     for key in [k for k in tr.type_attributes if k[1] == name]:
         del tr.type_attributes[key]
-
-
-def adopt(tr: Any, real: Any, vt: VariableTracker) -> VariableTracker:
-    """Have `vt` found wherever `real`, which stands for it in a stand-in, is looked up."""
-    tr.heap[id(real)] = vt
-    tr.keep_alive.append(real)
-    return vt
-
-
-def real_object(tx: Any, vt: Any) -> Any:
-    """What stands for an object in a stand-in: itself where it exists, a function of the same code, an opaque object."""
-    if isinstance(vt, ConstantVariable):
-        return vt.value
-    if vt.value is not MISSING:
-        return vt.value
-    made = vt.__dict__.get("stand_in")
-    if made is None:
-        made = _stand_in(tx, vt)
-        vt.stand_in = made
-        adopt(tx.tr, made, vt)
-    return made
-
-
-def _stand_in(tx: Any, vt: Any) -> Any:
-    if not isinstance(vt, FunctionVariable):
-        if hasattr(vt.python_type(), "__set_name__") or hasattr(vt.python_type(), "__isabstractmethod__"):
-            unsupported("class-definition", f"a {vt.python_type().__name__} in the class body")
-        return StandIn()
-    function = types.FunctionType(
-        vt.code, vt.globals.value, vt.code.co_name, None, tuple(types.CellType() for _ in vt.code.co_freevars)
-    )
-    if vt.dict is not None:
-        for key, value in vt.dict.pairs():
-            if value.is_python_constant():
-                function.__dict__[key.value] = value.as_python_constant()
-    return function
 
 
 def new_class_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
@@ -198,41 +215,129 @@ def new_class_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None
             found = type_attribute(tx, base, name)  # guards that the base keeps its own
             if name in base.__dict__:
                 return found
-        elif name in base.__dict__:
-            return tracker.own_attribute(tx, name)
+        elif name in tracker.attributes.items:
+            return tracker.attributes.items[name]
     return None
 
 
-# -- making a class
+# -- what stands for an object in a stand-in
 
 
-@builtin(builtins.__build_class__)
-def build_class(
-    tx: Any, func: VariableTracker, name: VariableTracker, /, *bases: VariableTracker, **keywords: VariableTracker
-) -> VariableTracker:
-    """`builtin___build_class__`."""
-    meta = keywords.pop("metaclass", None)
-    if not all(isinstance(b, TypeVariable) for b in bases) or (meta is not None and not isinstance(meta, TypeVariable)):
-        return unsupported("class-definition", "bases or a metaclass that are no classes")
-    winner = _metaclass(tx, meta.value if meta is not None else type, bases)
-    if keywords:
-        return unsupported("class-definition", "keywords of a class statement")
-    _check_bases(tx, winner, bases)
-    namespace = DictVariable()
-    cell = tx.tr.run_class_body(tx, func, namespace)
-    made = make_class(tx, winner, name.value, list(bases), namespace)
-    if isinstance(cell, CellVariable):
-        cell.set(tx, made)
+class StandIn:
+    """Stands in a stand-in's namespace for an object without a value during the analysis."""
+
+
+_PLACEHOLDERS = {PropertyVariable: property, StaticMethodVariable: staticmethod, ClassMethodVariable: classmethod}
+
+
+def real_object(tx: Any, vt: Any) -> Any:
+    """What stands for an object in a stand-in: itself where it exists and can do no harm, a function of the same code, a descriptor of
+    its kind, an opaque object."""
+    if isinstance(vt, ConstantVariable):
+        return vt.value
+    made = vt.__dict__.get("stand_in")
+    if made is None:
+        made = vt.stand_in = _stand_in(vt)
     return made
 
 
-def _metaclass(tx: Any, meta: type, bases: Any) -> type:
+def _stand_in(vt: Any) -> Any:
+    if isinstance(vt, FunctionVariable):
+        if vt.value is not MISSING:
+            return vt.value
+        cells = tuple(types.CellType() for _ in vt.code.co_freevars)
+        return types.FunctionType(vt.code, vt.globals.value, vt.code.co_name, None, cells)
+    for model, cls in _PLACEHOLDERS.items():
+        if isinstance(vt, model):
+            return cls(None)
+    return StandIn()
+
+
+# -- making a real class without running code of the program
+
+
+class _Shield:
+    """Comes right after the new class in its MRO while it is made, so that no `__init_subclass__` is called."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        pass
+
+
+def _shielded_mro(cls: type) -> list[type]:
+    first, *rest = type.mro(cls)
+    return [first, _Shield, *rest]
+
+
+def bare_class(
+    meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any], initializers: Any = ()
+) -> type:
+    """`type.__new__(meta, name, bases, namespace)` for a namespace without `__set_name__` methods, less `__init_subclass__`."""
+    if any("__init_subclass__" in c.__dict__ for base in bases for c in base.__mro__[:-1]):
+        shielded = type.__new__(type(meta), meta.__name__, (meta,), {"__slots__": (), "mro": _shielded_mro})
+        cls = type.__new__(shielded, name, bases, dict(namespace))
+        set_metaclass(cls, meta)
+        type.__dict__["__bases__"].__set__(cls, cls.__bases__)  # computes the MRO again
+        type.__dict__["__bases__"].__set__(shielded, (type,))  # no longer a subclass of `meta`
+    else:
+        cls = type.__new__(meta, name, bases, dict(namespace))
+    for initialize in initializers:
+        initialize(cls)
+    return cls
+
+
+def _check_metaclass(meta: type) -> None:
+    """Refuse what `bare_class` can't keep from running."""
+    if type_lookup(meta, "mro") is not type.__dict__["mro"]:
+        unsupported("class-definition", f"{meta.__qualname__}.mro")
+    if (
+        any("__init_subclass__" in c.__dict__ for c in meta.__mro__[:-1])
+        or type_lookup(type(meta), "mro") is not type.__dict__["mro"]
+    ):
+        unsupported("class-definition", f"metaclass {meta.__qualname__}")
+
+
+# -- type.__new__
+
+
+@builtin(type.__new__)
+def type_new(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> VariableTracker:
+    """`type_new`."""
+    if len(args) != 3:
+        return tx.raises(TypeError, f"type.__new__() takes exactly 3 arguments ({len(args)} given)")
+    name, bases, namespace = args
+    for i, (arg, cls) in enumerate(zip(args, (str, tuple, dict), strict=True)):
+        if not issubclass(arg.python_type(), cls):
+            tx.raises(TypeError, f"type.__new__() argument {i + 1} must be {cls.__name__}, not {type_name(arg)}")
+    if not all(isinstance(b, TypeVariable) for b in bases.items):
+        return _bases_without_entries(tx, bases.items)
+    winner = calculate_metaclass(tx, meta.value, bases.items)
+    if winner is not meta.value:
+        new = type_attribute(tx, winner, "__new__")
+        if new.value is not type.__new__:
+            winner_tracker = tx.tr.type_tracker(winner)
+            return tx.call(new.tp_descr_get(tx, None, winner_tracker), [winner_tracker, *args], keywords)
+    made = make_class(tx, winner, host_value(name), list(bases.items), namespace)
+    _set_names(tx, made)
+    _init_subclass(tx, made, keywords)
+    return made
+
+
+def _bases_without_entries(tx: Any, bases: Any) -> VariableTracker:
+    for base in bases:
+        if not isinstance(base, TypeVariable) and optional_attr(tx, base, "__mro_entries__") is not None:
+            tx.raises(TypeError, "type() doesn't support MRO entry resolution; use types.new_class() instead")
+    return unsupported("class-definition", "bases that are no classes")
+
+
+def calculate_metaclass(tx: Any, meta: type, bases: Any) -> type:
     """`_PyType_CalculateMetaclass`."""
     for base in bases:
-        candidate = type(base.value)
-        if issubclass(meta, candidate):
+        candidate = base.python_type()
+        if is_subtype(meta, candidate):
             continue
-        if not issubclass(candidate, meta):
+        if not is_subtype(candidate, meta):
             tx.raises(
                 TypeError,
                 "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of the metaclasses of all its bases",
@@ -241,207 +346,298 @@ def _metaclass(tx: Any, meta: type, bases: Any) -> type:
     return meta
 
 
-def _check_bases(tx: Any, meta: type, bases: Any) -> None:
-    """Refuse what would run code of the program when the stand-in is made."""
-    if meta not in _METACLASSES:
-        unsupported("class-definition", f"metaclass {meta.__qualname__}")
-    for base in bases:
-        hook = type_attribute(tx, base.value, "__init_subclass__")
-        if hook is not None and hook.value is not object.__dict__["__init_subclass__"]:
-            unsupported("class-definition", f"{base.value.__qualname__}.__init_subclass__")
-
-
 def make_class(
     tx: Any, meta: type, name: str, bases: list[VariableTracker], namespace: DictVariable
 ) -> NewTypeVariable:
-    """`type_new`."""
-    pairs = []
-    real_namespace = {}
+    """The class itself, before any hook is called."""
+    _check_metaclass(meta)
+    attributes: dict[str, VariableTracker] = {}
     for key, value in namespace.pairs():
         if key.python_type() is not str:
             unsupported("class-definition", "a namespace with keys that are no strings")
-        if is_lazy(value):
-            value.python_type()
-        pairs.append((key.value, value))
-        if key.value == "__classcell__":
-            real_namespace[key.value] = types.CellType()
-        elif key.value == "__slots__":
-            real_namespace[key.value] = _names(value)
-        else:
-            real_namespace[key.value] = real_object(tx, value)
-        if hasattr(value.python_type(), "__set_name__") and value.python_type() is not property:
-            unsupported("class-definition", f"__set_name__ of {value.describe()}")
-    if "__del__" in real_namespace:
+        attributes[key.value] = _converted(key.value, value)
+    if "__del__" in attributes:
         unsupported("del-finalizer", name)
-    called = [hook for hook in _CALLED_BY_TYPES if hook in real_namespace]
-    if called:
-        unsupported("class-definition", f"{name} with {called[0]}")
+    if "__classdictcell__" in attributes:
+        unsupported("class-definition", "a scope that sees the class's namespace")
+    cell = attributes.pop("__classcell__", None)
+    if cell is not None and not isinstance(cell, CellVariable):
+        tx.raises(TypeError, f"type.__new__(): __classcell__ must be a nonlocal cell, not {type_name(cell)!r}"[:-1])
+    template = _template(tx, attributes)
+    real = {key: template[key] if key in _PASSED else real_object(tx, value) for key, value in attributes.items()}
     try:
-        stand_in = meta(name, tuple(b.value for b in bases), real_namespace)
+        stand_in = bare_class(meta, name, tuple(b.value for b in bases), real)
     except (TypeError, ValueError) as error:
         return tx.raises_like(error)
-    made = NewTypeVariable(stand_in, bases, pairs)
+    made = (NewTypeVariable if meta is type else NewMetaTypeVariable)(stand_in, bases, template)
+    STAND_INS.add(stand_in)
     tx.tr.new_classes[stand_in] = made
-    adopt(tx.tr, stand_in, made)
+    _fill_attributes(tx, made, attributes)
+    if cell is not None:
+        cell.set(tx, made)
     return made
 
 
-@constructor(type)
-def new_type(tx: Any, meta: VariableTracker, *args: VariableTracker, **keywords: VariableTracker) -> VariableTracker:
-    """`type(x)`; the three-argument form makes a class."""
-    if len(args) == 1 and not keywords:
-        return tx.tr.type_of(tx, args[0])
-    if len(args) != 3 or keywords:
-        return unsupported("class-definition", "type() with arguments that don't fit")
-    name, bases, namespace = args
-    well_typed = (
-        isinstance(name, ConstantVariable) and isinstance(bases, TupleVariable) and isinstance(namespace, DictVariable)
-    )
-    if not well_typed or type(name.value) is not str or not all(isinstance(b, TypeVariable) for b in bases.items):
-        return unsupported("class-definition", "type() with arguments of other types")
-    own = DictVariable()
-    own.merge(tx, namespace)
-    module = tx.globals.load(tx, "__name__")
-    if module is not None and own.lookup(tx, ConstantVariable("__module__")) is None:
-        own.mp_ass_subscript(tx, ConstantVariable("__module__"), module)
-    winner = _metaclass(tx, meta.value, bases.items)
-    _check_bases(tx, winner, bases.items)
-    return make_class(tx, winner, name.value, list(bases.items), own)
+_PASSED = ("__slots__", "__qualname__")
 
 
-def _names(slots: VariableTracker) -> Any:
+def _template(tx: Any, attributes: dict[str, VariableTracker]) -> dict[str, Any]:
+    """The namespace for `bare_class`: the names in their order, with what decides the layout of the class."""
+    template: dict[str, Any] = dict.fromkeys(attributes)
+    if "__slots__" in attributes:
+        template["__slots__"] = _slot_names(tx, attributes["__slots__"])
+    for name in ("__qualname__", "__module__"):
+        if name in attributes:
+            template[name] = host_value(attributes[name], "class-definition")
+    return template
+
+
+def _slot_names(tx: Any, slots: VariableTracker) -> Any:
     if isinstance(slots, ConstantVariable):
         return slots.value
-    if not isinstance(slots, (ListVariable, TupleVariable)) or not all(
-        isinstance(i, ConstantVariable) for i in slots.items
-    ):
-        unsupported("class-definition", "__slots__ that are no list of names")
-    return tuple(i.value for i in slots.items)
+    return tuple(host_value(item, "class-definition") for item in tx.tr.unpack(tx, slots))
 
 
-# -- descriptors made by the traced code
+def _converted(name: str, value: VariableTracker) -> VariableTracker:
+    """`type_new_staticmethod`, `type_new_classmethod`."""
+    model = _CONVERTED.get(name)
+    if model is None or not isinstance(value, FunctionVariable):
+        return value
+    return model(function=value)
 
 
-@constructor(property)
-def new_property(
-    tx: Any,
-    cls: VariableTracker,
-    fget: VariableTracker = NONE,
-    fset: VariableTracker = NONE,
-    fdel: VariableTracker = NONE,
-    doc: VariableTracker = NONE,
-) -> VariableTracker:
-    """`property_init_impl`."""
-    real = property(*(real_object(tx, f) for f in (fget, fset, fdel)), *([] if doc is NONE else [real_object(tx, doc)]))
-    return adopt(tx.tr, real, NewPropertyVariable(real, [fget, fset, fdel, *([] if doc is NONE else [doc])]))
+def _fill_attributes(tx: Any, made: NewTypeVariable, attributes: dict[str, VariableTracker]) -> None:
+    """The class's dictionary in the order that it really has."""
+    for name, real in made.value.__dict__.items():
+        value = attributes.get(name)
+        if value is None:
+            value = made.untouched[name] = _automatic(made, real)
+        made.attributes.items[name] = value
 
 
-class _New:
-    """A descriptor that the traced code made: `value` stands for it, `parts` are the arguments it was made from."""
+def _automatic(made: NewTypeVariable, real: Any) -> VariableTracker:
+    """The model of an attribute that `type_new` adds."""
+    if type(real) is types.MemberDescriptorType:
+        return NewSlotDescriptorVariable(made, real)
+    if type(real) is types.GetSetDescriptorType and real.__name__ == "__dict__":
+        return NewDictDescriptorVariable(made, real)
+    if type(real) is types.GetSetDescriptorType:
+        return NewWeakrefDescriptorVariable(made, real)
+    return ConstantVariable(real)
 
-    parts: list[VariableTracker]
+
+class _OfNewClass:
+    """A descriptor that comes with a class made by the traced code."""
+
+    owner: NewTypeVariable
     value: Any
+
+    def __init__(self, owner: NewTypeVariable, value: Any) -> None:
+        self.owner = owner
+        self.value = value
 
     def is_python_constant(self) -> bool:
         return False
 
     def as_python_constant(self) -> Any:
-        raise NotConstant(f"a {type(self.value).__name__} made by the traced code")
+        raise NotConstant(f"{self.value.__name__} of a class made by the traced code")
 
     def children(self) -> Any:
-        return self.parts
+        return (self.owner,)
 
     def emit_new(self, cg: Any) -> None:
-        cg.load_callable(type(self.value))
-        for part in self.parts:
-            cg.load(part)
-        cg.asm.call(len(self.parts))
+        emit_call(cg, own_attribute, self.owner, ConstantVariable(self.value.__name__))
 
 
-class NewPropertyVariable(_New, PropertyVariable):
-    """A property made by the traced code."""
-
-    def __init__(self, value: property, parts: list[VariableTracker]) -> None:
-        super().__init__(value)
-        self.parts = parts
-
-    def _part(self, tx: Any, name: str) -> VariableTracker:
-        return self.parts[("fget", "fset", "fdel").index(name)]
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        if name in ("fget", "fset", "fdel"):
-            return self._part(tx, name)
-        copy = _PROPERTY_COPIES.get(name)
-        if copy is None:
-            return unsupported("class-definition", f"property.{name}")
-        return PropertyCopier(self, copy)
+def own_attribute(cls: type, name: str) -> Any:
+    """What a class itself has under a name."""
+    return type.__dict__["__dict__"].__get__(cls)[name]
 
 
-class PropertyCopier(VariableTracker):
-    """`property.getter`, `setter` or `deleter`, bound."""
-
-    def __init__(self, prop: NewPropertyVariable, index: int) -> None:
-        self.prop = prop
-        self.index = index
-
-    def python_type(self) -> type:
-        return types.BuiltinMethodType
-
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        """`property_copy`."""
-        if len(args) != 1 or kwargs:
-            unsupported("class-definition", "property copy with arguments that don't fit")
-        parts = list(self.prop.parts)
-        parts[self.index] = args[0]
-        return new_property(tx, tx.tr.type_tracker(property), *parts)
-
-    def children(self) -> Any:
-        return (self.prop,)
-
-    def emit_new(self, cg: Any) -> None:
-        cg.load(self.prop)
-        cg.asm.load_attr(next(n for n, i in _PROPERTY_COPIES.items() if i == self.index))
+class NewSlotDescriptorVariable(_OfNewClass, SlotDescriptorVariable):
+    """A member of `__slots__`."""
 
 
-_PROPERTY_COPIES = {"getter": 0, "setter": 1, "deleter": 2}
+class NewDictDescriptorVariable(_OfNewClass, InstanceDictDescriptorVariable):
+    """`__dict__`."""
 
 
-class NewStaticMethodVariable(_New, StaticMethodVariable):
-    """A staticmethod made by the traced code."""
-
-    def __init__(self, value: Any, parts: list[VariableTracker]) -> None:
-        super().__init__(value)
-        self.parts = parts
+class NewWeakrefDescriptorVariable(_OfNewClass, InstanceDictDescriptorVariable):
+    """`__weakref__`."""
 
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        return self.parts[0]
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return self.parts[0] if name in ("__func__", "__wrapped__") else self.parts[0].tp_getattro(tx, name)
+        return self if obj is None else NONE
 
 
-class NewClassMethodVariable(_New, ClassMethodVariable):
-    """A classmethod made by the traced code."""
+def _notes_set_name_errors() -> bool:
+    """Whether an error in `__set_name__` gets a note (3.12), or becomes the cause of a RuntimeError."""
 
-    def __init__(self, value: Any, parts: list[VariableTracker]) -> None:
-        super().__init__(value)
-        self.parts = parts
+    class Descriptor:
+        def __set_name__(self, owner: type, name: str) -> None:
+            raise LookupError
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        function = self.parts[0]
-        return function.tp_descr_get(tx, cls, tx.tr.type_of(tx, cls)) if function.tp_descr_get is not None else function
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return self.parts[0] if name in ("__func__", "__wrapped__") else self.parts[0].tp_getattro(tx, name)
-
-
-@constructor(staticmethod)
-def new_staticmethod(tx: Any, cls: VariableTracker, function: VariableTracker, /) -> VariableTracker:
-    real = staticmethod(real_object(tx, function))
-    return adopt(tx.tr, real, NewStaticMethodVariable(real, [function]))
+    try:
+        type("Owner", (), {"name": Descriptor()})
+    except LookupError:
+        return True
+    except RuntimeError:
+        return False
+    raise AssertionError("__set_name__ is called")
 
 
-@constructor(classmethod)
-def new_classmethod(tx: Any, cls: VariableTracker, function: VariableTracker, /) -> VariableTracker:
-    real = classmethod(real_object(tx, function))
-    return adopt(tx.tr, real, NewClassMethodVariable(real, [function]))
+_NOTES_SET_NAME_ERRORS = _notes_set_name_errors()
+
+
+def _set_names(tx: Any, made: NewTypeVariable) -> None:
+    """`type_new_set_names`."""
+    for name, value in list(made.attributes.items.items()):
+        if name in made.untouched or isinstance(value, ConstantVariable):
+            continue
+        hook = special(tx, value, "__set_name__")
+        if hook is None:
+            continue
+        try:
+            tx.call(hook, [made, ConstantVariable(name)])
+        except ObservedException as observed:
+            what = f"Error calling __set_name__ on '{type_name(value)}' instance {name!r} in {made.value.__name__!r}"
+            if _NOTES_SET_NAME_ERRORS:
+                tx.call(observed.exc.tp_getattro(tx, "add_note"), [ConstantVariable(what)])
+                raise
+            error = tx.call(tx.tr.type_tracker(RuntimeError), [ConstantVariable(what)])
+            error.put(tx, "__cause__", observed.exc)
+            error.put(tx, "__context__", observed.exc)
+            raise ObservedException(error) from observed
+
+
+def _init_subclass(tx: Any, made: NewTypeVariable, keywords: dict[str, VariableTracker]) -> None:
+    """`type_new_init_subclass`: that of the next class in the MRO."""
+    for base in made.value.__mro__[1:]:
+        if "__init_subclass__" in base.__dict__:
+            hook = type_attribute(tx, base, "__init_subclass__")
+            tx.call(hook.tp_descr_get(tx, None, made), [], keywords)
+            return
+
+
+@method(object.__dict__["__init_subclass__"])
+def object_init_subclass(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
+    if keywords:
+        tx.raises(TypeError, f"{cls.value.__name__}.__init_subclass__() takes no keyword arguments")
+    if args:
+        tx.raises(TypeError, f"{cls.value.__name__}.__init_subclass__() takes no arguments ({len(args)} given)")
+
+
+@method(type.__init__)
+def type_init(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
+    if keywords and len(args) == 1:
+        tx.raises(TypeError, "type.__init__() takes no keyword arguments")
+    if len(args) not in (1, 3):
+        tx.raises(TypeError, "type.__init__() takes 1 or 3 arguments")
+
+
+@method(type.__dict__["__prepare__"])
+def type_prepare(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> Any:
+    return DictVariable()
+
+
+@method(type.__subclasses__)
+def type_subclasses(tx: Any, cls: TypeVariable, /) -> VariableTracker:
+    """The classes that are there when the program runs, and those that the traced code has made."""
+    if not isinstance(cls, NewTypeVariable):
+        node = tx.tr.source(tx.tr.constant_source(cls.value), ir.CALL, subclasses_of)
+        tx.tr.guard(node, ir.PYTHON, _same_classes(subclasses_of(cls.value)))
+    found = [sub for sub in type.__subclasses__(cls.value) if sub not in STAND_INS or sub in tx.tr.new_classes]
+    return ListVariable([tx.tr.type_tracker(sub) for sub in found])
+
+
+def subclasses_of(cls: type) -> list[type]:
+    """`cls.__subclasses__()` without stand-ins."""
+    return [sub for sub in type.__subclasses__(cls) if sub not in STAND_INS]
+
+
+def _same_classes(expected: list[type]) -> Callable[[list[type]], bool]:
+    ids = [id(cls) for cls in expected]
+    return lambda now: [id(cls) for cls in now] == ids
+
+
+@constructor(type)
+def call_type(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> Any:
+    """`type(x)`; the three-argument form makes a class."""
+    if len(args) == 1 and not keywords:
+        return tx.tr.type_of(tx, args[0])
+    if len(args) not in (1, 3):
+        return tx.raises(TypeError, "type() takes 1 or 3 arguments")
+    if len(args) == 3 and issubclass(args[2].python_type(), dict):
+        args = (*args[:2], _with_module(tx, args[2]))
+    return type_new(tx, meta, *args, **keywords)
+
+
+def _with_module(tx: Any, namespace: DictVariable) -> DictVariable:
+    """`type_new_set_module`: where the call is."""
+    own = DictVariable(dict(namespace.items))
+    module = tx.globals.load(tx, "__name__")
+    if module is not None and "__module__" not in own.items:
+        own.items["__module__"] = module
+    return own
+
+
+# -- the class statement
+
+
+@builtin(builtins.__build_class__)
+def build_class(
+    tx: Any, func: VariableTracker, name: VariableTracker, /, *bases: VariableTracker, **keywords: VariableTracker
+) -> VariableTracker:
+    """`builtin___build_class__`."""
+    entries = _update_bases(tx, bases)
+    meta = keywords.pop("metaclass", None)
+    if meta is None:
+        meta = tx.tr.type_of(tx, entries[0]) if entries else tx.tr.type_tracker(type)
+    if isinstance(meta, TypeVariable) and all(isinstance(b, TypeVariable) for b in entries):
+        meta = tx.tr.type_tracker(calculate_metaclass(tx, meta.value, entries))
+    bases_tuple = TupleVariable(entries)
+    namespace = _prepare(tx, meta, name, bases_tuple, keywords)
+    cell = tx.tr.run_class_body(tx, func, namespace)
+    if len(entries) != len(bases) or any(a is not b for a, b in zip(entries, bases, strict=False)):
+        namespace.mp_ass_subscript(tx, ConstantVariable("__orig_bases__"), TupleVariable(list(bases)))
+    made = tx.call(meta, [name, bases_tuple, namespace], keywords)
+    if isinstance(made, TypeVariable) and isinstance(cell, CellVariable):
+        _check_cell(tx, cell, made, name.value)
+    return made
+
+
+def _update_bases(tx: Any, bases: Any) -> list[VariableTracker]:
+    """`update_bases`: what bases that are no classes stand for."""
+    entries: list[VariableTracker] = []
+    for base in bases:
+        hook = None if isinstance(base, TypeVariable) else optional_attr(tx, base, "__mro_entries__")
+        if hook is None:
+            entries.append(base)
+            continue
+        found = tx.call(hook, [TupleVariable(list(bases))])
+        if not issubclass(found.python_type(), tuple):
+            tx.raises(TypeError, "__mro_entries__ must return a tuple")
+        entries.extend(found.items)
+    return entries
+
+
+def _prepare(
+    tx: Any, meta: VariableTracker, name: VariableTracker, bases: VariableTracker, keywords: dict[str, VariableTracker]
+) -> Any:
+    hook = optional_attr(tx, meta, "__prepare__")
+    if hook is None:
+        return DictVariable()
+    namespace = tx.call(hook, [name, bases], keywords)
+    if namespace.mp_subscript is None:
+        who = meta.value.__name__ if isinstance(meta, TypeVariable) else "<metaclass>"
+        tx.raises(TypeError, f"{who}.__prepare__() must return a mapping, not {type_name(namespace)}")
+    return namespace
+
+
+def _check_cell(tx: Any, cell: CellVariable, made: TypeVariable, name: str) -> None:
+    content = cell.get(tx)
+    if content is made:
+        return
+    if content is None:
+        message = f"__class__ not set defining {name!r} as {type.__repr__(made.value)}."
+        tx.raises(RuntimeError, message + " Was __classcell__ propagated to type.__new__?")
+    unsupported("class-definition", f"__class__ of {name} is set to something else")

@@ -13,7 +13,8 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .base import VariableTracker
-from .constant import ConstantVariable
+from .constant import ConstantVariable, is_none
+from .dispatch import method
 from .wrap import builds
 
 _BUILTIN_TYPES = (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -142,47 +143,6 @@ class DescriptorVariable(VariableTracker):
         return tx.tr.build_constant_object(real)
 
 
-class PropertyVariable(DescriptorVariable):
-    """A property that exists before the frame: its functions are followed."""
-
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        if obj is None:
-            return self
-        if self.value.fget is None:
-            return tx.raises(AttributeError, f"property of '{cls.value.__name__}' object has no getter")
-        return tx.call(self._part(tx, "fget"), [obj])
-
-    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
-        part = "fdel" if value is None else "fset"
-        if getattr(self.value, part) is None:
-            what = "deleter" if value is None else "setter"
-            tx.raises(AttributeError, f"property of '{obj.python_type().__name__}' object has no {what}")
-        tx.call(self._part(tx, part), [obj] if value is None else [obj, value])
-
-    def _part(self, tx: Any, name: str) -> VariableTracker:
-        return tx.tr.wrap(getattr(self.value, name), tx.tr.source(self.source, ir.ATTR, name))
-
-
-class StaticMethodVariable(DescriptorVariable):
-    """A staticmethod object."""
-
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        return tx.tr.wrap(self.value.__func__, tx.tr.source(self.source, ir.ATTR, "__func__"))
-
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.call(self.tp_descr_get(tx, None, None), args, kwargs)
-
-
-class ClassMethodVariable(DescriptorVariable):
-    """A classmethod object."""
-
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        function = tx.tr.wrap(self.value.__func__, tx.tr.source(self.source, ir.ATTR, "__func__"))
-        if function.tp_descr_get is None:
-            return tx.tr.bound_method(function, cls)
-        return function.tp_descr_get(tx, cls, tx.tr.type_of(tx, cls))
-
-
 class SlotDescriptorVariable(DescriptorVariable):
     """A member descriptor made by `__slots__`."""
 
@@ -236,6 +196,29 @@ class GetSetVariable(DescriptorVariable):
         entry[1](tx, obj, value)
 
 
+@method(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__)
+def descriptor_get(
+    tx: Any, self: VariableTracker, obj: VariableTracker, cls: VariableTracker | None = None
+) -> VariableTracker:
+    """`wrap_descr_get`."""
+    owner = obj if not is_none(obj) else None
+    if owner is None and is_none(cls):
+        return tx.raises(TypeError, "__get__(None, None) is invalid")
+    return self.tp_descr_get(tx, owner, tx.tr.type_of(tx, obj) if is_none(cls) else cls)
+
+
+@method(types.GetSetDescriptorType.__set__, types.MemberDescriptorType.__set__)
+def descriptor_set(tx: Any, self: VariableTracker, obj: VariableTracker, value: VariableTracker) -> None:
+    """`wrap_descr_set`."""
+    self.tp_descr_set(tx, obj, value)
+
+
+@method(types.GetSetDescriptorType.__delete__, types.MemberDescriptorType.__delete__)
+def descriptor_delete(tx: Any, self: VariableTracker, obj: VariableTracker) -> None:
+    """`wrap_descr_delete`."""
+    self.tp_descr_set(tx, obj, None)
+
+
 class InstanceDictDescriptorVariable(DescriptorVariable):
     """The `__dict__` attribute of a class's instances."""
 
@@ -285,21 +268,3 @@ def build_getset(tr: Any, value: Any, source: Any) -> DescriptorVariable:
 def is_heap_type(cls: type) -> bool:
     """True for classes made by a class statement (their member descriptors are `__slots__`)."""
     return bool(cls.__flags__ & (1 << 9)) and not cls.__flags__ & Py_TPFLAGS_IMMUTABLETYPE
-
-
-@builds(property)
-def build_property(tr: Any, value: property, source: Any) -> PropertyVariable:
-    tr.guard(source, ir.IS, value)
-    return PropertyVariable(value, source)
-
-
-@builds(staticmethod)
-def build_staticmethod(tr: Any, value: Any, source: Any) -> StaticMethodVariable:
-    tr.guard(source, ir.IS, value)
-    return StaticMethodVariable(value, source)
-
-
-@builds(classmethod)
-def build_classmethod(tr: Any, value: Any, source: Any) -> ClassMethodVariable:
-    tr.guard(source, ir.IS, value)
-    return ClassMethodVariable(value, source)

@@ -1,0 +1,173 @@
+"""Slots of classes written in Python: each looks the special method up on the type and calls it.
+
+Input: an object's class. Output: `UserSlots`, the base of every model whose type a class statement made: instances, and classes with
+a metaclass of their own.
+Invariant: a slot is there exactly if the class defines one of the special methods that make it up.
+Mirrors the `slot_*` functions of `Objects/typeobject.c` and `SLOT1BINFULL`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .abstract import is_true, type_name
+from .base import ObservedException, VariableTracker
+from .constant import ConstantVariable, boolean, is_none
+from .descr import type_attribute
+from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
+
+
+class UserSlots(VariableTracker):
+    """The slots of an object whose class is `cls`."""
+
+    cls: type
+
+
+def defines(cls: type, dunder: str) -> bool:
+    """Does a class of the MRO have `dunder`?"""
+    return any(dunder in base.__dict__ for base in cls.__mro__)
+
+
+def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
+    """`lookup_maybe_method`: a special method of the type, bound to the object; None if the type has none. A method set to None is
+    found: calling it raises TypeError."""
+    cls = obj.python_type()
+    attribute = type_attribute(tx, cls, dunder)
+    if attribute is None:
+        return None
+    if attribute.tp_descr_get is None:
+        return attribute
+    return attribute.tp_descr_get(tx, obj, tx.tr.type_tracker(cls))
+
+
+# -- slots of user classes, generated from the slot table
+
+
+def _overloaded(v: VariableTracker, w: VariableTracker, dunder: str) -> bool:
+    """`method_is_overloaded`: does w's type have another `dunder` than v's?"""
+    find = lambda t: next((b.__dict__[dunder] for b in t.__mro__ if dunder in b.__dict__), None)  # noqa: E731
+    return find(w.python_type()) is not None and find(w.python_type()) is not find(v.python_type())
+
+
+def _slot_binary(name: str, reflected: str, slot: str) -> Any:
+    """`SLOT1BINFULL`."""
+
+    def run(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        type_v, type_w = v.python_type(), w.python_type()
+        do_other = type_v is not type_w and isinstance(w, UserSlots) and defines(type_w, reflected)
+        if isinstance(v, UserSlots) and defines(type_v, name):
+            if do_other and type_v in type_w.__mro__ and _overloaded(v, w, reflected):
+                result = tx.call(special(tx, w, reflected), [v])
+                if result.value is not NotImplemented:
+                    return result
+                do_other = False
+            result = tx.call(special(tx, v, name), [w])
+            if result.value is not NotImplemented or type_v is type_w:
+                return result
+        if do_other or (not isinstance(v, UserSlots) and defines(type_w, reflected)):
+            return tx.call(special(tx, w, reflected), [v])
+        return ConstantVariable(NotImplemented)
+
+    return property(lambda self: run if defines(self.cls, name) or defines(self.cls, reflected) else None)
+
+
+def _slot_inplace(name: str) -> Any:
+    def run(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        return tx.call(special(tx, v, name), [w])
+
+    return property(lambda self: run if defines(self.cls, name) else None)
+
+
+def _slot_method(name: str) -> Any:
+    """Slots whose arguments are the method's: unary, subscript."""
+    has = _usable if name in _REFUSED_BY_NONE else defines
+
+    def bound(self: UserSlots) -> Any:
+        def run(tx: Any, *args: VariableTracker) -> VariableTracker:
+            return tx.call(special(tx, self, name), list(args))
+
+        return run if has(self.cls, name) else None
+
+    return property(bound)
+
+
+_REFUSED_BY_NONE = frozenset({"__hash__", "__iter__"})
+"""Setting these to None leaves the type without the slot; None in the place of another method is called, which fails."""
+
+
+def _usable(cls: type, name: str) -> bool:
+    """A type has the slot if the method exists and is not None."""
+    return next((b.__dict__[name] is not None for b in cls.__mro__ if name in b.__dict__), False)
+
+
+def _slot_contains(self: UserSlots) -> Any:
+    def run(tx: Any, item: VariableTracker) -> VariableTracker:
+        method = special(tx, self, "__contains__")
+        if is_none(method):
+            return tx.raises(TypeError, f"'{type_name(self)}' object is not a container")
+        return boolean(is_true(tx, tx.call(method, [item])))
+
+    return run if defines(self.cls, "__contains__") else None
+
+
+def _slot_next(self: UserSlots) -> Any:
+    def run(tx: Any) -> VariableTracker | None:
+        try:
+            return tx.call(special(tx, self, "__next__"), [])
+        except ObservedException as observed:
+            if issubclass(observed.exc.python_type(), StopIteration):
+                return None
+            raise
+
+    return run if defines(self.cls, "__next__") else None
+
+
+def _slot_compare(self: UserSlots) -> Any:
+    def run(tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        return tx.call(special(tx, self, _COMPARE_NAMES[op]), [other])
+
+    return run
+
+
+def _slot_set(set_name: str, delete_name: str) -> Any:
+    def bound(self: UserSlots) -> Any:
+        def run(tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+            name, args = (delete_name, [key]) if value is None else (set_name, [key, value])
+            method_ = special(tx, self, name)
+            if method_ is None:
+                tx.raises(AttributeError if set_name == "__set__" else TypeError, name)
+            tx.call(method_, args)
+
+        return run if defines(self.cls, set_name) or defines(self.cls, delete_name) else None
+
+    return property(bound)
+
+
+def _slot_descr_get(self: UserSlots) -> Any:
+    def run(tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return tx.call(special(tx, self, "__get__"), [obj if obj is not None else ConstantVariable(None), cls])
+
+    return run if defines(self.cls, "__get__") else None
+
+
+_COMPARE_NAMES = {d.kind: d.dunder for d in SLOTDEFS.values() if d.slot == "tp_richcompare"}
+
+for _d in SLOTDEFS.values():
+    if _d.kind == "binary_l" and _d.slot.startswith("nb_inplace"):
+        setattr(UserSlots, _d.slot, _slot_inplace(_d.dunder))
+    elif _d.kind == "binary_l":
+        setattr(UserSlots, _d.slot, _slot_binary(_d.dunder, "__r" + _d.dunder[2:], _d.slot))
+    elif _d.kind in ("unary", "objarg"):
+        setattr(UserSlots, _d.slot, _slot_method(_d.dunder))
+UserSlots.tp_iternext = property(_slot_next)
+UserSlots.sq_contains = property(_slot_contains)
+UserSlots.tp_richcompare = property(_slot_compare)
+UserSlots.mp_ass_subscript = _slot_set("__setitem__", "__delitem__")
+UserSlots.tp_descr_set = _slot_set("__set__", "__delete__")
+UserSlots.tp_descr_get = property(_slot_descr_get)
+
+
+# A user class has the mapping slots where C has both; the sequence slots of a native base are reached through its descriptors.
+for _name in SEQUENCE_ALTERNATIVES.values():
+    setattr(UserSlots, _name, None)
+UserSlots.sq_item = _slot_method("__getitem__")  # what makes a class without `__iter__` iterable
