@@ -8,7 +8,7 @@ Mirrors `Objects/exceptions.c`, `do_raise` of `Python/ceval.c`, `PyErr_GivenExce
 from __future__ import annotations
 
 import traceback
-from types import TracebackType
+from types import GetSetDescriptorType, MemberDescriptorType, TracebackType
 from typing import Any, NoReturn
 
 from ..exc import Unsupported, unsupported
@@ -18,6 +18,7 @@ from .constant import ConstantVariable
 from .descr import getset, is_heap_type
 from .dispatch import builtin, method
 from .instance import InstanceVariable
+from .stand import from_host
 from .tuple import TupleVariable
 from .wrap import builds, builds_subclasses
 
@@ -207,10 +208,49 @@ def make_exception(tx: Any, cls: type[BaseException], args: list[VariableTracker
 
 def exception_from(tx: Any, error: BaseException) -> ExceptionVariable:
     """The model of an exception that a real call raised during the analysis."""
-    args = [tx.tr.wrap_new(a) for a in error.args]
-    if any(a is None for a in args) or type(error).__module__ != "builtins":
+    cls = type(error)
+    if cls.__init__ is not c_base(cls).__init__ and cls.__module__ == "builtins":
+        unsupported("exception-unrepresentable", f"{cls.__name__}: {error}")
+    exc = make_exception(tx, cls, _modelled(tx, error, error.args))
+    load_members(tx, exc, error)
+    attributes = getattr(error, "__dict__", None) or {}
+    dictionary = exc.instance_dict(tx) if attributes else None
+    for name, value in zip(attributes, _modelled(tx, error, attributes.values()), strict=True):
+        dictionary.mp_ass_subscript(tx, ConstantVariable(name), value)
+    if error.__cause__ is not None:
+        cause = exception_from(tx, error.__cause__)
+        exc.set_context(cause)
+        exc.set_cause(cause)
+    return exc
+
+
+def _modelled(tx: Any, error: BaseException, values: Any) -> list[VariableTracker]:
+    models = [tx.tr.wrap_new(value) for value in values]
+    if any(model is None for model in models):
         unsupported("exception-unrepresentable", f"{type(error).__name__}: {error}")
-    return make_exception(tx, type(error), args)
+    return models
+
+
+def c_base(cls: type) -> type:
+    """The builtin exception class whose C layout the instances of `cls` have."""
+    return next(base for base in cls.__mro__ if base.__module__ == "builtins")
+
+
+C_MEMBERS: dict[type, tuple[str, ...]] = {
+    cls: tuple([name for name, d in vars(cls).items() if isinstance(d, (MemberDescriptorType, GetSetDescriptorType))])
+    for cls in (SyntaxError, OSError, UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError)
+}
+"""Builtin exception class → what its instances hold beside args, as attributes in C."""
+
+
+def load_members(tx: Any, exc: ExceptionVariable, error: BaseException) -> None:
+    """Give `exc` the arguments and the members that the real `error` has."""
+    exc.put(tx, "args", TupleVariable(_modelled(tx, error, error.args)))
+    for cls in type(error).__mro__:
+        for name in C_MEMBERS.get(cls, ()):
+            value = getattr(error, name, None)
+            if value is not None:  # what is unset reads as None, or is not there
+                exc.put(tx, name, from_host(tx, value))
 
 
 @method(BaseException.__init__)
@@ -390,7 +430,7 @@ def build_exception(tr: Any, value: BaseException, source: Any) -> ExceptionVari
 
 
 def _is_exception_class(v: VariableTracker) -> bool:
-    return isinstance(v.value, type) and issubclass(v.value, BaseException)
+    return issubclass(type(v.value), type) and issubclass(v.value, BaseException)
 
 
 def exception_match(tx: Any, exc: VariableTracker, target: VariableTracker) -> bool:

@@ -20,6 +20,7 @@ from . import (  # noqa: F401
     dictview,
     enum,
     exc,
+    exc_members,
     function,
     functools,
     generator,
@@ -35,6 +36,7 @@ from . import (  # noqa: F401
     pythonrun,
     slice,
     text,
+    thread,
     type,
     typing,
 )

@@ -186,7 +186,7 @@ def call_host(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTrack
     return run_host(tx, function, host_args, host_kwargs)
 
 
-def run_host(tx: Any, function: Any, args: list[Any], kwargs: dict[str, Any] | None = None) -> VariableTracker:
+def run_host(tx: Any, function: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> VariableTracker:
     """The same on what stands for the arguments already."""
     try:
         result = function(*args, **(kwargs or {}))
