@@ -34,6 +34,7 @@ from . import (  # noqa: F401
     number,
     operator,
     pythonrun,
+    random,
     slice,
     text,
     thread,
