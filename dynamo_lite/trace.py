@@ -7,6 +7,7 @@ Invariant: a run leaves no trace in the process unless `convert` commits it: not
 
 from __future__ import annotations
 
+import builtins
 import types
 from typing import Any, NoReturn
 
@@ -84,6 +85,15 @@ class Trace:
             self.wrap(value, self.source(None, ir.LOCAL, slot)) if value is not MISSING else None
             for slot, value in enumerate(values)
         ]
+
+    def release(self) -> None:
+        """Let go of the program's objects, which the reference cycles of a finished run would keep until the next collection."""
+        for vt in self.heap.values():
+            vt.__dict__.clear()
+        self.heap.clear()
+        self.keep_alive.clear()
+        self.arguments.clear()
+        self.frame = self.handled = self.analysis = None
 
     def _root_function(self, function: types.FunctionType) -> FunctionVariable:
         closure = [
@@ -224,9 +234,9 @@ class Trace:
         """The model of a module's globals."""
         found = self.namespaces.get(id(globals_))
         if found is None:
-            builtins = globals_.get("__builtins__", __builtins__)
-            builtins = builtins.__dict__ if isinstance(builtins, types.ModuleType) else builtins
-            below = self.namespace(builtins) if builtins is not globals_ and builtins is not None else None
+            names = globals_.get("__builtins__", builtins)
+            names = names.__dict__ if isinstance(names, types.ModuleType) else names
+            below = self.namespace(names) if names is not globals_ and names is not None else None
             found = GlobalsNamespace(globals_, self.constant_source(globals_), below)
             self.namespaces[id(globals_)] = found
         return found
@@ -285,8 +295,17 @@ class Trace:
         return False
 
     def identity_hash(self, vt: VariableTracker) -> VariableTracker:
-        """The default hash as a number, which differs from run to run."""
+        """The default hash as a number. It differs from run to run: known for an object that modules and classes keep."""
+        value = vt.value
+        if value is not MISSING and not is_lazy(vt) and type(value).__hash__ in (object.__hash__, type.__hash__):
+            if vt.source is not None and vt.source.root.kind == ir.CONST and not self.is_new_class(value):
+                self.guard(vt.source, ir.IS, value)
+                return ConstantVariable(object.__hash__(value))
         return unsupported("object-identity", f"hash of {vt.describe()}")
+
+    def is_new_class(self, value: Any) -> bool:
+        """True for what stands for a class that the traced code made."""
+        return isinstance(value, type) and value in self.new_classes
 
     # -- types
 

@@ -129,6 +129,14 @@ class GuardNode:
                 node._path = _describe(node)
         return self._path
 
+    @property
+    def root(self) -> GuardNode:
+        """Where the path starts."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
     def __repr__(self) -> str:
         return f"<GuardNode {self.path}>"
 

@@ -14,13 +14,14 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_attr, richcompare, unpack
-from .base import VariableTracker
+from .base import MISSING, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .copies import family
 from .descr import generic_getattr, getset
 from .dict import DictVariable
 from .dispatch import builtin, constructor, method
 from .function import MethodVariable
+from .instance import InstanceVariable
 from .keys import Key, key_of
 from .native import (
     NativeVariable,
@@ -50,7 +51,7 @@ class PartialVariable(NativeVariable):
         if cls is not None:
             self.cls = cls
         self.source = source
-        self.dict: Any = None
+        self.dict: Any = MISSING
         self.exposed = False  # the program may hold the very tuple and dict of the object
 
     def set(self, function: VariableTracker, args: TupleVariable, keywords: DictVariable) -> None:
@@ -59,7 +60,7 @@ class PartialVariable(NativeVariable):
 
     def instance_dict(self, tx: Any) -> DictVariable:
         """The object's `__dict__`."""
-        if self.dict is None:
+        if self.dict is MISSING:
             if self.source is None:
                 self.dict = DictVariable()
             else:
@@ -206,7 +207,7 @@ def partial_setstate(tx: Any, self: PartialVariable, state: VariableTracker, /) 
     self.changing(tx)
     self.exposed = True
     self.set(function, args, keywords)
-    self.dict = None if is_none(attributes) else attributes
+    self.dict = MISSING if is_none(attributes) else attributes
     return NONE
 
 
@@ -315,7 +316,8 @@ class CachedFunctionVariable(NativeVariable):
     """A function with a cache that exists before the frame.
 
     One that hangs on a module or a class is there to save time: the wrapped function is followed and the real cache not
-    touched. What is in a local variable may be asked for its statistics next: it is called.
+    touched, if that makes no difference: the function changes nothing, and it gives no object whose identity could tell.
+    One in a local variable may be asked for its statistics next: it is called, as is one in which the graph breaks.
     """
 
     def __init__(self, value: Any, source: Any) -> None:
@@ -346,18 +348,20 @@ class CachedFunctionVariable(NativeVariable):
         return self if obj is None else MethodVariable(self, obj)
 
     def _is_local(self) -> bool:
-        node = self.source
-        while node.parent is not None:
-            node = node.parent
-        return node.kind in (ir.LOCAL, ir.FREEVAR)
-
-    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
-        return None if self._is_local() else self._wrapped(tx).direct_call(tx, args)
+        return self.source.root.kind in (ir.LOCAL, ir.FREEVAR)
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        if self._is_local():
+        changes = len(tx.tr.mutations)
+        result = None if self._is_local() else tx.call(self._wrapped(tx), args, kwargs)
+        if result is None or len(tx.tr.mutations) != changes or _is_new_object(result):
             return unsupported("call-c-function", f"{self.describe()}, whose cache has to be kept")
-        return tx.call(self._wrapped(tx), args, kwargs)
+        return result
+
+
+def _is_new_object(v: VariableTracker) -> bool:
+    """True for an object with identity and state that the traced code made."""
+    made_here = v.source is None and not v.is_python_constant()
+    return made_here and isinstance(v, (NativeVariable, InstanceVariable))
 
 
 class CacheVariable(NativeVariable):

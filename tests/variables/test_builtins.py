@@ -95,7 +95,7 @@ class HasX(typing.Protocol):
 
 @functools.lru_cache
 def cached(n):
-    return [n]
+    return (n, n)
 
 
 class WithCache:

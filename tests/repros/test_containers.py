@@ -1,0 +1,167 @@
+"""What went wrong with containers, iterators, functools and operator, reduced to small programs. Needs no torch."""
+
+import functools
+import operator
+import sys
+import threading
+
+from tests.repros.test_conformance_finds import same, stop
+
+
+def fresh_copy(name):
+    """A second copy of a module written in C."""
+    original = sys.modules.pop(name)
+    try:
+        return __import__(name)
+    finally:
+        sys.modules[name] = original
+
+
+class TestDicts:
+    def test_merging_a_dict_that_a_comparison_changes(self):
+        def program():
+            class X:
+                def __hash__(self):
+                    return 0
+
+                def __eq__(self, other):
+                    changed.clear()
+                    return False
+
+            changed = dict.fromkeys(range(10), 0)
+            changed[X()] = 0
+            target = {X(): 0, 1: 1}
+            try:
+                target.update(changed)
+            except RuntimeError as error:
+                return str(error), len(changed)
+
+        same(program, whole=True)
+
+    def test_constant_tuples_as_keys(self):
+        def program():
+            d = {(1, 1): 11, (2, 2): 22}
+            return d.keys() == {1: 1, 2: 2}.items(), d
+
+        same(program, whole=True)
+
+
+class TestGuardTexts:
+    def test_a_miss_runs_no_code_of_the_program(self):
+        class Counting(dict):
+            reads = 0
+
+            def __getitem__(self, key):
+                Counting.reads += 1
+                return super().__getitem__(key)
+
+            def __repr__(self):
+                return f"<{list(map(self.__getitem__, self))}>"
+
+            def __len__(self):
+                Counting.reads += 1
+                return super().__len__()
+
+        def program(d):
+            d[stop(1)] = 2
+            return list(d)
+
+        for d in (Counting(), Counting(a=1), Counting(b=1)):
+            same(lambda d=d: (program(d), Counting.reads))
+
+
+class TestFunctools:
+    def test_state_of_partial_objects(self):
+        def program():
+            p = functools.partial(max, 1, key=abs)
+            p.keywords["default"] = 3
+            q = functools.partial(p, 2)
+            state = p.__reduce__()[2]
+            p.__setstate__((min, (5,), {}, {"note": 1}))
+            return p.func is min, p.args, p.keywords, p.note, q.args, q.keywords, state[1], state[0] is max
+
+        same(program, whole=True)
+
+    def test_partial_objects_that_escape_keep_what_the_program_holds(self):
+        def program():
+            p = functools.partial(max, 1)
+            keywords, args = p.keywords, p.args
+            stop()
+            return p.keywords is keywords, p.args is args, p(2)
+
+        same(program)
+
+    def test_subclasses_of_partial(self):
+        class Sub(functools.partial):
+            pass
+
+        def program():
+            p = Sub(int, base=2)
+            stop()
+            return type(p) is Sub, p("101"), p.keywords, p.func is int
+
+        same(program)
+
+    def test_second_copy_of_the_module(self):
+        second = fresh_copy("_functools")
+
+        def program():
+            p = second.partial(pow, 2)
+            key = second.cmp_to_key(lambda a, b: b - a)
+            return type(p) is second.partial, p(3), sorted([1, 3, 2], key=key), second.reduce(max, [1, 3, 2])
+
+        same(program, whole=True)
+
+    def test_cache_made_here(self):
+        def program():
+            calls = []
+
+            @functools.lru_cache(maxsize=2)
+            def f(x):
+                calls.append(x)
+                return [x]
+
+            same_object = f(1) is f(1)
+            f(2), f(1), f(3), f(2)
+            info = tuple(f.cache_info())
+            f.cache_clear()
+            return same_object, calls, info, tuple(f.cache_info())
+
+        same(program, whole=True)
+
+    def test_cache_from_outside_is_kept(self):
+        calls = []
+
+        @functools.lru_cache
+        def f(x):
+            calls.append(x)
+            return [x]
+
+        def program():
+            f.cache_clear()
+            calls.clear()
+            return f(1) is f(1), calls
+
+        same(program)
+
+
+class TestOperator:
+    def test_getters_are_taken_apart(self):
+        def program():
+            made = operator.methodcaller("split", ",", maxsplit=1)
+            function, args = made.__reduce__()
+            return repr(made), function(*args)("a,b,c"), operator.itemgetter(0, -1).__reduce__()[1]
+
+        same(program, whole=True)
+
+
+class TestLocks:
+    def test_a_lock_made_here(self):
+        def program():
+            lock = threading.RLock()
+            with lock, lock:
+                held = lock._is_owned()
+            stop()
+            return held, lock._is_owned()
+
+        same(program)
