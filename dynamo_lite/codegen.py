@@ -93,6 +93,7 @@ class Codegen:
         self.shared: set[int] = set()  # id(node) of path prefixes worth a local
         self.in_progress: set[int] = set()
         self.fills: list[VariableTracker] = []
+        self.late_fills: list[VariableTracker] = []
         self.updated: set[int] = set()  # id(tracker) of changed objects whose changes are applied
         self.names = 0
         self.graph_out = ""
@@ -110,7 +111,7 @@ class Codegen:
 
     def load_const(self, value: Any) -> None:
         """Push a real object; for the stand-in of a class that the traced code made, that class."""
-        if isinstance(value, type) and value in self.tr.new_classes:
+        if issubclass(type(value), type) and value in self.tr.new_classes:
             self.load(self.tr.new_classes[value])
         else:
             self.asm.load_const(value)
@@ -179,6 +180,7 @@ class Codegen:
     def begin(self, roots: list[Any]) -> None:
         """Find what escapes, call the graph, and put everything that stores could disturb into locals."""
         escaping = self._escaping(roots)
+        self._refuse_dead_generators(escaping)
         outputs = [vt for vt in escaping if self._is_graph_value(vt)]
         for vt in outputs:
             self.tr.graph.output(vt)
@@ -193,6 +195,16 @@ class Codegen:
             self.asm.pop_top()
         if self.tr.mutations or self.has_break:
             self._prefetch(escaping)
+
+    def _refuse_dead_generators(self, escaping: list[Any]) -> None:
+        """A generator that waits inside a `try` or `with` runs the end of that block when it dies. Where it has died is not
+        known: such a one has to be real."""
+        alive = {id(vt) for vt in escaping}
+        for generator in self.tr.generators.values():
+            if id(generator) not in alive and generator.waits_in_block():
+                error = Unsupported("generator-escapes", f"{generator.describe()} dies inside a try or with block")
+                error.break_step = generator.made_at
+                raise error
 
     @staticmethod
     def _is_graph_value(vt: Any) -> bool:
@@ -240,8 +252,18 @@ class Codegen:
 
     def fill(self) -> None:
         """Fill the new mutable objects; filling may build more."""
-        while self.fills:
-            self.fills.pop().emit_fill(self)
+        while self.fills or self.late_fills:
+            if not self.fills:
+                self.late_fills.pop(0).emit_fill(self)
+                continue
+            vt = self.fills.pop()
+            if not vt.hashes_program_objects():
+                vt.emit_fill(self)
+                continue
+            # Storing calls methods of the program, which look at what it stores: that has to be complete.
+            self.late_fills.append(vt)
+            for child in vt.children():
+                self._hold(child)
 
     def replay(self) -> None:
         """Apply the changes of objects that existed before, in the order of their first change."""

@@ -8,19 +8,17 @@ debug mode raise. One analysis at a time per code object; an analysis commits wh
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import logging
-import sys
 import threading
-import time
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from gc import disable as gc_disable
+from gc import enable as gc_enable
+from time import perf_counter  # bound here: programs replace functions of these modules in tests
 from types import CodeType, FunctionType
 from typing import Any
 
-from . import _eval_frame, markers, skip
+from . import _eval_frame, markers, own_builtins, skip
 from .codegen import Codegen
 from .config import config
 from .exc import (
@@ -54,7 +52,6 @@ TOO_LONG = 2
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
 
-_RECURSION_LIMIT = 20_000
 _analysis_locks: weakref.WeakKeyDictionary[CodeType, threading.RLock] = weakref.WeakKeyDictionary()
 _locks_lock = threading.Lock()
 
@@ -62,17 +59,6 @@ _locks_lock = threading.Lock()
 def _lock_of(code: CodeType) -> threading.RLock:
     with _locks_lock:
         return _analysis_locks.setdefault(code, threading.RLock())
-
-
-@contextlib.contextmanager
-def garbage_collection(enabled: bool) -> Iterator[None]:
-    """Collect or not in this block. An analysis makes many objects and little garbage: collections would double its time."""
-    before = gc.isenabled()
-    (gc.enable if enabled else gc.disable)()
-    try:
-        yield
-    finally:
-        (gc.enable if before else gc.disable)()
 
 
 class Version:
@@ -170,6 +156,8 @@ class Region(_eval_frame.Region):
 
     def on_miss(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
         """Called by the C side when no entry of `cache` fits. Raises only what the user must see."""
+        if not own_builtins.are_intact():
+            return None
         code = cache.code
         stance = markers.current_stance().name
         if config.disable or stance in ("force_eager", "eager_on_recompile") or side.capture_is_off():
@@ -236,13 +224,9 @@ class Region(_eval_frame.Region):
         record.entry_index = len(cache.entries)
         if cache.entries:
             record.recompile_reason = self._miss_text(cache, fn, values)
-        started = time.perf_counter()
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, _RECURSION_LIMIT))
+        started = perf_counter()
         try:
-            collecting = gc.isenabled()
-            with garbage_collection(False):
-                entry = Analysis(self, cache, fn, values, record, collecting).run()
+            entry = Analysis(self, cache, fn, values, record).run()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"
             if error.reason is not None:
@@ -262,8 +246,7 @@ class Region(_eval_frame.Region):
             cache.state = _eval_frame.SKIP
             return None
         finally:
-            sys.setrecursionlimit(limit)
-            record.trace_seconds = time.perf_counter() - started - record.backend_seconds
+            record.trace_seconds = perf_counter() - started - record.backend_seconds
             log.add(record)
         return entry
 
@@ -285,14 +268,12 @@ class Analysis:
         fn: FunctionType,
         values: tuple[Any, ...],
         record: FrameRecord,
-        collecting: bool,
     ) -> None:
         self.region = region
         self.cache = cache
         self.fn = fn
         self.values = values
         self.record = record
-        self.collecting = collecting  # whether the program collects garbage: backends do as it does
         self.break_step = -1
         self.pending: Unsupported | None = None  # why the next run breaks
         self.tr: Trace | None = None
@@ -317,7 +298,8 @@ class Analysis:
                 logger.debug("restart: %s", restart)
             finally:
                 tr.state.restore()
-        return self._eager_entry(tr)
+                tr.release()
+        return self._eager_entry(Trace(self, self.fn, self.values, -1, hints))
 
     def _attempt(self, tr: Trace) -> Any:
         try:
@@ -362,7 +344,8 @@ class Analysis:
             self.record.breaks.append(BreakRecord.of(error))
             return False
         self.break_step = step
-        self.pending = error
+        self.pending = error.with_traceback(None)  # its frames hold the program's objects
+        error.__context__ = None
         self.record.restarts += 1
         return True
 
@@ -392,8 +375,12 @@ class Analysis:
 
     def compile_graph(self, tr: Trace) -> Any:
         """Hand the finished graph to the backend; what it made of it."""
-        with garbage_collection(self.collecting):
+        if _eval_frame.program_collects():
+            gc_enable()  # backends do as the program does
+        try:
             compiled, graph_record = side.compile_graph(tr.graph, self.region.backend, self.region.fullgraph)
+        finally:
+            gc_disable()
         self.record.backend_seconds += graph_record.compile_seconds
         self.record.graphs.append(graph_record)
         return compiled

@@ -38,15 +38,15 @@ def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, 
 
 
 def _is_torch(value: Any) -> bool:
-    if isinstance(value, ModuleType):
+    if issubclass(type(value), ModuleType):
         return value.__name__.partition(".")[0] == "torch"
-    return isinstance(value, torch.Tensor | torch.nn.Module) or getattr(type(value), "__module__", "").startswith(
+    return issubclass(type(value), torch.Tensor | torch.nn.Module) or getattr(type(value), "__module__", "").startswith(
         "torch"
     )
 
 
 def _holds_tensor(value: Any, depth: int) -> bool:
-    if isinstance(value, torch.Tensor | torch.nn.Module):
+    if issubclass(type(value), torch.Tensor | torch.nn.Module):
         return True
     if depth and type(value) in (list, tuple):
         return any(_holds_tensor(v, depth - 1) for v in value[:_LOOKED_AT])
@@ -64,7 +64,7 @@ def hide_code(code: CodeType) -> None:
 
 def is_module(value: Any) -> bool:
     """True for instances of nn.Module."""
-    return isinstance(value, torch.nn.Module)
+    return issubclass(type(value), torch.nn.Module)
 
 
 def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[Any, GraphRecord]:

@@ -8,7 +8,6 @@ Mirrors `Python/bytecodes.c`.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -222,7 +221,11 @@ def load_from_dict_or_globals(f: Frame, i: Instr) -> None:
 
 @op(Op.LOAD_BUILD_CLASS)
 def load_build_class(f: Frame, i: Instr) -> None:
-    f.stack.append(f.tr.build_constant_object(builtins.__build_class__))
+    names = f.globals.builtins
+    found = names.load(f, "__build_class__") if names is not None else None
+    if found is None:
+        f.raises(NameError, "__build_class__ not found")
+    f.stack.append(found)
 
 
 @op(Op.SETUP_ANNOTATIONS)
@@ -409,6 +412,8 @@ def yield_value(f: Frame, i: Instr) -> VariableTracker:
     if f.generator is None:
         unsupported("async", "yield outside of a generator")
     f.generator.suspended = True
+    if f.lifted.handler_at[f.cur] is not None:
+        f.tr.generators[id(f.generator)] = f.generator
     return f.stack.pop()
 
 

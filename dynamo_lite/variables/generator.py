@@ -33,6 +33,7 @@ class GeneratorVariable(VariableTracker):
             v.content if isinstance(v, CellVariable) else v for v in frame.locals[: frame.lifted.first_free_slot]
         ]
         self.function = frame.function
+        self.made_at = frame.tr.failing_step(frame.parent)
         self.started = False
         self.running = False
         self.suspended = False
@@ -97,6 +98,15 @@ class GeneratorVariable(VariableTracker):
         if not frame.unwind(exc):
             raise ObservedException(exc)
         return frame.run()
+
+    def waits_in_block(self) -> bool:
+        """Whether it is suspended inside a `try` or `with`, whose end runs when the generator dies."""
+        if self.frame is None or not self.suspended:
+            return False
+        lifted = self.frame.lifted
+        handler = lifted.handler_at[self.frame.cur]
+        # From 3.12 on a handler around every generator's body turns StopIteration into RuntimeError: nothing of the program.
+        return handler is not None and lifted.instrs[handler.target].arg != "STOPITERATION_ERROR"
 
     # -- codegen
 

@@ -6,6 +6,7 @@ Input: the text and a predicate that says whether a text still fails. Output: th
 import ast
 import copy
 import time
+import warnings
 
 
 def shrink(text, fails, seconds=60.0):
@@ -32,7 +33,9 @@ def shrink(text, fails, seconds=60.0):
 def _fails(tree, fails):
     try:
         text = ast.unparse(ast.fix_missing_locations(tree))
-        compile(text, "<shrink>", "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "<shrink>", "exec")
     except (SyntaxError, ValueError, RecursionError):
         return False
     return fails(text)

@@ -1,7 +1,13 @@
 """What `tests/fuzz` found, one test for each mechanism."""
 
+import gc
 import textwrap
+import weakref
 
+import pytest
+
+from dynamo_lite import convert
+from dynamo_lite.config import config
 from tests.fuzz import harness
 
 
@@ -159,3 +165,57 @@ def test_own_getattribute_is_not_called_by_the_engine():
     def make_args(k):
         return [C(2)]
     """)
+
+
+def test_generator_that_dies_inside_with_runs_its_exit():
+    agrees("""
+    GL = []
+    class Manager:
+        def __enter__(self):
+            GL.append('enter')
+        def __exit__(self, *args):
+            GL.append('exit')
+    def generator():
+        with Manager():
+            yield 1
+            yield 2
+    def program(l):
+        l.extend(generator())
+        l.append(next(generator()))
+    def make_args(k):
+        return [[]]
+    """)
+
+
+class Plain:
+    pass
+
+
+def raises(o):
+    raise ValueError(o)
+
+
+def prints_within(o):
+    try:
+        raises(o)
+    except ValueError:
+        print(end="")
+    return [o, next(x for x in [o])]
+
+
+@pytest.mark.parametrize("function", [raises, prints_within])
+def test_an_analysis_does_not_keep_its_arguments(function):
+    compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(function)
+    o = Plain()
+    reference = weakref.ref(o)
+    gc.disable()
+    try:
+        with config.patch(capture_pure_python=True):
+            compiled(o)
+    except ValueError:
+        pass
+    finally:
+        del o
+        alive = reference() is not None
+        gc.enable()
+    assert not alive

@@ -67,7 +67,7 @@ class Containers(Expressions):
                 lambda: f"for {self.fresh('x')} in {g}: break",
                 lambda: f"stop({self.tag()}, [*zip({g}, range(2))])",
                 lambda: f"stop({self.tag()}, {self.expr(s, 'int', 1)} in {g})",
-                lambda: f"l0.extend({g}); del l0[6:]",
+                lambda: f"l0.extend([*itertools.islice({g}, 4)]); del l0[6:]",
             ])()
         )  # fmt: skip
 

@@ -192,7 +192,7 @@ class Library(Chooser):
         e = lambda kind="int": self.expr(s, kind, d)  # noqa: E731
         x = self.fresh("q")
         return [
-            lambda: f"{self.variable(s, 'list', 'GL')}.{self.pick(['append', '__contains__', 'count'])}",
+            lambda: f"{self.variable(s, 'list', 'GL')}.{self.pick(['__contains__', 'count', '__len__'])}",
             lambda: f"{self.variable(s, 'dict', 'GD')}.{self.pick(['get', '__contains__', '__getitem__'])}",
             lambda: f"make_counter({e()})",
             lambda: f"functools.partial({e('func')}, {e()})",

@@ -80,7 +80,7 @@ class Writer(Definitions):
         lists = ["l", "[1, 2, 3]"]
         values["deque"] = lambda: f"collections.deque({self.pick(lists)}, {self.pick(['None', '3'])})"
         values["float"] = lambda: self.pick(["1.5", "0.0 - k", "float('inf')", "2"])
-        values["func"] = lambda: self.pick(["make_counter(k)", "abs", "lambda q: q + k", "l.append", "wrapper(abs)"])
+        values["func"] = lambda: self.pick(["make_counter(k)", "abs", "lambda q: q + k", "l.count", "wrapper(abs)"])
         values["gen"] = lambda: self.pick([
             f"iter({self.pick(lists)})", "advanced(iter(d.items()))", "advanced(iter(l))", "iter(d)", "zip(l, d)",
             "(x for x in l)", "map(abs, l)", "advanced(enumerate(l))", "iter(d.values())", "reversed(l)", "Countdown(2)",
