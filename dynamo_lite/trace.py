@@ -8,6 +8,7 @@ Invariant: a run leaves no trace in the process unless `convert` commits it: not
 from __future__ import annotations
 
 import builtins
+import sys
 import types
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS, slug_of_foreign
 from .variables.function import FunctionVariable, MethodVariable, call_handler
+from .variables.generator import ExcState
 from .variables.instance import special
 from .variables.iter import SequenceIteratorVariable
 from .variables.list import ListVariable
@@ -47,7 +49,7 @@ class Trace:
         stop_step: the next step at which `stop` is to be asked.
         items: what native code has iterated over since the last operation of the graph.
         frame: the innermost frame being interpreted.
-        handled: the exception being handled (`exc_info`), or None.
+        exc_state: the innermost `ExcState`: of the generator that runs, or of the frames around it.
     """
 
     def __init__(
@@ -63,7 +65,8 @@ class Trace:
         self.break_step = self.stop_step = break_step
         self.frame: Frame | None = None
         self.depth = 0
-        self.handled: VariableTracker | None = None
+        self.exc_state = ExcState()
+        self._outer = sys.exception()
         self.dynamic_hints = hints
         self.guards = ir.GuardSet(code.co_varnames, code.co_freevars)
         self.heap: dict[int, Any] = {}
@@ -72,7 +75,7 @@ class Trace:
         self.new_classes: dict[type, VariableTracker] = {}
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}
-        self.generators: dict[int, Any] = {}  # new ones that have been suspended inside a `try` or `with`
+        self.generators: dict[int, Any] = {}  # those that the traced code has made
         self.stand_classes: dict[type, type] = {}
         self.mutations: list[VariableTracker] = []
         self.overrides: Any = None  # who sees torch functions before torch does; none yet
@@ -93,14 +96,15 @@ class Trace:
         self.heap.clear()
         self.keep_alive.clear()
         self.arguments.clear()
-        self.frame = self.handled = self.analysis = None
+        self.frame = self.analysis = self._outer = None
+        self.exc_state = ExcState()
 
     def _root_function(self, function: types.FunctionType) -> FunctionVariable:
         closure = [
             self.wrap(cell, self.source(None, ir.FREEVAR, i)) for i, cell in enumerate(function.__closure__ or ())
         ]
         return FunctionVariable(
-            function.__code__, self.namespace(function.__globals__), closure, function, self.constant_source(function)
+            function.__code__, self.namespace_of(function), closure, function, self.constant_source(function)
         )
 
     def run(self) -> VariableTracker:
@@ -236,10 +240,39 @@ class Trace:
         if found is None:
             names = globals_.get("__builtins__", builtins)
             names = names.__dict__ if isinstance(names, types.ModuleType) else names
+            if "__builtins__" in globals_:
+                node = self.source(self.constant_source(globals_), ir.DICT_ITEM, "__builtins__")
+                self.guard(node, ir.IS, globals_["__builtins__"])
             below = self.namespace(names) if names is not globals_ and names is not None else None
             found = GlobalsNamespace(globals_, self.constant_source(globals_), below)
             self.namespaces[id(globals_)] = found
         return found
+
+    def namespace_of(self, function: types.FunctionType) -> GlobalsNamespace:
+        """The globals of a real function, which has the builtins that they named when it was made."""
+        found = self.namespace(function.__globals__)
+        known = found.builtins.value if found.builtins is not None else found.value
+        if function.__builtins__ is not known:
+            unsupported("call-skipped-function", f"{function.__qualname__} has builtins of its own")
+        return found
+
+    # -- the exception being handled
+
+    @property
+    def handled(self) -> VariableTracker | None:
+        """The exception that the traced code handles (`_PyErr_GetTopmostException`), or None."""
+        state: Any = self.exc_state
+        while state is not None and state.value is None:
+            state = state.previous
+        return None if state is None else state.value
+
+    def outer_exception(self) -> Any:
+        """The exception that the caller of the frame handles, or None."""
+        node = self.source(self.constant_source(sys), ir.CALL, _current_exception)
+        if self._outer is None:
+            self.guard(node, ir.IS, None)
+            return None
+        return self.wrap(self._outer, node)
 
     # -- guards and mutation
 
@@ -367,16 +400,18 @@ class Trace:
                 if target is None:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)
-        if fn.code.co_flags & skip.COROUTINE_FLAGS:
-            unsupported("async", fn.describe())
-        if self.depth >= config.max_inline_depth:
-            unsupported("recursion-limit", fn.describe())
         frame = Frame(self, fn, bind_arguments(tx, fn, args, kwargs), tx, direct)
-        self.depth += 1
+        self.enter(fn)
         try:
             return frame.run()
         finally:
             self.depth -= 1
+
+    def enter(self, fn: FunctionVariable) -> None:
+        """One frame more; who calls this counts `depth` down again."""
+        if self.depth >= config.max_inline_depth:
+            unsupported("recursion-limit", fn.describe())
+        self.depth += 1
 
     def run_class_body(self, tx: Any, body: FunctionVariable, namespace: DictVariable) -> VariableTracker:
         """Run a class statement's body in its namespace; its `__class__` cell, or None."""
@@ -422,6 +457,10 @@ class Trace:
                 step = f.call_step
             f = f.parent
         return step
+
+
+def _current_exception(_: Any) -> BaseException | None:
+    return sys.exception()
 
 
 _MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})

@@ -15,11 +15,31 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import unsupported
 from ..guards.tensor import global_state_check
 
 _C = torch._C
+
+
+_SDP_BACKENDS = tuple(
+    [
+        name
+        for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
+        if hasattr(_C, f"_set_sdp_use_{name}")
+    ]
+)
+
+
+_CUDNN_FLAGS = tuple(
+    [
+        name
+        for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel")
+        if hasattr(_C, f"_set_cudnn_{name}")
+    ]
+)
+_HAVE_FP32_PRECISION = hasattr(_C, "_set_fp32_precision_setter")
 
 
 class Setting(NamedTuple):
@@ -31,6 +51,20 @@ class Setting(NamedTuple):
     n_keys: int = 0
 
 
+def set_deterministic(algorithms: tuple[bool, bool]) -> None:
+    """Switch deterministic algorithms: `(on, only warn)`."""
+    torch.use_deterministic_algorithms(algorithms[0], warn_only=algorithms[1])
+
+
+def get_deterministic() -> tuple[bool, bool]:
+    """Whether deterministic algorithms are on, and only warn."""
+    return _C._get_deterministic_algorithms(), _C._get_deterministic_algorithms_warn_only()
+
+
+def _pair(name: str, read: str | None = None) -> Setting:
+    return Setting(getattr(_C, f"_set_{name}"), getattr(_C, read or f"_get_{name}"))
+
+
 SETTINGS: dict[Callable[..., Any], Setting] = {
     setting.write: setting
     for setting in (
@@ -40,6 +74,12 @@ SETTINGS: dict[Callable[..., Any], Setting] = {
         Setting(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled),
         Setting(_C._set_default_dtype, torch.get_default_dtype),
         Setting(_C._set_deterministic_fill_uninitialized_memory, _C._get_deterministic_fill_uninitialized_memory),
+        Setting(set_deterministic, get_deterministic),
+        *(_pair(f"sdp_use_{name}", f"_get_{name}_sdp_enabled") for name in _SDP_BACKENDS),
+        _pair("sdp_priority_order"),
+        *([Setting(_C._set_fp32_precision_setter, _C._get_fp32_precision_getter, 2)] if _HAVE_FP32_PRECISION else ()),
+        *(_pair(f"cudnn_{name}") for name in _CUDNN_FLAGS),
+        *(_pair(name) for name in ("cublas_allow_tf32", "float32_matmul_precision", "mkldnn_enabled")),
     )
 }
 """The C function that changes a part of the state → the part. Reads are folded wherever they are (`READS`)."""
@@ -54,20 +94,7 @@ READS: frozenset[Callable[..., Any]] = frozenset(
         _C._get_deterministic_algorithms,
         _C._get_deterministic_algorithms_warn_only,
         _C._is_any_autocast_enabled,
-        _C._get_cublas_allow_tf32,
-        _C._get_cudnn_allow_tf32,
-        _C._get_cudnn_enabled,
-        _C._get_cudnn_benchmark,
-        _C._get_cudnn_deterministic,
-        _C._get_mkldnn_enabled,
-        _C._get_flash_sdp_enabled,
-        _C._get_mem_efficient_sdp_enabled,
-        _C._get_math_sdp_enabled,
-        _C._get_cudnn_sdp_enabled,
-        _C._len_torch_function_stack,
         _C._len_torch_dispatch_stack,
-        _C._is_torch_function_mode_enabled,
-        _C._is_torch_function_enabled,
     }
 )
 """C functions that only read the state."""
@@ -109,6 +136,8 @@ class AmbientState:
         self.nesting = 0
         self.writes = False
         self.guarded: set[Any] = set()
+        self.has_inference = False
+        self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own
         self._key: Any = None
         self._last: tuple[Any, tuple[Any, ...], Any] | None = None
 
@@ -133,9 +162,7 @@ class AmbientState:
             autocast,
             torch.get_default_dtype(),
             _C._get_deterministic_algorithms(),
-            _C._get_flash_sdp_enabled(),
-            _C._get_mem_efficient_sdp_enabled(),
-            _C._get_math_sdp_enabled(),
+            *(read() for read in _SDP_READS),
             _default_devices(),
         )
 
@@ -154,6 +181,8 @@ class AmbientState:
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""
         value = function(*args)
+        if function is torch.is_inference_mode_enabled and self.has_inference:
+            return value
         write = _WRITE_OF.get(function)
         if write is None or (write, *args) not in self.initial:
             self._guard(function, args, value)
@@ -173,6 +202,8 @@ class AmbientState:
         setting = SETTINGS[function]
         if len(args) != setting.n_keys + 1:
             unsupported("grad-mode", f"{function.__name__}{args}")
+        if self.inference and function is _C._set_grad_enabled and args[-1]:
+            unsupported("grad-mode", "gradients are enabled inside of an inference mode")
         key = (function, *args[:-1])
         before = setting.read(*args[:-1])
         if key not in self.initial:
@@ -217,6 +248,26 @@ class AmbientState:
                 _C._set_grad_enabled(before)
             self._key = None
 
+    def enter_inference(self, enabled: bool) -> Any:
+        """Enter an inference mode; its node."""
+        if not self.has_inference:
+            self.has_inference = True
+            self._guard(torch.is_inference_mode_enabled, (), torch.is_inference_mode_enabled())
+        # It sets the grad mode as well, and puts it back.
+        self.initial.setdefault((_C._set_grad_enabled,), torch.is_grad_enabled())
+        node = self.builder.add_state_call(_enter_inference_mode, (enabled,))
+        self.inference.append((node, _enter_inference_mode(enabled)))
+        self._key = None
+        return node
+
+    def leave_inference(self, node: Any) -> None:
+        """Leave the innermost inference mode. Refuses any other."""
+        if not self.inference or self.inference[-1][0] is not node:
+            unsupported("grad-mode", "an inference mode that is not the innermost one is left")
+        _exit_inference_mode(self.inference.pop()[1])
+        self.builder.add_state_call(_exit_inference_mode, (node,))
+        self._key = None
+
     # -- the end
 
     @property
@@ -230,6 +281,8 @@ class AmbientState:
     def restore(self) -> None:
         """Put back the state that was found. What the traced code left is kept for `final_changes`."""
         if self.final is None:
+            for _, entered in reversed(self.inference):
+                _exit_inference_mode(entered)
             self.final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
             for key, value in self.initial.items():
                 key[0](*key[1:], value)
@@ -242,6 +295,8 @@ class AmbientState:
 
     def at_end(self, builder: Any) -> None:
         """Have the graph put back what it changed."""
+        for node, _ in reversed(self.inference):
+            builder.add_state_call(_exit_inference_mode, (node,))
         for key, value in self._changed():
             self._write_node(key, value, self.initial[key])
         for _ in range(abs(self.nesting)):
@@ -274,6 +329,7 @@ def _autocast_depth() -> int:
     return torch.autocast_decrement_nesting()
 
 
+_SDP_READS = tuple([getattr(_C, f"_get_{name}_sdp_enabled") for name in _SDP_BACKENDS])
 _WRITE_OF = {setting.read: setting.write for setting in SETTINGS.values()}
 _NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
 

@@ -1,7 +1,8 @@
-"""Stands for the `ctx` of a `torch.autograd.Function` while it is followed."""
+"""Stand-ins for objects of torch's C side: the `ctx` of a `torch.autograd.Function`, the guard object of an inference mode."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -29,3 +30,20 @@ class Context:
 
     def set_materialize_grads(self, value: bool) -> None:
         self.materializes = value
+
+
+class InferenceMode:
+    """What `torch._C._InferenceMode(enabled)` makes. `enter(enabled)` returns what `leave` takes."""
+
+    def __init__(self, enter: Callable[[bool], Any], leave: Callable[[Any], None], enabled: bool) -> None:
+        self.enter = enter
+        self.leave = leave
+        self.enabled = enabled
+        self.entered: Any = None
+
+    def __enter__(self) -> None:
+        self.entered = self.enter(self.enabled)
+
+    def __exit__(self, *exc: Any) -> None:
+        self.leave(self.entered)
+        self.entered = None

@@ -127,6 +127,10 @@ class VariableTracker:
 
     emit_fill = None  # (cg): fill the object made by emit_new; reached through cg.load(self)
 
+    def hashes_program_objects(self) -> bool:
+        """True if filling the object calls `__hash__` or `__eq__` methods of the program."""
+        return False
+
     # -- codegen: replay the mutation of an object that existed before the frame
 
     def emit_update(self, cg: Any) -> None:

@@ -21,6 +21,7 @@ from . import (  # noqa: F401
     enum,
     exc,
     exc_members,
+    exceptions,
     function,
     functools,
     generator,
@@ -38,6 +39,7 @@ from . import (  # noqa: F401
     slice,
     text,
     thread,
+    traceback,
     type,
     typing,
 )

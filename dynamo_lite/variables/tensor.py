@@ -25,12 +25,12 @@ from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable
-from .descr import generic_getattr
+from .descr import GETSETS, generic_getattr
 from .dispatch import constructor
 from .function import MethodVariable
 from .keys import IDENTITY_HASHES
 from .tuple import TupleVariable
-from .wrap import builds, builds_subclasses
+from .wrap import builds
 
 _ABSENT = object()
 
@@ -46,6 +46,9 @@ class TensorVariable(VariableTracker):
         self.source = None
         self.value = MISSING
         proxy.tracker = self
+
+    def settled(self) -> None:
+        self.proxy.tracker = self
 
     def python_type(self) -> type:
         return self.cls
@@ -67,6 +70,10 @@ class TensorVariable(VariableTracker):
             shadow = self.instance_attribute(tx, name) if self.has_attribute(name) else None
             return shadow if shadow is not None else MethodVariable(tx.tr.build_constant_object(raw), self)
         if kind is types.GetSetDescriptorType and raw.__objclass__ is _BASE:
+            if tx.tr.overrides is not None:
+                overridden = tx.tr.overrides.getter(tx, raw, self)
+                if overridden is not None:
+                    return overridden
             getter = GETTERS.get(raw)
             return getter(tx, self) if getter is not None else unsupported("tensor-attribute", f"Tensor.{name}")
         found = self.instance_attribute(tx, name)
@@ -120,7 +127,7 @@ class TensorVariable(VariableTracker):
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
         if not is_operand(other):
             return NOT_IMPLEMENTED
-        return tx.tr.graph.call(tx, "call_function", COMPARE_OPS[op], [self, other])
+        return operate(tx, COMPARE_OPS[op], [self, other])
 
     def tp_hash(self, tx: Any) -> VariableTracker:
         return tx.tr.identity_hash(self)
@@ -161,12 +168,12 @@ class TensorVariable(VariableTracker):
         return dimension(self, 0)
 
     def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return tx.tr.graph.call(tx, "call_function", operator.getitem, [self, key])
+        return operate(tx, operator.getitem, [self, key])
 
     def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
         if value is None:
             tx.raises(TypeError, "Tensor does not support deleting items")
-        tx.tr.graph.call(tx, "call_function", operator.setitem, [self, key, value])
+        operate(tx, operator.setitem, [self, key, value])
 
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
         return unsupported("data-dependent-operator", "element in tensor")
@@ -175,8 +182,7 @@ class TensorVariable(VariableTracker):
         if not self.proxy.meta.ndim:
             return tx.raises(TypeError, "iteration over a 0-d tensor")
         n = dimension(self, 0).as_python_constant()
-        call = tx.tr.graph.call
-        items = [call(tx, "call_function", operator.getitem, [self, ConstantVariable(i)]) for i in range(n)]
+        items = [operate(tx, operator.getitem, [self, ConstantVariable(i)]) for i in range(n)]
         return TupleVariable(items).tp_iter(tx)
 
     # -- codegen
@@ -253,17 +259,27 @@ _numpy = sys.modules.get("numpy")
 _NUMBERS = (int, float, complex) if _numpy is None else (int, float, complex, _numpy.number, _numpy.bool_)
 
 
+def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
+    """A function of the `operator` module on tensors."""
+    overrides = tx.tr.overrides
+    if overrides is not None:
+        result = overrides.operator(tx, function, args)
+        if result is not None:
+            return result
+    return tx.tr.graph.call(tx, "call_function", function, args)
+
+
 def _binary(function: Callable[..., Any]) -> Any:
     def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not (is_operand(v) and is_operand(w)):
             return NOT_IMPLEMENTED
-        return tx.tr.graph.call(tx, "call_function", function, [v, w])
+        return operate(tx, function, [v, w])
 
     return staticmethod(slot)
 
 
 def _unary(function: Callable[..., Any]) -> Any:
-    return lambda self, tx: tx.tr.graph.call(tx, "call_function", function, [self])
+    return lambda self, tx: operate(tx, function, [self])
 
 
 for _function, _row in BINARY_OPS.items():
@@ -436,6 +452,19 @@ def _set_requires_grad(tx: Any, self: TensorVariable, value: VariableTracker | N
 SETTERS.update(grad=_set_grad, requires_grad=_set_requires_grad)
 
 
+def _attribute_by_name(name: str) -> tuple[Any, Any]:
+    """Getter and setter for those who have the descriptor in hand."""
+    return (
+        lambda tx, tensor: tensor.tp_getattro(tx, name),
+        lambda tx, tensor, value: tensor.tp_setattro(tx, name, value),
+    )
+
+
+GETSETS.update(
+    {raw: _attribute_by_name(n) for n, raw in vars(_BASE).items() if isinstance(raw, types.GetSetDescriptorType)}
+)
+
+
 # -- building
 
 
@@ -449,11 +478,6 @@ def build_parameter(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable
     vt = tr.graph.tensor_input(value, source)
     vt.cls = torch.nn.Parameter
     return vt
-
-
-@builds_subclasses(torch.Tensor)
-def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
-    return unsupported("tensor-subclass", f"{type(value).__module__}.{type(value).__qualname__}")
 
 
 @packs(TensorVariable)

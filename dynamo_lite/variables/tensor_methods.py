@@ -15,6 +15,7 @@ import torch
 
 from ..config import config
 from ..exc import unsupported
+from ..guards import ir
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, is_none
 from .dispatch import HANDLERS, method, refuse
@@ -110,7 +111,15 @@ _from_meta("is_complex", read=lambda meta: meta.dtype.is_complex)
 _from_meta("is_signed", read=lambda meta: meta.dtype.is_signed)
 _from_meta("get_device", read=lambda meta: -1 if meta.device.type in ("cpu", "meta") else meta.device.index)
 _from_meta("is_conj", "is_neg", "is_coalesced", "is_distributed", read=lambda meta: False)
-_from_meta("is_inference", read=lambda meta: torch.is_inference_mode_enabled())
+
+
+@method(T.is_inference)
+def tensor_is_inference(tx: Any, self: TensorVariable) -> VariableTracker:
+    if self.source is not None:
+        return tx.tr.wrap(self.value.is_inference(), tx.tr.source(self.source, ir.CALL, T.is_inference))
+    if tx.tr.state.has_inference:
+        return unsupported("tensor-attribute", "Tensor.is_inference of a tensor made in the graph")
+    return ConstantVariable(tx.tr.state.read(torch.is_inference_mode_enabled, ()))
 
 
 @method(T.type)
@@ -219,8 +228,6 @@ _refused(
         "_fix_weakref",
     ),
     *(
-        "as_subclass",
-        "_make_subclass",
         "reinforce",
         "_is_view",
         "has_names",

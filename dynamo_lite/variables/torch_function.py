@@ -11,24 +11,29 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import Unsupported, unsupported
-from ..graph.state import READS, SETTINGS
+from ..graph.state import READS, SETTINGS, set_deterministic
 from ..guards import ir
 from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
+from ..polyfills.torch_autograd import InferenceMode
 from .base import VariableTracker
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, TRUE, ConstantVariable, boolean, fold, is_constant, is_none
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable
 from .dispatch import HANDLERS, builtin, constructor, refuse
 from .function import MethodVariable, build_function, call_handler
+from .list import ListVariable
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
+from .torch_overrides import NOT_OVERRIDABLE, Overridden, activate, overloaded_arguments
 from .wrap import builds, builds_if, builds_subclasses
 
 _C = torch._C
@@ -74,8 +79,15 @@ def _builtin_rule(value: Any) -> bool:
 def _function_rule(value: types.FunctionType) -> bool:
     module = value.__module__
     if module in PYTHON_NAMESPACES:
-        return value not in HANDLERS and value not in FOLLOWED
+        return value not in HANDLERS and value not in FOLLOWED and _has_a_name(value)
     return module is not None and module.startswith(HIGHER_ORDER) and not _is_followed(value)
+
+
+def _has_a_name(value: types.FunctionType) -> bool:
+    """Whether the printed graph can name the function. Wrappers around C methods have the name of what they wrap."""
+    if value.__module__ == "torch._tensor" and value.__qualname__.startswith("Tensor."):
+        return True
+    return getattr(sys.modules[value.__module__], value.__name__, None) is value
 
 
 def _is_followed(value: types.FunctionType) -> bool:
@@ -115,18 +127,38 @@ class TorchFunctionVariable(DescriptorVariable):
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         fn = self.value
         handler = HANDLERS.get(fn)
+        if handler is not None and tx.tr.overrides is None:
+            _look_at(args)
+        overrides = tx.tr.overrides
+        if overrides is not None and fn not in NOT_OVERRIDABLE and overrides.applies(args, kwargs):
+            if isinstance(fn, types.FunctionType):
+                return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)  # asks them itself
+            return overrides.dispatch(tx, self, args, kwargs)
         if handler is not None:
             return call_handler(tx, fn, handler, args, kwargs)
         try:
             return call_in_graph(tx, fn, args, kwargs)
+        except Overridden:
+            return self.tp_call(tx, args, kwargs)
         except Unsupported as error:
-            if error.slug != "graph-argument-type" or not isinstance(fn, types.FunctionType):
+            if error.slug != "graph-argument-type":
+                raise
+            if tx.tr.overrides is None and overloaded_arguments([*args, *kwargs.values()]):
+                activate(tx.tr)
+                return self.tp_call(tx, args, kwargs)
+            if not isinstance(fn, types.FunctionType):
                 raise
             # An argument that no graph can hold, such as a function: follow the Python code.
             return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         return tx.tr.build_constant_object(getattr(self.value, name))
+
+
+def _look_at(args: list[VariableTracker]) -> None:
+    """Find out whether a tensor among the arguments, none of which may have been looked at, is of a subclass."""
+    for arg in args:
+        isinstance(arg, TensorVariable)
 
 
 class HigherOrderFunctionVariable(TorchFunctionVariable):
@@ -180,9 +212,11 @@ def build_torch_function(tr: Any, value: Any, source: Any) -> TorchFunctionVaria
 
 def _state_write(function: Any) -> Any:
     def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if kwargs or not is_constant(*args):
+        values = [tx.tr.unpack(tx, a) if isinstance(a, ListVariable) else a for a in args]
+        if kwargs or not is_constant(*[item for v in values for item in (v if isinstance(v, list) else (v,))]):
             unsupported("grad-mode", function.__name__)
-        tx.tr.state.write(function, tuple([a.as_python_constant() for a in args]))
+        host = [[i.as_python_constant() for i in v] if isinstance(v, list) else v.as_python_constant() for v in values]
+        tx.tr.state.write(function, tuple(host))
         return NONE
 
     return handler
@@ -192,7 +226,7 @@ def _state_read(function: Any) -> Any:
     def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if kwargs or not is_constant(*args):
             unsupported("grad-mode", function.__name__)
-        return ConstantVariable(tx.tr.state.read(function, tuple([a.as_python_constant() for a in args])))
+        return tx.tr.wrap_new(tx.tr.state.read(function, tuple([a.as_python_constant() for a in args])))
 
     return handler
 
@@ -201,6 +235,55 @@ for _function in SETTINGS:
     HANDLERS[_function] = _state_write(_function)
 for _function in READS:
     HANDLERS[_function] = _state_read(_function)
+
+
+@builtin(torch.use_deterministic_algorithms, _C._set_deterministic_algorithms)
+def use_deterministic_algorithms(
+    tx: Any, mode: VariableTracker, *, warn_only: VariableTracker = FALSE
+) -> VariableTracker:
+    if not is_constant(mode, warn_only):
+        return unsupported("grad-mode", "use_deterministic_algorithms")
+    algorithms = (bool(mode.as_python_constant()), bool(warn_only.as_python_constant()))
+    tx.tr.state.write(set_deterministic, (algorithms,))
+    return NONE
+
+
+class EnteredInferenceVariable(VariableTracker):
+    """An inference mode that the traced code has entered. `node` is its value in the graph."""
+
+    source = None
+
+    def __init__(self, node: Any, enabled: bool) -> None:
+        self.node = node
+        self.enabled = enabled
+
+    def python_type(self) -> type:
+        return _C._InferenceMode
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(_enter_inference_mode)
+        cg.load_const(self.enabled)
+        cg.asm.call(1)
+
+
+@builtin(_enter_inference_mode)
+def enter_inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+    enabled = bool(mode.as_python_constant())
+    return EnteredInferenceVariable(tx.tr.state.enter_inference(enabled), enabled)
+
+
+@builtin(_exit_inference_mode)
+def exit_inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+    if not isinstance(mode, EnteredInferenceVariable):
+        return unsupported("grad-mode", "an inference mode that was entered before is left")
+    tx.tr.state.leave_inference(mode.node)
+    return NONE
+
+
+@constructor(_C._InferenceMode)
+def new_inference_mode(tx: Any, cls: VariableTracker, enabled: VariableTracker) -> VariableTracker:
+    parts = [tx.tr.build_constant_object(f) for f in (_enter_inference_mode, _exit_inference_mode)]
+    return tx.call(tx.tr.build_constant_object(InferenceMode), [*parts, enabled])
 
 
 @builtin(torch.autocast_increment_nesting)
@@ -261,29 +344,6 @@ _always(
 @builtin(torch.is_tensor)
 def is_tensor(tx: Any, obj: VariableTracker) -> VariableTracker:
     return boolean(issubclass(obj.python_type(), torch.Tensor))
-
-
-def _overrides_torch_function(vt: VariableTracker) -> bool:
-    cls = vt.python_type()
-    if cls is torch.Tensor or cls is torch.nn.Parameter:
-        return False
-    override = getattr(cls, "__torch_function__", None)
-    return override is not None and override is not _C._disabled_torch_function_impl
-
-
-@builtin(_C._has_torch_function)
-def has_torch_function(tx: Any, args: VariableTracker) -> VariableTracker:
-    return boolean(any(_overrides_torch_function(vt) for vt in tx.tr.unpack(tx, args)))
-
-
-@builtin(_C._has_torch_function_unary)
-def has_torch_function_unary(tx: Any, obj: VariableTracker) -> VariableTracker:
-    return boolean(_overrides_torch_function(obj))
-
-
-@builtin(_C._has_torch_function_variadic)
-def has_torch_function_variadic(tx: Any, *args: VariableTracker) -> VariableTracker:
-    return boolean(any(_overrides_torch_function(vt) for vt in args))
 
 
 def _folded(*functions: Any) -> None:
@@ -400,11 +460,6 @@ refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.
 refuse("numpy", torch.from_numpy)
 
 
-@constructor(_C._InferenceMode)
-def new_inference_mode(tx: Any, cls: VariableTracker, *args: VariableTracker) -> VariableTracker:
-    return unsupported("grad-mode", "torch.inference_mode")
-
-
 @builds_subclasses(HigherOrderOperator)
 def build_higher_order(tr: Any, value: Any, source: Any) -> VariableTracker:
     if value not in HANDLERS:
@@ -436,8 +491,3 @@ def build_custom_op(tr: Any, value: Any, source: Any) -> TorchFunctionVariable:
     tr.guard(source, ir.IS, value)
     overload = value._opoverload
     return TorchFunctionVariable(overload, tr.constant_source(overload))
-
-
-@constructor(torch.Tensor)
-def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    return tx.tr.graph.call(tx, "call_function", torch.Tensor, list(args), kwargs)

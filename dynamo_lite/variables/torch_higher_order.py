@@ -515,11 +515,9 @@ class TransformedVariable(VariableTracker):
 
     def emit_new(self, cg: Any) -> None:
         cg.load_callable(self.transform)
-        for arg in self.args:
+        for arg in (*self.args, *self.kwargs.values()):
             cg.load(arg)
-        for value in self.kwargs.values():
-            cg.load(value)
-        cg.asm.call_kw(len(self.args), tuple(self.kwargs)) if self.kwargs else cg.asm.call(len(self.args))
+        cg.asm.call(len(self.args) + len(self.kwargs), tuple(self.kwargs))
 
     def option(self, name: str, position: int, default: Any) -> Any:
         """A constant option of the transform."""

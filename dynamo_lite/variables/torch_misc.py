@@ -20,6 +20,7 @@ from ..guards import ir
 from .abstract import binary_op
 from .base import VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable
+from .descr import type_lookup
 from .dispatch import HANDLERS, PURE, constructor, method
 from .graph_args import SEQUENCES
 from .list import iterate
@@ -28,6 +29,7 @@ from .native import emit_all
 from .number import pure_methods
 from .subclass import register_native
 from .tuple import TupleVariable, build_tuple
+from .type import TypeVariable, type_call
 from .wrap import builds
 
 # -- constants
@@ -48,6 +50,36 @@ def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
     else:
         tr.guard(source, ir.IS, value)
     return ConstantVariable(value, source)
+
+
+# Enumerations of pybind11: values compare by their number; reading one from C makes another object.
+_ENUMERATIONS = tuple([c for c in vars(torch._C).values() if isinstance(c, type) and hasattr(c, "__members__")])
+
+
+@builds(*_ENUMERATIONS)
+def build_enumerator(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    tr.guard(source, ir.EQUALS, value)
+    return ConstantVariable(value, source)
+
+
+_PYBIND11_METACLASS = type(torch._C._SDPBackend)
+
+
+@method(_PYBIND11_METACLASS.__call__)
+def pybind11_meta_call(
+    tx: Any, cls: TypeVariable, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    """`pybind11_meta_call`: as for other classes."""
+    return type_call(tx, cls, list(args), kwargs)
+
+
+@method(_PYBIND11_METACLASS.__getattribute__)
+def pybind11_meta_getattro(tx: Any, cls: TypeVariable, name: VariableTracker) -> VariableTracker:
+    """As for other classes, but methods stay unbound."""
+    raw = type_lookup(cls.value, name.as_python_constant())
+    if type(raw) is type(torch._C._SDPBackend.__eq__):
+        return tx.tr.build_constant_object(raw)
+    return TypeVariable.tp_getattro(cls, tx, name.as_python_constant())
 
 
 pure_methods(*_BY_IDENTITY, torch.device, torch.finfo, torch.iinfo)

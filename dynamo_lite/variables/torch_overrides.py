@@ -1,0 +1,490 @@
+"""The `__torch_function__` protocol: tensor subclasses and function modes that want to see torch's functions.
+
+Input: a call of a torch function or operator, or a read of a tensor's C attribute. Output: the result of the override's
+`__torch_function__`, which is followed like any method; None where nobody overrides.
+Invariant: while a trace has met neither a subclass nor a mode, its `overrides` is None and nothing here runs. Graphs hold plain
+tensors: an input of a subclass is unwrapped on the way in, an output is wrapped on the way out.
+Mirrors `torch/csrc/utils/python_arg_parser.cpp` (`handle_torch_function_no_python_arg_parser`, `append_overloaded_arg`),
+`torch/csrc/autograd/init.cpp` (the stack of modes), `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._device import DeviceContext, _device_constructors
+
+from ..exc import Unsupported, unsupported
+from ..graph.builder import Packing, packs
+from ..guards import ir
+from .base import VariableTracker
+from .constant import FALSE, NONE, ConstantVariable, boolean
+from .descr import generic_getattr
+from .dispatch import HANDLERS, builtin, constructor, method
+from .instance import InstanceVariable
+from .list import ListVariable
+from .subclass import PLAIN_BASES
+from .tensor import TensorVariable, class_attribute
+from .tuple import TupleVariable
+from .wrap import builds_subclasses
+
+_C = torch._C
+
+# -- who overrides
+
+
+def overrides_torch_function(cls: type) -> bool:
+    """True for a class with a `__torch_function__` of its own."""
+    if cls is torch.Tensor or cls is torch.nn.Parameter:
+        return False
+    override = getattr(cls, "__torch_function__", None)
+    if override is None or override is _C._disabled_torch_function_impl:
+        return False
+    return True
+
+
+NOT_OVERRIDABLE = frozenset(torch.overrides.get_ignored_functions()) & frozenset(
+    [raw for raw in vars(_C.TensorBase).values() if isinstance(raw, types.MethodDescriptorType)]
+)
+"""Methods of tensors that ask nobody."""
+
+
+def overloaded_arguments(args: list[Any]) -> list[Any]:
+    """The arguments whose classes override torch functions, one of each class, subclasses first."""
+    found: list[Any] = []
+    for arg in args:
+        for vt in arg.items if isinstance(arg, TupleVariable | ListVariable) else (arg,):
+            cls = vt.python_type()
+            if not isinstance(vt, TensorVariable | InstanceVariable) or not overrides_torch_function(cls):
+                continue
+            if any(known.python_type() is cls for known in found):
+                continue
+            index = next((i for i, k in enumerate(found) if issubclass(cls, k.python_type())), len(found))
+            found.insert(index, vt)
+    return found
+
+
+class FunctionModeStack(VariableTracker):
+    """The modes that the traced code has entered; they are pushed for real when the code that it is replaced by goes on."""
+
+    mutated = True
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.value = self
+        self.modes: list[VariableTracker] = []
+
+    def python_type(self) -> type:
+        return list
+
+    def children(self) -> Any:
+        return self.modes
+
+    def emit_update(self, cg: Any) -> None:
+        for mode in self.modes:
+            cg.load_callable(_C._push_on_torch_function_stack)
+            cg.load(mode)
+            cg.asm.call(1)
+            cg.asm.pop_top()
+
+
+class Overrides:
+    """Who sees torch functions at this point of a trace."""
+
+    def __init__(self, tr: Any) -> None:
+        self.stack = FunctionModeStack(tr.constant_source(tr))
+        self.ignores_subclasses = False
+        self.ignores_modes = False
+
+    @property
+    def has_mode(self) -> bool:
+        """True if a mode is active."""
+        return bool(self.stack.modes) and not self.ignores_modes
+
+    def overloaded(self, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments that override the call."""
+        return [] if self.ignores_subclasses else overloaded_arguments([*args, *kwargs.values()])
+
+    def applies(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether somebody overrides the call."""
+        return self.has_mode or bool(self.overloaded(args, kwargs))
+
+    def dispatch(
+        self, tx: Any, function: VariableTracker, args: list[Any], kwargs: dict[str, Any]
+    ) -> VariableTracker | None:
+        """Ask the mode, then the arguments. None if nobody overrides."""
+        overloaded = self.overloaded(args, kwargs)
+        if not overloaded and not self.has_mode:
+            return None
+        step = tx.tr.failing_step()
+        try:
+            return self._ask(tx, function, overloaded, args, kwargs)
+        except Unsupported as error:
+            # Half of the call can't be resumed: the state of the protocol is the process's, not the frame's.
+            error.break_step = step
+            raise
+
+    def _ask(self, tx: Any, function: Any, overloaded: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        classes = TupleVariable([tx.tr.type_of(tx, vt) for vt in overloaded])
+        packed = [function, classes, TupleVariable(list(args))]
+        if kwargs:
+            packed.append(_dict(tx, kwargs))
+        if self.has_mode:
+            with self.without_innermost_mode() as mode:
+                result = tx.call(mode.tp_getattro(tx, "__torch_function__"), packed)
+            if not _is_not_implemented(result):
+                return result
+        for vt in overloaded:
+            result = tx.call(vt.tp_getattro(tx, "__torch_function__"), packed)
+            if not _is_not_implemented(result):
+                return result
+        names = ", ".join(str(vt.python_type()) for vt in overloaded)
+        return tx.raises(
+            TypeError,
+            f"Multiple dispatch failed for '{function.describe()}'; all __torch_function__ handlers returned NotImplemented: {names}",
+        )
+
+    @contextlib.contextmanager
+    def without_innermost_mode(self) -> Iterator[VariableTracker]:
+        """The innermost mode, which does not see what its own method calls."""
+        modes = self.stack.modes
+        mode = modes.pop()
+        try:
+            yield mode
+        finally:
+            modes.append(mode)
+
+    # -- what is not a call of a torch function by name
+
+    def operator(self, tx: Any, function: Any, args: list[Any]) -> VariableTracker | None:
+        """An operator on tensors and numbers; None if nobody overrides."""
+        if not self.applies(args, {}):
+            return None
+        public = public_function(function, tuple([isinstance(a, TensorVariable) for a in args]))
+        target = tx.tr.build_constant_object(public)
+        # `1 - x` calls the method of x.
+        if not isinstance(args[0], TensorVariable):
+            args = args[::-1]
+        return target.tp_call(tx, args, {})
+
+    def getter(self, tx: Any, raw: Any, tensor: TensorVariable) -> VariableTracker | None:
+        """A read of an attribute implemented in C."""
+        if not self.applies([tensor], {}):
+            return None
+        return self.dispatch(tx, tx.tr.build_constant_object(raw.__get__), [tensor], {})
+
+
+def activate(tr: Any) -> Overrides:
+    """The overrides of a trace, from now on asked about every call."""
+    if tr.overrides is None:
+        if _C._len_torch_function_stack():
+            unsupported("torch-function-mode", "a mode beside one that is active already")
+        tr.overrides = Overrides(tr)
+        tr.mutations.append(tr.overrides.stack)
+    return tr.overrides
+
+
+def _is_not_implemented(vt: VariableTracker) -> bool:
+    return isinstance(vt, ConstantVariable) and vt.value is NotImplemented
+
+
+def _dict(tx: Any, items: dict[str, Any]) -> VariableTracker:
+    result = tx.tr.wrap_new({})
+    for name, value in items.items():
+        result.mp_ass_subscript(tx, ConstantVariable(name), value)
+    return result
+
+
+class Overridden(Exception):
+    """An argument of a call turns out to override it."""
+
+
+class _Probe(torch.Tensor):
+    """Tells which function torch announces for an operator."""
+
+    announced: Any = None
+
+    @classmethod
+    def __torch_function__(cls, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.announced = func
+        return args[0]
+
+
+@functools.cache
+def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
+    """What overrides see when `function` of the `operator` module meets tensors at these positions."""
+    with torch._C.DisableTorchFunctionSubclass():
+        sample = torch.zeros(1).as_subclass(_Probe)
+    function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+    return _Probe.announced
+
+
+# -- tensors of a subclass
+
+
+def unwrap(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor as a plain one."""
+    with _C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(torch.Tensor)
+
+
+class TensorSubclassVariable(TensorVariable):
+    """A tensor of a class with a `__torch_function__`."""
+
+    def __init__(self, proxy: Any, cls: type) -> None:
+        super().__init__(proxy)
+        self.cls = cls
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        raw = class_attribute(self.cls, name)
+        if raw is not class_attribute(torch.Tensor, name):
+            found = self.instance_attribute(tx, name) if self.has_attribute(name) else None
+            return found if found is not None else generic_getattr(tx, self, name)
+        return super().tp_getattro(tx, name)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(torch.Tensor.as_subclass)
+        super().emit_new(cg)
+        cg.load_const(self.cls)
+        cg.asm.call(2)
+
+
+@packs(TensorSubclassVariable)
+def pack_subclass(packing: Packing, vt: TensorSubclassVariable) -> Any:
+    if not packing.builder.tr.overrides.ignores_subclasses:
+        raise Overridden  # it came to light after the call was found to have no overrides
+    return packing.tensor(vt.proxy)
+
+
+def _is_overriding_tensor(cls: type) -> bool:
+    """A subclass of which only `__torch_function__` matters: torch below sees a plain tensor."""
+    dispatch = getattr(cls, "__torch_dispatch__", None)
+    return overrides_torch_function(cls) and dispatch in (None, _C._disabled_torch_dispatch_impl)
+
+
+@builds_subclasses(torch.Tensor)
+def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
+    cls = type(value)
+    if getattr(cls, "__torch_dispatch__", None) is not _C._disabled_torch_dispatch_impl or not _is_overriding_tensor(
+        cls
+    ):
+        return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
+    activate(tr)
+    tr.guard(source, ir.TYPE_IS, cls)
+    plain = tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap))
+    vt = TensorSubclassVariable(plain, cls)
+    vt.source, vt.value = source, value
+    return vt
+
+
+@method(torch.Tensor.as_subclass)
+def as_subclass(tx: Any, self: TensorVariable, cls: VariableTracker) -> VariableTracker:
+    wanted = cls.as_python_constant()
+    return as_class(tx, self, wanted)
+
+
+def _below(tx: Any, op: str, target: Any, tensor: TensorVariable) -> TensorVariable:
+    """Put an operator on a tensor of any class into the graph, below the protocol."""
+    overrides = tx.tr.overrides
+    if overrides is None:
+        return tx.tr.graph.call(tx, op, target, [tensor])
+    before, overrides.ignores_subclasses = overrides.ignores_subclasses, True
+    try:
+        return tx.tr.graph.call(tx, op, target, [tensor])
+    finally:
+        overrides.ignores_subclasses = before
+
+
+def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
+    """The tensor once more, as an instance of `cls`."""
+    if cls is torch.Tensor or _is_overriding_tensor(cls):
+        alias = _below(tx, "call_function", torch.ops.aten.alias.default, tensor)
+        if cls is torch.Tensor:
+            return alias
+        activate(tx.tr)
+        return TensorSubclassVariable(alias.proxy, cls)
+    return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
+
+
+@builtin(torch.Tensor._make_subclass)
+def make_subclass(
+    tx: Any,
+    cls: VariableTracker,
+    data: TensorVariable,
+    require_grad: VariableTracker = FALSE,
+    **options: VariableTracker,
+) -> VariableTracker:
+    wanted = cls.as_python_constant()
+    if options or not isinstance(data, TensorVariable) or not _is_overriding_tensor(wanted):
+        return unsupported("tensor-subclass", f"{wanted.__module__}.{wanted.__qualname__}")
+    result = _below(tx, "call_method", "detach", data)
+    if require_grad.as_python_constant():
+        result = _below(tx, "call_method", "requires_grad_", result)
+    activate(tx.tr)
+    return TensorSubclassVariable(result.proxy, wanted)
+
+
+@constructor(torch.Tensor)
+@builtin(_C.TensorBase.__new__)
+def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    wanted = cls.as_python_constant()
+    plain = [_plain(tx, a) for a in args]
+    if wanted is not torch.Tensor and len(plain) == 1 and not kwargs and isinstance(plain[0], TensorVariable):
+        return as_class(tx, plain[0], wanted)
+    made = tx.tr.graph.call(tx, "call_function", torch.Tensor, plain, kwargs)
+    return made if wanted is torch.Tensor else as_class(tx, made, wanted)
+
+
+PLAIN_BASES.update(cls for cls in torch.Tensor.__mro__ if cls is not object)
+
+
+def _plain(tx: Any, vt: VariableTracker) -> VariableTracker:
+    return as_class(tx, vt, torch.Tensor) if isinstance(vt, TensorSubclassVariable) else vt
+
+
+# -- the stack of modes
+
+
+@builtin(_C._push_on_torch_function_stack)
+def push_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+    activate(tx.tr).stack.modes.append(mode)
+    return NONE
+
+
+@builtin(_C._pop_torch_function_stack)
+def pop_mode(tx: Any) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is None or not overrides.stack.modes:
+        return unsupported("torch-function-mode", "a mode that was entered before is left")
+    return overrides.stack.modes.pop()
+
+
+@builtin(_C._len_torch_function_stack)
+def len_of_stack(tx: Any) -> VariableTracker:
+    overrides = tx.tr.overrides
+    known = len(overrides.stack.modes) if overrides is not None else 0
+    return ConstantVariable(known + tx.tr.state.read(_C._len_torch_function_stack, ()))
+
+
+@builtin(_C._get_function_stack_at)
+def stack_at(tx: Any, index: VariableTracker) -> VariableTracker:
+    if tx.tr.overrides is None:
+        return unsupported("torch-function-mode", "the stack of modes is read")
+    return tx.tr.overrides.stack.modes[index.as_python_constant()]
+
+
+@builtin(_C._is_torch_function_mode_enabled)
+def is_mode_enabled(tx: Any) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is not None and overrides.stack.modes:
+        return boolean(overrides.has_mode)
+    return ConstantVariable(tx.tr.state.read(_C._is_torch_function_mode_enabled, ()))
+
+
+@builtin(_C._is_torch_function_enabled)
+def is_enabled(tx: Any) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is not None and overrides.ignores_subclasses:
+        return FALSE
+    return ConstantVariable(tx.tr.state.read(_C._is_torch_function_enabled, ()))
+
+
+# A device as a context manager is a mode that gives factory functions their device.
+
+
+@method(torch.device.__enter__)
+def enter_device(tx: Any, self: VariableTracker) -> VariableTracker:
+    mode = tx.call(tx.tr.build_constant_object(DeviceContext), [self])
+    tx.call(mode.tp_getattro(tx, "__enter__"), [])
+    return self
+
+
+@method(torch.device.__exit__)
+def exit_device(tx: Any, self: VariableTracker, *exc: VariableTracker) -> VariableTracker:
+    overrides = tx.tr.overrides
+    mode = next((m for m in overrides.stack.modes if m.python_type() is DeviceContext), None) if overrides else None
+    if mode is None:
+        return unsupported("torch-function-mode", "a device context that was entered before is left")
+    tx.call(mode.tp_getattro(tx, "__exit__"), [NONE, NONE, NONE])
+    return FALSE
+
+
+def _returns(function: Any) -> None:
+    """A cached function without arguments: what it returned first is what it always returns."""
+    HANDLERS[function] = lambda tx: tx.tr.wrap(function(), tx.tr.constant_source(function()))
+
+
+_returns(torch.overrides.get_default_nowrap_functions)
+_returns(_device_constructors)
+
+
+# -- switching the protocol off
+
+
+class DisableTorchFunctionVariable(VariableTracker):
+    """A `torch._C.DisableTorchFunctionSubclass()` or `torch._C.DisableTorchFunction()`. It can be entered only within one trace."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.source = None
+        self.entered: tuple[int, bool, bool] | None = None  # the step to break at, and what was ignored before
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def emit_new(self, cg: Any) -> None:
+        if self.entered is not None:
+            error = Unsupported("torch-function-mode", f"a break inside {self.cls.__name__}")
+            error.break_step = self.entered[0]
+            raise error
+        cg.load_callable(self.cls)
+        cg.asm.call(0)
+
+
+@constructor(_C.DisableTorchFunctionSubclass, _C.DisableTorchFunction)
+def new_disable(tx: Any, cls: VariableTracker) -> VariableTracker:
+    return DisableTorchFunctionVariable(cls.as_python_constant())
+
+
+@method(_C.DisableTorchFunctionSubclass.__enter__, _C.DisableTorchFunction.__enter__)
+def enter_disable(tx: Any, self: DisableTorchFunctionVariable) -> VariableTracker:
+    overrides = activate(tx.tr)
+    self.entered = (tx.tr.failing_step(), overrides.ignores_subclasses, overrides.ignores_modes)
+    overrides.ignores_subclasses = True
+    if self.cls is _C.DisableTorchFunction:
+        overrides.ignores_modes = True
+    return NONE
+
+
+@method(_C.DisableTorchFunctionSubclass.__exit__, _C.DisableTorchFunction.__exit__)
+def exit_disable(tx: Any, self: DisableTorchFunctionVariable, *exc: VariableTracker) -> VariableTracker:
+    _, tx.tr.overrides.ignores_subclasses, tx.tr.overrides.ignores_modes = self.entered
+    self.entered = None
+    return FALSE
+
+
+# -- asking whether anybody overrides
+
+
+def _has_override(tx: Any, *args: VariableTracker) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is not None:
+        return boolean(overrides.has_mode or (not overrides.ignores_subclasses and _any_overrides(args)))
+    return boolean(_any_overrides(args))
+
+
+def _any_overrides(args: Any) -> bool:
+    return any(overrides_torch_function(vt.python_type()) for vt in args)
+
+
+HANDLERS[_C._has_torch_function_unary] = HANDLERS[_C._has_torch_function_variadic] = _has_override
+
+
+@builtin(_C._has_torch_function)
+def has_torch_function(tx: Any, args: VariableTracker) -> VariableTracker:
+    return _has_override(tx, *tx.tr.unpack(tx, args))

@@ -1,0 +1,105 @@
+"""Parts of torch's state that a program sets: backends of attention, precision flags, determinism, inference mode."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import dynamo_lite
+from dynamo_lite.testing import run_both
+
+
+def x():
+    return torch.arange(16.0).reshape(4, 4)
+
+
+def whole(fn, *args):
+    run = run_both(fn, *args)
+    assert run.graph_count == 1 and not run.breaks, (run.graph_count, run.breaks)
+
+
+@pytest.mark.parametrize("order", [False, True])
+def test_attention_backends(order):
+    def attend(a):
+        q = a[None, None]
+        with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=order):
+            return F.scaled_dot_product_attention(q, q, q)
+
+    before = torch._C._get_sdp_priority_order(), torch.backends.cuda.mem_efficient_sdp_enabled()
+    whole(attend, x())
+    assert (torch._C._get_sdp_priority_order(), torch.backends.cuda.mem_efficient_sdp_enabled()) == before
+
+
+def test_cudnn_flags():
+    def flags(a):
+        with torch.backends.cudnn.flags(enabled=False):
+            return a * 2, torch.backends.cudnn.enabled
+
+    whole(flags, x())
+    assert torch.backends.cudnn.enabled
+
+
+def test_matmul_precision():
+    def precise(a):
+        torch.set_float32_matmul_precision("high")
+        y = a @ a
+        torch.set_float32_matmul_precision("highest")
+        return y, torch.get_float32_matmul_precision()
+
+    whole(precise, x())
+
+
+def test_determinism_is_left_on():
+    def on(a):
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        return a * 2, torch.is_deterministic_algorithms_warn_only_enabled()
+
+    try:
+        compiled = dynamo_lite.compile(on, backend="eager", fullgraph=True)
+        assert compiled(x())[1] and torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+class TestInferenceMode:
+    def test_around_operators(self):
+        @torch.inference_mode()
+        def inside(w):
+            return w * 2, torch.is_inference_mode_enabled()
+
+        def outside(w):
+            with torch.inference_mode():
+                with torch.no_grad():
+                    y = w * 2
+                z = w * 3
+            return y, z, w * 4
+
+        w = x().requires_grad_()
+        whole(inside, w)
+        whole(outside, w)
+        y, z, v = dynamo_lite.compile(outside, backend="eager")(w)
+        assert y.is_inference() and z.is_inference() and v.requires_grad and not v.is_inference()
+
+    def test_break_inside(self):
+        def broken(w):
+            with torch.inference_mode():
+                y = w * 2
+                print(end="")
+                z = y + 1
+            return z, w * 3, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+        run = run_both(broken, x().requires_grad_())
+        assert run.breaks[0].slug == "call-print"
+        assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+    def test_exception_inside(self):
+        def fails(w):
+            try:
+                with torch.inference_mode():
+                    w * 2
+                    raise ValueError
+            except ValueError:
+                pass
+            return w * 2, torch.is_inference_mode_enabled()
+
+        whole(fails, x().requires_grad_())

@@ -1,0 +1,190 @@
+"""`__torch_function__`: subclasses of tensors, other objects, modes, and the ways to switch the protocol off."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite.testing import run_both
+
+
+class Plain(torch.Tensor):
+    """The protocol's default."""
+
+    def doubled(self):
+        return self * 2
+
+
+class Tagged(torch.Tensor):
+    """Has an attribute, and its own `add`."""
+
+    def __new__(cls, x, tag=None):
+        return torch.Tensor._make_subclass(cls, x)
+
+    def __init__(self, x, tag=None):
+        self.tag = tag
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.add:
+            return torch.mul(args[0].as_subclass(torch.Tensor), 100)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+class CosForSin(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.sin:
+            func = torch.cos
+        return func(*args, **(kwargs or {}))
+
+
+class Duck:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return cls(func(*[a.tensor if isinstance(a, Duck) else a for a in args], **(kwargs or {})))
+
+
+def x():
+    return torch.arange(16.0).reshape(4, 4)
+
+
+def whole(fn, *args, graphs=1):
+    run = run_both(fn, *args)
+    assert run.graph_count == graphs and not run.breaks, (run.graph_count, run.breaks)
+
+
+class TestSubclasses:
+    def test_every_kind_of_use_gives_the_subclass(self):
+        def uses(t):
+            t = t.as_subclass(Plain)
+            return 1 - t, t.sum(), t[0], t.shape, t.doubled(), torch.stack([t, t]), F.relu(t), t.norm(), -t, t @ t, t.mT, t == t
+
+        whole(uses, x())
+        out = dynamo_lite.compile(uses, backend="eager")(x())
+        assert type(out[0]) is Plain and type(out[3]) is torch.Size and type(out[8]) is Plain
+
+    def test_an_argument_of_a_subclass_is_changed_in_place(self):
+        def change(t):
+            t += 1
+            t.mul_(2)
+            t[0] = 3
+            return t
+
+        given = x().as_subclass(Plain)
+        assert dynamo_lite.compile(change, backend="eager", fullgraph=True)(given) is given
+        assert torch.equal(given.as_subclass(torch.Tensor), change(x()))
+
+    def test_constructor_attribute_and_own_operator(self):
+        def make(a):
+            t = Tagged(a, tag="t")
+            return torch.add(t, 1), t + 1, t.tag, type(t * 2) is Tagged
+
+        whole(make, x())
+
+    def test_an_argument_that_nothing_has_looked_at_is_asked(self):
+        assert torch.equal(dynamo_lite.compile(lambda t: torch.add(t, 1), backend="eager")(Tagged(x())), x() * 100)
+
+    def test_subclass_and_plain_arguments_have_their_own_entries(self):
+        step = dynamo_lite.compile(lambda t: torch.add(t, 1), backend="eager")
+        assert torch.equal(step(x()), x() + 1)
+        assert torch.equal(step(Tagged(x())), x() * 100)
+        assert torch.equal(step(x()), x() + 1)
+
+    def test_gradients_reach_the_argument(self):
+        w = x().requires_grad_()
+        dynamo_lite.compile(lambda t: (t.as_subclass(Plain) ** 2).sum(), backend="eager", fullgraph=True)(w).backward()
+        assert torch.equal(w.grad, 2 * x())
+
+    def test_switched_off(self):
+        def off(t):
+            with torch._C.DisableTorchFunctionSubclass():
+                y = t * 2
+            return type(y), type(t * 2) is Plain, y
+
+        compiled = dynamo_lite.compile(off, backend="eager", fullgraph=True)
+        assert compiled(x().as_subclass(Plain))[:2] == (torch.Tensor, True)
+
+    def test_a_break_inside_comes_before_the_call(self):
+        log = []
+
+        class Printing(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                print(end="")
+                log.append(func)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        fn = dynamo_lite.compile(lambda t: (t * 2) + 1, backend="eager")
+        assert torch.equal(fn(x().as_subclass(Printing)).as_subclass(torch.Tensor), x() * 2 + 1)
+        assert log[:2] == [torch.Tensor.mul, torch.Tensor.add]
+
+
+class TestOthers:
+    def test_objects_that_are_no_tensors(self):
+        whole(lambda a: (torch.add(Duck(a), a).tensor, F.relu(Duck(a)).tensor), x())
+
+    def test_everybody_declines(self):
+        class Declines:
+            @classmethod
+            def __torch_function__(cls, *args, **kwargs):
+                return NotImplemented
+
+        with pytest.raises(TypeError, match=r"Multiple dispatch failed for 'torch\.add'|Multiple dispatch failed for .*add"):
+            dynamo_lite.compile(lambda a: torch.add(a, Declines()))(x())
+
+
+class TestModes:
+    def test_functions_attributes_and_python_functions(self):
+        def under(a):
+            with CosForSin():
+                return torch.sin(a) * 2, a.shape, F.relu(a)
+
+        whole(under, x())
+
+    def test_the_mode_is_active_after_a_break(self):
+        def broken(a):
+            with CosForSin():
+                y = torch.sin(a)
+                print(end="")
+                z = torch.sin(y)
+            return z + torch.sin(a)
+
+        run = run_both(broken, x())
+        assert run.breaks[0].slug == "call-print"
+        assert torch._C._len_torch_function_stack() == 0
+
+    def test_nested_modes_see_what_the_inner_one_calls(self):
+        class Shift(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                result = func(*args, **(kwargs or {}))
+                return result + 1 if func is torch.sin else result
+
+        def nested(a):
+            with CosForSin(), Shift():
+                return torch.sin(a)
+
+        whole(nested, x())
+
+    def test_devices(self):
+        def made(a):
+            with torch.device("meta"):
+                y = torch.empty(3)
+            with torch.device("cpu"):
+                z = torch.ones(4)
+            return y.device.type, a + z
+
+        whole(made, x())
+
+    def test_default_device(self):
+        def made(a):
+            torch.set_default_device("meta")
+            try:
+                return torch.ones(3).device.type
+            finally:
+                torch.set_default_device(None)
+
+        run_both(made, x())
+        assert torch._C._len_torch_function_stack() == 0
