@@ -201,10 +201,8 @@ class Codegen:
         known: such a one has to be real."""
         alive = {id(vt) for vt in escaping}
         for generator in self.tr.generators.values():
-            if id(generator) not in alive and generator.waits_in_block():
-                error = Unsupported("generator-escapes", f"{generator.describe()} dies inside a try or with block")
-                error.break_step = generator.made_at
-                raise error
+            if id(generator) not in alive and generator.ends_with_effects():
+                generator.refuse_to_escape("dies unfinished")
 
     @staticmethod
     def _is_graph_value(vt: Any) -> bool:

@@ -284,29 +284,39 @@ class Analysis:
         for _ in range(MAX_RUNS):
             self.tr = tr = Trace(self, self.fn, self.values, self.break_step, hints)
             try:
-                return self._attempt(tr)
-            except (Unsupported, NotConstant) as reason:
-                error = (
-                    reason
-                    if isinstance(reason, Unsupported)
-                    else Unsupported("operation-on-unknown-object", str(reason))
-                )
-                if not self._learn(tr, error):
-                    return self._eager_entry(tr)
-            except Restart as restart:
-                self.record.restarts += 1
-                logger.debug("restart: %s", restart)
+                entry = self._attempt(tr)
             finally:
                 tr.state.restore()
                 tr.release()
+            if entry is not None:
+                return entry
         return self._eager_entry(Trace(self, self.fn, self.values, -1, hints))
 
     def _attempt(self, tr: Trace) -> Any:
+        """One run; None if another one is needed. Outside of the `except` blocks: guards may look at the exception that the caller
+        handles, and none of ours must be handled when they are checked."""
+        try:
+            return self._capture(tr)
+        except (Unsupported, NotConstant) as reason:
+            is_break = isinstance(reason, Unsupported)
+            error = reason if is_break else Unsupported("operation-on-unknown-object", str(reason))
+        except Restart as restart:
+            self.record.restarts += 1
+            logger.debug("restart: %s", restart)
+            return None
+        return None if self._learn(tr, error) else self._eager_entry(tr)
+
+    def _capture(self, tr: Trace) -> Any:
+        result, broken = None, False
         try:
             result = tr.run()
         except GraphBreak:
-            return self._break(tr)
+            broken = True
         except ObservedException:
+            pass
+        if broken:
+            return self._break(tr)
+        if result is None:
             # The call raises: eager execution gives the exception its true traceback.
             return self._eager_entry(tr)
         tr.state.restore()

@@ -20,9 +20,11 @@ Free variables: `resume_freevars(code)`; the caller makes the function with the 
 holds no cell just then, which only happens inside an inlined comprehension, any cell will do.)
 """
 
+import opcode
 import re
 import weakref
 from collections.abc import Iterable
+from inspect import CO_GENERATOR
 from types import CodeType
 
 from bytecode import FreeVar, Instr, Label, TryBegin, TryEnd
@@ -36,6 +38,38 @@ _DROPPED_FLAGS = emit.CO_VARARGS | emit.CO_VARKEYWORDS
 _OWN_NAME = re.compile(r"__resume_at_\d+_(.*)", re.DOTALL)
 _OWN_QUALNAME = re.compile(r"(.*) \(resumed at line \S+\)", re.DOTALL)
 _made: dict[int, tuple[weakref.ref, dict]] = {}
+
+
+def is_resumed(code: CodeType) -> bool:
+    """True for the code of a continuation."""
+    return _OWN_NAME.fullmatch(code.co_name) is not None
+
+
+def frame_stub(code: CodeType) -> CodeType:
+    """Code of a generator function that does nothing, whose frame looks in a traceback as one of `code` does: same file, name and
+    positions."""
+    missing = max(len(code.co_code) - len(_GENERATOR_START), 0)
+    return code.replace(
+        co_code=_GENERATOR_START + _NOP * (missing // 2),
+        co_exceptiontable=b"",
+        co_flags=_NEEDED | CO_GENERATOR,
+        co_argcount=0,
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_freevars=(),
+        co_cellvars=(),
+        co_name=_Resume.root(_OWN_NAME, code.co_name),
+        co_qualname=_Resume.root(_OWN_QUALNAME, code.co_qualname),
+    )
+
+
+def _empty_generator():
+    yield
+
+
+# Up to RESUME, without which a frame counts as incomplete.
+_GENERATOR_START = _empty_generator.__code__.co_code[:6]
+_NOP = bytes((opcode.opmap["NOP"], 0))
 
 
 class CannotResume(Exception):
@@ -140,8 +174,8 @@ class _Resume:
             items += self._body_items(keep)
         items += self.dead_ends
         header = codec.Header(
-            name=f"__resume_at_{self.offset}_{self._root(_OWN_NAME, code.co_name)}",
-            qualname=f"{self._root(_OWN_QUALNAME, code.co_qualname)} (resumed at line {self._line()})",
+            name=f"__resume_at_{self.offset}_{self.root(_OWN_NAME, code.co_name)}",
+            qualname=f"{self.root(_OWN_QUALNAME, code.co_qualname)} (resumed at line {self._line()})",
             filename=code.co_filename,
             firstlineno=code.co_firstlineno,
             flags=code.co_flags & ~_DROPPED_FLAGS,
@@ -154,7 +188,7 @@ class _Resume:
         return codec.encode(items, header)
 
     @staticmethod
-    def _root(pattern: re.Pattern, name: str) -> str:
+    def root(pattern: re.Pattern, name: str) -> str:
         """The original's name, if `name` is that of a continuation already."""
         match = pattern.fullmatch(name)
         return match[1] if match else name

@@ -46,7 +46,6 @@ SKIPPED_TORCH = (
 )
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-COROUTINE_FLAGS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -67,6 +66,14 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     if top == "torch" and module.startswith(SKIPPED_TORCH):
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
     return None
+
+
+def looks_at_callers(fn: Any) -> bool:
+    """True for a function that is not followed and that asks who called it: where a warning or a log record comes from."""
+    return (fn.__globals__.get("__name__") or "").partition(".")[0] in _CALLER_SEEKERS
+
+
+_CALLER_SEEKERS = frozenset({"logging", "warnings", "traceback"})
 
 
 TORCH_MARKERS = {

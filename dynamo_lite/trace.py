@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from . import skip
 from .config import config
-from .exc import Unsupported, UserFrame, unsupported
+from .exc import SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
 from .guards import ir
 from .interp.call import bind_arguments
@@ -103,9 +103,11 @@ class Trace:
         closure = [
             self.wrap(cell, self.source(None, ir.FREEVAR, i)) for i, cell in enumerate(function.__closure__ or ())
         ]
-        return FunctionVariable(
-            function.__code__, self.namespace_of(function), closure, function, self.constant_source(function)
-        )
+        try:
+            namespace = self.namespace_of(function)
+        except Unsupported as reason:
+            raise SkipFrame(reason.context, reason) from reason
+        return FunctionVariable(function.__code__, namespace, closure, function, self.constant_source(function))
 
     def run(self) -> VariableTracker:
         """Interpret the frame to its end."""

@@ -17,6 +17,7 @@ from ..config import config
 from ..exc import SkipFrame, Unsupported, unsupported
 from ..isa.canon import Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
+from ..resume import is_resumed
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
@@ -37,7 +38,8 @@ NULL = _Null()
 
 
 class ExcInfo:
-    """Stack entry that `PUSH_EXC_INFO` leaves: the exception handled before (None for none), and the one handled since."""
+    """Stack entry that `PUSH_EXC_INFO` leaves: what this frame's `ExcState` had before (None for nothing), and the exception
+    handled since."""
 
     __slots__ = ("exc", "previous")
 
@@ -81,6 +83,7 @@ class Frame:
         "ip",
         "lifted",
         "locals",
+        "object",
         "parent",
         "snapshot",
         "stack",
@@ -107,6 +110,7 @@ class Frame:
         self.direct = direct
         self.step = tr.steps
         self.generator = None
+        self.object: VariableTracker | None = None  # the frame as an object of the program, once a traceback has it
         self.class_namespace = None
         self.snapshot: DictVariable | None = None
 
@@ -129,7 +133,7 @@ class Frame:
         """Raise an AttributeError or a NameError that knows which name of which object was missing."""
         exc = make_exception(self, cls, [ConstantVariable(message)])
         for name, value in members.items():
-            exc.put(None, name, value)
+            exc.state[name] = value
         self.raise_exception(exc)
 
     def raises_like(self, error: BaseException) -> NoReturn:
@@ -138,9 +142,7 @@ class Frame:
 
     def raise_exception(self, exc: VariableTracker) -> NoReturn:
         """Raise an exception instance (`_PyErr_SetObject`: the exception being handled becomes its context)."""
-        handled = self.tr.handled
-        if handled is not None and handled is not exc:
-            exc.set_context(handled)
+        exc.chain(self)
         raise ObservedException(exc)
 
     # -- what the program asks about its frame
@@ -163,7 +165,7 @@ class Frame:
         """`locals()`: the class namespace, or a dictionary of the bound variables (`PyFrame_FastToLocals`)."""
         if self.class_namespace is not None:
             return self.class_namespace
-        if self.code.co_name.startswith("__resume_at_"):
+        if is_resumed(self.code):
             unsupported("frame-introspection", "locals() after a graph break")
         if self.snapshot is None or not LOCALS_ARE_SHARED:
             self.snapshot = DictVariable()
@@ -186,6 +188,13 @@ class Frame:
         elif not (self.tr.region.fullgraph or config.error_on_graph_break):
             reason.user_stack = self.tr.user_stack()
             raise SkipFrame(context, reason)
+        raise reason
+
+    def needs_real_callers(self, slug: str, context: str) -> NoReturn:
+        """Refuse what looks at the frames that called it: they are real but for the outermost, whose code keeps its file and lines."""
+        reason = Unsupported(slug, context)
+        if self.parent is not None:
+            reason.break_step = self.eager_step()
         raise reason
 
     # -- the stack

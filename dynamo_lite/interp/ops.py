@@ -14,6 +14,7 @@ from typing import Any
 from ..exc import unsupported
 from ..isa.canon import N_OPS, Instr, Op
 from ..isa.lift import NULL_FIRST
+from ..polyfills.exceptions import prepare_reraise_star
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.builtins import format_value
@@ -21,8 +22,9 @@ from ..variables.cell import CellVariable
 from ..variables.constant import ConstantVariable
 from ..variables.dict import DictVariable
 from ..variables.exc import exception_match, raise_varargs
+from ..variables.exceptions import match_group
 from ..variables.function import make_function
-from ..variables.generator import GeneratorVariable, send, yield_from_iter
+from ..variables.generator import GeneratorVariable, send, stop_iteration_error, yield_from_iter
 from ..variables.list import ListVariable
 from ..variables.set import SetVariable
 from ..variables.slice import SliceVariable
@@ -412,8 +414,6 @@ def yield_value(f: Frame, i: Instr) -> VariableTracker:
     if f.generator is None:
         unsupported("async", "yield outside of a generator")
     f.generator.suspended = True
-    if f.lifted.handler_at[f.cur] is not None:
-        f.tr.generators[id(f.generator)] = f.generator
     return f.stack.pop()
 
 
@@ -668,15 +668,8 @@ def intrinsic(name: str) -> Callable[[Any], Any]:
 
 @intrinsic("STOPITERATION_ERROR")
 def stopiteration_error(f: Frame, exc: VariableTracker) -> VariableTracker:
-    """`stopiteration_error` of intrinsics.c: a StopIteration that leaves a generator becomes a RuntimeError."""
-    if not issubclass(exc.python_type(), StopIteration):
-        return exc
-    try:
-        f.raises(RuntimeError, "generator raised StopIteration")
-    except ObservedException as observed:
-        observed.exc.set_cause(exc)
-        observed.exc.set_context(exc)
-        return observed.exc
+    """`stopiteration_error` of intrinsics.c."""
+    return stop_iteration_error(f, f.code.co_flags, exc)
 
 
 @op(Op.CALL_INTRINSIC)
@@ -709,7 +702,7 @@ def before_with(f: Frame, i: Instr) -> None:
 @op(Op.WITH_EXCEPT_START)
 def with_except_start(f: Frame, i: Instr) -> None:
     exc = f.stack[-1]
-    args = [f.tr.type_of(f, exc), exc, exc.get_traceback(f)]
+    args = [f.tr.type_of(f, exc), exc, exc.get(f, "__traceback__")]
     if i.arg and f.stack[-4] is not NULL:
         args.insert(0, f.stack[-4])
     f.push(call_function(f, f.stack[-5 if i.arg else -4], args, {}))
@@ -718,13 +711,14 @@ def with_except_start(f: Frame, i: Instr) -> None:
 @op(Op.PUSH_EXC_INFO)
 def push_exc_info(f: Frame, i: Instr) -> None:
     exc = f.stack.pop()
-    f.stack += [ExcInfo(f.tr.handled, exc), exc]
-    f.tr.handled = exc
+    state = f.tr.exc_state
+    f.stack += [ExcInfo(state.value, exc), exc]
+    state.value = exc
 
 
 @op(Op.POP_EXCEPT)
 def pop_except(f: Frame, i: Instr) -> None:
-    f.tr.handled = f.stack.pop().previous
+    f.tr.exc_state.value = f.stack.pop().previous
 
 
 @op(Op.CHECK_EXC_MATCH)
@@ -734,12 +728,15 @@ def check_exc_match(f: Frame, i: Instr) -> None:
 
 @op(Op.CHECK_EG_MATCH)
 def check_eg_match(f: Frame, i: Instr) -> None:
-    unsupported("opcode", "except*")
+    rest, match_ = match_group(f, *f.stack[-2:])
+    f.stack[-2:] = [rest, match_]
+    if match_.value is not None:
+        f.tr.exc_state.value = match_
 
 
 @op(Op.PREP_RERAISE_STAR)
 def prep_reraise_star(f: Frame, i: Instr) -> None:
-    unsupported("opcode", "except*")
+    f.stack[-2:] = [f.call(f.tr.build_constant_object(prepare_reraise_star), f.stack[-2:])]
 
 
 @op(Op.RERAISE)

@@ -8,11 +8,14 @@ Mirrors `Objects/abstract.c` (operators, subscripts, iteration, length), `Object
 from __future__ import annotations
 
 import operator
+import sys
+import warnings
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from ..exc import unsupported
-from .base import VariableTracker
+from .base import MISSING, ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, fold
 
 
@@ -162,9 +165,21 @@ def _repeat_count(tx: Any, n: VariableTracker) -> VariableTracker:
     return index(tx, n)
 
 
+def _invert_of_bool_warns() -> bool:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        operator.invert(True)
+    return bool(caught)
+
+
+INVERT_OF_BOOL_WARNS = _invert_of_bool_warns()
+
+
 def unary_op(tx: Any, fn: Callable[..., Any], v: VariableTracker) -> VariableTracker:
     """`PyNumber_Negative` and its kin."""
     if _atomic(v):
+        if fn is operator.invert and INVERT_OF_BOOL_WARNS and v.value.__class__ is bool:
+            unsupported("call-print", "the warning that a bool is inverted")
         return fold(tx, fn, [v], {})
     slot_name, symbol = UNARY_OPS[fn]
     slot = getattr(v, slot_name)
@@ -215,15 +230,18 @@ def equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
 def is_true(tx: Any, v: VariableTracker) -> bool:
     """`PyObject_IsTrue`. Raises `Unsupported` if the truth is known only at run time."""
     if isinstance(v, ConstantVariable):
+        if v.value is NotImplemented:
+            unsupported("call-print", "the warning that NotImplemented is used as a truth value")
         return bool(v.value)
     if v.nb_bool is not None:
         result = v.nb_bool(tx)
+        if issubclass(v.python_type().__bool__.__class__, FunctionType) and result.python_type() is not bool:
+            tx.raises(TypeError, f"__bool__ should return bool, returned {type_name(result)}")
         if not isinstance(result, ConstantVariable):
             unsupported("data-dependent-branch", v.describe())
         return bool(result.value)
-    slot = v.mp_length or v.sq_length
-    if slot is not None:
-        return is_true(tx, slot(tx))
+    if v.mp_length is not None or v.sq_length is not None:
+        return is_true(tx, length(tx, v))
     return True
 
 
@@ -234,7 +252,18 @@ def length(tx: Any, v: VariableTracker) -> VariableTracker:
     slot = v.sq_length or v.mp_length
     if slot is None:
         return tx.raises(TypeError, f"object of type '{type_name(v)}' has no len()")
-    return slot(tx)
+    n = slot(tx)
+    return n if n.value is MISSING else _checked_length(tx, n)
+
+
+def _checked_length(tx: Any, n: VariableTracker) -> VariableTracker:
+    """What `slot_sq_length` makes of the result of a `__len__`."""
+    n = index(tx, n)
+    if n.value < 0:
+        return tx.raises(ValueError, "__len__() should return >= 0")
+    if n.value > sys.maxsize:
+        return tx.raises(OverflowError, "cannot fit 'int' into an index-sized integer")
+    return n
 
 
 def contains(tx: Any, container: VariableTracker, item: VariableTracker) -> VariableTracker:
@@ -317,7 +346,12 @@ def iter_next(tx: Any, iterator: VariableTracker) -> VariableTracker | None:
         tr.too_many_items()
     if step is None:  # `__next__` was deleted since
         return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
-    return step(tx)
+    try:
+        return step(tx)
+    except ObservedException as observed:
+        if issubclass(observed.exc.python_type(), StopIteration):
+            return None
+        raise
 
 
 def unpack(tx: Any, v: VariableTracker) -> list[VariableTracker]:

@@ -14,6 +14,7 @@ import functools
 import itertools
 import operator
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -96,13 +97,7 @@ def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwarg
 
 @builtin(len)
 def builtin_len(tx: Any, obj: VariableTracker, /) -> VariableTracker:
-    n = length(tx, obj)
-    if isinstance(n, ConstantVariable):
-        if not isinstance(n.value, int):
-            return tx.raises(TypeError, f"'{type_name(n)}' object cannot be interpreted as an integer")
-        if n.value < 0:
-            return tx.raises(ValueError, "__len__() should return >= 0")
-    return n
+    return length(tx, obj)
 
 
 @builtin(iter)
@@ -118,7 +113,7 @@ def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | N
 def builtin_next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
     if iterator.tp_iternext is None:
         return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
-    item = iterator.tp_iternext(tx)
+    item = iterator.tp_iternext(tx) if default is None else iter_next(tx, iterator)
     if item is not None:
         return item
     return default if default is not None else tx.raises(StopIteration)
@@ -326,9 +321,9 @@ def builtin_globals(tx: Any) -> VariableTracker:
 
 @builtin(dir)
 def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTracker:
-    if obj is not None:
-        return unsupported("frame-introspection", "dir()")
-    return tx.call(tx.tr.wrap_callable(sorted), [tx.frame_locals()])
+    """`PyObject_Dir`."""
+    names = tx.frame_locals() if obj is None else tx.call(tx.tr.lookup_special(tx, obj, "__dir__"), [])
+    return tx.call(tx.tr.wrap_callable(sorted), [names])
 
 
 # -- identity and hashes
@@ -612,15 +607,15 @@ def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker
 
 @builtin(sys.exc_info)
 def sys_exc_info(tx: Any, /) -> VariableTracker:
-    exc = tx.tr.handled
+    exc = tx.tr.handled or tx.tr.outer_exception()
     if exc is None:
         return TupleVariable([NONE, NONE, NONE])
-    return TupleVariable([tx.tr.type_of(tx, exc), exc, exc.get_traceback(tx)])
+    return TupleVariable([tx.tr.type_of(tx, exc), exc, exc.get(tx, "__traceback__")])
 
 
 @builtin(sys.exception)
 def sys_exception(tx: Any, /) -> VariableTracker:
-    return tx.tr.handled or NONE
+    return tx.tr.handled or tx.tr.outer_exception() or NONE
 
 
 # -- what ends the graph
@@ -635,3 +630,13 @@ for _function, _slug in {
     anext: "async",
 }.items():
     refuse(_slug, _function, context=f"{_function.__name__}()")
+
+
+@builtin(warnings.warn)
+def warnings_warn(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.needs_real_callers("call-print", "warnings.warn()")
+
+
+@builtin(sys._getframe)
+def sys_getframe(tx: Any, /, *args: VariableTracker) -> VariableTracker:
+    return tx.needs_real_callers("frame-introspection", "sys._getframe()")

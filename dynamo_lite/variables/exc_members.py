@@ -13,7 +13,7 @@ from .base import VariableTracker
 from .constant import ConstantVariable
 from .descr import getset
 from .dispatch import builtin, method
-from .exc import C_MEMBERS, SIMPLE_EXCEPTIONS, ExceptionVariable, c_base, load_members
+from .exc import C_MEMBERS, EXCEPTION_CLASSES, ExceptionVariable, c_base, load_members
 from .stand import run_host, to_host
 
 _UNICODE_ERRORS = (UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError)
@@ -35,7 +35,7 @@ def _init(cls: type) -> None:
 
 def _with_own(name: str, *bases: type) -> list[type]:
     """The builtin classes derived from `bases` that have a `name` of their own."""
-    return [cls for cls in SIMPLE_EXCEPTIONS if issubclass(cls, bases) and name in cls.__dict__]
+    return [cls for cls in EXCEPTION_CLASSES if issubclass(cls, bases) and name in cls.__dict__]
 
 
 for _cls in _with_own("__init__", SyntaxError, *_UNICODE_ERRORS):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..guards import ir
-from .abstract import get_iter, is_true, richcompare, type_name, unpack
+from .abstract import get_iter, is_true, iter_next, richcompare, type_name, unpack
 from .base import VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .dispatch import constructor, method
@@ -168,7 +168,7 @@ def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker, /) -> Va
     iterator = get_iter(tx, iterable)
     self.changing(tx)
     # Item by item: what the iterator yields may look at the list.
-    while (item := iterator.tp_iternext(tx)) is not None:
+    while (item := iter_next(tx, iterator)) is not None:
         self.items.append(item)
     return NONE
 

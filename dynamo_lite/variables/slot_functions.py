@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from .abstract import is_true, type_name
-from .base import ObservedException, VariableTracker
+from .base import VariableTracker
 from .constant import ConstantVariable, boolean, is_none
 from .descr import type_attribute
 from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
@@ -112,12 +112,7 @@ def _slot_contains(self: UserSlots) -> Any:
 
 def _slot_next(self: UserSlots) -> Any:
     def run(tx: Any) -> VariableTracker | None:
-        try:
-            return tx.call(special(tx, self, "__next__"), [])
-        except ObservedException as observed:
-            if issubclass(observed.exc.python_type(), StopIteration):
-                return None
-            raise
+        return tx.call(special(tx, self, "__next__"), [])
 
     return run if defines(self.cls, "__next__") else None
 

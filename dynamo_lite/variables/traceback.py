@@ -1,0 +1,168 @@
+"""Traceback objects, and what a traceback shows of its frames.
+
+Input: the frames that an exception of the traced program leaves. Output: `TracebackVariable`, one entry; `FrameVariable`, its frame.
+Invariant: file, function, line and columns of an entry are those of eager execution; what only the real frame knows (its variables,
+its caller) breaks the graph where the exception is raised, so that it is raised in real frames.
+Mirrors `Python/traceback.c` and the getters of `Objects/frameobject.c`.
+"""
+
+from __future__ import annotations
+
+import traceback
+import types
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
+
+from ..exc import Unsupported, unsupported
+from ..guards import ir
+from ..resume import frame_stub, is_resumed
+from .base import VariableTracker
+from .constant import ConstantVariable, is_none
+from .descr import foreign_attribute, generic_getattr, getset
+from .dispatch import builtin, constructor
+from .wrap import builds
+
+
+class FrameVariable(VariableTracker):
+    """The frame of one entry."""
+
+    def __init__(self, frame: Any, raise_step: int) -> None:
+        self.frame = frame
+        self.raise_step = raise_step
+
+    def python_type(self) -> type:
+        return FrameType
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name == "f_code" and not is_resumed(self.frame.code):
+            return ConstantVariable(self.frame.code)
+        if name == "f_globals":
+            globals_ = self.frame.globals.value
+            return tx.tr.wrap(globals_, tx.tr.constant_source(globals_))
+        return needs_real_frames(f"frame.{name}", self.raise_step)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    def emit_new(self, cg: Any) -> None:
+        needs_real_frames("a frame that escapes", self.raise_step)
+
+
+class TracebackVariable(VariableTracker):
+    """One entry of a traceback. `next` is the entry one frame further in, or None."""
+
+    def __init__(self, frame: FrameVariable, lasti: int, lineno: int, next_: VariableTracker) -> None:
+        self.frame = frame
+        self.lasti = lasti
+        self.lineno = lineno
+        self.next = next_
+
+    def python_type(self) -> type:
+        return TracebackType
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        unsupported("frame-introspection", f"write of traceback.{name}")
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    def children(self) -> Any:
+        return (self.next,)
+
+    def emit_new(self, cg: Any) -> None:
+        frame = self.frame.frame
+        cg.load_callable(make_entry)
+        cg.load(self.next)
+        cg.load_const(frame_stub(frame.code))
+        cg.load_const(frame.globals.value)
+        cg.load_const(self.lasti)
+        cg.load_const(self.lineno)
+        cg.asm.call(5)
+
+
+def make_entry(
+    next_: TracebackType | None, code: types.CodeType, globals_: dict[str, Any], lasti: int, lineno: int
+) -> TracebackType:
+    """A real entry. `code` is a generator's, so that there is a frame of it without anything being run."""
+    frame = types.FunctionType(code, globals_)().gi_frame
+    return TracebackType(next_, frame, lasti, lineno)
+
+
+def needs_real_frames(context: str, raise_step: int) -> NoReturn:
+    """Break where the exception was raised: then its frames are real."""
+    try:
+        unsupported("frame-introspection", context)
+    except Unsupported as error:
+        if raise_step >= 0:
+            error.break_step = raise_step
+        raise
+
+
+class SourcedTracebackVariable(VariableTracker):
+    """A traceback that exists before the frame. Replayed is that its frames were cleared."""
+
+    def __init__(self, value: TracebackType, source: Any) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return TracebackType
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    def emit_update(self, cg: Any) -> None:
+        cg.load_callable(traceback.clear_frames)
+        cg.load(self)
+        cg.asm.call(1)
+        cg.asm.pop_top()
+
+
+@builds(TracebackType)
+def build_traceback(tr: Any, value: TracebackType, source: Any) -> SourcedTracebackVariable:
+    tr.guard(source, ir.TYPE_IS, TracebackType)
+    return SourcedTracebackVariable(value, source)
+
+
+def _member(descriptor: Any, read: Any) -> None:
+    """Register a member that an entry of the traced program knows itself; a real traceback is asked."""
+
+    def get(tx: Any, self: VariableTracker) -> VariableTracker:
+        return read(self) if isinstance(self, TracebackVariable) else foreign_attribute(tx, self, descriptor)
+
+    getset(descriptor)(get)
+
+
+for _name, _read in {
+    "tb_next": lambda tb: tb.next,
+    "tb_frame": lambda tb: tb.frame,
+    "tb_lasti": lambda tb: ConstantVariable(tb.lasti),
+    "tb_lineno": lambda tb: ConstantVariable(tb.lineno),
+}.items():
+    _member(TracebackType.__dict__[_name], _read)
+
+
+@constructor(TracebackType)
+def new_traceback(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return unsupported("frame-introspection", "types.TracebackType()")
+
+
+@builtin(traceback.clear_frames)
+def clear_frames(tx: Any, tb: VariableTracker) -> None:
+    """The frames that an exception of the traced code has left are gone: there is nothing to clear in them. Those of a real one
+    are cleared with the other effects."""
+    while isinstance(tb, TracebackVariable):
+        tb = tb.next
+    if isinstance(tb, SourcedTracebackVariable):
+        tx.tr.mutating(tb)
+
+
+def is_traceback(v: VariableTracker) -> bool:
+    """True for None and for anything that `__traceback__` may be."""
+    return v.python_type() is TracebackType or is_none(v)
