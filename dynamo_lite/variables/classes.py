@@ -114,7 +114,8 @@ class NewTypeVariable(TypeVariable):
             if name in self.untouched:
                 unsupported("class-definition", f"deletion of {self.value.__qualname__}.{name}")
         else:
-            type.__setattr__(self.value, name, real_object(tx, value))
+            real = _host_names(tx, value) if name == "__abstractmethods__" else real_object(value)
+            type.__setattr__(self.value, name, real)
             self.attributes.items[name] = value
         forget(tx.tr, name)
 
@@ -175,12 +176,17 @@ class NewTypeVariable(TypeVariable):
         cg.asm.build_tuple(len(self.bases))
         cg.load_const(self.template)
         cg.load_const(tuple(self.initializers))
-        cg.asm.call(5)
+        shadowing = [name for name in self.attributes.items if name in _SHADOWED]
+        for name in shadowing:
+            cg.load_const(name)
+            cg.load(self.attributes.items[name])
+        cg.asm.build_map(len(shadowing))
+        cg.asm.call(6)
 
     def emit_fill(self, cg: Any) -> None:
         for name, value in self.attributes.items.items():
             placeholder = self.template.get(name, MISSING)
-            if self.untouched.get(name) is value or (is_none(value) and placeholder is None):
+            if self.untouched.get(name) is value or (is_none(value) and placeholder is None) or name in _SHADOWED:
                 continue
             emit_call(cg, type.__setattr__, self, ConstantVariable(name), value)
             cg.asm.pop_top()
@@ -198,6 +204,14 @@ class NewMetaTypeVariable(MetaInstance, NewTypeVariable):
 
 _IN_DICT = frozenset({"__module__", "__doc__", "__annotations__", "__abstractmethods__", "__type_params__"})
 """Attributes that the getters and setters of `type` keep in the class's dictionary."""
+
+_SHADOWED = frozenset(
+    name
+    for name, value in type.__dict__.items()
+    if type(value) in (types.GetSetDescriptorType, types.MemberDescriptorType)
+    and name not in {*_IN_DICT, "__dict__", "__qualname__"}
+)
+"""Names under which only the namespace that a class is made with can put something into its dictionary."""
 
 
 def forget(tr: Any, name: str) -> None:
@@ -220,6 +234,10 @@ def new_class_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None
     return None
 
 
+def _host_names(tx: Any, names: VariableTracker) -> frozenset[str]:
+    return frozenset(host_value(name, "mutation-of-class") for name in tx.tr.unpack(tx, names))
+
+
 # -- what stands for an object in a stand-in
 
 
@@ -227,10 +245,7 @@ class StandIn:
     """Stands in a stand-in's namespace for an object without a value during the analysis."""
 
 
-_PLACEHOLDERS = {PropertyVariable: property, StaticMethodVariable: staticmethod, ClassMethodVariable: classmethod}
-
-
-def real_object(tx: Any, vt: Any) -> Any:
+def real_object(vt: Any) -> Any:
     """What stands for an object in a stand-in: itself where it exists and can do no harm, a function of the same code, a descriptor of
     its kind, an opaque object."""
     if isinstance(vt, ConstantVariable):
@@ -247,9 +262,11 @@ def _stand_in(vt: Any) -> Any:
             return vt.value
         cells = tuple(types.CellType() for _ in vt.code.co_freevars)
         return types.FunctionType(vt.code, vt.globals.value, vt.code.co_name, None, cells)
-    for model, cls in _PLACEHOLDERS.items():
-        if isinstance(vt, model):
-            return cls(None)
+    if isinstance(vt, PropertyVariable):
+        return property()
+    if isinstance(vt, (StaticMethodVariable, ClassMethodVariable)):
+        function = vt.parts.get("__func__")
+        return vt.base(None if function is None else real_object(function))
     return StandIn()
 
 
@@ -271,17 +288,24 @@ def _shielded_mro(cls: type) -> list[type]:
 
 
 def bare_class(
-    meta: type, name: str, bases: tuple[type, ...], namespace: dict[str, Any], initializers: Any = ()
+    meta: type,
+    name: str,
+    bases: tuple[type, ...],
+    namespace: dict[str, Any],
+    initializers: Any = (),
+    shadowing: Any = (),
 ) -> type:
-    """`type.__new__(meta, name, bases, namespace)` for a namespace without `__set_name__` methods, less `__init_subclass__`."""
+    """`type.__new__(meta, name, bases, namespace)` for a namespace without `__set_name__` methods, less `__init_subclass__`.
+    `shadowing`: values for names in the namespace under which they can't be stored later."""
+    namespace = {**namespace, **dict(shadowing)}
     if any("__init_subclass__" in c.__dict__ for base in bases for c in base.__mro__[:-1]):
         shielded = type.__new__(type(meta), meta.__name__, (meta,), {"__slots__": (), "mro": _shielded_mro})
-        cls = type.__new__(shielded, name, bases, dict(namespace))
+        cls = type.__new__(shielded, name, bases, namespace)
         set_metaclass(cls, meta)
         type.__dict__["__bases__"].__set__(cls, cls.__bases__)  # computes the MRO again
         type.__dict__["__bases__"].__set__(shielded, (type,))  # no longer a subclass of `meta`
     else:
-        cls = type.__new__(meta, name, bases, dict(namespace))
+        cls = type.__new__(meta, name, bases, namespace)
     for initialize in initializers:
         initialize(cls)
     return cls
@@ -364,7 +388,7 @@ def make_class(
     if cell is not None and not isinstance(cell, CellVariable):
         tx.raises(TypeError, f"type.__new__(): __classcell__ must be a nonlocal cell, not {type_name(cell)!r}"[:-1])
     template = _template(tx, attributes)
-    real = {key: template[key] if key in _PASSED else real_object(tx, value) for key, value in attributes.items()}
+    real = {key: template[key] if key in _PASSED else real_object(value) for key, value in attributes.items()}
     try:
         stand_in = bare_class(meta, name, tuple(b.value for b in bases), real)
     except (TypeError, ValueError) as error:

@@ -233,7 +233,9 @@ class InstanceDictDescriptorVariable(DescriptorVariable):
         )
 
     def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
-        unsupported("mutation-of-unknown-object", f"{obj.describe()}.__dict__")
+        if not hasattr(obj, "replace_dict"):
+            unsupported("mutation-of-unknown-object", f"{obj.describe()}.__dict__")
+        obj.replace_dict(tx, value)
 
 
 def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> VariableTracker:

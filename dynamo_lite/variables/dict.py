@@ -23,7 +23,7 @@ from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import getset
 from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
-from .keys import is_constant_key, key_of, key_tracker
+from .keys import is_constant_key, key_of, key_tracker, runs_program
 from .native import (
     NativeVariable,
     checked_load,
@@ -283,6 +283,9 @@ class DictVariable(NativeVariable):
             cg.asm.build_map(0)
         else:
             emit_bare(cg, dict, self.cls)
+
+    def hashes_program_objects(self) -> bool:
+        return any(map(runs_program, self.items))
 
     def emit_fill(self, cg: Any) -> None:
         self.emit_stores(cg, self.items.items())

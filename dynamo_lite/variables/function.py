@@ -20,9 +20,9 @@ from ..isa import docstring
 from ..polyfills.registry import find_polyfill
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
-from .constant import ConstantVariable, fold, is_constant
+from .constant import ConstantVariable, fold, is_constant, is_none
 from .copies import adopt_owner, first_copy
-from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, generic_setattr, type_attribute
+from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, generic_setattr, getset, type_attribute
 from .dict import DictVariable
 from .dispatch import HANDLERS, PURE
 from .slots import SLOTDEFS, call_slot
@@ -130,18 +130,17 @@ class FunctionVariable(VariableTracker):
         return tx.tr.inline(tx, self, args, kwargs, False)
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        reader = _FUNCTION_ATTRIBUTES.get(name)
-        if reader is not None:
-            return reader(tx, self)
         return generic_getattr(tx, self, name)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
-        if name in _MADE_ATTRIBUTES and self.source is None and value is not None:
-            self.made[name] = value
-        elif name in _FUNCTION_ATTRIBUTES:
-            unsupported("mutation-of-unknown-object", f"{self.describe()}.{name}")
-        else:
-            generic_setattr(tx, self, name, value)
+        generic_setattr(tx, self, name, value)
+
+    def store_member(self, tx: Any, name: str, value: VariableTracker) -> None:
+        """Store an attribute that C keeps in the function object."""
+        if "__annotate__" in self.made and name == "__annotations__":
+            del self.made["__annotate__"]
+        tx.tr.mutating(self)
+        self.made[name] = value
 
     def tp_hash(self, tx: Any) -> VariableTracker:
         return tx.tr.identity_hash(self)
@@ -169,27 +168,24 @@ class FunctionVariable(VariableTracker):
         cg.asm.call(5)
 
     def emit_fill(self, cg: Any) -> None:
-        for name, value in self.made.items():
-            if name != "__defaults__":
-                cg.load(value)
-                cg.load(self)
-                cg.asm.store_attr(name)
+        self._emit_members(cg, [name for name in self.made if name != "__defaults__"])
         if self.dict is not None and self.dict.source is None:
             for key, value in self.dict.pairs():
                 cg.load(value)
                 cg.load(self)
                 cg.asm.store_attr(key.value)
 
+    def emit_update(self, cg: Any) -> None:
+        self._emit_members(cg, self.made)
 
-def _made_or_real(name: str, default: Any) -> Any:
-    def read(tx: Any, f: FunctionVariable) -> VariableTracker:
-        if name in f.made:
-            return f.made[name]
-        if f.value is MISSING:
-            return default(tx, f)
-        return tx.tr.wrap(getattr(f.value, name), tx.tr.source(f.source, ir.ATTR, name))
+    def _emit_members(self, cg: Any, names: Any) -> None:
+        for name in names:
+            cg.load(self.made[name])
+            cg.load(self)
+            cg.asm.store_attr(name)
 
-    return read
+
+_ATTRIBUTE_OF_FLAG = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__", 16: "__annotate__"}
 
 
 def _new_annotations(tx: Any, f: FunctionVariable) -> VariableTracker:
@@ -200,24 +196,51 @@ def _new_annotations(tx: Any, f: FunctionVariable) -> VariableTracker:
     return f.made.setdefault("__annotations__", DictVariable())
 
 
-_NONE = lambda tx, f: ConstantVariable(None)  # noqa: E731
-_ATTRIBUTE_OF_FLAG = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__", 16: "__annotate__"}
-_MADE_ATTRIBUTES = frozenset(
-    {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__defaults__", "__kwdefaults__"}
-)
-_FUNCTION_ATTRIBUTES = {
-    "__name__": _made_or_real("__name__", lambda tx, f: ConstantVariable(f.code.co_name)),
-    "__qualname__": _made_or_real("__qualname__", lambda tx, f: ConstantVariable(f.code.co_qualname)),
-    "__doc__": _made_or_real("__doc__", lambda tx, f: ConstantVariable(docstring(f.code))),
-    "__module__": _made_or_real("__module__", lambda tx, f: f.globals.load(tx, "__name__") or ConstantVariable(None)),
-    "__annotations__": _made_or_real("__annotations__", _new_annotations),
-    "__defaults__": _made_or_real("__defaults__", _NONE),
-    "__kwdefaults__": _made_or_real("__kwdefaults__", _NONE),
-    "__code__": lambda tx, f: ConstantVariable(f.code),
-    "__globals__": lambda tx, f: f.globals.as_dict(tx),
-    "__closure__": lambda tx, f: TupleVariable(list(f.closure)) if f.closure else ConstantVariable(None),
-    "__dict__": lambda tx, f: f.instance_dict(tx),
-}
+def _member(name: str, default: Any, kind: type | None = None, optional: bool = True) -> None:
+    """An attribute of functions that can be stored: what a new function has, the type of its values, whether None will do."""
+
+    def read(tx: Any, f: FunctionVariable, /) -> VariableTracker:
+        if name in f.made:
+            return f.made[name]
+        if f.value is MISSING:
+            return default(tx, f)
+        return tx.tr.wrap(getattr(f.value, name), tx.tr.source(f.source, ir.ATTR, name))
+
+    def write(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+        absent = is_none(value)
+        if kind is not None and not (absent and optional) and (absent or not issubclass(value.python_type(), kind)):
+            what = "string" if kind is str else kind.__name__
+            tx.raises(TypeError, f"{name} must be set to a {what} object")
+        if absent:
+            value = DictVariable() if name == "__annotations__" else ConstantVariable(None)
+        f.store_member(tx, name, value)
+
+    getset(types.FunctionType.__dict__[name], write)(read)
+
+
+_none = lambda tx, f: ConstantVariable(None)  # noqa: E731
+_member("__name__", lambda tx, f: ConstantVariable(f.code.co_name), str, False)
+_member("__qualname__", lambda tx, f: ConstantVariable(f.code.co_qualname), str, False)
+_member("__doc__", lambda tx, f: ConstantVariable(docstring(f.code)))
+_member("__module__", lambda tx, f: f.globals.load(tx, "__name__") or ConstantVariable(None))
+_member("__annotations__", _new_annotations, dict)
+_member("__defaults__", _none, tuple)
+_member("__kwdefaults__", _none, dict)
+
+
+def _readonly_member(name: str, read: Any) -> None:
+    def refuse(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+        if isinstance(types.FunctionType.__dict__[name], types.MemberDescriptorType):
+            tx.raises(AttributeError, "readonly attribute")
+        unsupported("mutation-of-unknown-object", f"{f.describe()}.{name}")
+
+    getset(types.FunctionType.__dict__[name], refuse)(read)
+
+
+_readonly_member("__code__", lambda tx, f: ConstantVariable(f.code))
+_readonly_member("__globals__", lambda tx, f: f.globals.as_dict(tx))
+_readonly_member("__closure__", lambda tx, f: TupleVariable(list(f.closure)) if f.closure else ConstantVariable(None))
+_readonly_member("__dict__", lambda tx, f: f.instance_dict(tx))
 
 
 def make_function(
@@ -246,7 +269,7 @@ def build_function(tr: Any, value: types.FunctionType, source: Any) -> FunctionV
         node = tr.source(source, ir.FUNC_CLOSURE, None)
         closure = [tr.wrap(cell, tr.source(node, ir.INDEX, i)) for i, cell in enumerate(value.__closure__)]
     # The globals of a function can't be replaced; other functions with the same code may have others.
-    namespace = tr.namespace(value.__globals__)
+    namespace = tr.namespace_of(value)
     if source.kind != ir.CONST:
         tr.guard(tr.source(source, ir.ATTR, "__globals__"), ir.IS, value.__globals__)
     return FunctionVariable(value.__code__, namespace, closure, value, source)

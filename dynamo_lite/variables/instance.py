@@ -30,10 +30,31 @@ STATELESS: set[type] = {object}
 """Types of C whose instances have no state but their `__dict__`."""
 
 
+class InstanceDictVariable(DictVariable):
+    """The `__dict__` of an object that the traced code made, which comes with the object."""
+
+    owner: InstanceVariable
+
+    @classmethod
+    def of(cls, owner: InstanceVariable) -> InstanceDictVariable:
+        """The empty dictionary of a new object."""
+        result = cls()
+        result.owner = owner
+        return result
+
+    def children(self) -> Any:
+        return [self.owner, *super().children()]
+
+    def emit_new(self, cg: Any) -> None:
+        self.owner.load_dict(cg)
+
+
 class InstanceVariable(UserSlots):
     """An object of class `cls`. `dict` is its `__dict__` (None if it has none), `slots` the values of its `__slots__`."""
 
     can_stand = True
+    dict_replaced = False  # `__dict__` was assigned to
+    class_replaced: VariableTracker | None = None  # what was assigned to `__class__`
 
     def __init__(self, cls: type, value: Any = MISSING, source: Any = None) -> None:
         self.cls = cls
@@ -57,7 +78,7 @@ class InstanceVariable(UserSlots):
         """The tracker of `__dict__`."""
         if self.dict is MISSING:
             if self.source is None:
-                self.dict = DictVariable() if self.cls.__dictoffset__ else None
+                self.dict = InstanceDictVariable.of(self) if self.cls.__dictoffset__ else None
             else:
                 real = real_dict(self.value)
                 self.dict = (
@@ -65,19 +86,58 @@ class InstanceVariable(UserSlots):
                 )
         return self.dict
 
+    def replace_dict(self, tx: Any, value: VariableTracker | None) -> None:
+        """`subtype_setdict`."""
+        if value is None:
+            value = DictVariable()
+        if not issubclass(value.python_type(), dict):
+            tx.raises(TypeError, f"__dict__ must be set to a dictionary, not a '{value.python_type().__name__}'")
+        before = self.instance_dict(tx)
+        if before is None or not isinstance(value, DictVariable):
+            unsupported("mutation-of-unknown-object", f"{self.describe()}.__dict__")
+        if value is before:
+            return
+        tx.tr.mutating(self)
+        if type(before) is InstanceDictVariable:
+            before.__class__ = DictVariable  # it no longer comes with the object
+        self.dict, self.dict_replaced = value, True
+
+    def replace_class(self, tx: Any, value: VariableTracker) -> None:
+        """`object_set_class`."""
+        cls = value.value
+        if type(self) is not InstanceVariable or self.slots or tx.tr.instance_class(cls) is not InstanceVariable:
+            unsupported("mutation-of-unknown-object", f"{self.describe()}.__class__")
+        try:
+            object.__new__(self.cls).__class__ = cls
+        except TypeError as error:
+            tx.raises_like(error)
+        if hasattr(cls, "__del__"):
+            unsupported("del-finalizer", cls.__qualname__)
+        self.instance_dict(tx)
+        tx.tr.mutating(self)
+        self.cls = cls
+        if self.source is not None:
+            self.class_replaced = value
+
     def get_slot(self, tx: Any, descriptor: Any) -> VariableTracker | None:
         """Value of a `__slots__` member, None while unset."""
         if descriptor not in self.slots and self.source is not None:
+            if type_lookup(self.cls, "__getattribute__") is not object.__getattribute__:
+                return unsupported(
+                    "attribute-of-unknown-object", f"a slot of a class with __getattribute__: {descriptor!r}"
+                )
             node = tx.tr.source(self.source, ir.ATTR, descriptor.__name__)
             try:
                 self.slots[descriptor] = tx.tr.wrap(descriptor.__get__(self.value), node)
             except AttributeError:
                 tx.tr.guard(node, ir.ABSENT, None)
                 self.slots[descriptor] = None
+                self.__dict__.setdefault("empty_slots", set()).add(descriptor)
         return self.slots.get(descriptor)
 
     def set_slot(self, tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
         """Store or delete a `__slots__` member."""
+        self.get_slot(tx, descriptor)  # what was there says how to replay a deletion
         tx.tr.mutating(self)
         self.slots[descriptor] = value
         self.__dict__.setdefault("written_slots", set()).add(descriptor)
@@ -141,6 +201,8 @@ class InstanceVariable(UserSlots):
 
     def children(self) -> Any:
         attributes = [] if self.dict in (None, MISSING) else [self.dict]
+        if self.class_replaced is not None:
+            attributes.append(self.class_replaced)
         return [*attributes, *(v for v in self.slots.values() if v is not None)]
 
     def emit_new(self, cg: Any) -> None:
@@ -153,15 +215,15 @@ class InstanceVariable(UserSlots):
 
     def emit_attributes(self, cg: Any) -> None:
         """Store the attributes of a new object."""
-        if self.dict not in (None, MISSING) and self.dict.source is None:
-            for key, value in self.dict.pairs():
-                cg.load(value)
-                self._load_dict(cg)
-                cg.load(key)
-                cg.asm.store_subscr()
+        if self.dict_replaced:
+            self._emit_member(cg, "__dict__", self.dict)
+        elif self.dict not in (None, MISSING) and self.dict.items:
+            cg.load(self.dict)  # filled like any new dictionary
+            cg.asm.pop_top()
         self.emit_slots(cg, [d for d, v in self.slots.items() if v is not None])
 
-    def _load_dict(self, cg: Any) -> None:
+    def load_dict(self, cg: Any) -> None:
+        """Push the object's `__dict__`."""
         if self.cls.__getattribute__ is object.__getattribute__:
             cg.load(self)
             cg.asm.load_attr("__dict__")
@@ -170,17 +232,28 @@ class InstanceVariable(UserSlots):
             cg.load(self)
             cg.asm.call(1)
 
+    def _emit_member(self, cg: Any, name: str, value: VariableTracker) -> None:
+        """Store past any `__setattr__` of the program."""
+        cg.load_callable(object.__setattr__)
+        cg.load(self)
+        cg.load_const(name)
+        cg.load(value)
+        cg.asm.call(3)
+        cg.asm.pop_top()
+
     def emit_slots(self, cg: Any, descriptors: Any) -> None:
         """Store `__slots__` members through their descriptors."""
+        empty = self.__dict__.get("empty_slots", ())
         for descriptor in descriptors:
             value = self.slots[descriptor]
+            if value is None and (descriptor in empty or self.source is None):
+                continue
             if descriptor.__objclass__ in cg.tr.new_classes:
-                if value is not None:
-                    cg.asm.push_callable(lambda d=descriptor: _load_setter(cg, d))
-                    cg.load(self)
-                    cg.load(value)
-                    cg.asm.call(2)
-                    cg.asm.pop_top()
+                cg.asm.push_callable(lambda d=descriptor: _load_setter(cg, d))
+                cg.load(self)
+                cg.load(value)
+                cg.asm.call(2)
+                cg.asm.pop_top()
                 continue
             cg.load_callable(descriptor.__delete__ if value is None else descriptor.__set__)
             cg.load(self)
@@ -190,6 +263,10 @@ class InstanceVariable(UserSlots):
             cg.asm.pop_top()
 
     def emit_update(self, cg: Any) -> None:
+        if self.class_replaced is not None:
+            self._emit_member(cg, "__class__", self.class_replaced)
+        if self.dict_replaced:
+            self._emit_member(cg, "__dict__", self.dict)
         self.emit_slots(cg, self.__dict__.get("written_slots", ()))
 
 
@@ -290,7 +367,17 @@ def object_subclasshook(tx: Any, *args: VariableTracker) -> VariableTracker:
     return NOT_IMPLEMENTED
 
 
-@getset(object.__dict__["__class__"])
+def _set_class(tx: Any, self: VariableTracker, value: VariableTracker | None) -> None:
+    if value is None:
+        tx.raises(TypeError, "can't delete __class__ attribute")
+    if not issubclass(value.python_type(), type):
+        tx.raises(TypeError, f"__class__ must be set to a class, not '{value.python_type().__name__}' object")
+    if not isinstance(self, InstanceVariable):
+        unsupported("mutation-of-unknown-object", f"{self.describe()}.__class__")
+    self.replace_class(tx, value)
+
+
+@getset(object.__dict__["__class__"], _set_class)
 def object_class(tx: Any, self: VariableTracker) -> VariableTracker:
     return tx.tr.type_of(tx, self)
 

@@ -169,7 +169,6 @@ def abc_init(tx: Any, cls: TypeVariable, /) -> None:
     state = cls.value.__dict__["_abc_impl"]
     cls.attributes.items["_abc_impl"] = cls.untouched["_abc_impl"] = ConstantVariable(state)
     cls.put(tx, "__abstractmethods__", tx.tr.wrap_new(frozenset(names)))
-    type.__setattr__(cls.value, "__abstractmethods__", frozenset(names))
 
 
 def _own(tx: Any, base: type) -> Any:

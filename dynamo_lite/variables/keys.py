@@ -113,6 +113,13 @@ def key_tracker(key: Any) -> VariableTracker:
     return ConstantVariable(key)
 
 
+def runs_program(key: Any) -> bool:
+    """True for a host key that stands for an object whose hash a method of the program computes."""
+    if type(key) is Key:
+        return isinstance(key.host, (tuple, frozenset)) and any(map(runs_program, key.host))
+    return type(key) is UserKey
+
+
 def is_constant_key(key: Any) -> bool:
     """True for keys that can be looked up in a real dict or set during the analysis without running code of the
     program.
