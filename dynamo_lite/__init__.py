@@ -8,8 +8,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import exc
-from .config import config
+from . import own_builtins
+
+own_builtins.install(__path__)
+
+from . import exc  # noqa: E402
+from .config import config  # noqa: E402
 
 if TYPE_CHECKING:
     from . import testing

@@ -846,6 +846,44 @@ tuple_of(PyObject *const *items, Py_ssize_t n)
     return tuple;
 }
 
+/* What an analysis needs of the process, whose program must find it as it was whatever interrupts the analysis: no garbage
+   collections, which would double its time, and room for recursion, since it takes several frames for one of the program.
+   While any analysis runs the settings are those; the last one to end puts back what the first one found. */
+static struct {
+    int running, collects, program_limit;
+} analyses;
+
+enum { ANALYSIS_RECURSION_LIMIT = 20000 };
+
+static void
+analysis_begins(void)
+{
+    if (analyses.running++ == 0) {
+        analyses.collects = PyGC_Disable();
+        analyses.program_limit = Py_GetRecursionLimit();
+        if (analyses.program_limit < ANALYSIS_RECURSION_LIMIT) {
+            Py_SetRecursionLimit(ANALYSIS_RECURSION_LIMIT);
+        }
+    }
+}
+
+static void
+analysis_ends(void)
+{
+    if (--analyses.running > 0) {
+        return;
+    }
+    if (analyses.collects) {
+        PyGC_Enable();
+    }
+    else {
+        PyGC_Disable();
+    }
+    if (analyses.program_limit < ANALYSIS_RECURSION_LIMIT && Py_GetRecursionLimit() == ANALYSIS_RECURSION_LIMIT) {
+        Py_SetRecursionLimit(analyses.program_limit);   /* unless another thread has set one meanwhile */
+    }
+}
+
 /* The region's answer to a miss: a new reference to an Entry or to None; NULL with an exception. */
 static PyObject *
 region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals,
@@ -853,6 +891,7 @@ region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, P
 {
     Region *previous = swap_region(thread, NULL);
     thread->in_callback++;
+    analysis_begins();
     PyObject *answer = NULL;
     PyObject *callback = PyObject_GetAttr((PyObject *)region, s_callback);
     PyObject *bound = callback == NULL ? NULL : tuple_of(locals, n_locals);
@@ -861,6 +900,7 @@ region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, P
     }
     Py_XDECREF(bound);
     Py_XDECREF(callback);
+    analysis_ends();
     thread->in_callback--;
     restore_region(thread, previous);
     if (answer == NULL || answer == Py_None) {
@@ -1909,7 +1949,15 @@ module_set_metaclass(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
     Py_RETURN_NONE;
 }
 
+static PyObject *
+module_program_collects(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    return PyBool_FromLong(analyses.running > 0 ? analyses.collects : PyGC_IsEnabled());
+}
+
 static PyMethodDef module_methods[] = {
+    {"program_collects", module_program_collects, METH_NOARGS,
+     "program_collects() -> bool\n\nDoes the program collect garbage? During an analysis nobody does."},
     {"set_region", module_set_region, METH_O,
      "set_region(region) -> previous\n\nMake a Region, or None, the active one of this thread."},
     {"set_metaclass", (PyCFunction)(void (*)(void))module_set_metaclass, METH_FASTCALL,

@@ -7,19 +7,24 @@ Mirrors `import_name` and `import_from` of `Python/ceval.c`.
 
 from __future__ import annotations
 
+import builtins
 import importlib.util
 import sys
 from typing import Any
 
 from ..exc import unsupported
+from ..guards import ir
 from ..variables.base import ObservedException, VariableTracker
+
+_IMPORT = builtins.__import__  # the interpreter's own, if nobody has replaced it before
 
 
 def import_name(f: Any, name: str, level: int, fromlist: tuple[str, ...] | None) -> VariableTracker:
     """The module that `import name` (the top package) or `from name import …` (the module itself) binds."""
+    _require_own_import(f)
     package = f.globals.value.get("__package__") if level else None
     absolute = importlib.util.resolve_name("." * level + name, package) if level else name
-    if absolute not in sys.modules:
+    if not _is_loaded(absolute):
         unsupported("import", absolute)
     for attribute in fromlist or ():
         if (
@@ -28,8 +33,26 @@ def import_name(f: Any, name: str, level: int, fromlist: tuple[str, ...] | None)
             and attribute != "*"
         ):
             unsupported("import", f"{absolute}.{attribute}")
-    module = sys.modules[absolute if fromlist else absolute.partition(".")[0] if not level else absolute]
-    return f.tr.build_constant_object(module)
+    return _loaded_module(f, absolute if fromlist or level else absolute.partition(".")[0])
+
+
+def _require_own_import(f: Any) -> None:
+    """`import` calls the `__import__` that the frame's builtins have; one that the program has put there may do anything."""
+    found = f.globals.builtins.load(f, "__import__") if f.globals.builtins is not None else None
+    if found is None or found.value is not _IMPORT:
+        unsupported("import", "builtins.__import__ is replaced")
+
+
+def _is_loaded(name: str) -> bool:
+    return sys.modules.get(name) is not None  # None stands for a module that may not be imported
+
+
+def _loaded_module(f: Any, name: str) -> VariableTracker:
+    """The module of that name; another one under the name is another result."""
+    module = sys.modules[name]
+    tr = f.tr
+    tr.guard(tr.source(tr.constant_source(sys.modules), ir.DICT_ITEM, name), ir.IS, module)
+    return tr.build_constant_object(module)
 
 
 def import_from(f: Any, module: VariableTracker, name: str) -> VariableTracker:
@@ -40,8 +63,8 @@ def import_from(f: Any, module: VariableTracker, name: str) -> VariableTracker:
         if not issubclass(observed.exc.python_type(), AttributeError):
             raise
     full = f"{module.as_python_constant().__name__}.{name}"
-    if full in sys.modules:
-        return f.tr.build_constant_object(sys.modules[full])
+    if _is_loaded(full):
+        return _loaded_module(f, full)
     return f.raises(ImportError, f"cannot import name {name!r} from {module.as_python_constant().__name__!r}")
 
 
