@@ -81,6 +81,19 @@ def _is_break(text: str) -> bool:
     return True
 
 
+def support(options: argparse.Namespace) -> int:
+    """Print what a call of each builtin method and library function does in captured code, or write it to a file."""
+    from .report.support import table
+
+    text = "\n".join(table()) + "\n"
+    if options.write is None:
+        print(text, end="")
+    else:
+        with open(options.write, "w", encoding="utf-8") as file:
+            file.write(text)
+    return 0
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Say what this installation can do. The status is 1 if something needed is missing."""
     problems = []
@@ -138,6 +151,10 @@ def _parser() -> argparse.ArgumentParser:
         if function is run:
             one.add_argument("--coverage", action="store_true", help="end with a report")
     command(explain, "what a break number means, or what capture makes of a script", script=True)
+    one = command(support, "the table of what is captured of Python", script=False)
+    one.add_argument(
+        "--write", nargs="?", const="docs/python-support.md", metavar="PATH", help="into docs/python-support.md"
+    )
     command(doctor, "what this installation can do", script=False)
     return parser
 

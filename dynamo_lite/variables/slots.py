@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..exc import unsupported
 from .base import VariableTracker
 from .constant import ConstantVariable
 
@@ -147,18 +148,14 @@ def call_slot(
     """Call the slot of `self` that `owner` (a tracker class) implements, as the wrapper descriptor of `definition` would.
 
     `owner` is named so that `dict.__getitem__(d, k)` reaches the native slot even where `d`'s own class overrides it.
-    Raises TypeError in the traced program if the owner has no such slot or the arguments don't fit.
+    Raises TypeError in the traced program if the arguments don't fit.
     """
     function = getattr(owner, definition.slot, None)
     if function is None and definition.slot in SEQUENCE_ALTERNATIVES:
         function = getattr(owner, SEQUENCE_ALTERNATIVES[definition.slot], None)
     kind = definition.kind
-    if function is None:
-        return (
-            NONE_NOT_IMPLEMENTED
-            if kind in ("binary_l", "binary_r")
-            else tx.raises(TypeError, f"no {definition.dunder}")
-        )
+    if function is None:  # the real type has it, the model does not
+        unsupported("call-c-function", f"{self.python_type().__qualname__}.{definition.dunder}")
     if kind == "call":
         return function(self, tx, args, kwargs)
     if kwargs:
@@ -176,5 +173,4 @@ def call_slot(
     return WRAPPERS[kind](tx, function.__get__(self), self, *args)
 
 
-NONE_NOT_IMPLEMENTED = ConstantVariable(NotImplemented)
 COMPARISONS = frozenset(_COMPARE.values())
