@@ -77,6 +77,7 @@ class Trace:
         self.literals: dict[int, VariableTracker] = {}
         self.generators: dict[int, Any] = {}  # those that the traced code has made
         self.stand_classes: dict[type, type] = {}
+        self.frame_objects: dict[int, VariableTracker] = {}
         self.mutations: list[VariableTracker] = []
         self.overrides: Any = None  # who sees torch functions before torch does; none yet
         self.graph = side.new_graph(self)
@@ -318,6 +319,10 @@ class Trace:
         """`v is w`."""
         if v is w:
             return True
+        if v.is_symbolic or w.is_symbolic:
+            if v.python_type() is not w.python_type():
+                return False
+            v, w = (vt.constant() if vt.is_symbolic else vt for vt in (v, w))
         if isinstance(v, ConstantVariable) or isinstance(w, ConstantVariable):
             return v.value is w.value and v.value is not MISSING
         if (
@@ -399,6 +404,8 @@ class Trace:
             reason = skip.why_not_inlined(real)
             if reason is not None:
                 target = skip.transparent_target(real)
+                if target is None and skip.looks_at_callers(real):
+                    tx.needs_real_callers(*reason)
                 if target is None:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)

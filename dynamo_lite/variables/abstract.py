@@ -221,7 +221,9 @@ def is_same(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
 
 def equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
     """`PyObject_RichCompareBool(v, w, Py_EQ)`: identity implies equality."""
-    return tx.tr.same_object(v, w) or is_true(tx, richcompare(tx, v, w, "=="))
+    if not v.is_symbolic and not w.is_symbolic and tx.tr.same_object(v, w):
+        return True
+    return is_true(tx, richcompare(tx, v, w, "=="))
 
 
 # -- truth, length, membership

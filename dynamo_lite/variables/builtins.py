@@ -13,8 +13,6 @@ import collections.abc
 import functools
 import itertools
 import operator
-import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -64,7 +62,6 @@ from .native import (
 from .stand import call_host, can_be_host
 from .subclass import NATIVE_MODELS, NATIVES
 from .text import format_object
-from .tuple import TupleVariable
 
 for _model, _types in {
     ListIterator: LIST_ITERATORS.values(),
@@ -178,8 +175,7 @@ def _extreme(function: Any, op: str) -> None:
             return best
         if default is not None:
             return default
-        empty = "iterable argument is empty" if sys.version_info >= (3, 12) else "arg is an empty sequence"
-        return tx.raises(ValueError, f"{name}() {empty}")
+        return run(tx, function, ())  # for the message, which varies
 
 
 _extreme(max, ">")
@@ -602,22 +598,6 @@ def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker
     return ConstantVariable(0) if default is None else default
 
 
-# -- the exception being handled
-
-
-@builtin(sys.exc_info)
-def sys_exc_info(tx: Any, /) -> VariableTracker:
-    exc = tx.tr.handled or tx.tr.outer_exception()
-    if exc is None:
-        return TupleVariable([NONE, NONE, NONE])
-    return TupleVariable([tx.tr.type_of(tx, exc), exc, exc.get(tx, "__traceback__")])
-
-
-@builtin(sys.exception)
-def sys_exception(tx: Any, /) -> VariableTracker:
-    return tx.tr.handled or tx.tr.outer_exception() or NONE
-
-
 # -- what ends the graph
 
 for _function, _slug in {
@@ -626,17 +606,5 @@ for _function, _slug in {
     open: "call-io",
     breakpoint: "debugger",
     __import__: "import",
-    aiter: "async",
-    anext: "async",
 }.items():
     refuse(_slug, _function, context=f"{_function.__name__}()")
-
-
-@builtin(warnings.warn)
-def warnings_warn(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    return tx.needs_real_callers("call-print", "warnings.warn()")
-
-
-@builtin(sys._getframe)
-def sys_getframe(tx: Any, /, *args: VariableTracker) -> VariableTracker:
-    return tx.needs_real_callers("frame-introspection", "sys._getframe()")

@@ -7,6 +7,8 @@ Mirrors `Objects/moduleobject.c` and LOAD_GLOBAL of `Python/ceval.c`.
 
 from __future__ import annotations
 
+import importlib
+import sys
 import types
 from typing import Any
 
@@ -15,7 +17,8 @@ from ..guards import ir
 from .base import VariableTracker, is_lazy
 from .constant import ConstantVariable
 from .descr import generic_getattr, type_attribute
-from .dispatch import method
+from .dispatch import builtin, method
+from .native import host_value
 from .wrap import builds, builds_subclasses
 
 
@@ -178,3 +181,11 @@ def module_getattribute(tx: Any, self: ModuleVariable, name: VariableTracker) ->
 def build_module(tr: Any, value: types.ModuleType, source: Any) -> ModuleVariable:
     tr.guard(source, ir.IS, value)
     return ModuleVariable(value, source)
+
+
+@builtin(importlib.import_module)
+def import_module(tx: Any, name: VariableTracker, package: VariableTracker | None = None) -> VariableTracker:
+    absolute = host_value(name, "import")
+    if package is not None or absolute.startswith(".") or absolute not in sys.modules:
+        return unsupported("import", str(absolute))
+    return tx.tr.build_constant_object(sys.modules[absolute])

@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from ..exc import unsupported
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
@@ -50,9 +51,15 @@ for _function, _row in BINARY_OPS.items():
         constant_slot(_row.slot)(_binary(_function, _DUNDERS[_row.slot]))
 for _function, (_slot, _) in UNARY_OPS.items():
     constant_slot(_slot)(_unary(_function))
-constant_slot("tp_hash")(_unary(hash))
 constant_slot("tp_repr")(_unary(repr))
 constant_slot("tp_str")(_unary(str))
+
+
+@constant_slot("tp_hash")
+def constant_hash(vt: ConstantVariable, tx: Any) -> VariableTracker:
+    if type(vt.value) in (float, complex) and vt.value != vt.value:
+        return unsupported("object-identity", "hash of a nan")
+    return fold(tx, hash, [vt], {})
 
 
 @constant_slot("tp_richcompare")

@@ -8,19 +8,19 @@ Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
 
 from __future__ import annotations
 
+import _string
 import functools
 import operator
 import re
-import sys
 from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_attr, get_item, type_name, unpack
+from .abstract import get_attr, get_item, get_iter, type_name, unpack
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, constant_slot, fold
-from .dispatch import builtin, method, pure
-from .iter import ConstantIterator
+from .dispatch import builtin, method
+from .iter import ConstantIterator, IteratorVariable, advance
 from .list import ListVariable
 from .native import atom_value, checked_size, host_index, host_value, object_repr, object_str, run
 from .number import pure_methods
@@ -247,7 +247,6 @@ def str_maketrans(tx: Any, x: VariableTracker, /, *args: VariableTracker) -> Var
 
 
 pure_methods(str, bytes)
-pure(sys.intern)
 
 # -- regular expressions: patterns and matches are constants
 
@@ -277,6 +276,15 @@ def known(tx: Any, v: VariableTracker) -> VariableTracker:
     return v
 
 
+def _replacer(tx: Any, function: VariableTracker) -> Any:
+    """A function of the program as the replacement that the real `sub` calls."""
+
+    def replace(match: re.Match[Any]) -> Any:
+        return shielded(lambda: to_host(tx, tx.call(function, [ConstantVariable(match)])))
+
+    return replace
+
+
 def _substitution(function: Any) -> None:
     @method(function)
     def substitute(
@@ -284,12 +292,76 @@ def _substitution(function: Any) -> None:
     ) -> VariableTracker:
         args = tuple([known(tx, v) for v in args])
         kwargs = {name: known(tx, v) for name, v in kwargs.items()}
-        if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
-            return fold(tx, function, [self, *args], kwargs)
-        return unsupported("call-c-function", f"{function.__name__} of a pattern with arguments that are no constants")
+        host = [_replacer(tx, v) if _is_function(v) else to_host(tx, v) for v in args]
+        host_kwargs = {name: _replacer(tx, v) if _is_function(v) else to_host(tx, v) for name, v in kwargs.items()}
+        return run_host(tx, functools.partial(function, self.value), host, host_kwargs)
+
+
+def _is_function(v: VariableTracker) -> bool:
+    return v.tp_call is not None and not isinstance(v, ConstantVariable)
 
 
 _substitution(re.Pattern.sub)
 _substitution(re.Pattern.subn)
 _substitution(re.Pattern.split)
+
+
+class MatchIterator(IteratorVariable):
+    """`pattern.finditer(text)`: the real iterator is asked; `n` matches have been taken off it."""
+
+    cls = type(re.compile("").finditer(""))
+
+    def __init__(self, make: Any) -> None:
+        self.make = make
+        self.real = make()
+        self.n = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        match = next(self.real, None)
+        self.n += match is not None
+        return None if match is None else ConstantVariable(match)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(_advanced)
+        cg.load_const(self.make)
+        cg.load_const(self.n)
+        cg.asm.call(2)
+
+
+def _advanced(make: Any, n: int) -> Any:
+    return advance(make(), n)
+
+
+@method(re.Pattern.finditer)
+def pattern_finditer(
+    tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    host = [host_value(v, "call-c-function") for v in args]
+    host_kwargs = {name: host_value(v, "call-c-function") for name, v in kwargs.items()}
+    try:
+        return MatchIterator(functools.partial(self.value.finditer, *host, **host_kwargs))
+    except TypeError as error:
+        return tx.raises_like(error)
+
+
 pure_methods(re.Match, re.Pattern)
+
+
+# -- the parser of `string.Formatter`
+
+
+def _parsed(function: Any) -> None:
+    @builtin(function)
+    def parse(tx: Any, text: VariableTracker, /) -> VariableTracker:
+        try:
+            made = function(atom_value(text))
+            rest = list(made[1] if isinstance(made, tuple) else made)
+        except (TypeError, ValueError) as error:
+            # It is raised where the parser has got to, which may be after effects of the fields before.
+            return unsupported("call-c-function", f"{function.__name__}: {error}")
+        iterator = get_iter(tx, ListVariable([tx.tr.wrap_new(item) for item in rest]))
+        return TupleVariable([ConstantVariable(made[0]), iterator]) if isinstance(made, tuple) else iterator
+
+
+_parsed(_string.formatter_parser)
+_parsed(_string.formatter_field_name_split)

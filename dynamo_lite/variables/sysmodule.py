@@ -1,0 +1,53 @@
+"""Functions of `sys` and `warnings` that ask about the interpreter or the running frames.
+
+Input: nothing but the calling frame. Output: the handled exception; settings of the interpreter, guarded.
+Invariant: what looks at the calling frames gets real ones.
+Mirrors `Python/sysmodule.c`, `Python/_warnings.c`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+from ..guards import ir
+from .base import VariableTracker
+from .constant import NONE
+from .dispatch import builtin, pure
+from .tuple import TupleVariable
+
+pure(sys.intern)
+
+
+@builtin(sys.exc_info)
+def sys_exc_info(tx: Any, /) -> VariableTracker:
+    exc = tx.tr.handled or tx.tr.outer_exception()
+    if exc is None:
+        return TupleVariable([NONE, NONE, NONE])
+    return TupleVariable([tx.tr.type_of(tx, exc), exc, exc.get(tx, "__traceback__")])
+
+
+@builtin(sys.exception)
+def sys_exception(tx: Any, /) -> VariableTracker:
+    return tx.tr.handled or tx.tr.outer_exception() or NONE
+
+
+@builtin(warnings.warn)
+def warnings_warn(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.needs_real_callers("call-print", "warnings.warn()")
+
+
+def _setting(function: Any) -> None:
+    """A setting of the interpreter is read now, and compared by the guards at each call."""
+
+    def read(module: Any) -> Any:
+        return function()
+
+    @builtin(function)
+    def setting(tx: Any, /) -> VariableTracker:
+        return tx.tr.wrap(function(), tx.tr.source(tx.tr.constant_source(sys), ir.CALL, read))
+
+
+for _function in (sys.get_int_max_str_digits, sys.getdefaultencoding, sys.getfilesystemencoding):
+    _setting(_function)

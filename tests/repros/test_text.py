@@ -1,0 +1,190 @@
+"""Found in CPython's tests of texts, numbers, grammar and calls. Needs no torch."""
+
+import importlib
+import logging
+import re
+import string
+import sys
+import types
+import warnings
+
+import pytest
+
+from dynamo_lite import convert
+from dynamo_lite.config import config
+from dynamo_lite.record import log
+
+
+def capture(fn):
+    return convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+
+
+@pytest.fixture(autouse=True)
+def pure_python():
+    log.reset()
+    with config.patch(capture_pure_python=True, debug=True):
+        yield
+
+
+helper_module = types.ModuleType("helper_module")
+HELPER = """
+import logging, warnings
+def helper(n, stacklevel=1):
+    warnings.warn("boo", stacklevel=stacklevel)
+    return n
+def say(text):
+    logging.getLogger("dl_test").warning(text)
+"""
+exec(compile(HELPER, "/nowhere/helper_file.py", "exec"), helper_module.__dict__)
+
+
+class TestWhoCalled:
+    def test_location_and_registry_of_a_warning(self):
+        def program(n):
+            a = helper_module.helper(n)
+            b = helper_module.helper(n, 2)
+            warnings.warn("here", stacklevel=1)
+            return a + b
+
+        def locations(fn):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                fn(3)
+            return [(str(w.message), w.filename, w.lineno) for w in caught], "__warningregistry__" in vars(
+                helper_module
+            )
+
+        expected = locations(program)
+        vars(helper_module).pop("__warningregistry__", None)
+        assert locations(capture(program)) == expected
+
+    def test_location_of_a_log_record(self):
+        def program(n):
+            helper_module.say("a")
+            logging.getLogger("dl_test").warning("b")
+            return n
+
+        def records(fn):
+            found = []
+            handler = logging.Handler()
+            handler.emit = lambda r: found.append((r.getMessage(), r.filename, r.lineno))
+            logger = logging.getLogger("dl_test")
+            logger.addHandler(handler)
+            logger.propagate = False
+            try:
+                fn(3)
+            finally:
+                logger.removeHandler(handler)
+            return found
+
+        expected = records(program)
+        assert records(capture(program)) == expected
+
+
+class TestWarningsOfOperators:
+    def test_a_truth_value_of_not_implemented(self):
+        def program(x):
+            return 1 if NotImplemented else x
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if sys.version_info < (3, 14):
+                assert capture(program)(2) == 1
+                assert len(caught) == 1
+
+    def test_inverted_bool(self):
+        def program(x):
+            return ~x
+
+        def caught_by(fn):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                return fn(True), len(caught)
+
+        expected = caught_by(program)
+        captured = capture(program)
+        assert caught_by(captured) == caught_by(captured) == expected
+
+
+class TestNumbers:
+    def test_hash_of_a_nan_is_that_of_the_object(self):
+        nan = float("nan")
+
+        def program(x):
+            return hash(x), {x: 1}[x]
+
+        assert capture(program)(nan) == program(nan)
+
+    def test_truth_and_length_are_checked(self):
+        def truth(x):
+            return bool(x)
+
+        def size(x):
+            return len(x)
+
+        for fn, value in (
+            (truth, type("A", (), {"__bool__": lambda s: 1})()),
+            (truth, type("A", (), {"__len__": lambda s: -1})()),
+            (size, type("A", (), {"__len__": lambda s: "a"})()),
+            (size, type("A", (), {"__len__": lambda s: 1 << 80})()),
+        ):
+            with pytest.raises((TypeError, ValueError, OverflowError)) as plain:
+                fn(value)
+            with pytest.raises(plain.type, match=re.escape(str(plain.value))):
+                capture(fn)(value)
+
+    def test_settings_of_the_interpreter_are_guarded(self):
+        def program(x):
+            return sys.get_int_max_str_digits() + x
+
+        captured = capture(program)
+        before = sys.get_int_max_str_digits()
+        assert captured(1) == before + 1
+        sys.set_int_max_str_digits(before + 50)
+        try:
+            assert captured(1) == before + 51
+        finally:
+            sys.set_int_max_str_digits(before)
+        assert not log.breaks()
+
+
+class TestRegularExpressions:
+    def test_replacement_by_a_function(self):
+        def program(x):
+            seen = []
+
+            def replace(m):
+                seen.append(m.start())
+                return m.group(1) + x
+
+            return re.sub(r"(\w)\d", replace, "a1b2"), seen
+
+        assert capture(program)("!") == program("!")
+        assert not log.breaks()
+
+    def test_finditer_leaves_where_it_is(self):
+        def program(x):
+            found = re.finditer("a", "banana")
+            next(found)
+            return found
+
+        rest = capture(program)(0)
+        assert type(rest) is type(program(0))
+        assert [m.span() for m in rest] == [(3, 4), (5, 6)]
+        assert not log.breaks()
+
+    def test_templates_and_formatters(self):
+        def program(x):
+            text = string.Template("$who likes ${what}").substitute(who="tim", what=x)
+            return text, string.Formatter().format("{0}{1:>4} {x[0]} {x!r}", 1, x, x=[5])
+
+        assert capture(program)("z") == program("z")
+        assert not log.breaks()
+
+
+def test_import_module_of_a_loaded_module():
+    def program(x):
+        return importlib.import_module("string").digits + x
+
+    assert capture(program)("a") == program("a")
+    assert not log.breaks()
