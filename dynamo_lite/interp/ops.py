@@ -20,6 +20,7 @@ from ..variables.base import ObservedException, VariableTracker
 from ..variables.builtins import format_value
 from ..variables.cell import CellVariable
 from ..variables.constant import ConstantVariable
+from ..variables.coroutine import YieldedVariable, get_aiter, get_anext, get_awaitable
 from ..variables.dict import DictVariable
 from ..variables.exc import exception_match, raise_varargs
 from ..variables.exceptions import match_group
@@ -108,7 +109,8 @@ def load_fast_and_clear(f: Frame, i: Instr) -> None:
 
 @op(Op.STORE_FAST)
 def store_fast(f: Frame, i: Instr) -> None:
-    f.locals[i.arg] = f.stack.pop()
+    value = f.stack.pop()
+    f.locals[i.arg] = value if value is not NULL else None  # a continuation has NULL for a variable that was unbound
 
 
 @op(Op.DELETE_FAST)
@@ -436,12 +438,27 @@ def cleanup_throw(f: Frame, i: Instr) -> None:
     f.stack[-3:] = [ConstantVariable(None), abstract.get_attr(f, exc, "value")]
 
 
-def _async(f: Frame, i: Instr) -> None:
-    unsupported("async", i.op.name)
+@op(Op.GET_AWAITABLE)
+def get_awaitable_(f: Frame, i: Instr) -> None:
+    f.stack[-1] = get_awaitable(f, f.stack[-1], i.arg)
 
 
-for _op in (Op.GET_AWAITABLE, Op.GET_AITER, Op.GET_ANEXT, Op.END_ASYNC_FOR, Op.BEFORE_ASYNC_WITH):
-    OPS[_op] = _async
+@op(Op.GET_AITER)
+def get_aiter_(f: Frame, i: Instr) -> None:
+    f.stack[-1] = get_aiter(f, f.stack[-1])
+
+
+@op(Op.GET_ANEXT)
+def get_anext_(f: Frame, i: Instr) -> None:
+    f.stack.append(get_anext(f, f.stack[-1]))
+
+
+@op(Op.END_ASYNC_FOR)
+def end_async_for(f: Frame, i: Instr) -> None:
+    exc = f.stack.pop()
+    if not issubclass(exc.python_type(), StopAsyncIteration):
+        raise ObservedException(exc)
+    f.stack.pop()
 
 
 # -- building
@@ -672,6 +689,11 @@ def stopiteration_error(f: Frame, exc: VariableTracker) -> VariableTracker:
     return stop_iteration_error(f, f.code.co_flags, exc)
 
 
+@intrinsic("ASYNC_GEN_WRAP")
+def async_gen_wrap(f: Frame, item: VariableTracker) -> VariableTracker:
+    return YieldedVariable(item)
+
+
 @op(Op.CALL_INTRINSIC)
 def call_intrinsic(f: Frame, i: Instr) -> None:
     handler = _INTRINSICS.get(i.arg)
@@ -690,13 +712,19 @@ def call_intrinsic_2(f: Frame, i: Instr) -> None:
 
 @op(Op.BEFORE_WITH)
 def before_with(f: Frame, i: Instr) -> None:
+    _enter(f, "__enter__", "__exit__")
+
+
+@op(Op.BEFORE_ASYNC_WITH)
+def before_async_with(f: Frame, i: Instr) -> None:
+    _enter(f, "__aenter__", "__aexit__")
+
+
+def _enter(f: Frame, enter_name: str, exit_name: str) -> None:
     manager = f.stack[-1]
-    enter = f.tr.lookup_special(f, manager, "__enter__")
-    if enter is None:
-        _special(f, manager, "__enter__")
-    exit_ = _special(f, manager, "__exit__")
-    entered = f.call(enter, [])
-    f.stack[-1:] = [exit_, entered]
+    enter = _special(f, manager, enter_name)
+    exit_ = _special(f, manager, exit_name)
+    f.stack[-1:] = [exit_, f.call(enter, [])]
 
 
 @op(Op.WITH_EXCEPT_START)

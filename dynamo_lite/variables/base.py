@@ -89,6 +89,8 @@ class VariableTracker:
 
     # -- what every model answers
 
+    is_symbolic = False  # a number that may be another one at the next call
+
     def python_type(self) -> type:
         """The object's real type (`type(x)`)."""
         raise NotImplementedError(type(self).__name__)

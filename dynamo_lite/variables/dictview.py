@@ -45,7 +45,7 @@ class DictViewVariable(NativeVariable):
         return (self.mapping,)
 
     def mp_length(self, tx: Any) -> VariableTracker:
-        return self.mapping.__class__.mp_length(self.mapping, tx)
+        return self.mapping.used(tx)
 
     def tp_iter(self, tx: Any) -> VariableTracker:
         return DictIterator(self.mapping, self.kind)
@@ -175,6 +175,15 @@ class DictIterator(IteratorVariable):
     def remaining(self, tx: Any) -> int:
         """`__length_hint__`."""
         return 0 if self.done else operator.length_hint(self.host)
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        if self.done:
+            return iter, ([],)
+        try:
+            to_come = self.host.__reduce__()[1][0]  # a list, made without moving the iterator
+        except RuntimeError as error:
+            tx.raises_like(error)
+        return iter, ([item_of(self.kind, *pair) for pair in to_come],)
 
     def can_be_made_again(self) -> bool:
         """Whether an iterator over the dict as it is now gives the same after as many items."""

@@ -226,6 +226,8 @@ _member("__module__", lambda tx, f: f.globals.load(tx, "__name__") or ConstantVa
 _member("__annotations__", _new_annotations, dict)
 _member("__defaults__", _none, tuple)
 _member("__kwdefaults__", _none, dict)
+if "__type_params__" in types.FunctionType.__dict__:
+    _member("__type_params__", lambda tx, f: TupleVariable([]), tuple, False)
 
 
 def _readonly_member(name: str, read: Any) -> None:
@@ -382,6 +384,8 @@ class BuiltinVariable(DescriptorVariable):
         pure = fn in PURE
         if pure and is_constant(*args, *kwargs.values()):
             return fold(tx, fn, args, kwargs)
+        if pure and any(a.is_symbolic for a in args):
+            return self.tp_call(tx, [a.constant() if a.is_symbolic else a for a in args], kwargs)
         if polyfill is not None:
             return tx.call(tx.tr.wrap(polyfill, tx.tr.constant_source(polyfill)), args, kwargs)
         if pure and can_be_host(*args, *kwargs.values()):

@@ -31,8 +31,14 @@ from .dispatch import HANDLERS
 _TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
+_SHIFTS = frozenset({operator.lshift, operator.rshift})
+_PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
+
+
 class SymNodeVariable(VariableTracker):
     """A symbolic int, float or bool. `proxy` is its graph value."""
+
+    is_symbolic = True
 
     def __init__(self, proxy: SymValue) -> None:
         self.proxy = proxy
@@ -81,6 +87,8 @@ class SymNodeVariable(VariableTracker):
         operand = _operand(other)
         if operand is MISSING:
             return NOT_IMPLEMENTED
+        if type(operand) is bool and self.python_type() is not bool:
+            operand = int(operand)
         compare = COMPARE_OPS[op]
         result = evaluate(compare, self.proxy.sym, _host(operand))
         if is_unbacked(result):
@@ -131,14 +139,37 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
     operands = [_operand(vt) for vt in trackers]
     if any(o is MISSING for o in operands):
         return NOT_IMPLEMENTED
+    if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
+        operands = [int(o) if type(o) is bool else o for o in operands]
+    if function in _PARTIAL and _is_refused(function, operands[1]):
+        trackers = tuple(specialized(vt) for vt in trackers)
+        operands = [vt.value for vt in trackers]
     try:
         result = evaluate(function, *[_host(o) for o in operands])
     except (ZeroDivisionError, OverflowError, ValueError) as error:
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
-        # No symbolic form: with the numbers as they are now.
-        return tx.tr.wrap_new(function(*[vt.as_python_constant() for vt in trackers]))
+        return _with_present_numbers(tx, function, trackers)
     return from_number(result, ("call", function, tuple(operands)))
+
+
+def _with_present_numbers(
+    tx: Any, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]
+) -> VariableTracker:
+    """The result for the numbers as they are now, where there is no symbolic form."""
+    try:
+        return tx.tr.wrap_new(function(*[vt.as_python_constant() for vt in trackers]))
+    except TypeError:
+        return NOT_IMPLEMENTED
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        return tx.raises_like(error)
+
+
+def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
+    """Whether a symbolic right operand is one that the function raises for: the algebra of symbols would not ask."""
+    if type(operand) is not SymValue or is_unbacked(operand.sym):
+        return False
+    return evaluate(bool, operand.sym < 0 if function in _SHIFTS else operand.sym == 0)
 
 
 def from_number(result: Any, origin: Any) -> VariableTracker:

@@ -39,19 +39,18 @@ MODULES = (
 )  # fmt: skip
 
 
+ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 UNBOUND = re.compile(
     r"cannot access (?:local|free) variable (\S*\w+\S*) where it is not associated with a value(?: in enclosing scope)?"
 )
 
 
 def known(text):
-    """The text without the one difference that is accepted: a continuation has the variables that the frame shares with inner
+    """The text without addresses, and without the one difference that is accepted: a continuation has the variables that the frame shares with inner
     functions as free variables, so that CPython raises NameError for them instead of its subclass UnboundLocalError."""
-    return (
-        UNBOUND.sub(r"unbound \1", text.replace("UnboundLocalError", "NameError"))
-        if "nbound" in text or "cannot acc" in text
-        else text
-    )
+    if "nbound" in text or "cannot acc" in text:
+        text = UNBOUND.sub(r"unbound \1", text.replace("UnboundLocalError", "NameError"))
+    return ADDRESS.sub("0x", text) if "0x" in text else text
 
 
 class TooLong(BaseException):
@@ -281,7 +280,7 @@ def difference(text, seconds=20.0, ignored=("traceback",)):
     code = compiles(text)
     if code is None:
         raise SyntaxError("not a program")
-    with limit(5):
+    with limit(2):
         expected = run(code, captured=False)
     log.reset()
     logging.getLogger("dynamo_lite").setLevel(logging.CRITICAL)

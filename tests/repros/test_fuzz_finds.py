@@ -219,3 +219,28 @@ def test_an_analysis_does_not_keep_its_arguments(function):
         alive = reference() is not None
         gc.enable()
     assert not alive
+
+
+def test_variable_that_was_unbound_before_an_inlined_comprehension_with_a_break():
+    agrees("""
+    def program(l):
+        found = []
+        for x in (0 for y in l):
+            found += [10 for z in l if stop(1, 0)]
+            found += [z for z in l]
+        return found
+    def make_args(k):
+        return [[4]]
+    """)
+
+
+def test_length_of_a_view_asks_no_subclass():
+    agrees("""
+    class Sub(dict):
+        def __len__(self):
+            return 7
+    def program(d, e):
+        return len(d.keys()), len(d.items()), len(e.values())
+    def make_args(k):
+        return [Sub(a=1), collections.Counter('ab')]
+    """)

@@ -98,7 +98,7 @@ class Writer(Definitions):
                 text = self.pick(["d", "collections.defaultdict(int, d)", "collections.Counter('aab')", "collections.OrderedDict(d)", "GD"])
             elif name == "x0":
                 text = f"[{', '.join(self.pick(['1', 'True', 'None', '2.5', repr('q'), 'l', '(1, 2)', '7', 'len']) for _ in range(3))}][k]"
-            elif self.chance(10):
+            elif name not in ("t0", "t1") and self.chance(10):
                 text = f"({values[kind]()} if k else {self.pick([values[kind](), 'None', '1', 'l'])})" if kind != "obj" else f"{s.classes[name]}(k)"
             elif kind == "obj":
                 text = f"{s.classes[name]}({self.choose(4)})"
