@@ -44,7 +44,7 @@ from .deque import DequeIterator
 from .dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
 from .dispatch import builtin, constructor, pure, refuse
 from .iter import LIST_ITERATORS, CallIterator, ConstantIterator, ListIterator, ReversedVariable
-from .itertools import CombinatoricVariable, FilterVariable, WhileVariable
+from .itertools import CombinatoricVariable, WhileVariable
 from .keys import Key, hash_rule, symbolic_key
 from .list import ListVariable, iterate, sorted_items
 from .native import (
@@ -62,6 +62,7 @@ from .native import (
 from .stand import call_host, can_be_host
 from .subclass import NATIVE_MODELS, NATIVES
 from .text import format_object
+from .zip import FilterVariable
 
 for _model, _types in {
     ListIterator: LIST_ITERATORS.values(),
@@ -82,7 +83,7 @@ for _model, _types in {
     NATIVE_MODELS.update(dict.fromkeys(_types, _model))
 
 
-@builtin(list.__new__, dict.__new__, set.__new__, collections.deque.__new__)
+@builtin(list.__new__, dict.__new__, set.__new__, bytearray.__new__, collections.deque.__new__)
 def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """`__new__` of a mutable builtin type: an empty instance of it or of a subclass; `__init__` does the rest."""
     real = cls.value

@@ -97,7 +97,10 @@ def _refused(tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
     owner = descriptor.__objclass__
     exc = owner.__new__(owner, *(("", [ValueError()]) if issubclass(owner, BaseExceptionGroup) else ()))
     try:
-        descriptor.__delete__(exc) if value is None else descriptor.__set__(exc, object())
+        if value is None:
+            descriptor.__delete__(exc)
+        else:
+            descriptor.__set__(exc, value.as_python_constant() if value.is_python_constant() else object())
     except Exception as error:
         tx.raises_like(error)
     unsupported("mutation-of-unknown-object", f"{descriptor!r}")

@@ -38,6 +38,7 @@ from . import (  # noqa: F401
     operator,
     pythonrun,
     random,
+    reduce,
     slice,
     sysmodule,
     text,
@@ -45,7 +46,9 @@ from . import (  # noqa: F401
     traceback,
     type,
     typing,
+    zip,
 )
+from .bytearray import BytearrayVariable
 from .deque import DequeVariable
 from .dict import DictVariable
 from .list import ListVariable
@@ -63,6 +66,7 @@ for _cls, _model in {
     set: SetVariable,
     frozenset: FrozenSetVariable,
     deque: DequeVariable,
+    bytearray: BytearrayVariable,
     OrderedDict: OrderedDictVariable,
     defaultdict: DefaultDictVariable,
     property: PropertyVariable,
@@ -90,6 +94,7 @@ if find_spec("torch") is not None:
         tensor,
         tensor_methods,
         tensor_new,
+        torch_attention,
         torch_autograd,
         torch_function,
         torch_higher_order,

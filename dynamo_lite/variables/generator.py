@@ -252,12 +252,7 @@ class GeneratorVariable(VariableTracker):
         if delegate is not None and not isinstance(delegate, GeneratorVariable) and not is_plain_iterator(delegate):
             return True
         handler = lifted.handler_at[self.frame.cur]
-        while handler is not None:
-            instr = lifted.instrs[handler.target]
-            if instr.op is not Op.CLEANUP_THROW:
-                return not (instr.op is Op.CALL_INTRINSIC and instr.arg == "STOPITERATION_ERROR")
-            handler = lifted.handler_at[handler.target]
-        return False
+        return handler is not None and _has_effects(self.frame, handler.target)
 
     # -- codegen
 
@@ -309,6 +304,40 @@ class GeneratorVariable(VariableTracker):
         error = Unsupported("generator-escapes", f"{self.describe()} {what}")
         error.break_step = self.made_at
         raise error
+
+
+# What a handler may do with a GeneratorExit without the program noticing.
+_SILENT = frozenset(
+    Op[name]
+    for name in """
+    COPY SWAP POP_TOP PUSH_EXC_INFO POP_EXCEPT RERAISE CLEANUP_THROW CHECK_EXC_MATCH LOAD_CONST LOAD_GLOBAL STORE_FAST DELETE_FAST
+    CALL_INTRINSIC
+    """.split()
+)
+
+
+def _has_effects(frame: Any, index: int) -> bool:
+    """Whether the handler at `index` does more with a GeneratorExit than to let it through."""
+    instrs = frame.lifted.instrs
+    while True:
+        instr = instrs[index]
+        if instr.op not in _SILENT:
+            return True
+        if instr.op in (Op.RERAISE, Op.CLEANUP_THROW):
+            handler = frame.lifted.handler_at[index]
+            if handler is None:
+                return False
+            index = handler.target
+        elif instr.op is Op.CHECK_EXC_MATCH:
+            caught = instrs[index - 1]
+            cls = frame.globals.load(frame, caught.arg) if caught.op is Op.LOAD_GLOBAL else None
+            if cls is None or not is_exception_class(cls) or issubclass(GeneratorExit, cls.value):
+                return True
+            while instrs[index].op is not Op.JUMP_IF:
+                index += 1
+            index = instrs[index].target  # the class does not fit
+        else:
+            index += 1
 
 
 def finished_generator() -> Any:

@@ -1,0 +1,460 @@
+"""Exceptions, generators and coroutines under capture: small programs that were wrong or that broke the graph. Needs no torch."""
+
+import traceback
+import types
+
+import pytest
+
+from dynamo_lite import _eval_frame, convert
+from dynamo_lite.config import config
+from dynamo_lite.record import log
+
+_stop = lambda *args: args[0] if args else None  # noqa: E731
+_stop._torchdynamo_disable = True
+stop = _eval_frame.Uncaptured(_stop)
+
+
+def same(fn, *args, breaks=()):
+    """The program gives captured what it gives plainly, at each of two calls, with these breaks (None: any)."""
+    log.reset()
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+        expected = fn(*args)
+        assert captured(*args) == expected
+        assert captured(*args) == expected
+    if breaks is not None:
+        assert sorted({b.slug for b in log.breaks()}) == sorted(breaks), log.breaks()
+
+
+class TestGroups:
+    def test_split_keeps_structure_and_metadata(self):
+        def program():
+            inner = ExceptionGroup("inner", [TypeError(1), ValueError(2)])
+            group = ExceptionGroup("outer", [ValueError(3), inner])
+            group.add_note("note")
+            match, rest = group.split(ValueError)
+            match.add_note("second")
+            return repr(match), repr(rest), match.__notes__, rest.__notes__, group.subgroup(KeyError), str(group)
+
+        same(program)
+
+    def test_except_star(self):
+        def program(n):
+            seen = []
+            try:
+                try:
+                    raise ExceptionGroup("g", [ValueError(1), TypeError(2), OSError(3)][:n])
+                except* ValueError as e:
+                    seen.append(repr(e))
+                except* TypeError as e:
+                    seen.append(repr(e))
+                    raise KeyError(4)
+            except BaseException as e:
+                seen.append((repr(e), repr(e.__context__)))
+            return seen
+
+        for n in (1, 2, 3):
+            same(program, n)
+
+    def test_except_star_wraps_a_naked_exception(self):
+        def program():
+            try:
+                raise ValueError(1)
+            except* ValueError as e:
+                seen = repr(e), type(e.exceptions[0])
+            return seen
+
+        same(program)
+
+    def test_class_of_a_group(self):
+        def program():
+            a, b = BaseExceptionGroup("a", [ValueError()]), BaseExceptionGroup("b", [KeyboardInterrupt()])
+            try:
+                ExceptionGroup("c", [b])
+            except TypeError as e:
+                return type(a), type(b), str(e)
+
+        same(program)
+
+    def test_wrong_arguments(self):
+        def program():
+            texts = []
+            for args in (("a", []), (1, [ValueError()]), ("a", 1), ("a", [1]), ("a",)):
+                try:
+                    ExceptionGroup(*args)
+                except Exception as e:
+                    texts.append((type(e), str(e)))
+            return texts
+
+        same(program)
+
+
+class TestChaining:
+    def test_context_of_what_the_caller_handles(self):
+        def program():
+            try:
+                raise KeyError(1)
+            except KeyError as e:
+                return e.__context__
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            assert captured() is None
+            try:
+                raise ValueError("outer")
+            except ValueError as outer:
+                assert captured() is outer
+            assert captured() is None
+
+    def test_bare_raise_of_what_the_caller_handles(self):
+        def program():
+            try:
+                raise
+            except BaseException as e:
+                return e
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            try:
+                raise ValueError("outer")
+            except ValueError as outer:
+                assert captured() is outer
+            assert type(captured()) is RuntimeError
+
+    def test_members_refuse_what_is_no_exception(self):
+        def program():
+            e, texts = ValueError(), []
+            for name in ("__cause__", "__context__", "__traceback__", "__suppress_context__", "args"):
+                try:
+                    setattr(e, name, 1)
+                except TypeError as error:
+                    texts.append(str(error))
+                try:
+                    delattr(e, name)
+                except TypeError as error:
+                    texts.append(str(error))
+            return texts
+
+        same(program)
+
+    def test_context_is_cut_where_it_would_be_a_cycle(self):
+        def program():
+            a, b = KeyError("a"), KeyError("b")
+            try:
+                try:
+                    raise a
+                except KeyError:
+                    raise b
+            except KeyError:
+                try:
+                    raise a
+                except KeyError as e:
+                    return e is a, e.__context__ is b, b.__context__
+
+        same(program)
+
+    def test_handled_exception_of_a_generator_is_its_own(self):
+        import sys
+
+        def generator():
+            yield sys.exception()
+            try:
+                raise KeyError("inside")
+            except KeyError:
+                yield repr(sys.exception())
+            yield sys.exception()
+
+        def program():
+            g, seen = generator(), []
+            try:
+                raise ValueError("outside")
+            except ValueError:
+                seen.append(repr(next(g)))
+                seen.append(next(g))
+                seen.append(repr(sys.exception()))
+            seen.append(next(g))
+            return seen
+
+        same(program)
+
+
+class TestTracebacks:
+    def test_entries_of_an_exception_that_escapes(self):
+        def fails(n):
+            if n:
+                return fails(n - 1)
+            return 1 / 0
+
+        def program():
+            try:
+                fails(2)
+            except ZeroDivisionError as e:
+                return e
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            expected = traceback.format_exception(program())
+            assert traceback.format_exception(captured()) == expected
+            assert traceback.format_exception(captured()) == expected
+
+    def test_lines_are_known_inside(self):
+        def program():
+            try:
+                raise KeyError
+            except KeyError as e:
+                tb = e.__traceback__
+                return tb.tb_next, tb.tb_lineno - program.__code__.co_firstlineno, tb.tb_frame.f_code.co_name
+
+        same(program)
+
+    def test_traceback_of_an_argument_grows(self):
+        def program(e):
+            try:
+                raise e
+            except ValueError:
+                return None
+
+        def count(run):
+            e = ValueError()
+            run(e)
+            return len(traceback.extract_tb(e.__traceback__))
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            assert count(captured) == count(program) == 1
+
+
+class TestGenerators:
+    def test_throw_into_a_delegate(self):
+        def inner():
+            try:
+                yield 1
+            except ValueError:
+                got = yield 2
+                return got
+
+        def outer():
+            return (yield from inner())
+
+        def program():
+            g = outer()
+            seen = [next(g), g.throw(ValueError("x"))]
+            try:
+                g.send(5)
+            except StopIteration as e:
+                seen.append(e.value)
+            return seen
+
+        same(program)
+
+    def test_throw_into_a_delegate_without_throw(self):
+        def outer():
+            try:
+                yield from [1, 2]
+            except KeyError as e:
+                yield repr(e)
+
+        def program():
+            g = outer()
+            return next(g), g.throw(KeyError("k"))
+
+        same(program)
+
+    def test_close_of_a_delegate(self):
+        def program():
+            seen = []
+
+            def inner():
+                try:
+                    yield 1
+                finally:
+                    seen.append("inner")
+
+            def outer():
+                try:
+                    yield from inner()
+                finally:
+                    seen.append("outer")
+
+            g = outer()
+            next(g)
+            g.close()
+            return seen, g.gi_frame, g.gi_suspended
+
+        same(program)
+
+    def test_stop_iteration_inside_is_a_runtime_error(self):
+        def generator():
+            yield 1
+            raise StopIteration(3)
+
+        def program():
+            try:
+                return list(generator())
+            except RuntimeError as e:
+                return str(e), repr(e.__cause__), e.__context__ is e.__cause__
+
+        same(program)
+
+    def test_value_of_the_end(self):
+        def generator():
+            yield 1
+            return (2,)
+
+        def program():
+            g = generator()
+            next(g)
+            try:
+                next(g)
+            except StopIteration as e:
+                return e.value, e.args, next(g, "none")
+
+        same(program)
+
+    def test_close_of_one_that_returns(self):
+        def generator():
+            try:
+                yield
+            except GeneratorExit:
+                return 3
+
+        def program():
+            g = generator()
+            next(g)
+            return g.close()
+
+        same(program)
+
+    def test_names(self):
+        def generator():
+            yield
+
+        def program():
+            g = generator()
+            g.__name__ = "other"
+            return g.__name__, g.__qualname__, g.gi_code is generator.__code__, g.gi_running
+
+        same(program)
+
+    def test_iterator_of_a_class_that_stops_with_a_value(self):
+        class Numbers:
+            def __init__(self):
+                self.i = 0
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                self.i += 1
+                if self.i > 2:
+                    raise StopIteration("end")
+                return self.i
+
+        def delegating():
+            return [(yield from Numbers())]
+
+        def program():
+            seen = list(Numbers())
+            try:
+                g = delegating()
+                while True:
+                    seen.append(next(g))
+            except StopIteration as e:
+                return seen, e.value
+
+        same(program)
+
+
+@types.coroutine
+def suspend(value):
+    return (yield value)
+
+
+def drive(coroutine):
+    out = []
+    try:
+        while True:
+            out.append(coroutine.send(len(out) or None))
+    except StopIteration as e:
+        return out, e.value
+
+
+class TestCoroutines:
+    def test_await(self):
+        async def inner(x):
+            return await suspend(x) or 1
+
+        async def outer():
+            return [await inner(k) for k in "ab"]
+
+        same(lambda: drive(outer()))
+
+    def test_async_for_and_with(self):
+        class Manager:
+            async def __aenter__(self):
+                return await suspend("enter")
+
+            async def __aexit__(self, kind, value, tb):
+                await suspend(kind)
+                return True
+
+        async def numbers(n):
+            for i in range(n):
+                await suspend(i)
+                yield i * 10
+
+        async def outer():
+            seen = []
+            async with Manager() as m:
+                seen.append(m)
+                raise KeyError
+            async for n in numbers(3):
+                seen.append(n)
+            return seen, [n async for n in numbers(2)]
+
+        same(lambda: drive(outer()))
+
+    def test_methods_of_async_generators(self):
+        async def numbers():
+            try:
+                got = yield 1
+                yield got
+            except ValueError:
+                yield "caught"
+            finally:
+                await suspend("finally")
+
+        async def outer():
+            g = numbers()
+            seen = [await g.__anext__(), await g.asend(5), await g.athrow(ValueError), await g.aclose()]
+            try:
+                await anext(g)
+            except StopAsyncIteration:
+                seen.append("end")
+            return seen
+
+        same(lambda: drive(outer()))
+
+    @pytest.mark.parametrize("what", [None, 1, "text"])
+    def test_what_can_not_be_awaited(self, what):
+        async def outer():
+            try:
+                await what
+            except TypeError as e:
+                return str(e)
+
+        same(lambda: drive(outer()))
+
+    def test_finished_coroutine(self):
+        async def nothing():
+            return 1
+
+        def program():
+            c = nothing()
+            first = drive(c)
+            try:
+                c.send(None)
+            except RuntimeError as e:
+                return first, str(e)
+
+        same(program)
