@@ -204,6 +204,9 @@ class DequeIterator(IteratorVariable):
         self.consumed += 1
         return item
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.cls, (self.seq, self.consumed)
+
     def emit_new(self, cg: Any) -> None:
         # The type takes the deque and a position.
         cg.load_callable(self.cls)

@@ -25,7 +25,7 @@ from .abstract import get_item, length
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .dispatch import constructor, method
-from .native import NativeVariable, host_int, load_filled, same_or_equal
+from .native import NativeVariable, host_index, host_int, load_filled, same_or_equal
 from .wrap import builds
 
 
@@ -38,6 +38,14 @@ class IteratorVariable(NativeVariable):
         return self
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        raise NotImplementedError
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        """What `__reduce__` returns: host values with trackers in them."""
+        raise NotImplementedError
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        """`__setstate__`"""
         raise NotImplementedError
 
     def children(self) -> Any:
@@ -90,6 +98,14 @@ class ListIterator(IteratorVariable):
         """`__length_hint__`."""
         return 0 if self.seq is None else max(len(self.seq.items) - self.index, 0)
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return (iter, (self.base(),)) if self.seq is None else (iter, (self.seq,), self.index)
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        i = host_index(tx, state)
+        if self.seq is not None:
+            self.index = min(max(i, 0), len(self.seq.items))
+
     def emit_new(self, cg: Any) -> None:
         emit_position(cg, self.seq, self.index, self.base)
 
@@ -121,6 +137,22 @@ class ConstantIterator(IteratorVariable):
     def remaining(self, tx: Any) -> int:
         """`__length_hint__`."""
         return 0 if self.seq is None else len(self.values) - self.index
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        if isinstance(self.seq, ConstantVariable):
+            host = iter(self.values)
+            host.__setstate__(self.index)
+            return host.__reduce__()
+        if self.seq is not None:
+            return iter, (self.seq,), self.index
+        host = iter(self.values[:0])
+        next(host, None)
+        return host.__reduce__()
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        i = host_index(tx, state)
+        if self.seq is not None:
+            self.index = min(max(i, 0), len(self.values))
 
     def emit_new(self, cg: Any) -> None:
         base = type(self.values)
@@ -181,6 +213,14 @@ class SequenceIteratorVariable(IteratorVariable):
         self.index += 1
         return item
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return (iter, ((),)) if self.seq is None else (iter, (self.seq,), self.index)
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        i = host_index(tx, state)
+        if self.seq is not None:
+            self.index = max(i, 0)
+
     def emit_new(self, cg: Any) -> None:
         emit_position(cg, self.seq, self.index, list)
 
@@ -199,10 +239,15 @@ class CallIterator(IteratorVariable):
         if self.function is None:
             return None
         result = call_or_stop(tx, self.function, [])
+        if self.function is None:  # the call came back here and to the end
+            return None
         if result is None or same_or_equal(tx, self.sentinel, result):
             self.function = None
             return None
         return result
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return (iter, ((),)) if self.function is None else (iter, (self.function, self.sentinel))
 
     def emit_new(self, cg: Any) -> None:
         cg.load_callable(iter)
@@ -223,13 +268,13 @@ class ReversedVariable(IteratorVariable):
     def __init__(self, seq: VariableTracker, index: int, cls: type = reversed) -> None:
         self.seq: VariableTracker | None = seq
         self.index = index
-        self.cls = cls
+        self.cls = self.base = cls
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         seq, i = self.seq, self.index
         if seq is None:
             return None
-        if self.cls is not reversed:
+        if self.base is not reversed:
             item = seq.items[i] if 0 <= i < len(seq.items) else None
         else:
             item = self._get(tx, i) if i >= 0 else None
@@ -250,10 +295,24 @@ class ReversedVariable(IteratorVariable):
         """`__length_hint__`."""
         return 0 if self.seq is None else self.index + 1
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        if self.seq is not None and self.index >= 0:
+            return self.python_type() if self.base is reversed else reversed, (self.seq,), self.index
+        if self.seq is not None and self.base is reversed:
+            return self.python_type(), (self.seq,), self.index
+        return (self.python_type(), ((),)) if self.base is reversed else (iter, ([],))
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        i = host_index(tx, state)
+        if self.seq is not None:
+            self.index = max(min(i, host_int(length(tx, self.seq)) - 1), -1)
+
     def emit_new(self, cg: Any) -> None:
+        if self.python_type() is not self.base:
+            unsupported("reconstruct", f"a {self.python_type().__name__} object")
         cg.load_callable(_reversed_at)
         if self.seq is None:
-            cg.load_const(() if self.cls is reversed else [])
+            cg.load_const(() if self.base is reversed else [])
         else:
             load_filled(cg, self.seq)
         cg.load_const(self.index)

@@ -1,256 +1,51 @@
-"""zip, map, filter, enumerate, and the iterators of the `itertools` module.
+"""The iterators of the `itertools` module.
 
 Input: trackers of the arguments. Output: iterator models that pull from other iterators when asked, never before.
 Invariant: one class per C type, with the fields of its C struct; `emit_new` makes a real object of that type in the
 same state. Those that collect their input at once (`product`, `permutations`, …) run the real iterator over the
 trackers.
-Mirrors `Python/bltinmodule.c`, `Objects/enumobject.c`, `Modules/itertoolsmodule.c`.
+Mirrors `Modules/itertoolsmodule.c`.
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
+import sys
 from typing import Any
 
 from ..exc import unsupported
-from ..guards import ir
 from .abstract import binary_op, get_iter, is_true, iter_next, unpack
 from .base import VariableTracker
 from .constant import FALSE, NONE, ConstantVariable, is_none
-from .dispatch import builtin, constructor
-from .iter import IteratorVariable, SourcedIterator, advance, call_or_stop, reduced_arg, wrapped_args
-from .native import emit_all, host_index, same_or_equal
+from .dispatch import builtin, constructor, method
+from .iter import IteratorVariable, advance, call_or_stop
+from .list import ListVariable
+from .native import NativeVariable, host_index, repr_text, same_or_equal
 from .tuple import TupleVariable
-from .wrap import builds
+from .zip import emit_advanced, emit_instance, emit_with
 
 
-class ManyIterators(IteratorVariable):
-    """Base of the types that hold a list of iterators."""
-
-    iterators: list[VariableTracker]
-
-    def children(self) -> Any:
-        return [*self.iterators, *super().children()]
+def plain_only(vt: IteratorVariable, base: type) -> None:
+    """Break for a subclass instance in a state that no call of a constructor leads to."""
+    if vt.python_type() is not base:
+        unsupported("reconstruct", f"a {vt.python_type().__name__} object that has been advanced")
 
 
-def emit_with(cg: Any, function: Any, *args: Any, **kwargs: Any) -> None:
-    """Push `function(*args, **kwargs)`; arguments are trackers, lists of trackers (for tuples), or host constants."""
-    cg.load_callable(function)
-    for arg in (*args, *kwargs.values()):
-        if isinstance(arg, VariableTracker):
-            cg.load(arg)
-        elif isinstance(arg, list):
-            cg.asm.build_tuple(emit_all(cg, arg))
-        else:
-            cg.load_const(arg)
-    cg.asm.call(len(args) + len(kwargs), tuple(kwargs))
-
-
-def emit_advanced(cg: Any, n: int, emit: Callable[[], None]) -> None:
-    """Push the iterator that `emit` pushes, after taking n items off it."""
-    cg.load_callable(advance)
-    emit()
-    cg.load_const(n)
-    cg.asm.call(2)
-
-
-# -- zip
-
-
-class ZipVariable(ManyIterators):
-    """`zip(*iterables, strict=False)`."""
-
-    cls = zip
-
-    def __init__(self, iterators: list[VariableTracker], strict: bool = False, source: Any = None) -> None:
-        self.iterators = iterators
-        self.strict = strict
-        self.source = source
-
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        items = []
-        for i, iterator in enumerate(self.iterators):
-            item = iter_next(tx, iterator)
-            if item is None:
-                if self.strict:
-                    self._check_lengths(tx, i)
-                return None
-            items.append(item)
-        return TupleVariable(items) if items else None
-
-    def _check_lengths(self, tx: Any, i: int) -> None:
-        """Argument i is exhausted: all others have to be, too."""
-        if i:
-            plural = " " if i == 1 else "s 1-"
-            tx.raises(ValueError, f"zip() argument {i + 1} is shorter than argument{plural}{i}")
-        for k, iterator in enumerate(self.iterators[1:], 1):
-            if iter_next(tx, iterator) is not None:
-                plural = " " if k == 1 else "s 1-"
-                tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
-
-    def emit_new(self, cg: Any) -> None:
-        if self.strict:
-            emit_with(cg, zip, *self.iterators, strict=True)
-        else:
-            emit_with(cg, zip, *self.iterators)
-
-
-@constructor(zip)
-def new_zip(
-    tx: Any, cls: VariableTracker, /, *iterables: VariableTracker, strict: VariableTracker = FALSE
-) -> ZipVariable:
-    iterators = []
-    for iterable in iterables:
-        if iterable.tp_iter is None and iterable.sq_item is None:
-            tx.raises(TypeError, f"'{iterable.python_type().__name__}' object is not iterable")
-        iterators.append(get_iter(tx, iterable))
-    return ZipVariable(iterators, is_true(tx, strict))
-
-
-@builds(zip)
-def build_zip(tr: Any, value: Any, source: Any) -> ZipVariable:
-    return ZipVariable(wrapped_args(tr, value, source), len(value.__reduce__()) > 2, source)
-
-
-# -- map, filter, enumerate
-
-
-class MapVariable(ManyIterators):
-    """`map(function, *iterables)`."""
-
-    cls = map
-    parts = ("function",)
-
-    def __init__(self, function: VariableTracker, iterators: list[VariableTracker], source: Any = None) -> None:
-        self.function = function
-        self.iterators = iterators
-        self.source = source
-
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        args = []
-        for iterator in self.iterators:
-            item = iter_next(tx, iterator)
-            if item is None:
-                return None
-            args.append(item)
-        return call_or_stop(tx, self.function, args)
-
-    def emit_new(self, cg: Any) -> None:
-        emit_with(cg, map, self.function, *self.iterators)
-
-
-@constructor(map)
-def new_map(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> MapVariable:
-    if len(args) < 2:
-        return tx.raises(TypeError, "map() must have at least two arguments.")
-    return MapVariable(args[0], [get_iter(tx, iterable) for iterable in args[1:]])
-
-
-@builds(map)
-def build_map(tr: Any, value: Any, source: Any) -> MapVariable:
-    function, *iterators = wrapped_args(tr, value, source)
-    return MapVariable(function, iterators, source)
-
-
-class FilterVariable(IteratorVariable):
-    """`filter(function or None, iterable)`, and `itertools.filterfalse`."""
-
-    parts = ("function", "iterator")
-
-    def __init__(self, cls: type, function: VariableTracker, iterator: VariableTracker, source: Any = None) -> None:
-        self.cls = cls
-        self.function = function
-        self.iterator = iterator
-        self.source = source
-
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        by_truth = is_none(self.function) or self.function.value is bool
-        while (item := iter_next(tx, self.iterator)) is not None:
-            verdict = item if by_truth else call_or_stop(tx, self.function, [item])
-            if verdict is None:
-                return None
-            if is_true(tx, verdict) is (self.cls is filter):
-                return item
-        return None
-
-    def emit_new(self, cg: Any) -> None:
-        emit_with(cg, self.cls, self.function, self.iterator)
-
-
-@constructor(filter)
-def new_filter(
-    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
-) -> FilterVariable:
-    return FilterVariable(filter, function, get_iter(tx, iterable))
-
-
-@constructor(itertools.filterfalse)
-def new_filterfalse(
-    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
-) -> FilterVariable:
-    return FilterVariable(itertools.filterfalse, function, get_iter(tx, iterable))
-
-
-@builds(filter)
-def build_filter(tr: Any, value: Any, source: Any) -> FilterVariable:
-    function, iterator = wrapped_args(tr, value, source)
-    return FilterVariable(filter, function, iterator, source)
-
-
-class EnumerateVariable(IteratorVariable):
-    """`enumerate(iterable, start=0)`."""
-
-    cls = enumerate
-    parts = ("iterator",)
-
-    def __init__(self, iterator: VariableTracker, count: int, source: Any = None) -> None:
-        self.iterator = iterator
-        self.count = count
-        self.source = source
-        self.consumed = 0
-
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        item = iter_next(tx, self.iterator)
-        if self.source is not None:
-            tx.tr.mutating(self)
-            self.consumed += 1
-        if item is None:
-            return None
-        count = self.count
-        self.count = count + 1
-        return TupleVariable([ConstantVariable(count), item])
-
-    def emit_new(self, cg: Any) -> None:
-        emit_with(cg, enumerate, self.iterator, self.count)
-
-    def emit_update(self, cg: Any) -> None:
-        emit_with(cg, advance, self, self.consumed)
-        cg.asm.pop_top()
-
-
-@constructor(enumerate)
-def new_enumerate(
-    tx: Any, cls: VariableTracker, iterable: VariableTracker, start: VariableTracker | None = None
-) -> EnumerateVariable:
-    return EnumerateVariable(get_iter(tx, iterable), 0 if start is None else host_index(tx, start))
-
-
-@builds(enumerate)
-def build_enumerate(tr: Any, value: Any, source: Any) -> EnumerateVariable:
-    tr.guard(source, ir.TYPE_IS, enumerate)
-    inner, count = value.__reduce__()[1]
-    # Not through `wrap`: a number that changes from call to call would become symbolic.
-    tr.guard(tr.source(source, ir.CALL, reduced_arg(1)), ir.EQUALS, count)
-    model = tr.build(inner, tr.source(source, ir.CALL, reduced_arg(0)))
-    if not isinstance(model, SourcedIterator):
-        unsupported("iterator-state", f"enumerate over a {type(inner).__name__}")
-    model.owned = True  # the enumerate object is advanced, and it with it
-    return EnumerateVariable(model, count, source)
+def state_items(tx: Any, state: VariableTracker, n: int) -> list[VariableTracker]:
+    """The items of the tuple that `__setstate__` of a C iterator wants."""
+    if not issubclass(state.python_type(), tuple):
+        tx.raises(TypeError, "state is not a tuple")
+    items = state.items
+    if len(items) != n:
+        unsupported("call-c-function", "__setstate__() with a tuple of another length")
+    return items
 
 
 # -- endless and repeating
+
+
+MAX_FAST = sys.maxsize
 
 
 class CountVariable(IteratorVariable):
@@ -268,13 +63,24 @@ class CountVariable(IteratorVariable):
         self.current = binary_op(tx, operator.add, item, self.step)
         return item
 
+    def _counts_in_ones(self) -> bool:
+        """The C code's fast mode: machine numbers, step 1."""
+        step, current = self.step.value, self.current.value
+        return type(step) is int and step == 1 and type(current) is int and current < MAX_FAST
+
     def tp_repr(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(
-            repr(itertools.count(self.current.as_python_constant(), self.step.as_python_constant()))
+        step = (
+            ""
+            if self._counts_in_ones() or (type(self.step.value) is int and self.step.value == 1)
+            else (f", {repr_text(tx, self.step)}")
         )
+        return ConstantVariable(f"{self.python_type().__name__}({repr_text(tx, self.current)}{step})")
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.python_type(), (self.current,) if self._counts_in_ones() else (self.current, self.step)
 
     def emit_new(self, cg: Any) -> None:
-        emit_with(cg, itertools.count, self.current, self.step)
+        emit_instance(cg, self, itertools.count, self.current, self.step)
 
 
 @constructor(itertools.count)
@@ -304,8 +110,19 @@ class RepeatVariable(IteratorVariable):
             self.times -= 1
         return self.element
 
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        times = "" if self.times is None else f", {self.times}"
+        return ConstantVariable(f"{self.python_type().__name__}({repr_text(tx, self.element)}{times})")
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        return tx.raises(TypeError, "len() of unsized object") if self.times is None else self.times
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.python_type(), (self.element, *([] if self.times is None else [self.times]))
+
     def emit_new(self, cg: Any) -> None:
-        emit_with(cg, itertools.repeat, self.element, *([] if self.times is None else [self.times]))
+        emit_instance(cg, self, itertools.repeat, self.element, *([] if self.times is None else [self.times]))
 
 
 @constructor(itertools.repeat)
@@ -313,6 +130,11 @@ def new_repeat(
     tx: Any, cls: VariableTracker, object: VariableTracker, times: VariableTracker | None = None
 ) -> RepeatVariable:
     return RepeatVariable(object, None if times is None else max(host_index(tx, times), 0))
+
+
+@method(itertools.repeat.__length_hint__)
+def repeat_length_hint(tx: Any, self: RepeatVariable, /) -> VariableTracker:
+    return ConstantVariable(self.remaining(tx))
 
 
 class CycleVariable(IteratorVariable):
@@ -325,6 +147,7 @@ class CycleVariable(IteratorVariable):
         self.iterator: VariableTracker | None = iterator
         self.saved: list[VariableTracker] = []
         self.index = 0
+        self.saves = True  # what the first pass gives is noted (not after `__setstate__` with a true second item)
 
     def children(self) -> Any:
         return [*self.saved, *super().children()]
@@ -333,7 +156,8 @@ class CycleVariable(IteratorVariable):
         if self.iterator is not None:
             item = iter_next(tx, self.iterator)
             if item is not None:
-                self.saved.append(item)
+                if self.saves:
+                    self.saved.append(item)
                 return item
             self.iterator = None
         if not self.saved:
@@ -342,10 +166,32 @@ class CycleVariable(IteratorVariable):
         self.index = (self.index + 1) % len(self.saved)
         return item
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        saved = list(self.saved)
+        if self.iterator is not None:
+            return self.python_type(), (self.iterator,), (saved, not self.saves)
+        iterator = get_iter(tx, ListVariable(saved))
+        iterator.index = self.index
+        return self.python_type(), (iterator,), (saved, True)
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        saved, first_pass = state_items(tx, state, 2)
+        if not isinstance(saved, ListVariable):
+            tx.raises(TypeError, "expected a list")
+        self.saved = list(saved.items)
+        self.saves = not host_index(tx, first_pass)
+        self.index = 0
+
     def emit_new(self, cg: Any) -> None:
+        if self.iterator is not None and not self.saved:
+            emit_instance(cg, self, itertools.cycle, self.iterator)
+            return
+        plain_only(self, itertools.cycle)
         if self.iterator is None:
             emit_with(cg, itertools.cycle, self.saved[self.index :] + self.saved[: self.index])
             return
+        if not self.saves:
+            unsupported("reconstruct", "an itertools.cycle that __setstate__ was called on")
 
         def emit() -> None:
             cg.load_callable(itertools.cycle)
@@ -387,10 +233,27 @@ class ChainVariable(IteratorVariable):
             self.active = None
         return None
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        if self.iterables is None:
+            return self.python_type(), ()
+        active = () if self.active is None else (self.active,)
+        return self.python_type(), (), (self.iterables, *active)
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        items = state.items if issubclass(state.python_type(), tuple) else state_items(tx, state, 1)
+        if not 1 <= len(items) <= 2:
+            unsupported("call-c-function", "chain.__setstate__() with a tuple of another length")
+        if any(item.tp_iternext is None for item in items):
+            tx.raises(TypeError, "Arguments must be iterators.")
+        self.iterables = items[0]
+        self.active = items[1] if len(items) > 1 else None
+
     def emit_new(self, cg: Any) -> None:
         if self.iterables is None:
-            emit_with(cg, itertools.chain)
-        elif self.active is None:
+            emit_instance(cg, self, itertools.chain)
+            return
+        plain_only(self, itertools.chain)
+        if self.active is None:
             emit_with(cg, itertools.chain.from_iterable, self.iterables)
         else:
             cg.load_callable(itertools.chain.from_iterable)
@@ -442,12 +305,20 @@ class IsliceVariable(IteratorVariable):
             self.next = self.stop
         return item
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        if self.iterator is None:
+            return self.python_type(), (get_iter(tx, ListVariable([])), 0), 0
+        return self.python_type(), (self.iterator, self.next, self.stop, self.step), self.position
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        self.position = host_index(tx, state)
+
     def emit_new(self, cg: Any) -> None:
         if self.iterator is None:
-            emit_with(cg, itertools.islice, (), 0)
+            emit_instance(cg, self, itertools.islice, (), 0)
             return
         stop = None if self.stop is None else self.stop - self.position
-        emit_with(cg, itertools.islice, self.iterator, self.next - self.position, stop, self.step)
+        emit_instance(cg, self, itertools.islice, self.iterator, self.next - self.position, stop, self.step)
 
 
 @constructor(itertools.islice)
@@ -485,19 +356,43 @@ class AccumulateVariable(IteratorVariable):
         elif is_none(self.function):
             self.total = binary_op(tx, operator.add, self.total, item)
         else:
-            self.total = call_or_stop(tx, self.function, [self.total, item])
+            total = call_or_stop(tx, self.function, [self.total, item])
+            if total is None:
+                return None
+            self.total = total
         return self.total
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        cls = self.python_type()
+        if self.initial is not None:
+            return cls, (chained(tx, self.initial, self.iterator), self.function), None
+        if is_none(self.total) and self.total is not None:
+            again = AccumulateVariable(chained(tx, self.total, self.iterator), self.function, None)
+            return itertools.islice, (again, 1, None)
+        return cls, (self.iterator, self.function), NONE if self.total is None else self.total
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        self.total = state
+
     def emit_new(self, cg: Any) -> None:
-        initial = self.initial if self.initial is not None else self.total
-        if initial is None:
-            emit_with(cg, itertools.accumulate, self.iterator, self.function)
+        if self.total is None:
+            initial = {} if self.initial is None else {"initial": self.initial}
+            emit_instance(cg, self, itertools.accumulate, self.iterator, self.function, **initial)
             return
+        plain_only(self, itertools.accumulate)
 
         def emit() -> None:
-            emit_with(cg, itertools.accumulate, self.iterator, self.function, initial=initial)
+            cg.load_callable(itertools.accumulate)
+            emit_with(cg, itertools.chain, [self.total], self.iterator)
+            cg.load(self.function)
+            cg.asm.call(2)
 
-        emit_advanced(cg, int(self.initial is None), emit)
+        emit_advanced(cg, 1, emit)
+
+
+def chained(tx: Any, first: VariableTracker, iterator: VariableTracker) -> VariableTracker:
+    """`itertools.chain((first,), iterator)`"""
+    return new_chain(tx, tx.tr.type_tracker(itertools.chain), TupleVariable([first]), iterator)
 
 
 @constructor(itertools.accumulate)
@@ -529,8 +424,11 @@ class StarmapVariable(IteratorVariable):
         args = iter_next(tx, self.iterator)
         return None if args is None else call_or_stop(tx, self.function, unpack(tx, args))
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.python_type(), (self.function, self.iterator)
+
     def emit_new(self, cg: Any) -> None:
-        emit_with(cg, itertools.starmap, self.function, self.iterator)
+        emit_instance(cg, self, itertools.starmap, self.function, self.iterator)
 
 
 @constructor(itertools.starmap)
@@ -546,13 +444,13 @@ class WhileVariable(IteratorVariable):
     parts = ("function", "iterator")
 
     def __init__(self, cls: type, function: VariableTracker, iterator: VariableTracker) -> None:
-        self.cls = cls
+        self.cls = self.base = cls
         self.function = function
         self.iterator = iterator
         self.decided = False
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        taking = self.cls is itertools.takewhile
+        taking = self.base is itertools.takewhile
         if self.decided and taking:
             return None
         while (item := iter_next(tx, self.iterator)) is not None:
@@ -569,13 +467,19 @@ class WhileVariable(IteratorVariable):
                 return None
         return None
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.python_type(), (self.function, self.iterator), self.decided
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        self.decided = is_true(tx, state)
+
     def emit_new(self, cg: Any) -> None:
         if not self.decided:
-            emit_with(cg, self.cls, self.function, self.iterator)
-        elif self.cls is itertools.takewhile:
-            emit_with(cg, self.cls, self.function, ())
+            emit_instance(cg, self, self.base, self.function, self.iterator)
+        elif self.base is itertools.takewhile:
+            emit_instance(cg, self, self.base, self.function, ())
         else:
-            emit_with(cg, self.cls, _never, self.iterator)
+            emit_instance(cg, self, self.base, _never, self.iterator)
 
 
 def _never(item: Any) -> bool:
@@ -613,8 +517,11 @@ class CompressVariable(IteratorVariable):
                 return item
         return None
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.python_type(), (self.data, self.selectors)
+
     def emit_new(self, cg: Any) -> None:
-        emit_with(cg, itertools.compress, self.data, self.selectors)
+        emit_instance(cg, self, itertools.compress, self.data, self.selectors)
 
 
 @constructor(itertools.compress)
@@ -633,23 +540,33 @@ class PairwiseVariable(IteratorVariable):
         self.old: VariableTracker | None = None
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        if self.iterator is None:
+        iterator = self.iterator
+        if iterator is None:
             return None
-        if self.old is None:
-            self.old = iter_next(tx, self.iterator)
-        new = iter_next(tx, self.iterator) if self.old is not None else None
+        old = self.old
+        if old is None:
+            self.old = old = iter_next(tx, iterator)
+            if old is None:
+                self.iterator = None
+                return None
+            iterator = self.iterator
+            if iterator is None:  # the iterator came back here
+                self.old = None
+                return None
+        new = iter_next(tx, iterator)
         if new is None:
             self.iterator = self.old = None
             return None
-        old, self.old = self.old, new
+        self.old = new
         return TupleVariable([old, new])
 
     def emit_new(self, cg: Any) -> None:
         if self.iterator is None:
-            emit_with(cg, itertools.pairwise, ())
+            emit_instance(cg, self, itertools.pairwise, ())
         elif self.old is None:
-            emit_with(cg, itertools.pairwise, self.iterator)
+            emit_instance(cg, self, itertools.pairwise, self.iterator)
         else:
+            plain_only(self, itertools.pairwise)
             cg.load_callable(itertools.pairwise)
             emit_with(cg, itertools.chain, [self.old], self.iterator)
             cg.asm.call(1)
@@ -688,9 +605,16 @@ class ZipLongestVariable(IteratorVariable):
             items.append(self.fillvalue if item is None else item)
         return TupleVariable(items)
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        args = tuple([() if iterator is None else iterator for iterator in self.iterators])
+        return self.python_type(), args, self.fillvalue
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        self.fillvalue = state
+
     def emit_new(self, cg: Any) -> None:
         iterators = [() if iterator is None or not self.active else iterator for iterator in self.iterators]
-        emit_with(cg, itertools.zip_longest, *iterators, fillvalue=self.fillvalue)
+        emit_instance(cg, self, itertools.zip_longest, *iterators, fillvalue=self.fillvalue)
 
 
 @constructor(itertools.zip_longest)
@@ -725,7 +649,7 @@ class BatchedVariable(IteratorVariable):
 
     def emit_new(self, cg: Any) -> None:
         strict = {"strict": True} if self.strict else {}
-        emit_with(cg, self.cls, () if self.iterator is None else self.iterator, self.n, **strict)
+        emit_instance(cg, self, itertools.batched, () if self.iterator is None else self.iterator, self.n, **strict)
 
 
 if hasattr(itertools, "batched"):
@@ -747,12 +671,13 @@ class CombinatoricVariable(IteratorVariable):
     """`product`, `permutations`, `combinations`, `combinations_with_replacement`: the real iterator over trackers."""
 
     def __init__(self, cls: type, pools: list[list[VariableTracker]], *args: int, **kwargs: int) -> None:
-        self.cls = cls
+        self.cls = self.base = cls
         self.pools = pools
         self.args = args
         self.kwargs = kwargs
         self.host = cls(*pools, *args, **kwargs)
         self.consumed = 0
+        self.restored = False
 
     def children(self) -> Any:
         return [item for pool in self.pools for item in pool]
@@ -762,16 +687,27 @@ class CombinatoricVariable(IteratorVariable):
         self.consumed += 1
         return None if items is None else TupleVariable(list(items))
 
-    def emit_new(self, cg: Any) -> None:
-        def emit() -> None:
-            cg.load_callable(self.cls)
-            for pool in self.pools:
-                cg.asm.build_tuple(emit_all(cg, pool))
-            for value in (*self.args, *self.kwargs.values()):
-                cg.load_const(value)
-            cg.asm.call(len(self.pools) + len(self.args) + len(self.kwargs), tuple(self.kwargs))
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        _, *rest = self.host.__reduce__()
+        return (self.python_type(), *rest)
 
-        emit_advanced(cg, self.consumed, emit)
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        self.restored = True
+        try:
+            self.host.__setstate__(state.as_python_constant())
+        except (TypeError, ValueError) as error:
+            tx.raises_like(error)
+
+    def emit_new(self, cg: Any) -> None:
+        if self.restored:
+            unsupported("reconstruct", f"a {self.base.__name__} object that __setstate__ was called on")
+        if self.consumed:
+            plain_only(self, self.base)
+
+        def emit() -> None:
+            emit_instance(cg, self, self.base, *self.pools, *self.args, **self.kwargs)
+
+        emit_advanced(cg, self.consumed, emit) if self.consumed else emit()
 
 
 @constructor(itertools.product)
@@ -851,10 +787,19 @@ class GroupByVariable(IteratorVariable):
         self.current = GrouperVariable(self, self.key)
         return TupleVariable([self.key, self.current])
 
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        args = (self.iterator, self.function)
+        if self.key is None or self.item is None or self.target is None:
+            return self.python_type(), args
+        return self.python_type(), args, (self.key, self.item, self.target)
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        self.key, self.item, self.target = state_items(tx, state, 3)
+
     def emit_new(self, cg: Any) -> None:
-        if self.key is not None:
+        if self.key is not None or self.target is not None:
             unsupported("reconstruct", "a groupby object that has been advanced")
-        emit_with(cg, itertools.groupby, self.iterator, self.function)
+        emit_instance(cg, self, itertools.groupby, self.iterator, self.function)
 
 
 class GrouperVariable(IteratorVariable):
@@ -875,8 +820,13 @@ class GrouperVariable(IteratorVariable):
             return None
         if not same_or_equal(tx, self.target, parent.key):
             return None
-        item, parent.item = parent.item, None
+        item, parent.item, parent.key = parent.item, None, None
         return item
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        if self.parent.current is not self:
+            return iter, ((),)
+        return self.python_type(), (self.parent, self.target)
 
     def emit_new(self, cg: Any) -> None:
         unsupported("reconstruct", "a group of itertools.groupby")
@@ -889,28 +839,92 @@ def new_groupby(
     return GroupByVariable(get_iter(tx, iterable), key)
 
 
-class TeeVariable(IteratorVariable):
-    """One of the iterators that `itertools.tee` gives: a position in the items read so far."""
+@constructor(itertools._grouper)
+def new_grouper(tx: Any, cls: VariableTracker, parent: VariableTracker, tgtkey: VariableTracker, /) -> VariableTracker:
+    if not isinstance(parent, GroupByVariable):
+        return unsupported("call-c-function", "itertools._grouper of a groupby from outside")
+    parent.current = GrouperVariable(parent, tgtkey)
+    return parent.current
+
+
+class TeeSource(NativeVariable):
+    """What the iterators of one `itertools.tee` share: the items read so far, and the iterator that gives more."""
 
     cls: type = itertools._tee
-    parts = ("iterator",)
 
-    def __init__(self, iterator: VariableTracker, items: list[VariableTracker], position: int = 0) -> None:
+    def __init__(self, iterator: VariableTracker) -> None:
         self.iterator = iterator
-        self.items = items
+        self.items: list[VariableTracker] = []
+        self.running = False
+
+    def item(self, tx: Any, position: int) -> VariableTracker | None:
+        """`teedataobject_getitem`."""
+        if position < len(self.items):
+            return self.items[position]
+        if self.running:
+            tx.raises(RuntimeError, "cannot re-enter the tee iterator")
+        self.running = True
+        try:
+            item = iter_next(tx, self.iterator)
+        finally:
+            self.running = False
+        if item is not None:
+            self.items.append(item)
+        return item
+
+    def children(self) -> Any:
+        return [self.iterator, *self.items]
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(_tee_from_start)
+        emit_with(cg, itertools.chain, self.items, self.iterator)
+        cg.asm.call(1)
+
+
+def _tee_from_start(iterator: Any) -> Any:
+    return itertools.tee(iterator, 1)[0]
+
+
+class TeeVariable(IteratorVariable):
+    """One of the iterators that `itertools.tee` gives: a position in what they share."""
+
+    cls: type = itertools._tee
+    parts = ("shared",)
+
+    def __init__(self, shared: TeeSource, position: int = 0) -> None:
+        self.shared = shared
         self.position = position
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        if self.position == len(self.items):
-            item = iter_next(tx, self.iterator)
-            if item is None:
-                return None
-            self.items.append(item)
-        self.position += 1
-        return self.items[self.position - 1]
+        item = self.shared.item(tx, self.position)
+        if item is not None:
+            self.position += 1
+        return item
 
     def emit_new(self, cg: Any) -> None:
-        unsupported("reconstruct", "an iterator made by itertools.tee")
+        cg.load_callable(_tee_at)
+        cg.load(self.shared)
+        cg.load_const(self.position)
+        cg.asm.call(2)
+
+
+def _tee_at(start: Any, position: int) -> Any:
+    return advance(start.__copy__(), position)
+
+
+@constructor(itertools._tee)
+def new_tee(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
+    iterator = get_iter(tx, iterable)
+    if isinstance(iterator, TeeVariable):
+        return TeeVariable(iterator.shared, iterator.position)
+    return TeeVariable(TeeSource(iterator))
+
+
+@method(itertools._tee.__copy__)
+def tee_copy(tx: Any, self: VariableTracker, /) -> VariableTracker:
+    if not isinstance(self, TeeVariable):
+        return unsupported("iterator-state", "a copy of an itertools.tee from outside")
+    return TeeVariable(self.shared, self.position)
 
 
 @builtin(itertools.tee)
@@ -920,9 +934,18 @@ def itertools_tee(tx: Any, iterable: VariableTracker, n: VariableTracker | None 
         return tx.raises(ValueError, "n must be >= 0")
     if not count:
         return TupleVariable([])
-    iterator = get_iter(tx, iterable)
-    if isinstance(iterator, TeeVariable):
-        copies = [TeeVariable(iterator.iterator, iterator.items, iterator.position) for _ in range(count - 1)]
-        return TupleVariable([iterator, *copies])
-    items: list[VariableTracker] = []
-    return TupleVariable([TeeVariable(iterator, items) for _ in range(count)])
+    first = get_iter(tx, iterable)
+    if not isinstance(first, TeeVariable):
+        first = TeeVariable(TeeSource(first))
+    elif _COPIES_TEES:
+        first = TeeVariable(first.shared, first.position)
+    return TupleVariable([first, *[TeeVariable(first.shared, first.position) for _ in range(count - 1)]])
+
+
+def _copies_tees() -> bool:
+    """Whether `tee` of a tee iterator leaves that one out of the result."""
+    tee = itertools.tee(())[0]
+    return itertools.tee(tee)[0] is not tee
+
+
+_COPIES_TEES = _copies_tees()

@@ -109,6 +109,8 @@ class ListVariable(SequenceVariable):
             cg.asm.pop_top()
 
     def emit_update(self, cg: Any) -> None:
+        if "items" not in self.__dict__:
+            return  # a subclass's attributes were changed
         cg.load_callable(_replace_items)
         cg.load(self)
         cg.asm.build_list(emit_all(cg, self.items))

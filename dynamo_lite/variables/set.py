@@ -22,7 +22,7 @@ from .dict import DictVariable
 from .dictview import DictKeysVariable, SetLike, is_set_like
 from .dispatch import builtin, constructor, method
 from .iter import IteratorVariable, advance, items_to_come
-from .keys import is_constant_key, key_of, key_tracker
+from .keys import is_constant_key, key_of, key_tracker, runs_program
 from .list import ListVariable
 from .native import (
     NativeVariable,
@@ -68,7 +68,7 @@ class SetVariable(NativeVariable):
         if name != "items" or "_tr" not in self.__dict__:
             raise AttributeError(name)
         tr, source, base = self._tr, self.source, self.base
-        real = base(self.value) if type(self.value) is not base else self.value
+        real = self.value
         # As a tuple, since the order in which a set gives its elements shows.
         elements = elements_of(real)
         node = tr.source(source, ir.CALL, elements_of)
@@ -97,7 +97,7 @@ class SetVariable(NativeVariable):
 
     def removed(self) -> list[Any]:
         """Host keys that the real set has and the model has no more."""
-        return [key for key in self.original if key not in self.items] if self.mutated else []
+        return [key for key in self.original if key not in self.items] if "original" in self.__dict__ else []
 
     def objects(self) -> list[VariableTracker]:
         """The elements, in the set's order."""
@@ -155,11 +155,16 @@ class SetVariable(NativeVariable):
         else:
             emit_bare(cg, set, self.cls)
 
+    def hashes_program_objects(self) -> bool:
+        return any(map(runs_program, self.items))
+
     def emit_fill(self, cg: Any) -> None:
         if self.items:
             emit_elements(cg, set.update, self, self.objects())
 
     def emit_update(self, cg: Any) -> None:
+        if "items" not in self.__dict__:
+            return  # a subclass's attributes were changed
         items = self.items
         removed = list(map(key_tracker, self.removed()))
         added = [key_tracker(key) for key in items if key not in self.original]
@@ -185,7 +190,8 @@ def elements_of(real: Any) -> tuple[Any, ...]:
 
 def same_order_copy(real: Any, elements: tuple[Any, ...]) -> Any:
     """A copy of a set of constants that gives its elements in the same order, if one of the usual ways leads to it."""
-    copies = (real.copy(), type(real)(elements), type(real)(elements[::-1]))
+    base: Any = set if isinstance(real, set) else frozenset
+    copies = (base.copy(real), base(elements), base(elements[::-1]))
     return next((copy for copy in copies if tuple(copy) == elements), copies[0])
 
 
@@ -240,6 +246,13 @@ class SetIterator(IteratorVariable):
     def remaining(self, tx: Any) -> int:
         """`__length_hint__`."""
         return self.host.__length_hint__()
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        try:
+            to_come = self.host.__reduce__()[1][0]  # a list, made without moving the iterator
+        except RuntimeError as error:
+            tx.raises_like(error)
+        return iter, ([key_tracker(key) for key in to_come],)
 
     def emit_new(self, cg: Any) -> None:
         cg.load_callable(_set_iterator_at)
