@@ -10,12 +10,14 @@
    GuardProgram the guards of an entry: see _guards.h.
    GraphCall    calls a compiled graph from replacement code, with what the guards have found: see _graph.h.
    Uncaptured   calls a function with this thread's region switched off.
+   TailCall     what generated code returns to go on in a resume function: see _move.h.
 
    Ownership: Callable -> Cache <-> Region, Cache -> Entry -> GuardProgram; all are GC-tracked. A code object only borrows
    its caches, through co_extra: references stored there would be invisible to the collector and leak.
 
    This is the one C file of the package. The headers are parts of it, each built on those before: _tensor.h (metadata of
-   tensors), _program.h (data structures of guards), _evaluate.h, _record.h (the fast path), _guards.h, _graph.h.
+   tensors), _program.h (data structures of guards), _evaluate.h, _record.h (the fast path), _guards.h, _graph.h,
+   _move.h.
 
    Being wrong is not an option, being absent is: whenever something is unusual (a tracer, no room on the data stack,
    arguments that do not bind), the original code runs. */
@@ -160,6 +162,19 @@ frame_abandon(PyThreadState *tstate, Frame *frame)
 #endif
 }
 
+/* After its evaluation: what goes on for it must not find its locals alive. */
+static inline void
+frame_forget_locals(Frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    (void)frame;   /* the evaluator has popped it */
+#else
+    for (int i = 0; frame->frame_obj == NULL && i < frame->stacktop; i++) {
+        Py_CLEAR(frame->localsplus[i]);
+    }
+#endif
+}
+
 /* 3.12 counts C recursion against a limit of 1500 and a call through a frame evaluator costs two units, which would cut
    Python's own recursion limit to 750. Python's limit still holds. */
 #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
@@ -234,6 +249,8 @@ typedef struct {
     int in_callback;              /* compiling: optimized functions called meanwhile run as they are */
     uintptr_t stack_floor;        /* below this address the C stack is running short; 0: not known yet */
     Handover *handovers;          /* those of calls in progress that were not taken yet, innermost first */
+    struct TailCall *tail;        /* about to be run: its arguments are to be handed over */
+    struct Move *move;            /* a call whose arguments are released when its frame begins */
 } Thread;
 
 static _Thread_local Thread thread_storage;
@@ -1262,6 +1279,8 @@ fail:
 /* ------------------------------------------------------------------------------------------------------------------
    Calls through a cache. */
 
+#include "_move.h"
+
 /* Run the replacement code as a function. The handover is stolen. */
 static PyObject *
 entry_run(Thread *thread, Entry *entry, Handover *handover, Region *region, PyFunctionObject *fn, PyObject *const *args,
@@ -1279,7 +1298,7 @@ entry_run(Thread *thread, Entry *entry, Handover *handover, Region *region, PyFu
     if (is_original) {
         thread->pass = thread->region == NULL ? NULL : entry->code;
     }
-    PyObject *result = function->vectorcall((PyObject *)function, args, nargsf, kwnames);
+    PyObject *result = call_function(thread, function, args, nargsf, kwnames);
     handover_drop(thread, handover);
     if (switches) {
         restore_region(thread, previous);
@@ -1352,7 +1371,7 @@ run_original(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const
     Region *region = cache->state == STATE_SKIP_ALL ? NULL : cache->region;
     Region *previous = swap_region(thread, (Region *)Py_XNewRef(region));
     thread->pass = region == NULL ? NULL : cache->code;
-    PyObject *result = fn->vectorcall((PyObject *)fn, args, nargsf, kwnames);
+    PyObject *result = call_function(thread, fn, args, nargsf, kwnames);
     thread->pass = NULL;   /* still set if the arguments did not bind */
     restore_region(thread, previous);
     return result;
@@ -1381,13 +1400,12 @@ call_with_bound(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *co
     return result;
 }
 
-/* Call `fn`, whose code is cache->code. The caller keeps the cache alive. */
+/* Call `fn`, whose code is cache->code. The caller keeps the cache alive. The result may be a TailCall. */
 static PyObject *
-call_through_cache(Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+call_once(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    Thread *thread = this_thread();
     if (thread->in_callback) {
-        return fn->vectorcall((PyObject *)fn, args, nargsf, kwnames);
+        return call_function(thread, fn, args, nargsf, kwnames);
     }
     if (cache->state == STATE_SKIP || cache->state == STATE_SKIP_ALL) {
         return run_original(thread, cache, fn, args, nargsf, kwnames);
@@ -1404,6 +1422,13 @@ call_through_cache(Cache *cache, PyFunctionObject *fn, PyObject *const *args, si
     PyObject *result = entry_run(thread, entry, handover, cache->region, fn, args, nargsf, NULL);
     Py_DECREF(entry);
     return result;
+}
+
+static PyObject *
+call_through_cache(Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Thread *thread = this_thread();
+    return finish_tail_calls(thread, call_once(thread, cache, fn, args, nargsf, kwnames));
 }
 
 /* cache(fn, *args) */
@@ -1540,6 +1565,9 @@ static PyObject *
 hook(PyThreadState *tstate, Frame *frame, int throwflag)
 {
     Thread *thread = this_thread();
+    if (thread->move != NULL && thread->move->function == frame_function(frame)) {
+        move_finish(thread);
+    }
     Region *region = thread->region;
     if (region == NULL) {
         return run_frame(tstate, frame, throwflag);
@@ -1589,7 +1617,10 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     PyObject *result = run_replaced(tstate, frame, replacement);
     handover_drop(thread, handover);
     Py_DECREF(replacement);
-    return result;
+    if (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
+        frame_forget_locals(frame);
+    }
+    return finish_tail_calls(thread, result);
 }
 
 #else
@@ -1950,14 +1981,28 @@ module_set_metaclass(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssiz
 }
 
 static PyObject *
+module_program_recursion_limit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    return PyLong_FromLong(analyses.running > 0 ? analyses.program_limit : Py_GetRecursionLimit());
+}
+
+static PyObject *
 module_program_collects(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
     return PyBool_FromLong(analyses.running > 0 ? analyses.collects : PyGC_IsEnabled());
 }
 
 static PyMethodDef module_methods[] = {
+    {"tail_call", (PyCFunction)(void (*)(void))module_tail_call, METH_FASTCALL,
+     "tail_call(cache, fn, *args)\n\nWhat generated code returns so that cache(fn, *args) is called in its place."},
+    {"call_moved", (PyCFunction)(void (*)(void))module_call_moved, METH_FASTCALL,
+     "call_moved(fn, list)\n\nfn(*list), where fn owns the arguments: the list is emptied."},
+    {"raise_again", module_raise_again, METH_O,
+     "raise_again(exception)\n\nRaise it as the instruction here, with a traceback that lacks its first entry."},
     {"program_collects", module_program_collects, METH_NOARGS,
      "program_collects() -> bool\n\nDoes the program collect garbage? During an analysis nobody does."},
+    {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,
+     "program_recursion_limit() -> int\n\nWhat sys.getrecursionlimit() is for the program; an analysis has a higher one."},
     {"set_region", module_set_region, METH_O,
      "set_region(region) -> previous\n\nMake a Region, or None, the active one of this thread."},
     {"set_metaclass", (PyCFunction)(void (*)(void))module_set_metaclass, METH_FASTCALL,
@@ -1977,7 +2022,7 @@ static int
 add_types(PyObject *module)
 {
     PyTypeObject *const types[] = {&Region_Type, &Cache_Type, &Entry_Type, &Callable_Type, &Uncaptured_Type,
-                                   &GraphCall_Type};
+                                   &GraphCall_Type, &TailCall_Type};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(types); i++) {
         if (PyModule_AddType(module, types[i]) < 0) {
             return -1;

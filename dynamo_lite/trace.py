@@ -22,6 +22,7 @@ from .interp.frame import Frame, GraphBreak
 from .polyfills.registry import find_polyfill
 from .variables import abstract, classes, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
+from .variables.bytearray import BytearrayVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS, slug_of_foreign
@@ -214,6 +215,8 @@ class Trace:
             for key, item in value.items():
                 result.mp_ass_subscript(self.frame, self.wrap_new(key), self.wrap_new(item))
             return result
+        if cls is bytearray:
+            return BytearrayVariable(value)
         return self.build_constant_object(value)
 
     def build_constant_object(self, value: Any) -> VariableTracker:

@@ -26,7 +26,7 @@ from .constant import NONE, ConstantVariable, is_none
 from .descr import InstanceDictDescriptorVariable, SlotDescriptorVariable, type_attribute, type_lookup
 from .dict import DictVariable, MappingProxyVariable
 from .dispatch import builtin, constructor, method
-from .function import FunctionVariable
+from .function import BuiltinClassMethodVariable, BuiltinVariable, FunctionVariable, MethodVariable
 from .list import ListVariable
 from .native import emit_call, host_value, optional_attr
 from .property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
@@ -35,7 +35,16 @@ from .subclass import NATIVE_MODELS, PLAIN_BASES
 from .tuple import TupleVariable
 from .type import MetaInstance, TypeVariable, is_subtype, namespace_of
 
-NATIVE_MODELS[type] = TypeVariable
+NATIVE_MODELS.update(
+    {
+        type: TypeVariable,
+        types.FunctionType: FunctionVariable,
+        types.MethodType: MethodVariable,
+        types.MethodDescriptorType: BuiltinVariable,
+        types.WrapperDescriptorType: BuiltinVariable,
+        types.ClassMethodDescriptorType: BuiltinClassMethodVariable,
+    }
+)
 PLAIN_BASES.add(type)
 
 _CONVERTED = {
@@ -544,10 +553,11 @@ def _init_subclass(tx: Any, made: NewTypeVariable, keywords: dict[str, VariableT
 
 @method(object.__dict__["__init_subclass__"])
 def object_init_subclass(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
+    name = f"{cls.value.__qualname__}.__init_subclass__()"
     if keywords:
-        tx.raises(TypeError, f"{cls.value.__name__}.__init_subclass__() takes no keyword arguments")
+        tx.raises(TypeError, f"{name} takes no keyword arguments")
     if args:
-        tx.raises(TypeError, f"{cls.value.__name__}.__init_subclass__() takes no arguments ({len(args)} given)")
+        tx.raises(TypeError, f"{name} takes no arguments ({len(args)} given)")
 
 
 @method(type.__init__)

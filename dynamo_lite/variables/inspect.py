@@ -9,26 +9,33 @@ import inspect
 import types
 from typing import Any
 
-from ..exc import unsupported
 from .base import MISSING, VariableTracker
 from .dispatch import builtin
-from .function import FunctionVariable, MethodVariable
+from .function import BuiltinVariable, FunctionVariable, MethodVariable
 
 
 @builtin(inspect.signature)
 def signature(tx: Any, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
+    """That of a plain function is computed now; any other way to it is followed as the Python code that it is."""
+    real = _plain_function(obj)
+    if real is None:
+        maker = tx.tr.build_constant_object(inspect.Signature)
+        return tx.call(maker.tp_getattro(tx, "from_callable"), [obj], options)
     host_options = {name: value.as_python_constant() for name, value in options.items()}
-    return tx.tr.build_constant_object(inspect.signature(_real_callable(obj), **host_options))
+    return tx.tr.build_constant_object(inspect.signature(real, **host_options))
 
 
-def _real_callable(obj: VariableTracker) -> Any:
-    """A real callable with the same signature."""
-    if isinstance(obj, MethodVariable) and isinstance(obj.function, FunctionVariable):
-        return types.MethodType(_real_callable(obj.function), object())
-    if isinstance(obj, FunctionVariable) and obj.value is not MISSING:
+def _plain_function(obj: VariableTracker) -> Any:
+    """A real function (or builtin) with the same signature, which depends on nothing that the program can change."""
+    if isinstance(obj, FunctionVariable):
+        if obj.value is not MISSING:
+            return None if obj.value.__dict__ or obj.mutated else obj.value
+        if not obj.made and obj.dict is None:
+            return types.FunctionType(obj.code, {}, None, None, tuple(types.CellType() for _ in obj.closure))
+        return None
+    if isinstance(obj, MethodVariable):
+        function = _plain_function(obj.function) if isinstance(obj.function, FunctionVariable) else None
+        return None if function is None else types.MethodType(function, object())
+    if isinstance(obj, BuiltinVariable):
         return obj.value
-    if isinstance(obj, FunctionVariable) and not obj.made:
-        return types.FunctionType(obj.code, {}, None, None, tuple(types.CellType() for _ in obj.closure))
-    if obj.is_python_constant():
-        return obj.as_python_constant()
-    return unsupported("frame-introspection", f"signature of {obj.describe()}")
+    return None

@@ -11,6 +11,7 @@ import sys
 import warnings
 from typing import Any
 
+from .._eval_frame import program_recursion_limit
 from ..guards import ir
 from .base import VariableTracker
 from .constant import NONE
@@ -38,16 +39,18 @@ def warnings_warn(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker)
     return tx.needs_real_callers("call-print", "warnings.warn()")
 
 
-def _setting(function: Any) -> None:
-    """A setting of the interpreter is read now, and compared by the guards at each call."""
+def _setting(function: Any, ask: Any = None) -> None:
+    """A setting of the interpreter is read now, and compared by the guards at each call; `ask` tells the program's own during an
+    analysis."""
 
     def read(module: Any) -> Any:
-        return function()
+        return (ask or function)()
 
     @builtin(function)
     def setting(tx: Any, /) -> VariableTracker:
-        return tx.tr.wrap(function(), tx.tr.source(tx.tr.constant_source(sys), ir.CALL, read))
+        return tx.tr.wrap(read(sys), tx.tr.source(tx.tr.constant_source(sys), ir.CALL, read))
 
 
 for _function in (sys.get_int_max_str_digits, sys.getdefaultencoding, sys.getfilesystemencoding):
     _setting(_function)
+_setting(sys.getrecursionlimit, program_recursion_limit)

@@ -18,7 +18,7 @@ from .abstract import type_name
 from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
 from .copies import adopt
-from .descr import getset, type_attribute
+from .descr import GETSETS, getset, type_attribute
 from .dict import MappingProxyVariable
 from .dispatch import CONSTRUCTORS, PURE, builtin, constructor, method
 from .function import call_handler
@@ -187,8 +187,27 @@ def _register_member(descriptor: Any) -> None:
         return cls.member(tx, descriptor)
 
 
+_VALID_VERSION_TAG, _IS_ABSTRACT = 1 << 19, 1 << 20
+
+
+def lasting_flags(cls: type) -> int:
+    """`cls.__flags__` without the one that says whether the interpreter has cached a lookup."""
+    return cls.__flags__ & ~_VALID_VERSION_TAG
+
+
+@getset(type.__dict__["__flags__"], readonly(type.__dict__["__flags__"]))
+def type_flags(tx: Any, cls: TypeVariable, /) -> VariableTracker:
+    if cls.is_python_constant():
+        tx.tr.guard(
+            tx.tr.source(tx.tr.constant_source(cls.value), ir.CALL, lasting_flags), ir.EQUALS, lasting_flags(cls.value)
+        )
+    return ConstantVariable(cls.value.__flags__)
+
+
 for _descriptor in type.__dict__.values():
     if type(_descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+        if _descriptor in GETSETS:
+            continue
         if _descriptor.__name__ == "__dict__":
             getset(_descriptor, readonly(_descriptor))(lambda tx, cls: cls.namespace_proxy(tx))
         else:
@@ -248,12 +267,14 @@ def object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
         return tx.raises(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
     if (args or kwargs) and real.__init__ is object.__init__:
         return tx.raises(TypeError, f"{real.__name__}() takes no arguments")
-    if getattr(real, "__abstractmethods__", None):
-        names = ", ".join(sorted(real.__abstractmethods__))
-        plural = "s" if len(real.__abstractmethods__) > 1 else ""
-        return tx.raises(
-            TypeError, f"Can't instantiate abstract class {real.__name__} with abstract method{plural} {names}"
-        )
+    if real.__flags__ & _IS_ABSTRACT:
+        # The text differs between versions: the same is tried on a class of the same name.
+        twin = type(real.__name__, (), {})
+        twin.__abstractmethods__ = type.__dict__["__abstractmethods__"].__get__(real)
+        try:
+            object.__new__(twin)
+        except TypeError as error:
+            tx.raises_like(error)
     return tx.tr.new_instance(tx, real)
 
 

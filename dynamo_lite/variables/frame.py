@@ -1,0 +1,105 @@
+"""Frame objects of frames that are being traced.
+
+Input: how many calls up. Output: `FrameVariable`, or a break where the frame is none of the traced ones.
+Invariant: a frame object is asked about its code and namespaces only; one that escapes breaks the graph.
+Mirrors `Objects/frameobject.c` and `sys__getframe_impl` of `Python/sysmodule.c`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from .. import skip
+from ..exc import unsupported
+from .base import VariableTracker
+from .constant import NONE, ConstantVariable
+from .descr import getset
+from .dispatch import builtin
+from .native import NativeVariable, host_index, readonly
+
+
+class FrameVariable(NativeVariable):
+    """A frame of the traced program; `frame` is the interpreter's."""
+
+    cls = types.FrameType
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+
+    def describe(self) -> str:
+        return f"frame of {self.frame.code.co_qualname}"
+
+    def emit_new(self, cg: Any) -> None:
+        unsupported("frame-introspection", f"{self.describe()}, which escapes")
+
+
+def caller(tx: Any, depth: int) -> Any:
+    """The frame so many calls above the one that calls; None beyond the outermost traced one. Frames of polyfills are none."""
+    frame = tx
+    while frame is not None:
+        if not skip.is_internal(frame.code):
+            if depth <= 0:
+                return frame
+            depth -= 1
+        frame = frame.parent
+    return None
+
+
+def frame_object(tx: Any, frame: Any) -> VariableTracker:
+    """The one object of a traced frame."""
+    known = tx.tr.frame_objects
+    found = known.get(id(frame))
+    if found is None:
+        found = known[id(frame)] = FrameVariable(frame)
+    return found
+
+
+@builtin(sys._getframe)
+def sys_getframe(tx: Any, depth: VariableTracker = ConstantVariable(0), /) -> VariableTracker:  # noqa: B008
+    frame = caller(tx, host_index(tx, depth))
+    if frame is None:
+        return tx.needs_real_callers("frame-introspection", "sys._getframe()")
+    return frame_object(tx, frame)
+
+
+if hasattr(sys, "_getframemodulename"):
+
+    @builtin(sys._getframemodulename)
+    def sys_getframemodulename(tx: Any, depth: VariableTracker = ConstantVariable(0)) -> VariableTracker:  # noqa: B008
+        frame = caller(tx, host_index(tx, depth))
+        if frame is None:
+            return tx.needs_real_callers("frame-introspection", "sys._getframemodulename()")
+        return frame.function.tp_getattro(tx, "__module__")
+
+
+def _member(name: str, read: Any) -> None:
+    descriptor = types.FrameType.__dict__[name]
+    getset(descriptor, readonly(descriptor))(read)
+
+
+def _back(tx: Any, self: FrameVariable, /) -> VariableTracker:
+    parent = caller(self.frame.parent, 0) if self.frame.parent is not None else None
+    if parent is None:
+        return tx.needs_real_callers("frame-introspection", "f_back of the outermost frame")
+    return frame_object(tx, parent)
+
+
+def _refused(name: str) -> Any:
+    return lambda tx, self: unsupported("frame-introspection", f"frame.{name}")
+
+
+def _code(tx: Any, self: FrameVariable, /) -> VariableTracker:
+    if self.frame.code.co_name.startswith("__resume_at_"):
+        return unsupported("frame-introspection", "frame.f_code after a graph break")
+    return ConstantVariable(self.frame.code)
+
+
+_member("f_code", _code)
+_member("f_globals", lambda tx, self: self.frame.globals.as_dict(tx))
+_member("f_lineno", lambda tx, self: ConstantVariable(self.frame.lineno))
+_member("f_back", _back)
+_member("f_trace", lambda tx, self: NONE)
+for _name in ("f_locals", "f_builtins", "f_lasti"):
+    _member(_name, _refused(_name))

@@ -1,0 +1,491 @@
+"""Classes made and changed by captured code: metaclasses, hooks, descriptors, enums, dataclasses. Needs no torch."""
+
+import abc
+import dataclasses
+import enum
+import functools
+import gc
+import inspect
+import sys
+import types
+
+from dynamo_lite import convert
+from dynamo_lite.config import config
+from tests.repros.test_conformance_finds import same, stop
+
+
+class Hooked:
+    calls = []
+
+    def __init_subclass__(cls, **keywords):
+        Hooked.calls.append((cls.__name__, sorted(keywords)))
+
+
+class TestMetaclasses:
+    def test_prepare_new_init_call(self):
+        def program():
+            class Meta(type):
+                @classmethod
+                def __prepare__(mcls, name, bases, **keywords):
+                    return {"prepared": sorted(keywords)}
+
+                def __new__(mcls, name, bases, namespace, extra=0):
+                    cls = super().__new__(mcls, name, bases, namespace)
+                    cls.extra = extra
+                    return cls
+
+                def __init__(cls, name, bases, namespace, extra=0):
+                    super().__init__(name, bases, namespace)
+
+                def __call__(cls, *args):
+                    made = super().__call__(*args)
+                    made.called = True
+                    return made
+
+                def __len__(cls):
+                    return 7
+
+            class A(metaclass=Meta, extra=3):
+                x = 1
+
+                def f(self):
+                    return self.x + self.extra
+
+            class B(A, extra=4):
+                def f(self):
+                    return super().f() * 10
+
+            b = B()
+            names = list(A.__dict__)
+            return A.extra, B.extra, len(A), b.f(), b.called, B.prepared, type(B).__name__, names, B.__mro__[1] is A
+
+        same(program, whole=True)
+
+    def test_operators_and_attributes_of_classes(self):
+        def program():
+            class Meta(type):
+                def __getattr__(cls, name):
+                    return name
+
+                def __setattr__(cls, name, value):
+                    super().__setattr__(name, value + 1)
+
+                def __eq__(cls, other):
+                    return True
+
+                def __hash__(cls):
+                    return 3
+
+                def __add__(cls, other):
+                    return "add"
+
+                def __iter__(cls):
+                    return iter([1])
+
+                def __getitem__(cls, key):
+                    return key
+
+            class A(metaclass=Meta):
+                pass
+
+            A.x = 1
+            return A.missing, A.x, A + 1, list(A), A == 3, hash(A), A[5]
+
+        same(program, whole=True)
+
+    def test_made_by_calls(self):
+        def program():
+            first = types.new_class("First", (object,), {}, lambda namespace: namespace.update(x=3))
+            second = type("Second", (first,), {"y": 1})
+            return first.x, second.y, second.x, second.__module__, second.__name__
+
+        same(program, whole=True)
+
+    def test_no_trace_of_the_analysis(self):
+        def program():
+            class Derived(Hooked, flag=1):
+                y = 2
+
+            return Derived().y, [c.__name__ for c in Hooked.__subclasses__()]
+
+        Hooked.calls.clear()
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            assert captured()[0] == 2
+        assert Hooked.calls == [("Derived", ["flag"])]
+        assert [c.__name__ for c in Hooked.__subclasses__()] in ([], ["Derived"])
+        gc.collect()
+
+
+class TestHooks:
+    def test_set_name_and_init_subclass(self):
+        def program():
+            seen = []
+
+            class Descriptor:
+                def __set_name__(self, owner, name):
+                    seen.append((owner.__name__, name))
+
+                def __get__(self, obj, owner):
+                    return 5
+
+            class Base:
+                def __init_subclass__(cls, tag=None, **keywords):
+                    super().__init_subclass__(**keywords)
+                    cls.tag = tag
+                    seen.append(cls.__name__)
+
+            class Derived(Base, tag="t"):
+                d = Descriptor()
+                e = Descriptor()
+
+            return seen, Derived.tag, Derived().d
+
+        same(program, whole=True)
+
+    def test_keywords_that_nobody_takes(self):
+        def program():
+            try:
+
+                class A(flag=1):
+                    pass
+            except TypeError as error:
+                return str(error)
+
+        same(program, whole=True)
+
+    def test_error_in_set_name(self):
+        def program():
+            class Descriptor:
+                def __set_name__(self, owner, name):
+                    raise LookupError(name)
+
+            try:
+
+                class A:
+                    d = Descriptor()
+            except (LookupError, RuntimeError) as error:
+                return type(error), type(error.__cause__)
+
+        same(program)
+
+
+class TestDescriptors:
+    def test_property_subclass_and_copies(self):
+        def program():
+            class Property(property):
+                "of the class"
+
+            class A:
+                @Property
+                def f(self):
+                    "of the getter"
+                    return 1
+
+                @f.setter
+                def f(self, value):
+                    self.v = value
+
+                plain = property(doc="given")
+
+            a = A()
+            a.f = 4
+            messages = []
+            for action in (lambda: a.plain, lambda: setattr(a, "plain", 1), lambda: delattr(a, "f")):
+                try:
+                    action()
+                except AttributeError as error:
+                    messages.append(str(error))
+            raw = A.__dict__["f"]
+            return a.v, a.f, raw.__doc__, type(raw).__name__, A.plain.__doc__, messages
+
+        same(program, whole=True)
+
+    def test_slots(self):
+        def program():
+            class A:
+                __slots__ = ["x", "__dict__"]
+
+            class B(A):
+                __slots__ = ("y", "__weakref__")
+
+            b = B()
+            b.x, b.y, b.z = 1, 2, 3
+            stop()
+            del b.y
+            b.y = 4
+            del b.x
+            return b.__dict__, B.y.__get__(b), hasattr(b, "x"), B.__slots__, A.__slots__
+
+        same(program)
+
+    def test_slot_set_and_deleted_leaves_it_unset(self):
+        class A:
+            __slots__ = ("x",)
+
+        def program(a):
+            a.x = 1
+            del a.x
+            return hasattr(a, "x")
+
+        same(program, A())
+
+    def test_classmethod_of_a_descriptor(self):
+        def program():
+            class Wrapped:
+                def __get__(self, obj, cls=None):
+                    return obj, cls
+
+            class A:
+                f = classmethod(Wrapped())
+
+            return type(A.f).__name__, A.f[0] is A if type(A.f) is tuple else None
+
+        same(program)
+
+
+class TestState:
+    def test_class_assignment(self):
+        class A:
+            pass
+
+        class B(A):
+            pass
+
+        def program(a):
+            a.__class__ = B
+            new = A()
+            new.__class__ = B
+            return type(a) is B, isinstance(a, B), type(new) is B
+
+        same(program, A(), whole=True)
+
+    def test_dict_assignment(self):
+        def program(a):
+            given = {"y": 2}
+            a.__dict__ = given
+            new = type(a)()
+            old = new.__dict__
+            new.__dict__ = {"z": 1}
+            old["w"] = 1
+            return a.y, a.__dict__ is given, vars(new), old
+
+        class A:
+            pass
+
+        same(program, A(), whole=True)
+
+    def test_dict_of_a_new_object_is_its_own(self):
+        def program():
+            class A:
+                pass
+
+            a = A()
+            attributes = a.__dict__
+            a.x = 1
+            return a, attributes
+
+        with config.patch(capture_pure_python=True, debug=True):
+            a, attributes = convert.Region(lambda gm, inputs: gm.forward).wrap(program)()
+        assert a.__dict__ is attributes and attributes == {"x": 1}
+
+    def test_tables_are_filled_when_their_keys_are_complete(self):
+        def program():
+            class K:
+                def __init__(self, x):
+                    self.x = x
+
+                def __hash__(self):
+                    return hash(self.x)
+
+                def __eq__(self, other):
+                    return self.x == other.x
+
+            table, elements = {K(1): 1, K(2): 2}, {K(3)}
+            stop()
+            return [k.x for k in table], [k.x for k in elements], table[K(1)]
+
+        same(program)
+
+    def test_names_of_functions(self):
+        def named(f):
+            f.__name__ = f.__qualname__ = "other"
+            f.__defaults__ = (3,)
+            return f.__name__, f.__qualname__, f()
+
+        def program():
+            def made(x):
+                return x
+
+            return named(made)
+
+        same(program, whole=True)
+
+    def test_dir(self):
+        class A:
+            x = 1
+
+        class B(A):
+            def __dir__(self):
+                return ["b", "a"]
+
+        def program(a):
+            a.y = 2
+            return dir(a), dir(A), dir(B()), dir(3), dir([])
+
+        same(program, A(), whole=True)
+
+    def test_frames(self):
+        def caller():
+            return sys._getframe(1).f_globals["__name__"], sys._getframe().f_code.co_name
+
+        def program():
+            return caller()
+
+        same(program, whole=True)
+
+
+class TestEnums:
+    def test_members(self):
+        def program():
+            class Color(enum.Enum):
+                RED = 1
+                GREEN = 2
+                ROUGE = 1
+
+                def hello(self):
+                    return self.name + "!"
+
+            class Bits(enum.Flag):
+                R = 4
+                W = 2
+
+            class Number(enum.IntEnum):
+                A = 1
+                B = 2
+
+            class Auto(enum.Enum):
+                X = enum.auto()
+                Y = enum.auto()
+
+            return (
+                [(m.name, m.value) for m in Color],
+                Color.RED.hello(),
+                Color(2) is Color.GREEN,
+                Color["ROUGE"] is Color.RED,
+                len(Color),
+                Color.RED in Color,
+                (Bits.R | Bits.W).value,
+                Number.A + 1,
+                Number.B > Number.A,
+                Auto.Y.value,
+                list(Color.__members__),
+            )
+
+        same(program, whole=True)
+
+
+class TestAbstractClasses:
+    def test_abstract_methods(self):
+        def program():
+            class A(abc.ABC):
+                @abc.abstractmethod
+                def f(self): ...
+
+                @property
+                @abc.abstractmethod
+                def g(self): ...
+
+            class B(A):
+                def f(self):
+                    return 1
+
+                g = 3
+
+            try:
+                A()
+            except TypeError as error:
+                message = str(error)
+            return message, B().f(), isinstance(B(), A), sorted(A.__abstractmethods__), inspect.isabstract(A)
+
+        same(program, whole=True)
+
+    def test_register_and_subclasshook(self):
+        def program():
+            class A(metaclass=abc.ABCMeta):
+                @classmethod
+                def __subclasshook__(cls, other):
+                    return "foo" in other.__dict__ if cls is A else NotImplemented
+
+            class B:
+                foo = 42
+
+            class C(abc.ABC):
+                pass
+
+            C.register(int)
+            return issubclass(A, A), issubclass(B, A), isinstance(B(), A), isinstance(3, C), issubclass(str, C)
+
+        same(program, whole=True)
+
+    def test_claimed_class(self):
+        class Proxy:
+            def __init__(self, obj):
+                self.obj = obj
+
+            def __getattribute__(self, name):
+                return getattr(object.__getattribute__(self, "obj"), name)
+
+        def program(p):
+            return isinstance(p, int), isinstance(p, Proxy), isinstance(p, str)
+
+        same(program, Proxy(3))
+
+
+class TestDataclasses:
+    def test_plain_and_frozen(self):
+        def program():
+            @dataclasses.dataclass
+            class P:
+                x: int
+                y: int = 3
+
+            @dataclasses.dataclass(frozen=True, order=True, slots=True)
+            class Q:
+                x: int
+                y: list = dataclasses.field(default_factory=list)
+
+            q = Q(1)
+            try:
+                q.x = 3
+            except dataclasses.FrozenInstanceError as error:
+                message = str(error)
+            return (
+                P(1) == P(1, 3),
+                dataclasses.asdict(P(2)),
+                P.__doc__,
+                q < Q(2),
+                message,
+                dataclasses.astuple(dataclasses.replace(q, x=4)),
+                Q.__slots__,
+            )
+
+        same(program, whole=True)
+
+
+def test_total_ordering():
+    def program():
+        @functools.total_ordering
+        class A:
+            def __init__(self, x):
+                self.x = x
+
+            def __lt__(self, other):
+                return self.x < other.x
+
+            def __eq__(self, other):
+                return self.x == other.x
+
+        return A(1) >= A(0), A(1) <= A(0), A.__ge__.__name__
+
+    same(program, whole=True)
