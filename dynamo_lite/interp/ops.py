@@ -760,6 +760,7 @@ def check_eg_match(f: Frame, i: Instr) -> None:
     f.stack[-2:] = [rest, match_]
     if match_.value is not None:
         f.tr.exc_state.value = match_
+        next(entry for entry in reversed(f.stack) if type(entry) is ExcInfo).exc = match_
 
 
 @op(Op.PREP_RERAISE_STAR)

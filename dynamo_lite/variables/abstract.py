@@ -303,7 +303,9 @@ def set_item(tx: Any, obj: VariableTracker, key: VariableTracker, value: Variabl
     """`PyObject_SetItem`; `PyObject_DelItem` when `value` is None."""
     if obj.mp_ass_subscript is not None:
         obj.mp_ass_subscript(tx, key, value)
-    elif obj.sq_ass_item is not None and key.nb_index is not None:
+    elif obj.sq_ass_item is not None:
+        if key.nb_index is None:
+            tx.raises(TypeError, f"sequence index must be integer, not '{type_name(key)}'")
         obj.sq_ass_item(tx, key.nb_index(tx), value)
     else:
         verb = "assignment" if value is not None else "deletion"

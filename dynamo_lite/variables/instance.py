@@ -15,6 +15,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..source import own_dict
+from .abstract import type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .copies import adopt
@@ -304,10 +305,14 @@ def object_delattr(tx: Any, self: VariableTracker, name: VariableTracker) -> Non
 
 @method(object.__init__)
 def object_init(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+    if not args and not kwargs:
+        return
     cls = self.python_type()
     overrides_new = next(b for b in cls.__mro__ if "__new__" in b.__dict__) is not object
-    if (args or kwargs) and (cls.__init__ is not object.__init__ or not overrides_new):
-        tx.raises(TypeError, f"{cls.__name__}.__init__() takes exactly one argument (the instance to initialize)")
+    if cls.__init__ is not object.__init__:
+        tx.raises(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
+    if not overrides_new:
+        tx.raises(TypeError, f"{type_name(self)}.__init__() takes exactly one argument (the instance to initialize)")
 
 
 @method(object.__eq__)

@@ -244,3 +244,41 @@ def test_length_of_a_view_asks_no_subclass():
     def make_args(k):
         return [Sub(a=1), collections.Counter('ab')]
     """)
+
+
+def test_break_inside_except_star_handles_the_group():
+    agrees("""
+    def program(l):
+        try:
+            raise ValueError(1)
+        except* ValueError as group:
+            stop(1, l)
+            found = [x for x in l if stop(2, x)]
+            stop(3, group)
+        return found
+    def make_args(k):
+        return [[1, 2]]
+    """)
+
+
+def test_texts_of_type_errors():
+    agrees("""
+    class Made:
+        def __init__(self, v):
+            super().__init__(v)
+    class Bare:
+        pass
+    def program(s, q):
+        found = []
+        for call in (
+            lambda: heapq.heappop(s), lambda: heapq.heapify(None), lambda: heapq.heappush(s, 1), lambda: Made(1), lambda: Bare(1),
+            lambda: object.__init__(Bare(), 1), lambda: q[None], lambda: operator.setitem(q, None, 1), lambda: operator.delitem(q, ''),
+        ):
+            try:
+                call()
+            except TypeError as error:
+                found.append(str(error))
+        return found
+    def make_args(k):
+        return [{1}, collections.deque([1])]
+    """)
