@@ -45,6 +45,9 @@ SKIPPED_TORCH = (
     "torch.utils.tensorboard",
 )
 
+# A mode by which `torch.nn.attention` rewrites indexing lives there.
+FOLLOWED_TORCH = frozenset({"torch._dynamo._trace_wrapped_higher_order_op"})
+
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -63,7 +66,7 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     top = module.partition(".")[0]
     if top in SKIPPED_MODULES:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
-    if top == "torch" and module.startswith(SKIPPED_TORCH):
+    if top == "torch" and module.startswith(SKIPPED_TORCH) and module not in FOLLOWED_TORCH:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
     return None
 
@@ -79,6 +82,7 @@ _CALLER_SEEKERS = frozenset({"logging", "warnings", "traceback"})
 TORCH_MARKERS = {
     ("torch._dynamo.decorators", "graph_break"): markers.graph_break,
     ("torch._dynamo.decorators", "skip_frame"): markers.skip_frame,
+    ("torch._dynamo.decorators", "mark_static"): markers.mark_static,
     ("torch._dynamo.external_utils", "is_compiling"): markers.is_compiling,
 }
 """Functions that say the same as our markers, by which libraries already talk to torch.compile."""

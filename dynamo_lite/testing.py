@@ -8,6 +8,7 @@ handed to the backend, `op_count` the nodes in them that call something.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -204,8 +205,10 @@ class _Comparison:
 
 
 def _has_plain_state(value: Any) -> bool:
-    """Objects of user classes that compare by identity: equal if their attributes are."""
-    return type(value).__eq__ is object.__eq__ and isinstance(getattr(value, "__dict__", None), dict)
+    """Objects of user classes that compare by identity, and dataclasses (whose `__eq__` may meet tensors): equal if their
+    attributes are."""
+    by_fields = type(value).__eq__ is object.__eq__ or dataclasses.is_dataclass(value)
+    return by_fields and isinstance(getattr(value, "__dict__", None), dict)
 
 
 def _equal(ref: Any, res: Any) -> bool:

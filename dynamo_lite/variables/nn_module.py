@@ -18,13 +18,14 @@ from torch.nn.modules import module as _module
 from ..exc import unsupported
 from ..guards import ir
 from .base import MISSING, VariableTracker
-from .constant import boolean
-from .descr import generic_setattr, type_attribute, type_lookup
+from .constant import NONE, boolean
+from .descr import DescriptorVariable, generic_setattr, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import builtin
 from .instance import InstanceVariable, real_dict
 from .subclass import INSTANCE_MODELS
 from .tensor import TensorVariable
+from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
 _STORES = ("_parameters", "_buffers", "_modules")
@@ -252,6 +253,29 @@ def build_module(tr: Any, value: Module, source: Any) -> NNModuleVariable:
     return NNModuleVariable(cls, value, source)
 
 
+class ScriptModuleVariable(DescriptorVariable):
+    """A scripted module: compiled already, it runs as it is."""
+
+    def describe(self) -> str:
+        return type(self.value).__qualname__
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return unsupported("nested-compiler", f"{self.describe()}.{name}")
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return unsupported("nested-compiler", self.describe())
+
+
 @builds_subclasses(torch.jit.ScriptModule)
-def build_script_module(tr: Any, value: Any, source: Any) -> VariableTracker:
-    return unsupported("nested-compiler", type(value).__qualname__)
+def build_script_module(tr: Any, value: Any, source: Any) -> ScriptModuleVariable:
+    tr.guard(source, ir.IS, value)
+    return ScriptModuleVariable(value, source)
+
+
+@builtin(torch.utils.hooks.BackwardHook._apply_on_tensors)
+def apply_backward_hook(tx: Any, self: VariableTracker, fn: VariableTracker, args: VariableTracker) -> VariableTracker:
+    """Hooks a node of the autograd graph, which exists only when the graph has run; without gradients there is none."""
+    tensors = [a for a in tx.tr.unpack(tx, args) if isinstance(a, TensorVariable)]
+    if torch.is_grad_enabled() and any(t.proxy.meta.requires_grad for t in tensors):
+        return unsupported("hook-registration", "a backward hook of a module")
+    return TupleVariable([args, NONE])

@@ -24,11 +24,12 @@ from ..graph.values import TensorValue
 from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op
 from .base import MISSING, VariableTracker
-from .constant import NOT_IMPLEMENTED, ConstantVariable
+from .constant import NOT_IMPLEMENTED, ConstantVariable, is_none
 from .descr import GETSETS, generic_getattr
 from .dispatch import constructor
 from .function import MethodVariable
 from .keys import IDENTITY_HASHES
+from .list import ListVariable
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -168,12 +169,12 @@ class TensorVariable(VariableTracker):
         return dimension(self, 0)
 
     def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return operate(tx, operator.getitem, [self, key])
+        return operate(tx, operator.getitem, [self, positions_of(self, key)])
 
     def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
         if value is None:
             tx.raises(TypeError, "Tensor does not support deleting items")
-        operate(tx, operator.setitem, [self, key, value])
+        operate(tx, operator.setitem, [self, positions_of(self, key), value])
 
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
         return unsupported("data-dependent-operator", "element in tensor")
@@ -257,6 +258,27 @@ def is_operand(vt: VariableTracker) -> bool:
 
 _numpy = sys.modules.get("numpy")
 _NUMBERS = (int, float, complex) if _numpy is None else (int, float, complex, _numpy.number, _numpy.bool_)
+
+
+def positions_of(tensor: TensorVariable, key: VariableTracker) -> VariableTracker:
+    """An index with its lists of bools as lists of the positions that are true, whose number is known."""
+    items, dim = [], 0
+    for item in key.items if isinstance(key, TupleVariable) else (key,):
+        if isinstance(item, TensorVariable) or item.is_python_constant() and item.as_python_constant() is Ellipsis:
+            return key  # how many dimensions it takes is not looked into
+        items.append(_positions(tensor, item, dim))
+        dim += not is_none(item)
+    return TupleVariable(items) if isinstance(key, TupleVariable) else items[0]
+
+
+def _positions(tensor: TensorVariable, item: VariableTracker, dim: int) -> VariableTracker:
+    if not isinstance(item, ListVariable) or not item.items:
+        return item
+    flags = [i.as_python_constant() if i.is_python_constant() else None for i in item.items]
+    shape = tensor.proxy.meta.shape
+    if not all(flag is True or flag is False for flag in flags) or dim >= len(shape) or shape[dim] != len(flags):
+        return item
+    return ListVariable([ConstantVariable(i) for i, flag in enumerate(flags) if flag])
 
 
 def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
@@ -449,7 +471,15 @@ def _set_requires_grad(tx: Any, self: TensorVariable, value: VariableTracker | N
     tx.tr.graph.call(tx, "call_method", "requires_grad_", [self, value])
 
 
-SETTERS.update(grad=_set_grad, requires_grad=_set_requires_grad)
+def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
+    """`THPVariable_set_data`: the tensor from now on has the other's data; earlier views of it keep theirs."""
+    if not isinstance(value, TensorVariable) or self.source is not None or self.proxy.meta.requires_grad:
+        unsupported("tensor-attribute", "assignment to the data of an input or of a tensor with gradients")
+    self.proxy = tx.tr.graph.call(tx, "call_method", "detach", [value]).proxy
+    self.proxy.tracker = self
+
+
+SETTERS.update(grad=_set_grad, requires_grad=_set_requires_grad, data=_set_data)
 
 
 def _attribute_by_name(name: str) -> tuple[Any, Any]:

@@ -13,12 +13,14 @@ from typing import Any
 
 import torch
 
+from .. import markers
 from ..config import config
 from ..exc import unsupported
 from ..guards import ir
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, is_none
-from .dispatch import HANDLERS, method, refuse
+from .dispatch import HANDLERS, builtin, method, refuse
+from .list import ListVariable
 from .native import host_int
 from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape
 from .tuple import TupleVariable
@@ -237,3 +239,19 @@ _refused(
         "refine_names",
     ),
 )
+
+
+@builtin(markers.mark_static)
+def mark_static(tx: Any, t: VariableTracker, index: VariableTracker | None = None) -> VariableTracker:
+    """Sizes become constants, for which the graph is guarded."""
+    if not isinstance(t, TensorVariable):
+        return unsupported("call-skipped-function", "mark_static of something else than a tensor")
+    n = t.proxy.meta.ndim
+    chosen = range(n) if is_none(index) else [host_int(i) for i in _indices(tx, index)]
+    for i in chosen:
+        host_int(dimension(t, i % n))
+    return ConstantVariable(None)
+
+
+def _indices(tx: Any, index: VariableTracker) -> list[VariableTracker]:
+    return tx.tr.unpack(tx, index) if isinstance(index, TupleVariable | ListVariable) else [index]

@@ -20,7 +20,7 @@ from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .dispatch import builtin
 from .tensor import TensorVariable
-from .torch_higher_order import BodyVariable, Captured, ValueVariable, follow, whole
+from .torch_body import BodyVariable, Captured, ValueVariable, follow, whole
 from .tuple import TupleVariable
 
 SLUG = "autograd-function"

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._higher_order_ops.invoke_subgraph import mark_compile_region
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
@@ -50,7 +51,8 @@ HIGHER_ORDER = (
 """Modules whose functions take functions and transform them: calling one is a break until there is a model of it."""
 
 FOLLOWED_MODULES = frozenset(
-    f"torch._higher_order_ops.{name}" for name in ("associative_scan", "cond", "map", "scan", "while_loop", "utils")
+    f"torch._higher_order_ops.{name}"
+    for name in ("associative_scan", "cond", "invoke_subgraph", "map", "scan", "while_loop", "utils")
 )
 """Of these, the modules whose functions are Python around an operator that has a model."""
 
@@ -109,7 +111,7 @@ _RULES: dict[type, Callable[[Any], bool]] = {
     functools._lru_cache_wrapper: lambda value: value in HANDLERS,
 }
 
-FOLLOWED: set[Any] = {torch.func.hessian}
+FOLLOWED: set[Any] = {torch.func.hessian, mark_compile_region}
 """Python functions of torch's functional modules that are followed rather than put into the graph."""
 
 
@@ -328,7 +330,13 @@ _always(TRUE, *_existing("compiler.is_compiling", "compiler.is_dynamo_compiling"
 _always(
     FALSE,
     *_existing(
-        "jit.is_scripting", "_jit_internal.is_scripting", "jit.is_tracing", "jit._trace.is_tracing", "_C._is_tracing"
+        "fx._symbolic_trace.is_fx_tracing",
+        "fx._symbolic_trace.is_fx_symbolic_tracing",
+        "jit.is_scripting",
+        "_jit_internal.is_scripting",
+        "jit.is_tracing",
+        "jit._trace.is_tracing",
+        "_C._is_tracing",
     ),
     *_existing("compiler.is_exporting", "onnx.is_in_onnx_export", "_C._are_functorch_transforms_active", "is_storage"),
 )
@@ -454,7 +462,7 @@ refuse(
 )
 refuse(
     "higher-order-operator",
-    *_existing("func.linearize", "func.functionalize", "utils.checkpoint.checkpoint_sequential"),
+    *_existing("func.linearize", "func.functionalize"),
 )
 refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
 refuse("numpy", torch.from_numpy)

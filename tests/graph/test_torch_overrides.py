@@ -60,7 +60,20 @@ class TestSubclasses:
     def test_every_kind_of_use_gives_the_subclass(self):
         def uses(t):
             t = t.as_subclass(Plain)
-            return 1 - t, t.sum(), t[0], t.shape, t.doubled(), torch.stack([t, t]), F.relu(t), t.norm(), -t, t @ t, t.mT, t == t
+            return (
+                1 - t,
+                t.sum(),
+                t[0],
+                t.shape,
+                t.doubled(),
+                torch.stack([t, t]),
+                F.relu(t),
+                t.norm(),
+                -t,
+                t @ t,
+                t.mT,
+                t == t,
+            )
 
         whole(uses, x())
         out = dynamo_lite.compile(uses, backend="eager")(x())
@@ -132,7 +145,9 @@ class TestOthers:
             def __torch_function__(cls, *args, **kwargs):
                 return NotImplemented
 
-        with pytest.raises(TypeError, match=r"Multiple dispatch failed for 'torch\.add'|Multiple dispatch failed for .*add"):
+        with pytest.raises(
+            TypeError, match=r"Multiple dispatch failed for 'torch\.add'|Multiple dispatch failed for .*add"
+        ):
             dynamo_lite.compile(lambda a: torch.add(a, Declines()))(x())
 
 

@@ -1,0 +1,98 @@
+"""Making tensors from Python values: `torch.tensor` of tensors, and the legacy classes (`torch.FloatTensor`, …).
+
+Input: calls of the constructors. Output: graph nodes.
+Invariant: the data of tensors among the values is never asked for: they are stacked.
+Mirrors `torch/csrc/utils/tensor_new.cpp` and `torch/csrc/tensor/python_tensor.cpp`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..exc import unsupported
+from .base import VariableTracker
+from .constant import FALSE, ConstantVariable, boolean, is_none
+from .dispatch import builtin, constructor, method
+from .list import ListVariable
+from .tensor import TensorVariable
+from .tuple import TupleVariable
+from .type import TypeVariable
+
+_CLASSES = [cls for cls in torch._tensor_classes if isinstance(cls, type(torch.FloatTensor))]
+
+
+def _tensors_within(vt: VariableTracker) -> list[TensorVariable]:
+    if isinstance(vt, ListVariable | TupleVariable):
+        return [tensor for item in vt.items for tensor in _tensors_within(item)]
+    return [vt] if isinstance(vt, TensorVariable) else []
+
+
+@builtin(torch.tensor)
+def tensor(
+    tx: Any,
+    data: VariableTracker,
+    *,
+    dtype: VariableTracker | None = None,
+    device: VariableTracker | None = None,
+    requires_grad: VariableTracker = FALSE,
+    pin_memory: VariableTracker = FALSE,
+) -> VariableTracker:
+    """`torch.tensor`: copies of tensors within sequences are stacked instead of read."""
+    call = tx.tr.graph.call
+    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "pin_memory": pin_memory}
+    given = {name: value for name, value in options.items() if value is not None and not _is_default(value)}
+    within = _tensors_within(data)
+    if not within or isinstance(data, TensorVariable):
+        return call(tx, "call_function", torch.tensor, [data], given)
+    if any(t.proxy.meta.numel() != 1 or t.proxy.meta.dtype != within[0].proxy.meta.dtype for t in within):
+        return unsupported("data-dependent-operator", "torch.tensor of tensors with several elements or dtypes")
+    with tx.tr.state.grad_mode(False):
+        stacked = _stack(tx, data, within[0])
+        target = {"dtype": given.get("dtype"), "device": given.get("device", ConstantVariable(torch.device("cpu")))}
+        result = call(tx, "call_method", "to", [stacked], {k: v for k, v in target.items() if v is not None})
+        result = call(tx, "call_method", "detach", [result])
+    if "pin_memory" in given:
+        return unsupported("tensor-attribute", "torch.tensor(pin_memory=True)")
+    return call(tx, "call_method", "requires_grad_", [result]) if "requires_grad" in given else result
+
+
+def _is_default(vt: VariableTracker) -> bool:
+    return is_none(vt) or vt.is_python_constant() and vt.as_python_constant() is False
+
+
+def _stack(tx: Any, vt: VariableTracker, like: TensorVariable) -> VariableTracker:
+    """The nested sequence as one tensor, numbers in it as tensors like `like`."""
+    call = tx.tr.graph.call
+    if isinstance(vt, ListVariable | TupleVariable):
+        items = [_stack(tx, item, like) for item in vt.items]
+        return call(tx, "call_function", torch.stack, [ListVariable(items)])
+    if isinstance(vt, TensorVariable):
+        return call(tx, "call_method", "reshape", [vt, TupleVariable([])])
+    if not vt.is_python_constant() or type(vt.as_python_constant()) not in (int, bool):
+        return unsupported("data-dependent-operator", "torch.tensor of tensors and other values")
+    dtype, device = ConstantVariable(like.proxy.meta.dtype), ConstantVariable(like.proxy.meta.device)
+    return call(tx, "call_function", torch.tensor, [vt], {"dtype": dtype, "device": device})
+
+
+@constructor(*_CLASSES)
+def legacy_tensor_new(
+    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    if any(_tensors_within(a) and not isinstance(a, TensorVariable) for a in args):
+        return unsupported("data-dependent-operator", f"{cls.describe()} of tensors")
+    return tx.tr.graph.call(tx, "call_function", cls.as_python_constant(), list(args), kwargs)
+
+
+@method(type(torch.FloatTensor).__instancecheck__)
+def legacy_instancecheck(tx: Any, cls: TypeVariable, obj: VariableTracker) -> VariableTracker:
+    """A legacy class stands for a dtype and a kind of device."""
+    if not isinstance(obj, TensorVariable):
+        return FALSE
+    meta, real = obj.proxy.meta, cls.as_python_constant()
+    sample = torch.empty(0, dtype=meta.dtype) if meta.device.type == "cpu" and not meta.live else None
+    if sample is not None:
+        return boolean(isinstance(sample, real))
+    same_device = real.is_cuda == (meta.device.type == "cuda") and meta.device.type in ("cpu", "cuda")
+    return boolean(same_device and real.dtype == meta.dtype and real.layout == meta.layout)
