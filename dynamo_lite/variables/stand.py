@@ -154,6 +154,8 @@ def to_host(tx: Any, vt: VariableTracker) -> Any:
     if isinstance(vt, ConstantVariable):
         return vt.value
     if vt.can_stand:
+        if hasattr(vt, "host_data"):
+            return vt.host_data
         cls = vt.python_type()
         kind = stand_class(tx, cls)
         stand = atom_base(cls).__new__(kind, vt.atom) if vt.is_atom else object.__new__(kind)
