@@ -83,7 +83,6 @@ class Frame:
         "ip",
         "lifted",
         "locals",
-        "object",
         "parent",
         "snapshot",
         "stack",
@@ -110,7 +109,6 @@ class Frame:
         self.direct = direct
         self.step = tr.steps
         self.generator = None
-        self.object: VariableTracker | None = None  # the frame as an object of the program, once a traceback has it
         self.class_namespace = None
         self.snapshot: DictVariable | None = None
 

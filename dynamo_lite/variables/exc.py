@@ -16,9 +16,10 @@ from ..guards import ir
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .descr import is_heap_type
+from .frame import frame_object
 from .instance import InstanceVariable
 from .stand import from_host
-from .traceback import FrameVariable, TracebackVariable
+from .traceback import TracebackVariable
 from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
@@ -33,6 +34,7 @@ class ExceptionVariable(InstanceVariable):
         self.state: dict[str, VariableTracker] = {}
         self.written: dict[str, None] = {}
         self.raise_step = -1
+        self.raised_again = False  # by a resume function
         self.context_pending: Any = None  # the trace, while the context is whatever the caller handles
         if source is None:
             self.state.update(args=TupleVariable([]), __suppress_context__=FALSE)
@@ -111,10 +113,11 @@ class ExceptionVariable(InstanceVariable):
             return
         following = self.get(tx, "__traceback__")
         if not isinstance(following, TracebackVariable):
-            self.raise_step = tx.eager_step()
-        if tx.object is None:
-            tx.object = FrameVariable(tx, self.raise_step)
-        entry = TracebackVariable(tx.object, tx.lifted.instrs[tx.cur].offset, tx.lineno, following)
+            self.raise_step = 0 if self.raised_again else tx.eager_step()
+        frame = frame_object(tx, tx)
+        if frame.raise_step < 0:
+            frame.raise_step = self.raise_step
+        entry = TracebackVariable(frame, tx.lifted.instrs[tx.cur].offset, tx.lineno, following)
         self.put(tx, "__traceback__", entry)
 
     # -- codegen

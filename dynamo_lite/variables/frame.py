@@ -9,30 +9,39 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import skip
-from ..exc import unsupported
+from ..exc import Unsupported
+from ..resume import is_resumed
 from .base import VariableTracker
 from .constant import NONE, ConstantVariable
-from .descr import getset
+from .descr import foreign_attribute, getset
 from .dispatch import builtin
 from .native import NativeVariable, host_index, readonly
 
 
 class FrameVariable(NativeVariable):
-    """A frame of the traced program; `frame` is the interpreter's."""
+    """A frame of the traced program; `frame` is the interpreter's. `raise_step`: where an exception that left it was raised."""
 
     cls = types.FrameType
 
     def __init__(self, frame: Any) -> None:
         self.frame = frame
+        self.raise_step = -1
 
     def describe(self) -> str:
         return f"frame of {self.frame.code.co_qualname}"
 
     def emit_new(self, cg: Any) -> None:
-        unsupported("frame-introspection", f"{self.describe()}, which escapes")
+        self.needs_real_frames(f"{self.describe()}, which escapes")
+
+    def needs_real_frames(self, context: str) -> NoReturn:
+        """Break; for a frame that an exception has left where it was raised: then all its frames are real."""
+        error = Unsupported("frame-introspection", context)
+        if self.raise_step >= 0:
+            error.break_step = self.raise_step
+        raise error
 
 
 def caller(tx: Any, depth: int) -> Any:
@@ -76,7 +85,12 @@ if hasattr(sys, "_getframemodulename"):
 
 def _member(name: str, read: Any) -> None:
     descriptor = types.FrameType.__dict__[name]
-    getset(descriptor, readonly(descriptor))(read)
+
+    @getset(descriptor, readonly(descriptor))
+    def get(tx: Any, self: VariableTracker, /) -> VariableTracker:
+        if not isinstance(self, FrameVariable):
+            return foreign_attribute(tx, self, descriptor)  # a real frame
+        return read(tx, self)
 
 
 def _back(tx: Any, self: FrameVariable, /) -> VariableTracker:
@@ -87,12 +101,12 @@ def _back(tx: Any, self: FrameVariable, /) -> VariableTracker:
 
 
 def _refused(name: str) -> Any:
-    return lambda tx, self: unsupported("frame-introspection", f"frame.{name}")
+    return lambda tx, self: self.needs_real_frames(f"frame.{name}")
 
 
 def _code(tx: Any, self: FrameVariable, /) -> VariableTracker:
-    if self.frame.code.co_name.startswith("__resume_at_"):
-        return unsupported("frame-introspection", "frame.f_code after a graph break")
+    if is_resumed(self.frame.code):
+        return self.needs_real_frames("frame.f_code after a graph break")
     return ConstantVariable(self.frame.code)
 
 

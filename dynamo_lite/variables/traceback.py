@@ -1,51 +1,27 @@
-"""Traceback objects, and what a traceback shows of its frames.
+"""Traceback objects.
 
-Input: the frames that an exception of the traced program leaves. Output: `TracebackVariable`, one entry; `FrameVariable`, its frame.
+Input: the frames that an exception of the traced program leaves. Output: `TracebackVariable`, one entry.
 Invariant: file, function, line and columns of an entry are those of eager execution; what only the real frame knows (its variables,
 its caller) breaks the graph where the exception is raised, so that it is raised in real frames.
-Mirrors `Python/traceback.c` and the getters of `Objects/frameobject.c`.
+Mirrors `Python/traceback.c`.
 """
 
 from __future__ import annotations
 
 import traceback
 import types
-from types import FrameType, TracebackType
-from typing import Any, NoReturn
+from types import TracebackType
+from typing import Any
 
-from ..exc import Unsupported, unsupported
+from ..exc import unsupported
 from ..guards import ir
-from ..resume import frame_stub, is_resumed
+from ..resume import frame_stub
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .descr import foreign_attribute, generic_getattr, getset
 from .dispatch import builtin, constructor
+from .frame import FrameVariable
 from .wrap import builds
-
-
-class FrameVariable(VariableTracker):
-    """The frame of one entry."""
-
-    def __init__(self, frame: Any, raise_step: int) -> None:
-        self.frame = frame
-        self.raise_step = raise_step
-
-    def python_type(self) -> type:
-        return FrameType
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        if name == "f_code" and not is_resumed(self.frame.code):
-            return ConstantVariable(self.frame.code)
-        if name == "f_globals":
-            globals_ = self.frame.globals.value
-            return tx.tr.wrap(globals_, tx.tr.constant_source(globals_))
-        return needs_real_frames(f"frame.{name}", self.raise_step)
-
-    def tp_hash(self, tx: Any) -> VariableTracker:
-        return tx.tr.identity_hash(self)
-
-    def emit_new(self, cg: Any) -> None:
-        needs_real_frames("a frame that escapes", self.raise_step)
 
 
 class TracebackVariable(VariableTracker):
@@ -89,16 +65,6 @@ def make_entry(
     """A real entry. `code` is a generator's, so that there is a frame of it without anything being run."""
     frame = types.FunctionType(code, globals_)().gi_frame
     return TracebackType(next_, frame, lasti, lineno)
-
-
-def needs_real_frames(context: str, raise_step: int) -> NoReturn:
-    """Break where the exception was raised: then its frames are real."""
-    try:
-        unsupported("frame-introspection", context)
-    except Unsupported as error:
-        if raise_step >= 0:
-            error.break_step = raise_step
-        raise
 
 
 class SourcedTracebackVariable(VariableTracker):
