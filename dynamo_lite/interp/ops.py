@@ -29,8 +29,8 @@ from ..variables.generator import GeneratorVariable, send, stop_iteration_error,
 from ..variables.list import ListVariable
 from ..variables.set import SetVariable
 from ..variables.slice import SliceVariable
+from ..variables.super import super_attribute
 from ..variables.tuple import TupleVariable
-from ..variables.type import super_attribute
 from . import match
 from .call import call_function, call_function_ex
 from .frame import NULL, OPS, ExcInfo, Frame

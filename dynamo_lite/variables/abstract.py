@@ -231,7 +231,7 @@ def equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
 
 def is_true(tx: Any, v: VariableTracker) -> bool:
     """`PyObject_IsTrue`. Raises `Unsupported` if the truth is known only at run time."""
-    if isinstance(v, ConstantVariable):
+    if v.folds:
         if v.value is NotImplemented:
             unsupported("call-print", "the warning that NotImplemented is used as a truth value")
         return bool(v.value)
@@ -249,7 +249,7 @@ def is_true(tx: Any, v: VariableTracker) -> bool:
 
 def length(tx: Any, v: VariableTracker) -> VariableTracker:
     """`PyObject_Size`."""
-    if isinstance(v, ConstantVariable):
+    if v.folds:
         return fold(tx, len, [v], {})
     slot = v.sq_length or v.mp_length
     if slot is None:

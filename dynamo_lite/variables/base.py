@@ -55,6 +55,7 @@ class VariableTracker:
     source: Any = None
     value: Any = MISSING
     mutated: bool = False
+    folds = False  # a constant with which C code may do as it likes during the analysis
     can_stand = False  # C code that runs during the analysis may be given a stand for the object (`stand.py`)
     is_atom = False  # an instance of a subclass of int, str …, whose value of that type is `atom`
 
@@ -127,6 +128,7 @@ class VariableTracker:
         are filled in `emit_fill`."""
         raise NotImplementedError(type(self).__name__)
 
+    fills_at_once = False  # what is built next may use it: a class, whose instances are iterated over and hashed
     emit_fill = None  # (cg): fill the object made by emit_new; reached through cg.load(self)
 
     def hashes_program_objects(self) -> bool:

@@ -27,7 +27,9 @@ def atom_base(cls: type) -> type | None:
 
 class ConstantVariable(VariableTracker):
     """An immutable value: number, string, bytes, None, Ellipsis, NotImplemented, or an object registered as a literal
-    (`torch.dtype`, enum members, code objects …)."""
+    (`torch.dtype`, enum members, code objects …). `folds`: what C code does with the value runs no code of the program."""
+
+    folds = True
 
     def __init__(self, value: Any, source: Any = None) -> None:
         self.value = value

@@ -1,52 +1,43 @@
 """Enum members: singletons known by identity.
 
-Input: a real member. Output: `EnumVariable`, a constant whose attributes follow its class.
-Mirrors `Lib/enum.py`: `value` and `name` are descriptors of the class; members of mixed-in types behave as those.
+Input: a real member. Output: `EnumVariable`, a constant that is used by the methods of its class.
+Invariant: operators, truth and comparison of members are methods written in Python: they are followed, since a Flag notes new members.
+Mirrors `Lib/enum.py`.
 """
 
 from __future__ import annotations
 
 import enum
-import types
 from typing import Any
 
 from ..guards import ir
-from .abstract import COMPARE_OPS
 from .base import VariableTracker
-from .constant import ConstantVariable, fold, is_constant
-from .descr import generic_getattr, type_lookup
+from .constant import ConstantVariable
+from .descr import type_lookup
+from .instance import InstanceVariable
 from .wrap import builds_if
 
+_SHORT = {enum.Enum.__dict__["name"]: "_name_", enum.Enum.__dict__["value"]: "_value_"}
+"""Properties of Enum → the attribute that each returns for a member."""
 
-class EnumVariable(ConstantVariable):
+
+class EnumVariable(InstanceVariable, ConstantVariable):
     """A member of an Enum class."""
 
+    folds = False
+
+    def __init__(self, value: enum.Enum, source: Any) -> None:
+        super().__init__(type(value), value, source)
+
+    def describe(self) -> str:
+        return f"{self.cls.__qualname__}.{self.value._name_}"
+
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        raw = type_lookup(type(self.value), name)
-        if isinstance(raw, (types.FunctionType, property, classmethod, staticmethod)):
-            return generic_getattr(tx, self, name)
-        try:
-            found = getattr(self.value, name)
-        except AttributeError as error:
-            return tx.raises(AttributeError, str(error))
-        return tx.tr.wrap(found, tx.tr.constant_source(found))
-
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
-        custom = type_lookup(type(self.value), _COMPARE_NAMES[op])
-        if isinstance(custom, types.FunctionType):
-            return tx.call(tx.tr.build_constant_object(custom), [self, other])
-        if not is_constant(other):
-            return ConstantVariable(NotImplemented)
-        return fold(tx, COMPARE_OPS[op], [self, other], {})
-
-    def tp_hash(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(hash(self.value))
+        short = _SHORT.get(type_lookup(self.cls, name)) if name in ("name", "value") else None
+        return super().tp_getattro(tx, name if short is None else short)
 
     def emit_new(self, cg: Any) -> None:
         cg.load_const(self.value)
-
-
-_COMPARE_NAMES = {"<": "__lt__", "<=": "__le__", "==": "__eq__", "!=": "__ne__", ">": "__gt__", ">=": "__ge__"}
 
 
 @builds_if(lambda value: issubclass(type(value), enum.Enum))

@@ -58,6 +58,7 @@ from .odict import DefaultDictVariable, OrderedDictVariable
 from .property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
 from .set import FrozenSetVariable, SetVariable
 from .subclass import NATIVE_MODELS, register_native
+from .super import SuperVariable
 from .tuple import TupleVariable
 
 for _cls, _model in {
@@ -73,6 +74,7 @@ for _cls, _model in {
     property: PropertyVariable,
     staticmethod: StaticMethodVariable,
     classmethod: ClassMethodVariable,
+    super: SuperVariable,
 }.items():
     register_native(_cls, _model)
 

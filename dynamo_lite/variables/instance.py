@@ -31,6 +31,10 @@ STATELESS: set[type] = {object}
 """Types of C whose instances have no state but their `__dict__`."""
 
 
+_LOOKUPS = {super.__getattribute__}
+"""Lookups of C types that differ from that of `object`."""
+
+
 class InstanceDictVariable(DictVariable):
     """The `__dict__` of an object that the traced code made, which comes with the object."""
 
@@ -147,7 +151,7 @@ class InstanceVariable(UserSlots):
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         custom = type_attribute(tx, self.cls, "__getattribute__")
-        if isinstance(custom, FunctionVariable):
+        if isinstance(custom, FunctionVariable) or custom.value in _LOOKUPS:
             try:
                 return tx.call(custom, [self, ConstantVariable(name)])
             except ObservedException as observed:

@@ -1,8 +1,8 @@
-"""Classes: attribute lookup on types, instantiation, `super`.
+"""Classes: attribute lookup on types, instantiation.
 
 Input: a real class. Output: `TypeVariable`; instances made by calling it.
 Invariant: a class is known by identity; what is read from it is guarded attribute by attribute.
-Mirrors `Objects/typeobject.c` (`type_getattro`, `type_call`, `super_getattro`).
+Mirrors `Objects/typeobject.c` (`type_getattro`, `type_call`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_n
 from .copies import adopt
 from .descr import GETSETS, getset, type_attribute
 from .dict import MappingProxyVariable
-from .dispatch import CONSTRUCTORS, PURE, builtin, constructor, method
+from .dispatch import CONSTRUCTORS, PURE, builtin, method
 from .function import call_handler
 from .list import ListVariable
 from .native import readonly
@@ -305,89 +305,3 @@ def type_mro(tx: Any, cls: VariableTracker, /) -> VariableTracker:
     if cls.value.__mro__ is None:  # asked for by a metaclass before the class is complete
         return unsupported("class-definition", "type.mro of a class in the making")
     return ListVariable([tx.tr.type_tracker(base) for base in type.mro(cls.value)])
-
-
-# -- super
-
-
-class SuperVariable(VariableTracker):
-    """`super(start, obj)`; `obj` is an instance or a class."""
-
-    def __init__(self, start: type, obj: VariableTracker) -> None:
-        self.start = start
-        self.obj = obj
-        self.bound_to_class = isinstance(obj, TypeVariable) and issubclass(obj.value, start)
-        self.obj_type = obj.value if self.bound_to_class else obj.python_type()
-
-    def python_type(self) -> type:
-        return super
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        """`super_getattro`: the MRO of the object's type, after `start`."""
-        if name == "__class__":
-            return tx.tr.type_tracker(super)
-        mro = self.obj_type.__mro__
-        for base in mro[mro.index(self.start) + 1 :]:
-            if name in base.__dict__:
-                # The whole lookup rests on each class before not having the name and on this one's value.
-                attribute = type_attribute(tx, base, name)
-                if attribute.tp_descr_get is None:
-                    return attribute
-                obj = None if self.bound_to_class else self.obj
-                return attribute.tp_descr_get(tx, obj, tx.tr.type_tracker(self.obj_type))
-        return tx.raises(AttributeError, f"'super' object has no attribute '{name}'")
-
-    def children(self) -> Any:
-        return (self.obj,)
-
-    def emit_new(self, cg: Any) -> None:
-        cg.load_callable(super)
-        cg.load_const(self.start)
-        cg.load(self.obj)
-        cg.asm.call(2)
-
-
-@constructor(super)
-def new_super(tx: Any, cls: VariableTracker, start: Any = None, obj: Any = None) -> VariableTracker:
-    """`super()` and `super(start, obj)`; the empty form reads the frame's `__class__` cell and first argument."""
-    if start is None:
-        start, obj = _zero_argument_super(tx)
-    if obj is None:
-        return unsupported("call-unknown-object", "unbound super object")
-    return make_super(tx, start, obj)
-
-
-def make_super(tx: Any, start: VariableTracker, obj: VariableTracker) -> VariableTracker:
-    """`super_init_impl` with `supercheck`."""
-    real = start.value
-    bound = isinstance(obj, TypeVariable) and issubclass(obj.value, real)
-    if not bound and not issubclass(obj.python_type(), real):
-        return tx.raises(TypeError, "super(type, obj): obj must be an instance or subtype of type")
-    return SuperVariable(real, obj)
-
-
-def _zero_argument_super(tx: Any) -> tuple[VariableTracker, VariableTracker]:
-    names = tx.lifted.local_names
-    if tx.code.co_argcount == 0:
-        tx.raises(RuntimeError, "super(): no arguments")
-    first = tx.locals[0]
-    if first is not None and tx.lifted.is_cell[0]:
-        first = first.get(tx)
-    if first is None:
-        tx.raises(RuntimeError, "super(): arg[0] deleted")
-    if "__class__" not in tx.code.co_freevars:
-        tx.raises(RuntimeError, "super(): __class__ cell not found")
-    slot = tx.lifted.first_free_slot + tx.code.co_freevars.index("__class__")
-    start = tx.locals[slot].get(tx)
-    if start is None:
-        tx.raises(RuntimeError, f"super(): empty __class__ cell ({names[slot]})")
-    return start, first
-
-
-def super_attribute(
-    tx: Any, super_type: VariableTracker, cls: VariableTracker, self: VariableTracker, name: str
-) -> VariableTracker:
-    """LOAD_SUPER_ATTR; a `super` that was shadowed is called like any callable."""
-    if super_type.value is not super:
-        return tx.call(super_type, [cls, self]).tp_getattro(tx, name)
-    return make_super(tx, cls, self).tp_getattro(tx, name)
