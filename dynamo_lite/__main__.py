@@ -1,9 +1,10 @@
-"""The command line: `python -m dynamo_lite run | coverage | explain | doctor`. One function per sub-command."""
+"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor`. One function per sub-command."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import json
 import os
 import platform
 import shutil
@@ -81,6 +82,22 @@ def _is_break(text: str) -> bool:
     return True
 
 
+def check(options: argparse.Namespace) -> int:
+    """Forecast the graph breaks of scripts without running them. The status is 1 if there are any, 2 if a script can't be read."""
+    from .report.check import check as look_at
+
+    try:
+        reports = [look_at(path) for path in options.paths]
+    except (OSError, SyntaxError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps([report.as_dict() for report in reports], indent=2))
+    else:
+        print("\n\n".join(map(str, reports)))
+    return int(any(report.breaks for report in reports))
+
+
 def support(options: argparse.Namespace) -> int:
     """Print what a call of each builtin method and library function does in captured code, or write it to a file."""
     from .report.support import table
@@ -151,6 +168,9 @@ def _parser() -> argparse.ArgumentParser:
         if function is run:
             one.add_argument("--coverage", action="store_true", help="end with a report")
     command(explain, "what a break number means, or what capture makes of a script", script=True)
+    one = command(check, "forecast the graph breaks of scripts without running them", script=False)
+    one.add_argument("paths", nargs="+", metavar="script", help="a Python file")
+    one.add_argument("--json", action="store_true", help="print what was found as JSON")
     one = command(support, "the table of what is captured of Python", script=False)
     one.add_argument(
         "--write", nargs="?", const="docs/python-support.md", metavar="PATH", help="into docs/python-support.md"

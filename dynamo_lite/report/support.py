@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .. import skip
+from .. import markers, skip
 from ..exc import BREAKS
 from ..polyfills import find_polyfill
 from ..variables import families  # noqa: F401  (fills the registries)
@@ -111,6 +111,8 @@ def resolve(value: Any) -> Support:
         return Support(ENDS, *REFUSED[value])
     if isinstance(value, type):
         return _class(value)
+    if value is markers.graph_break:
+        return Support(ENDS, "user-requested")
     if _known(HANDLERS, value):
         return Support(NATIVE)
     if _enters_graph(value):
@@ -138,8 +140,9 @@ def _function(value: types.FunctionType) -> Support:
     if find_polyfill(value) is not None:
         return Support(POLYFILLED)
     reason = skip.why_not_inlined(value)
-    if reason is not None and skip.transparent_target(value) is None:
-        return Support(ENDS, *reason)
+    if reason is not None:
+        target = skip.transparent_target(value)
+        return Support(ENDS, *reason) if target is None else resolve(target)
     return Support(INLINED)
 
 

@@ -1,0 +1,167 @@
+"""Forecast the graph breaks of a script without running it.
+
+Input: the path of a Python file. Output: a `Report`: for each function of the file the calls that end a graph, as far as they can be
+told from the names that the file imports, with their numbers and what to do.
+Invariant: the file is compiled, never executed; of the modules that it imports only those of the standard library and torch are
+looked at. Code at module level is not captured, so nothing is said about it; nor about functions that are not compiled, where the
+file says which are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..exc import BREAKS, UserFrame, format_break
+from ..isa import LiftError
+from .forecast import UNKNOWN, Event, Machine, Real, builtin_name, tensor_names
+
+
+class Forecast(NamedTuple):
+    """One place of the script where a graph ends."""
+
+    frame: UserFrame
+    slug: str
+    context: str
+
+    def as_dict(self) -> dict[str, Any]:
+        kind, frame = BREAKS[self.slug], self.frame
+        return {
+            "line": frame.lineno,
+            "column": frame.col,
+            "end_line": frame.end_lineno,
+            "end_column": frame.end_col,
+            "function": frame.function,
+            "number": kind.code,
+            "slug": self.slug,
+            "title": kind.title,
+            "context": self.context,
+            "why": kind.why,
+            "what_to_do": kind.what_to_do,
+        }
+
+
+class Report(NamedTuple):
+    """What was found in a file. `functions`: how many have been looked at; `calls`, `unknown`: their calls, and those of them whose
+    callee is known only when the program runs."""
+
+    path: str
+    functions: int
+    calls: int
+    unknown: int
+    breaks: list[Forecast]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self._asdict(), "breaks": [found.as_dict() for found in self.breaks]}
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        for found in self.breaks:
+            yield format_break(found.slug, found.context, [found.frame])
+            yield ""
+        where = len({found.frame.function for found in self.breaks})
+        counts = Counter(BREAKS[found.slug].code for found in self.breaks)
+        kinds = ", ".join(f"{code} {n}×" if n > 1 else code for code, n in sorted(counts.items()))
+        yield (
+            f"{self.path}: {len(self.breaks)} graph break{'s' * (len(self.breaks) != 1)} forecast in {where} of {self.functions} "
+            f"functions" + (f" ({kinds})" if kinds else "")
+        )
+        yield f"{self.calls} calls, of which {self.unknown} of something that is known only when the program runs"
+
+
+def check(path: str) -> Report:
+    """Look at a Python file. Raises OSError and SyntaxError as reading and compiling it do."""
+    with open(path, "rb") as file:
+        source = file.read()
+    return check_source(source, path)
+
+
+def check_source(source: str | bytes, path: str = "<string>") -> Report:
+    """The same for a text."""
+    code = compile(source, path, "exec", dont_inherit=True)
+    text = source.decode(errors="replace") if isinstance(source, bytes) else source
+    return _Script(path, text.splitlines()).run(code)
+
+
+def _is_torch(value: Any) -> bool:
+    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
+    return name.partition(".")[0] == "torch"
+
+
+class _Script:
+    def __init__(self, path: str, lines: list[str]) -> None:
+        self.path = path
+        self.lines = lines
+        self.machines: dict[types.CodeType, Machine] = {}
+        self.inside: dict[types.CodeType, types.CodeType] = {}
+
+    def run(self, code: types.CodeType) -> Report:
+        self.module = Machine(code, builtin_name, lambda name: UNKNOWN, {}).run()
+        imports_torch = any(isinstance(value, Real) and _is_torch(value.value) for value in self.module.bound.values())
+        self.tensors = tensor_names() if imports_torch else frozenset()
+        self._inner(code, self.module, None)
+        chosen = {code: machine for code, machine in self.machines.items() if code in self._captured()}
+        found = {self._forecast(code, event): None for code, machine in chosen.items() for event in machine.events}
+        unknown = sum(machine.unresolved for machine in chosen.values())
+        return Report(
+            self.path,
+            sum(not code.co_name.startswith("<") for code in chosen),
+            sum(machine.resolved for machine in chosen.values()) + unknown,
+            unknown,
+            sorted(found, key=lambda found: (found.frame.lineno, found.frame.col or 0)),
+        )
+
+    def _captured(self) -> set[types.CodeType]:
+        """The functions that may be captured: those that are compiled and what they call, if the file says so, else all that compile
+        nothing themselves."""
+        everything = [self.module, *self.machines.values()]
+        reached = {code for machine in everything for code in machine.compiled}
+        if not reached or any(machine.compiles for machine in everything):
+            return {code for code, machine in self.machines.items() if not (machine.compiles or machine.compiled)}
+        work = list(reached)
+        while work:
+            code = work.pop()
+            machine = self.machines.get(code)
+            inner = [other for other, outer in self.inside.items() if outer is code]
+            new = {*inner, *(machine.called if machine is not None else ())} - reached
+            reached |= new
+            work += new
+        return reached
+
+    def name(self, name: str) -> Any:
+        return self.module.bound.get(name) or builtin_name(name)
+
+    def _inner(self, code: types.CodeType, outer: Machine, enclosing: Machine | None) -> None:
+        """The functions and classes defined in `code`."""
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType) and inner not in outer.disabled:
+                self._function(inner, outer, enclosing)
+
+    def _function(self, code: types.CodeType, outer: Machine, enclosing: Machine | None) -> None:
+        def free(name: str) -> Any:
+            if enclosing is None or name not in enclosing.lifted.local_names:
+                return UNKNOWN
+            slot = enclosing.lifted.slot_of(name)
+            return enclosing.free(name) if slot >= enclosing.lifted.first_free_slot else enclosing.slots.get(slot, UNKNOWN)
+
+        try:
+            machine = Machine(code, self.name, free, outer.functions.get(code, {}), tensors=self.tensors).run()
+        except LiftError:
+            return
+        is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)
+        self.inside[code] = outer.code
+        if is_function:
+            self.machines[code] = machine
+        self._inner(code, machine, machine if is_function else enclosing)
+
+    def _forecast(self, code: types.CodeType, event: Event) -> Forecast:
+        lineno, end_lineno, col, end_col = event.instr.pos
+        lineno = lineno or code.co_firstlineno
+        line = self.lines[lineno - 1] if 0 < lineno <= len(self.lines) else ""
+        function = code.co_qualname.partition(".<locals>.<")[0]
+        return Forecast(UserFrame(self.path, lineno, function, line, col, end_col, end_lineno), event.slug, event.context)

@@ -1,0 +1,215 @@
+"""`check` forecasts what capture then does, without running the script."""
+
+import importlib.util
+import json
+import pathlib
+
+import pytest
+
+from dynamo_lite import convert
+from dynamo_lite.__main__ import main
+from dynamo_lite.config import config
+from dynamo_lite.exc import BREAKS
+from dynamo_lite.record import log
+from dynamo_lite.report.check import check_source
+
+NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch")
+
+
+def found(source):
+    return [(f.frame.lineno, f.frame.function, f.slug) for f in check_source(source, "x.py").breaks]
+
+
+CALLS = {
+    "print(x)": "call-print",
+    "open('x')": "call-io",
+    "time.time()": "time-dependent",
+    "clock()": "time-dependent",
+    "os.listdir('.')": "call-io",
+    "memoryview(b'a')": "call-c-function",
+    "logging.info('x')": "call-skipped-function",
+    "LOG.warning('x')": "call-skipped-function",
+    "breakpoint()": "debugger",
+    "helper(x)": None,
+    "len([x])": None,
+    "[x].append(x)": None,
+    "collections.deque([x]).popleft()": None,
+    "functools.reduce(lambda a, b: a, [x])": None,
+    "'a'.join(['b', 'c'])": None,
+    "unknown(x)": None,
+    "x.method()": None,
+    "x + 1": None,
+}
+HEADER = """
+import collections, functools, logging, os
+import time
+from time import perf_counter as clock
+LOG = logging.getLogger(__name__)
+def helper(a):
+    return a
+def f(x):
+    return """
+
+
+@pytest.mark.parametrize("expression", CALLS)
+def test_a_call(expression):
+    slug = CALLS[expression]
+    assert found(HEADER + expression) == ([(9, "f", slug)] if slug else [])
+
+
+@pytest.mark.parametrize("expression", sorted(CALLS.keys() - {"open('x')", "unknown(x)", "x.method()", "breakpoint()"}))
+def test_the_forecast_is_what_capture_does(expression):
+    space = {"__name__": "forecast"}
+    exec(compile(HEADER + expression, "x.py", "exec"), space)
+    log.reset()
+    with config.patch(capture_pure_python=True, debug=True):
+        convert.Region(lambda gm, inputs: gm.forward).wrap(space["f"])(1)
+    assert [b.slug for b in log.breaks()] == ([CALLS[expression]] if CALLS[expression] else [])
+
+
+def test_nothing_of_the_script_runs():
+    assert found("import os\nif os.environ.get('never', 1):\n    raise SystemExit('ran')\ndef f():\n    print()\n") == [
+        (5, "f", "call-print")
+    ]
+
+
+def test_what_is_not_known_is_not_said():
+    source = """
+import nowhere, time as t
+from elsewhere import print as output
+def f(time, print):
+    print(time.time())
+    output(nowhere.sleep())
+    g = print
+    g()
+def g(t):
+    for len in (t.time, open):
+        len()
+print = 5
+def h():
+    print("a")
+"""
+    assert found(source) == []
+
+
+def test_names_of_locals_and_closures():
+    source = """
+def outer():
+    show = print
+    def inner():
+        show()
+        [show(i) for i in range(3)]
+        yield show()
+    class Local:
+        def method(self):
+            import time
+            with self.lock:
+                try:
+                    self.work()
+                except ValueError:
+                    time.sleep(1)
+            return print(*self, **self)
+    return inner
+"""
+    inner, method = "outer.<locals>.inner", "outer.<locals>.Local.method"
+    assert found(source) == [
+        (5, inner, "call-print"),
+        (6, inner, "call-print"),
+        (7, inner, "call-print"),
+        (15, method, "time-dependent"),
+        (16, method, "call-print"),
+    ]
+
+
+def test_inside_of_library_functions():
+    """What every path through a function of the library meets is said of its call."""
+    assert found("import tempfile\ndef f():\n    return tempfile.mkdtemp()\n") == [(3, "f", "call-skipped-function")]
+    report = check_source("import contextlib, os\ndef f():\n    return os.makedirs('a'), os.getenv('b')\n")
+    assert all(item.frame.lineno == 3 for item in report.breaks)
+
+
+@NEEDS_TORCH
+def test_functions_that_are_not_compiled():
+    source = """
+import dynamo_lite
+def leaf():
+    print("in")
+@dynamo_lite.compile
+def step():
+    leaf()
+    def nested():
+        print("nested")
+    out()
+@dynamo_lite.disable
+def out():
+    print("disabled")
+def driver():
+    print("outside", step())
+"""
+    assert found(source) == [
+        (4, "leaf", "call-print"),
+        (9, "step.<locals>.nested", "call-print"),
+        (10, "step", "call-skipped-function"),
+    ]
+
+
+@NEEDS_TORCH
+def test_tensors():
+    source = """
+import torch
+import torch.nn.functional as F
+def f(x, y: torch.Tensor, n: int, s: "torch.Tensor"):
+    h = F.relu(x)
+    if h.sum() > 0:
+        h = h + 1
+    while y:
+        s.item()
+    if n:
+        y.numpy()
+    if x.mean() < 0:
+        return float(torch.sin(s))
+    if y.size() and x.dim():
+        torch.nonzero(y)
+        torch._dynamo.graph_break()
+    return "a".strip(), x.unknown(), s.shape[0]
+"""
+    assert [(line, slug) for line, _, slug in found(source)] == [
+        (6, "data-dependent-branch"),
+        (8, "data-dependent-branch"),
+        (9, "data-dependent-operator"),
+        (11, "numpy"),
+        (12, "data-dependent-branch"),
+        (13, "data-dependent-operator"),
+        (15, "dynamic-shape-operator"),
+        (16, "user-requested"),
+    ]
+
+
+def test_the_command(tmp_path, capsys):
+    path = tmp_path / "script.py"
+    path.write_text("def f():\n    print('é', 1)\n")
+    assert main(["check", str(path)]) == 1
+    text = capsys.readouterr().out
+    assert "DL020 print or logging: print()" in text and "^" * 13 in text and "do:" in text
+    assert text.endswith("1 calls, of which 0 of something that is known only when the program runs\n")
+    assert main(["check", "--json", str(path)]) == 1
+    (report,) = json.loads(capsys.readouterr().out)
+    (item,) = report["breaks"]
+    assert (item["line"], item["function"], item["number"]) == (2, "f", "DL020")
+    assert item["what_to_do"] == BREAKS["call-print"].what_to_do
+    path.write_text("def f():\n    return 1\n")
+    assert main(["check", str(path)]) == 0
+    path.write_text("def f(:\n")
+    assert main(["check", str(path), str(tmp_path / "none.py")]) == 2
+    assert capsys.readouterr().err
+
+
+@NEEDS_TORCH
+def test_the_quickstart_quotes_what_is_printed(capsys, monkeypatch):
+    root = pathlib.Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    assert main(["check", "examples/toy.py"]) == 1
+    printed = capsys.readouterr().out
+    quoted = (root / "docs" / "quickstart.md").read_text().partition("check examples/toy.py\n")[2].partition("```")[0]
+    for part in quoted.split("…\n"):
+        assert part in printed
