@@ -422,8 +422,15 @@ class Trace:
     def enter(self, fn: FunctionVariable) -> None:
         """One frame more; who calls this counts `depth` down again."""
         if self.depth >= config.max_inline_depth:
-            unsupported("recursion-limit", fn.describe())
+            self.too_deep(fn)
         self.depth += 1
+
+    def too_deep(self, fn: FunctionVariable) -> NoReturn:
+        """Leave out the outermost frame's call. (After a break further in, the continuation of the whole stack would be as deep, and
+        come here again.) Recursion without end then reaches the limit of real frames, with one version of each function."""
+        error = Unsupported("recursion-limit", fn.describe())
+        error.break_step = self.frame.eager_step()
+        raise error
 
     def run_class_body(self, tx: Any, body: FunctionVariable, namespace: DictVariable) -> VariableTracker:
         """Run a class statement's body in its namespace; its `__class__` cell, or None."""

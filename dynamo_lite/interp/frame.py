@@ -244,7 +244,8 @@ class Frame:
                     raise
             except RecursionError:
                 # Of the analysis itself, which takes several host frames for one of the program.
-                unsupported("recursion-limit", self.function.describe())
+                tr.frame = self
+                tr.too_deep(self.function)
             else:
                 if result is not None:
                     tr.frame = outer

@@ -244,12 +244,12 @@ def setup_annotations(f: Frame, i: Instr) -> None:
 
 @op(Op.LOAD_ATTR)
 def load_attr(f: Frame, i: Instr) -> None:
-    f.stack[-1] = f.stack[-1].tp_getattro(f, i.arg)
+    f.stack[-1] = abstract.get_attr(f, f.stack[-1], i.arg)
 
 
 @op(Op.LOAD_METHOD)
 def load_method(f: Frame, i: Instr) -> None:
-    attr = f.stack[-1].tp_getattro(f, i.arg)
+    attr = abstract.get_attr(f, f.stack[-1], i.arg)
     if NULL_FIRST:
         f.stack[-1] = NULL
         f.stack.append(attr)

@@ -372,7 +372,20 @@ def unpack(tx: Any, v: VariableTracker) -> list[VariableTracker]:
 
 def get_attr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker:
     """`PyObject_GetAttr`."""
-    return obj.tp_getattro(tx, name)
+    try:
+        return obj.tp_getattro(tx, name)
+    except ObservedException as observed:
+        name_missing_attribute(tx, obj, name, observed.exc)
+        raise
+
+
+def name_missing_attribute(tx: Any, obj: VariableTracker, name: str, exc: VariableTracker) -> None:
+    """`set_attribute_error_context`: an AttributeError that does not say which attribute of what is missing."""
+    if not issubclass(exc.python_type(), AttributeError):
+        return
+    if exc.get(tx, "name").value is None and exc.get(tx, "obj").value is None:
+        exc.put(tx, "name", ConstantVariable(name))
+        exc.put(tx, "obj", obj)
 
 
 def set_attr(tx: Any, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:

@@ -268,7 +268,8 @@ def caught_classes(tx: Any, target: VariableTracker) -> list[VariableTracker]:
 
 def exception_match(tx: Any, exc: VariableTracker, target: VariableTracker) -> bool:
     """CHECK_EXC_MATCH: `target` is an exception class or a tuple of them."""
-    return any(issubclass(exc.python_type(), cls.value) for cls in caught_classes(tx, target))
+    mro = exc.python_type().__mro__  # not `issubclass`, which asks the metaclass
+    return any(cls.value in mro for cls in caught_classes(tx, target))
 
 
 def raise_varargs(tx: Any, exc: VariableTracker | None = None, cause: VariableTracker | None = None) -> NoReturn:

@@ -17,7 +17,7 @@ from .constant import NONE, ConstantVariable, is_none
 from .descr import getset
 from .dict import DictVariable
 from .dispatch import builtin, method
-from .exc import C_MEMBERS, CONSTRUCTOR_MEMBERS, EXCEPTION_CLASSES, ExceptionVariable, is_exception_class
+from .exc import C_MEMBERS, CONSTRUCTOR_MEMBERS, EXCEPTION_CLASSES, ExceptionVariable, caught_classes
 from .list import ListVariable
 from .traceback import is_traceback
 from .tuple import TupleVariable
@@ -295,16 +295,14 @@ def _refused_group(tx: Any, cls: type, *args: Any) -> None:
 
 def match_group(tx: Any, exc: VariableTracker, target: VariableTracker) -> tuple[VariableTracker, VariableTracker]:
     """CHECK_EG_MATCH (`_PyEval_ExceptionGroupMatch`): (rest, match)."""
-    classes = target.items if isinstance(target, TupleVariable) else [target]
+    classes = caught_classes(tx, target)
     for cls in classes:
-        if not is_exception_class(cls):
-            tx.raises(TypeError, "catching classes that do not inherit from BaseException is not allowed")
         if issubclass(cls.value, BaseExceptionGroup):
             tx.raises(TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.")
     if is_none(exc):
         return NONE, NONE
     is_group = issubclass(exc.python_type(), BaseExceptionGroup)
-    if any(issubclass(exc.python_type(), cls.value) for cls in classes):
+    if any(cls.value in exc.python_type().__mro__ for cls in classes):
         if is_group:
             return NONE, exc
         return NONE, tx.call(tx.tr.type_tracker(BaseExceptionGroup), [ConstantVariable(""), TupleVariable([exc])])

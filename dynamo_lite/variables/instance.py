@@ -286,7 +286,10 @@ def real_dict(value: Any) -> dict[str, Any] | None:
     """An object's `__dict__` without running user code."""
     if not type(value).__dictoffset__:
         return None
-    return own_dict(value)
+    try:
+        return own_dict(value)
+    except AttributeError:
+        return unsupported("attribute-of-unknown-object", f"{type(value).__qualname__}, which hides its dictionary")
 
 
 # -- what `object` itself provides

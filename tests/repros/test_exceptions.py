@@ -458,3 +458,61 @@ class TestCoroutines:
                 return first, str(e)
 
         same(program)
+
+
+class TestRecursion:
+    def test_recursion_without_end(self):
+        def down():
+            return down()
+
+        def guarded():
+            try:
+                return guarded()
+            except ValueError:
+                return -1
+
+        def program():
+            seen = []
+            for f in (down, guarded):
+                try:
+                    f()
+                except RecursionError as e:
+                    seen.append(type(e))
+            return seen
+
+        same(program, breaks=None)
+
+
+class TestMatching:
+    def test_metaclass_is_not_asked(self):
+        class Meta(type):
+            def __subclasscheck__(cls, other):
+                raise ValueError
+
+        class Odd(Exception, metaclass=Meta):
+            pass
+
+        def program():
+            try:
+                try:
+                    raise KeyError
+                except Odd:
+                    return "odd"
+            except KeyError:
+                return "key"
+
+        same(program)
+
+    def test_missing_attribute_is_named(self):
+        class Asked:
+            def __getattr__(self, name):
+                raise AttributeError
+
+        def program():
+            a = Asked()
+            try:
+                a.thing
+            except AttributeError as e:
+                return e.name, e.obj is a
+
+        same(program)
