@@ -148,6 +148,10 @@ class Packing:
         meta = value.meta
         if meta.live or (value.fake is not None and value.fake.constant is not None):
             self.memorable = False
+        for i, other in enumerate(self.tensors):  # which argument the result is, or is a view of, depends on this
+            if other is value or (value.family is not None and other.family is value.family):
+                self.key.append((i, other is value))
+                break
         self.tensors.append(value)
         self.values[node] = value
         self.key.append(meta)

@@ -210,8 +210,11 @@ class AmbientState:
             self._guard(setting.read, args[:-1], before)
             self.initial[key] = before
         value = args[-1]
+        try:
+            function(*args)
+        except TypeError as error:
+            self.builder.tr.frame.raises_like(error)
         self._write_node(key, before, value)
-        function(*args)
         self._key = None
 
     def _write_node(self, key: tuple[Any, ...], before: Any, value: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from .abstract import type_name
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .dispatch import method
@@ -64,7 +65,7 @@ def generic_getattr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker
     """`PyObject_GenericGetAttr`. Raises AttributeError in the traced program."""
     found = generic_lookup(tx, obj, name)
     if found is None:
-        message = f"'{obj.python_type().__name__}' object has no attribute '{name}'"
+        message = f"'{type_name(obj)}' object has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=obj)
     return found
 
@@ -109,10 +110,10 @@ def generic_setattr(tx: Any, obj: VariableTracker, name: str, value: VariableTra
     dictionary = obj.instance_dict(tx) if hasattr(obj, "instance_dict") else None
     if dictionary is None:
         if attribute is not None:
-            tx.raises(AttributeError, f"'{cls.__name__}' object attribute '{name}' is read-only")
-        tx.raises(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'{_NO_DICT}")
+            tx.raises(AttributeError, f"'{type_name(obj)}' object attribute '{name}' is read-only")
+        tx.raises(AttributeError, f"'{type_name(obj)}' object has no attribute '{name}'{_NO_DICT}")
     if value is None and dictionary.lookup(tx, ConstantVariable(name)) is None:
-        tx.raises(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        tx.raises(AttributeError, f"'{type_name(obj)}' object has no attribute '{name}'")
     dictionary.mp_ass_subscript(tx, ConstantVariable(name), value)
 
 

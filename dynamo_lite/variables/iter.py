@@ -21,7 +21,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_item, length
+from .abstract import get_item, length, type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .dispatch import constructor, method
@@ -296,11 +296,17 @@ class ReversedVariable(IteratorVariable):
         return 0 if self.seq is None else self.index + 1
 
     def reduced(self, tx: Any) -> tuple[Any, ...]:
-        if self.seq is not None and self.index >= 0:
-            return self.python_type() if self.base is reversed else reversed, (self.seq,), self.index
-        if self.seq is not None and self.base is reversed:
-            return self.python_type(), (self.seq,), self.index
-        return (self.python_type(), ((),)) if self.base is reversed else (iter, ([],))
+        if self.base is reversed:
+            cls = self.python_type()
+            return (cls, ((),)) if self.seq is None else (cls, (self.seq,), self.index)
+        if self.seq is None or self.index < 0:
+            host = reversed([None])  # CPythons differ in what they say about one that has given its last item
+            next(host)
+            next(host if self.seq is None else iter(()), None)
+            parts = host.__reduce__()
+            if len(parts) == 2:
+                return parts
+        return reversed, (self.seq,), self.index
 
     def restore(self, tx: Any, state: VariableTracker) -> None:
         i = host_index(tx, state)
@@ -330,13 +336,13 @@ def new_reversed(tx: Any, cls: VariableTracker, sequence: VariableTracker, /) ->
     special = tx.tr.lookup_special(tx, sequence, "__reversed__")
     if special is not None:
         if isinstance(special, ConstantVariable) and special.value is None:
-            return tx.raises(TypeError, f"'{sequence.python_type().__name__}' object is not reversible")
+            return tx.raises(TypeError, f"'{type_name(sequence)}' object is not reversible")
         return tx.call(special, [])
     if sequence.sq_item is None and (
         sequence.mp_subscript is None or sequence.mp_length is None or is_mapping(sequence)
     ):
         if not isinstance(sequence, ConstantVariable) or sequence.tp_iter is None:
-            return tx.raises(TypeError, f"'{sequence.python_type().__name__}' object is not reversible")
+            return tx.raises(TypeError, f"'{type_name(sequence)}' object is not reversible")
     return ReversedVariable(sequence, host_int(length(tx, sequence)) - 1)
 
 

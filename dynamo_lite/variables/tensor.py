@@ -116,7 +116,7 @@ class TensorVariable(VariableTracker):
     def store(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         """Keep an attribute (None: its deletion), to be stored on the real tensor at the end."""
         if value is None and self.instance_attribute(tx, name) is None:
-            tx.raises(AttributeError, name)
+            tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         if self.source is not None:
             tx.tr.mutating(self)
         if self.attributes is None:
@@ -513,6 +513,21 @@ def build_parameter(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable
 @packs(TensorVariable)
 def pack_tensor(packing: Packing, vt: TensorVariable) -> Any:
     return packing.tensor(vt.proxy)
+
+
+class ValueVariable(VariableTracker):
+    """A graph value as an argument of a node, whatever it is to the traced program."""
+
+    def __init__(self, proxy: Any) -> None:
+        self.proxy = proxy
+
+    def python_type(self) -> type:
+        return object
+
+
+@packs(ValueVariable)
+def pack_value(packing: Packing, vt: ValueVariable) -> Any:
+    return packing.tensor(vt.proxy) if hasattr(vt.proxy, "meta") else packing.symbol(vt.proxy)
 
 
 @packs(NewParameterVariable)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_iter, index, is_true, iter_next
+from .abstract import get_iter, index, is_true, iter_next, type_name
 from .base import VariableTracker
 from .constant import FALSE, ConstantVariable, is_none
 from .dispatch import constructor
@@ -119,7 +119,7 @@ def new_zip(
     iterators = []
     for iterable in iterables:
         if iterable.tp_iter is None and iterable.sq_item is None:
-            tx.raises(TypeError, f"'{iterable.python_type().__name__}' object is not iterable")
+            tx.raises(TypeError, f"'{type_name(iterable)}' object is not iterable")
         iterators.append(get_iter(tx, iterable))
     return ZipVariable(iterators, is_true(tx, strict))
 

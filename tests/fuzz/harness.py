@@ -46,8 +46,9 @@ UNBOUND = re.compile(
 
 
 def known(text):
-    """The text without addresses, and without the one difference that is accepted: a continuation has the variables that the frame shares with inner
-    functions as free variables, so that CPython raises NameError for them instead of its subclass UnboundLocalError."""
+    """The text without addresses, and without the one difference that is accepted: a continuation has the variables that
+    the frame shares with inner functions as free variables, so that CPython raises NameError for them instead of its
+    subclass UnboundLocalError."""
     if "nbound" in text or "cannot acc" in text:
         text = UNBOUND.sub(r"unbound \1", text.replace("UnboundLocalError", "NameError"))
     return ADDRESS.sub("0x", text) if "0x" in text else text
@@ -107,8 +108,8 @@ class Describer:
             return self(value.func), self(value.args), self(value.keywords)
         if issubclass(cls, types.GeneratorType):
             return value.__name__, str(value.gi_frame and value.gi_frame.f_lineno)
-        if cls.__name__ == "Tensor":
-            return repr(value.tolist()), str(value.dtype), self(f"storage {self.storage(value)}")
+        if cls.__name__ in ("Tensor", "Parameter"):
+            return self.tensor(value)
         if hasattr(cls, "__next__") and "iterator" in cls.__name__:
             return ()
         return self.attributes(value)
@@ -117,6 +118,10 @@ class Describer:
         # Not getattr: no `__getattr__` of the program may run.
         names = ["__dict__", *(n for c in type(value).__mro__ for n in c.__dict__.get("__slots__", ()))]
         return [(n, self(object.__getattribute__(value, n))) for n in names if _has(value, n)]
+
+    def tensor(self, tensor):
+        about = [repr(tensor.tolist()), str(tensor.dtype), tensor.stride(), tensor.storage_offset(), tensor.requires_grad]
+        return [*about, self.storage(tensor), self(tensor.__dict__), *([self(tensor.grad)] if tensor.is_leaf else [])]
 
     def storage(self, tensor):
         return self.seen.setdefault(("storage", tensor.untyped_storage()._cdata), len(self.seen))
@@ -204,6 +209,9 @@ def run(code, captured):
     """The observations of each call: outcome, arguments, globals, events."""
     events = []
     names = namespace(events)
+    if "torch" in names:
+        names["torch"].manual_seed(0)
+        names["torch"].set_grad_enabled(True)
     exec(code, names)
     fn = names["program"]
     if captured:
@@ -219,6 +227,9 @@ def run(code, captured):
             outcome = "raised", error
         describe = Describer()
         state = {n: names.get(n, "unbound") for n in ("G", "GL", "GD", "COUNT")} | {"OUT": names["OUT"].getvalue()}
+        if "torch" in names:
+            state |= {"MODULE": names.get("MODULE"), "grad": names["torch"].is_grad_enabled()}
+            state |= {"random": names["torch"].get_rng_state().sum().item()}
         classes = {n: c.__dict__.get("k") for n, c in names.items() if isinstance(c, type)}
         # The values go on living during the description, so that an identity can't be taken by another object.
         observed = {
@@ -275,7 +286,7 @@ def compiles(text):
         return None
 
 
-def difference(text, seconds=20.0, ignored=("traceback",)):
+def difference(text, seconds=20.0, ignored=()):
     """None if eager and captured execution agree; else `kind: details`. Raises SyntaxError or TooLong if eager execution fails."""
     code = compiles(text)
     if code is None:

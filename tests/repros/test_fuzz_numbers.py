@@ -2,10 +2,10 @@
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from dynamo_lite import convert
-from dynamo_lite.config import config
+from dynamo_lite import convert  # noqa: E402
+from dynamo_lite.config import config  # noqa: E402
 
 VALUES = (4, 2, 1, 3, 0, -1, 6)
 
@@ -57,3 +57,40 @@ def test_symbolic_numbers_behave_as_ints(function):
         compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(function)
         for a in VALUES:
             assert outcome(compiled, a) == outcome(function, a)
+
+
+def test_which_argument_a_result_is_does_not_come_from_a_call_with_one_tensor_twice():
+    def one(t):
+        return torch.add(t, 1, out=t)
+
+    def two(t, u):
+        return torch.add(t, 1, out=u)
+
+    compile_ = convert.Region(lambda gm, inputs: gm.forward).wrap
+    t, u = torch.tensor([1.0, 2.0]), torch.tensor([5.0, 6.0])
+    assert compile_(one)(t) is t
+    assert compile_(two)(t, u) is u
+    assert u.tolist() == [3.0, 4.0]
+
+
+def test_deleting_a_tensors_attribute_that_is_not_there():
+    def program(t):
+        try:
+            del t.mark
+        except AttributeError as error:
+            return str(error)
+
+    with config.patch(capture_pure_python=True):
+        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(1)) == program(torch.ones(1))
+
+
+def test_a_mode_that_is_no_bool():
+    def program(t):
+        try:
+            with torch.set_grad_enabled(1):
+                return t + 1
+        except TypeError as error:
+            return str(error)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(1)) == program(torch.ones(1))

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (one rule, one line)
 """Statements about containers and iterators: deques, views, iterators left half-way, unpacking, attributes, scopes, deletions."""
 
 from .expressions import Expressions
@@ -74,7 +75,7 @@ class Containers(Expressions):
     def s_nested_targets(self, s):
         a, b, rest = self.target(s, "int"), self.target(s, "int"), self.target(s, "list")
         e = lambda kind="int": self.expr(s, kind, 1)  # noqa: E731
-        l = self.variable(s, "list", "GL")  # noqa: E741
+        l = self.variable(s, "list", "GL")
         self.put(
             self.pick([
                 lambda: f"({a}, (*{rest}, {b})) = {e()}, {e('list')}",

@@ -1,3 +1,4 @@
+
 """Functions, classes and context managers of the module."""
 
 from .scope import CAUGHT, Scope

@@ -1,10 +1,12 @@
+
 """Expressions, by the kind of their value; most are of the kind that is asked for."""
 
 from .library import Library
 from .scope import KINDS
+from .tensors import Tensors
 
 
-class Expressions(Library):
+class Expressions(Library, Tensors):
     """Text of expressions."""
 
     def expr(self, s, kind, depth=2):
@@ -55,7 +57,7 @@ class Expressions(Library):
         if s.names["obj"]:
             options += [lambda: self.use_object(s, d)] * 4
         if self.tensors and s.names["tensor"]:
-            options += [lambda: f"int({self.e_tensor(s, d)}.sum())", lambda: f"{self.e_tensor(s, 0)}.shape[0]"]
+            options += [lambda: self.tensor_int(s, d)] * 3
         if s.generator:
             options += [lambda: f"(yield {e()})"] * 3
         return self.pick(options)()
@@ -81,7 +83,7 @@ class Expressions(Library):
             if self.chance(30):
                 options = self.more_bool(s, d)
         if self.tensors and s.names["tensor"]:
-            options += [lambda: f"{self.e_tensor(s, d)}.sum() > {e()}"]
+            options += [lambda: self.tensor_bool(s, d)] * 2
         return self.pick(options)()
 
     def e_str(self, s, depth):
@@ -217,24 +219,6 @@ class Expressions(Library):
 
     def e_obj(self, s, depth):
         return self.variable(s, "obj", "None")
-
-    def e_tensor(self, s, depth):
-        if depth <= 0 or not s.names["tensor"]:
-            return self.variable(s, "tensor", "torch.ones(3)")
-        d = depth - 1
-        e = lambda kind="tensor": getattr(self, "e_" + kind)(s, d)  # noqa: E731
-        return self.pick([
-            lambda: self.variable(s, "tensor", "torch.ones(3)"),
-            lambda: f"({e()} {self.pick(['+', '-', '*'])} {self.pick([lambda: e('int'), e])()})",
-            lambda: f"torch.relu({e()})",
-            lambda: f"{e()}.{self.pick(['clone()', 'abs()', 'view(3)', 'neg()', 'detach()'])}",
-            lambda: f"{self.variable(s, 'tensor', 'torch.ones(3)')}.{self.pick(['add_', 'mul_', 'sub_'])}({self.pick(['1', '2', '0.5'])})",
-            lambda: f"torch.stack([{e()}, {e()}]).sum(0)",
-            lambda: f"stop({self.tag()}, {e()})",
-            lambda: f"torch.where({e()} > 0, {e()}, {e()})",
-            lambda: f"({e()} if {self.expr(s, 'bool', d)} else {e()})",
-            lambda: f"{e()}[{self.pick(['[2, 0, 1]', ':', '...'])}]",
-        ])()  # fmt: skip
 
     def walrus(self, s, value):
         name = self.fresh("w")

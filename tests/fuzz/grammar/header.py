@@ -117,6 +117,20 @@ class Color(enum.Enum):
     BLUE = 2
     def next(self):
         return Color(3 - self.value)
+class MODULE_CLASS(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([1., 2., -1.]))
+        self.register_buffer('seen', torch.zeros(3))
+        self.calls = 0
+    def forward(self, x):
+        self.calls += 1
+        self.seen.add_(1)
+        if self.calls == 3:
+            stop('module', x)
+        return x * self.weight + self.calls
+def MASK_OF():
+    return torch.tensor([True, False, True])
 class Countdown:
     def __init__(self, n):
         self.n = min(n, 4)
@@ -129,6 +143,7 @@ class Countdown:
         return self.n
 """
 
+MADE = {"MODULE": "MODULE_CLASS", "MASK": "MASK_OF"}
 _START = re.compile(r"^(?:@.*\n)?(?:class|def) (\w+)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
@@ -145,9 +160,11 @@ NAMED = _pieces()
 def header(text):
     """The pieces that a program needs, in their order."""
     needed = set(_WORD.findall(text))
+    needed |= {maker for name, maker in MADE.items() if name in needed}
     chosen = []
     for name, piece in reversed(NAMED):
         if name in needed:
             needed.update(_WORD.findall(piece))
             chosen.append(piece)
-    return ALWAYS + "".join(reversed(chosen))
+    made = [f"{name} = {maker}()\n" for name, maker in MADE.items() if name in needed]
+    return ALWAYS + "".join(reversed(chosen)) + "".join(made)

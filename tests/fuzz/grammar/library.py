@@ -1,3 +1,4 @@
+
 """Expressions over what the standard library gives: itertools, functools, collections, the methods of builtin types, iterators.
 
 Each method returns alternatives for one kind of value, as functions without arguments that return text.

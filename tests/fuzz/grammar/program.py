@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (one rule, one line)
 """Random Python programs as source text.
 
 Input: `choose(n)`, which returns a number in range(n); 0 leads to the simplest alternative, so that a source of choices that

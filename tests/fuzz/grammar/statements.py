@@ -1,3 +1,4 @@
+
 """Statements; compound ones with their blocks."""
 
 from .containers import Containers
@@ -251,29 +252,6 @@ class Statements(Containers):
 
     def s_return(self, s):
         self.put(f"return {self.expr(s, self.pick(['int', 'list']) if not s.finals else 'int', 1)}")
-
-    def s_tensor(self, s):
-        t = self.variable(s, "tensor", "torch.ones(3)")
-        form = self.choose(6)
-        if form == 0:
-            name = self.fresh("t")
-            self.put(f"{name} = {self.e_tensor(s, 2)}")
-            s.add("tensor", name)
-        elif form == 1:
-            self.put(f"{t}.{self.pick(['add_', 'mul_', 'sub_'])}({self.e_tensor(s, 1)})")
-        elif form == 2:
-            self.put(f"{t}[{self.pick(['0', '-1', '1:'])}] = {self.expr(s, 'int', 1)}")
-        elif form == 3:
-            own = [n for n in s.names["tensor"] if n in s.own] or [t]
-            self.put(
-                f"{self.pick(own)} {self.pick(['+=', '*=', '-='])} {self.e_tensor(s, 1)}"
-                if t in s.own
-                else f"stop({self.tag()}, {t})"
-            )
-        elif form == 4:
-            self.put(f"{self.pick(['GL', 'l0'])}.append({self.e_tensor(s, 1)})")
-        else:
-            self.put(f"stop({self.tag()}, {self.e_tensor(s, 2)})")
 
     # compound statements
 
