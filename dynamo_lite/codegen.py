@@ -11,20 +11,20 @@ from __future__ import annotations
 from types import CodeType, FunctionType
 from typing import Any
 
-from ._eval_frame import GraphCall
+from ._eval_frame import GraphCall, tail_call
 from .exc import Unsupported, unsupported
 from .guards import ir
 from .interp.frame import NULL, ExcInfo, Frame, Lasti
 from .isa.canon import Instr, Op
 from .isa.codec import make_instr
-from .isa.emit import Assembler
+from .isa.emit import GENERATOR_FLAGS, Assembler
 from .isa.flow import live_slots
 from .isa.lift import NULL_FIRST
 from .resume import CannotResume, resume_code, resume_freevars
 from .source import emit_source
 from .variables.base import VariableTracker, is_lazy
 from .variables.cell import CellVariable
-from .variables.constant import ConstantVariable
+from .variables.constant import ATOMIC_TYPES, ConstantVariable
 
 # How many stack entries each op takes (those that take a number by their operand: a function of it) and pushes.
 OPERANDS: dict[Op, Any] = {
@@ -101,6 +101,7 @@ class Codegen:
         self.graph: Any = None  # the GraphCall
         self.handed: list[Any] = []  # paths of the graph's inputs that the guards hand over to it
         self.has_break = False
+        self.needed_after: set[int] = set()  # id(tracker) of what resume functions get
 
     # -- the vocabulary of models
 
@@ -111,8 +112,8 @@ class Codegen:
 
     def load_const(self, value: Any) -> None:
         """Push a real object; for the stand-in of a class that the traced code made, that class."""
-        if issubclass(type(value), type) and value in self.tr.new_classes:
-            self.load(self.tr.new_classes[value])
+        if id(value) in self.tr.new_classes:
+            self.load(self.tr.new_classes[id(value)])
         else:
             self.asm.load_const(value)
 
@@ -152,7 +153,9 @@ class Codegen:
         vt.emit_new(self)
         self.in_progress.discard(id(vt))
         self._keep(vt)
-        if vt.emit_fill is not None:
+        if vt.fills_at_once:
+            vt.emit_fill(self)
+        elif vt.emit_fill is not None:
             self.fills.append(vt)
 
     def _keep(self, vt: Any) -> None:
@@ -220,8 +223,8 @@ class Codegen:
             if is_lazy(vt) or (vt.source is not None and not vt.mutated):
                 continue
             pending.extend(vt.children())
-            if self.tr.new_classes and vt.python_type() in self.tr.new_classes:
-                pending.append(self.tr.new_classes[vt.python_type()])
+            if self.tr.new_classes and id(vt.python_type()) in self.tr.new_classes:
+                pending.append(self.tr.new_classes[id(vt.python_type())])
         return list(seen.values())
 
     def _call_graph(self) -> None:
@@ -288,7 +291,6 @@ class Codegen:
             handed = tuple(i for i, source in enumerate(sources) if _is_handed_over(source))
             self.graph = GraphCall(compiled, len(sources), handed)
             self.asm.items[self.graph_call] = make_instr("LOAD_CONST", self.graph)
-        n_args = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
         return self.asm.assemble(
             code.co_name,
             code.co_qualname,
@@ -298,7 +300,7 @@ class Codegen:
             code.co_posonlyargcount,
             code.co_kwonlyargcount,
             code.co_flags & 0x0C,
-            code.co_varnames[:n_args],
+            code.co_varnames[: _parameter_count(code)],
             (),
             code.co_freevars,
         )
@@ -318,8 +320,9 @@ class Codegen:
             raise error
         n = OPERANDS[instr.op]
         n = n if isinstance(n, int) else n(instr.arg)
-        states = [self._state(frame, n if frame is leaf else 0) for frame in frames]
         operands = leaf.stack[len(leaf.stack) - n :]
+        seen = {id(vt) for vt in self._escaping([v for v in operands if not is_null(v)])}
+        states = [self._state(frame, n if frame is leaf else 0, seen) for frame in frames]
         roots = [v for state in states for v in state.values()] + [
             v for v in operands if isinstance(v, VariableTracker) or is_lazy(v)
         ]
@@ -331,8 +334,36 @@ class Codegen:
             self._hold(handled)
         self.fill()
         self.replay()
+        after = [v for state in states for v in state.values()]
+        if instr.op is Op.FOR_ITER:
+            after += operands
+        if handled is not None:
+            after.append(handled)
+        self._release([*after, *operands], after)
         _BreakEmitter(self, frames, states).emit(instr, operands, handled)
         return self.assemble()
+
+    def _release(self, needed: list[Any], after: list[Any]) -> None:
+        """Let go of all other objects, which could show while the breaking instruction runs: the arguments, of which `needed` are
+        in locals of their own by now, and what only building and storing needed. What is not needed `after` it goes with the
+        instruction's operands."""
+        names = {self.loaded[id(vt)] for vt in needed if id(vt) in self.loaded}
+        n_args = _parameter_count(self.code)
+        temporary = [f"__dl_{i}" for i in range(1, self.names + 1)]
+        for name in [*self.code.co_varnames[:n_args], *temporary]:
+            if name not in names:
+                self.asm.load_const(None)
+                self.asm.store_fast(name)
+        self.sources.clear()
+        self.needed_after = {id(vt) for vt in after}
+
+    def load_operand(self, vt: Any, again: bool) -> None:
+        """Push an operand of the breaking instruction; it is in nobody else's hands unless it is needed `again` or later."""
+        name = self.loaded.get(id(vt))
+        if name is None or again or id(vt) in self.needed_after:
+            self.load(vt)
+        else:
+            self.asm.load_fast_and_clear(name)
 
     # -- resume functions
 
@@ -386,7 +417,7 @@ class Codegen:
     def load_suspended(self, frame: Frame) -> None:
         """Push a generator suspended as the frame is: made to continue at its YIELD_VALUE, and run up to there."""
         entries = [*frame.stack, ConstantVariable(None)]
-        state = _FrameState(frame, frame.stack)
+        state = _FrameState(frame, frame.stack, set())
         locals_ = state.live_locals([frame.cur])
         offset = frame.lifted.instrs[frame.cur].offset
         code = self.resume_code(frame, offset, entries, tuple(name for name, _ in locals_), False, "value")
@@ -409,8 +440,12 @@ class Codegen:
             self._keep(vt)
         self.asm.pop_top()
 
-    def _state(self, frame: Frame, n_operands: int) -> _FrameState:
-        return _FrameState(frame, frame.stack[: len(frame.stack) - n_operands])
+    def _state(self, frame: Frame, n_operands: int, seen: set[int]) -> _FrameState:
+        return _FrameState(frame, frame.stack[: len(frame.stack) - n_operands], seen)
+
+
+def _parameter_count(code: CodeType) -> int:
+    return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
 
 
 def is_null(entry: Any) -> bool:
@@ -450,24 +485,29 @@ def _is_handed_over(node: Any) -> bool:
     return False
 
 
-def call_exit(exit_: Any, *self_and_exc: Any) -> Any:
-    """What WITH_EXCEPT_START calls."""
-    exc = self_and_exc[-1]
-    return exit_(*self_and_exc[:-1], type(exc), exc, exc.__traceback__)
-
-
 class _FrameState:
-    """What a resume function gets of one frame: its stack below the current instruction's operands, live locals, cells."""
+    """What a resume function gets of one frame: its stack below the current instruction's operands, locals, cells.
 
-    def __init__(self, frame: Frame, stack: list[Any]) -> None:
+    Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell:
+    those whose objects existed before, or are `seen` by the breaking instruction, are passed on too. Others die unnoticed, such as
+    the results of operations, which a graph had better not return.
+    """
+
+    def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:
         self.frame = frame
         self.stack = stack
+        plain = len(frame.lifted.local_names) if not frame.code.co_flags & GENERATOR_FLAGS else 0
+        self.kept = {
+            slot
+            for slot, vt in enumerate(frame.locals[:plain])
+            if vt is not None and type(vt) is not CellVariable and (id(vt) in seen or _has_identity(vt))
+        }
         self.cells = [frame.locals[frame.lifted.local_names.index(name)] for name in resume_freevars(frame.code)]
 
     def values(self) -> list[Any]:
         """All trackers in it."""
         on_stack = [v.exc if isinstance(v, ExcInfo) else v for v in self.stack if not is_null(v)]
-        live = {s for i in self._successors() for s in live_slots(self.frame.lifted, i)}
+        live = self.kept.union(*(live_slots(self.frame.lifted, i) for i in self._successors()))
         locals_ = [self.frame.locals[s] for s in live if self.frame.locals[s] is not None]
         return [*on_stack, *locals_, *(c for c in self.cells if c is not None)]
 
@@ -488,10 +528,15 @@ class _FrameState:
         return [i for i in found if i < len(lifted.instrs)]
 
     def live_locals(self, indices: list[int]) -> list[tuple[str, Any]]:
-        """(name, tracker) of the bound plain locals that are live before one of these instructions."""
+        """(name, tracker) of the bound plain locals that are live before one of these instructions, or kept."""
         frame = self.frame
-        slots = sorted({s for i in indices for s in live_slots(frame.lifted, i)})
+        slots = sorted(self.kept.union(*(live_slots(frame.lifted, i) for i in indices)))
         return [(frame.lifted.local_names[s], frame.locals[s]) for s in slots if frame.locals[s] is not None]
+
+
+def _has_identity(vt: Any) -> bool:
+    """True for an object that others may know: one that existed before the frame and is no atom."""
+    return vt.__dict__.get("source") is not None and type(vt.__dict__.get("value")) not in ATOMIC_TYPES
 
 
 class _BreakEmitter:
@@ -506,18 +551,19 @@ class _BreakEmitter:
     def emit(self, instr: Instr, operands: list[Any], handled: Any) -> None:
         """Execute `instr` for real; then resume after it, or where its exception goes."""
         asm = self.asm
-        guarded = any(f.lifted.handler_at[f.cur] is not None for f in self.frames)
+        # An exception has to go through the inlined frames too: its traceback shows them.
+        guarded = len(self.frames) > 1 or self.frames[0].lifted.handler_at[self.frames[0].cur] is not None
         failed = asm.label() if guarded else None
         if handled is not None:
             self._establish(handled)
         asm.set_location(*instr.pos)
         if guarded:
             asm.begin_try(failed)
-        for entry in operands:
+        for i, entry in enumerate(operands):
             if entry is NULL:
                 asm.push_null()
             else:
-                self.cg.load(entry)
+                self.cg.load_operand(entry, any(entry is other for other in operands[i + 1 :]))
         if instr.op is Op.FOR_ITER:
             self._for_iter(instr, guarded, handled)
         else:
@@ -540,12 +586,17 @@ class _BreakEmitter:
     def _with_except_start(self, instr: Instr) -> Instr:
         """Push the operands of a CALL that does the same: the original finds its own below entries that are no objects here."""
         stack = self.frames[-1].stack
-        self.cg.load_callable(call_exit)
-        operands = [stack[-5], stack[-4], stack[-1]] if instr.arg else [stack[-4], stack[-1]]
-        operands = [v for v in operands if not is_null(v)]
-        for v in operands:
-            self.cg.load(v)
-        return Instr(Op.CALL, (len(operands), ()), None, instr.offset, instr.last, instr.pos)
+        exit_, self_, exc = (stack[-5], stack[-4], stack[-1]) if instr.arg else (stack[-4], NULL, stack[-1])
+        self.asm.push_callable(lambda: self.cg.load(exit_))
+        if not is_null(self_):
+            self.cg.load(self_)
+        self.cg.load_callable(type)
+        self.cg.load(exc)
+        self.asm.call(1)
+        self.cg.load(exc)
+        self.cg.load(exc)
+        self.asm.load_attr("__traceback__")
+        return Instr(Op.CALL, (3 + (not is_null(self_)), ()), None, instr.offset, instr.last, instr.pos)
 
     def _establish(self, handled: Any) -> None:
         """Make an exception the one being handled: leaves the previous one and itself on the stack."""
@@ -654,14 +705,15 @@ class _BreakEmitter:
                 function()
                 name = cg.new_local()
                 asm.store_fast(name)
-                asm.build_tuple(args())
+                asm.build_list(args())
                 args_name = cg.new_local()
                 asm.store_fast(args_name)
                 inner = (name, args_name)
             else:
-                cg.load_callable(cg.tr.region.cache_for(self._code))
+                cg.load_callable(tail_call)
+                cg.load_const(cg.tr.region.cache_for(self._code))
                 function()
-                asm.call(1 + args())
+                asm.call(2 + args())
                 asm.return_value()
 
     def _resume_parts(

@@ -57,6 +57,7 @@ class VariableTracker:
     mutated: bool = False
     folds = False  # a constant with which C code may do as it likes during the analysis
     can_stand = False  # C code that runs during the analysis may be given a stand for the object (`stand.py`)
+    opaque = False  # of a class with a base written in C whose state has no model
     is_atom = False  # an instance of a subclass of int, str …, whose value of that type is `atom`
 
     # -- tp slots

@@ -55,8 +55,8 @@ _CONVERTED = {
 """Functions under these names become such descriptors in a new class."""
 
 
-STAND_INS: weakref.WeakSet[type] = weakref.WeakSet()
-"""All stand-ins that are still there."""
+STAND_INS: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
+"""All stand-ins that are still there, by id."""
 
 
 class ClassDictVariable(DictVariable):
@@ -117,6 +117,9 @@ class NewTypeVariable(TypeVariable):
         if name == "__del__":
             unsupported("del-finalizer", self.value.__qualname__)
         if value is None:
+            if name == "__new__":
+                # The type goes on calling what its slot has, which the models don't know.
+                unsupported("mutation-of-class", f"deletion of {self.value.__qualname__}.__new__")
             type.__delattr__(self.value, name)
             del self.attributes.items[name]
             self.template.pop(name, None)
@@ -185,12 +188,14 @@ class NewTypeVariable(TypeVariable):
         cg.asm.build_tuple(len(self.bases))
         cg.load_const(self.template)
         cg.load_const(tuple(self.initializers))
-        shadowing = [name for name in self.attributes.items if name in _SHADOWED]
+        shadowing = [name for name in self.attributes.items if name in _SHADOWED and name not in self.untouched]
         for name in shadowing:
             cg.load_const(name)
             cg.load(self.attributes.items[name])
         cg.asm.build_map(len(shadowing))
         cg.asm.call(6)
+
+    fills_at_once = True
 
     def emit_fill(self, cg: Any) -> None:
         for name, value in self.attributes.items.items():
@@ -218,7 +223,7 @@ _SHADOWED = frozenset(
     name
     for name, value in type.__dict__.items()
     if type(value) in (types.GetSetDescriptorType, types.MemberDescriptorType)
-    and name not in {*_IN_DICT, "__dict__", "__qualname__"}
+    and name not in {*_IN_DICT, "__qualname__"}
 )
 """Names under which only the namespace that a class is made with can put something into its dictionary."""
 
@@ -233,7 +238,7 @@ def new_class_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None
     """`type_attribute` for a class made by the traced code."""
     tr = tx.tr
     for base in cls.__mro__:
-        tracker = tr.new_classes.get(base)
+        tracker = tr.new_classes.get(id(base))
         if tracker is None:
             found = type_attribute(tx, base, name)  # guards that the base keeps its own
             if name in base.__dict__:
@@ -403,8 +408,8 @@ def make_class(
     except (TypeError, ValueError) as error:
         return tx.raises_like(error)
     made = (NewTypeVariable if meta is type else NewMetaTypeVariable)(stand_in, bases, template)
-    STAND_INS.add(stand_in)
-    tx.tr.new_classes[stand_in] = made
+    STAND_INS[id(stand_in)] = stand_in
+    tx.tr.new_classes[id(stand_in)] = made
     _fill_attributes(tx, made, attributes)
     if cell is not None:
         cell.set(tx, made)
@@ -579,13 +584,18 @@ def type_subclasses(tx: Any, cls: TypeVariable, /) -> VariableTracker:
     if not isinstance(cls, NewTypeVariable):
         node = tx.tr.source(tx.tr.constant_source(cls.value), ir.CALL, subclasses_of)
         tx.tr.guard(node, ir.PYTHON, _same_classes(subclasses_of(cls.value)))
-    found = [sub for sub in type.__subclasses__(cls.value) if sub not in STAND_INS or sub in tx.tr.new_classes]
-    return ListVariable([tx.tr.type_tracker(sub) for sub in found])
+    return ListVariable([tx.tr.type_tracker(sub) for sub in visible_subclasses(tx, cls.value)])
 
 
 def subclasses_of(cls: type) -> list[type]:
     """`cls.__subclasses__()` without stand-ins."""
-    return [sub for sub in type.__subclasses__(cls) if sub not in STAND_INS]
+    return [sub for sub in type.__subclasses__(cls) if id(sub) not in STAND_INS]
+
+
+def visible_subclasses(tx: Any, cls: type) -> list[type]:
+    """Those, and the stand-ins of the classes that this trace has made."""
+    found = type.__subclasses__(cls)
+    return [sub for sub in found if id(sub) not in STAND_INS or id(sub) in tx.tr.new_classes]
 
 
 def _same_classes(expected: list[type]) -> Callable[[list[type]], bool]:

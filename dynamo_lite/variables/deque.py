@@ -12,6 +12,7 @@ import collections
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_iter, iter_next, type_name
 from .base import VariableTracker
@@ -60,6 +61,8 @@ class DequeVariable(NativeVariable):
         node = tr.source(source, ir.CALL, items_of)
         items = [tr.wrap(item, tr.source(node, ir.INDEX, i)) for i, item in enumerate(real)]
         self.items = result = deque(items, self.value.maxlen)
+        self.original = tuple(items)
+        self.probe: Any = iter(result)
         return result
 
     def children(self) -> Any:
@@ -172,9 +175,26 @@ class DequeVariable(NativeVariable):
         cg.asm.pop_top()
 
     def emit_update(self, cg: Any) -> None:
+        if "items" not in self.__dict__:
+            return  # a subclass's attributes were changed
+        if self._only_items_changed():
+            # Iterators over the real deque live on.
+            for i, (old, new) in enumerate(zip(self.original, self.items, strict=True)):
+                if new is not old:
+                    emit_call(cg, deque.__setitem__, self, ConstantVariable(i), new)
+                    cg.asm.pop_top()
+            return
         emit_call(cg, deque.clear, self)
         cg.asm.pop_top()
         self._emit_extend(cg)
+
+    def _only_items_changed(self) -> bool:
+        """Whether an iterator made when the items were loaded would still go on."""
+        try:
+            next(self.probe or iter(()), None)
+        except RuntimeError:
+            return False
+        return self.probe is not None
 
 
 def items_of(real: Any) -> tuple[Any, ...]:
@@ -215,6 +235,24 @@ class DequeIterator(IteratorVariable):
         cg.asm.call(2)
 
 
+def _new_iterator(cls: type, backwards: bool) -> None:
+    @constructor(cls)
+    def new_iterator(
+        tx: Any, tracker: VariableTracker, seq: VariableTracker, index: VariableTracker | None = None, /
+    ) -> VariableTracker:
+        if not isinstance(seq, DequeVariable):
+            return unsupported("call-c-function", f"{cls.__name__} of a {type_name(seq)}")
+        iterator = DequeIterator(seq, backwards)
+        for _ in range(0 if index is None else host_index(tx, index)):
+            if iterator.tp_iternext(tx) is None:
+                break
+        return iterator
+
+
+_new_iterator(type(iter(deque())), False)
+_new_iterator(type(reversed(deque())), True)
+
+
 @builds(deque)
 def build_deque(tr: Any, value: Any, source: Any) -> DequeVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
@@ -243,6 +281,7 @@ def deque_init(tx: Any, self: DequeVariable, iterable: Any = None, maxlen: Any =
     items = [] if iterable is None else iterate(tx, iterable)
     self.changing(tx)
     self.items = deque(items, bound)
+    self.probe = None
     return NONE
 
 

@@ -145,32 +145,33 @@ class CycleVariable(IteratorVariable):
 
     def __init__(self, iterator: VariableTracker) -> None:
         self.iterator: VariableTracker | None = iterator
-        self.saved: list[VariableTracker] = []
+        self.saved = ListVariable()
         self.index = 0
         self.saves = True  # what the first pass gives is noted (not after `__setstate__` with a true second item)
 
     def children(self) -> Any:
-        return [*self.saved, *super().children()]
+        return [self.saved, *super().children()]
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         if self.iterator is not None:
             item = iter_next(tx, self.iterator)
             if item is not None:
                 if self.saves:
-                    self.saved.append(item)
+                    self.saved.items.append(item)
                 return item
             self.iterator = None
-        if not self.saved:
+        saved = self.saved.items
+        if not saved:
             return None
-        item = self.saved[self.index]
-        self.index = (self.index + 1) % len(self.saved)
+        item = saved[self.index]
+        self.index = self.index + 1 if self.index + 1 < len(saved) else 0
         return item
 
     def reduced(self, tx: Any) -> tuple[Any, ...]:
-        saved = list(self.saved)
+        saved = self.saved
         if self.iterator is not None:
             return self.python_type(), (self.iterator,), (saved, not self.saves)
-        iterator = get_iter(tx, ListVariable(saved))
+        iterator = get_iter(tx, saved)
         iterator.index = self.index
         return self.python_type(), (iterator,), (saved, True)
 
@@ -178,27 +179,28 @@ class CycleVariable(IteratorVariable):
         saved, first_pass = state_items(tx, state, 2)
         if not isinstance(saved, ListVariable):
             tx.raises(TypeError, "expected a list")
-        self.saved = list(saved.items)
+        self.saved = saved
         self.saves = not host_index(tx, first_pass)
         self.index = 0
 
     def emit_new(self, cg: Any) -> None:
-        if self.iterator is not None and not self.saved:
+        if self.iterator is not None and not self.saved.items:
             emit_instance(cg, self, itertools.cycle, self.iterator)
             return
         plain_only(self, itertools.cycle)
         if self.iterator is None:
-            emit_with(cg, itertools.cycle, self.saved[self.index :] + self.saved[: self.index])
+            saved = self.saved.items
+            emit_with(cg, itertools.cycle, saved[self.index :] + saved[: self.index])
             return
         if not self.saves:
             unsupported("reconstruct", "an itertools.cycle that __setstate__ was called on")
 
         def emit() -> None:
             cg.load_callable(itertools.cycle)
-            emit_with(cg, itertools.chain, self.saved, self.iterator)
+            emit_with(cg, itertools.chain, list(self.saved.items), self.iterator)
             cg.asm.call(1)
 
-        emit_advanced(cg, len(self.saved), emit)
+        emit_advanced(cg, len(self.saved.items), emit)
 
 
 @constructor(itertools.cycle)

@@ -1,9 +1,14 @@
 """What went wrong with containers, iterators, functools and operator, reduced to small programs. Needs no torch."""
 
+import collections
+import copy
 import functools
+import itertools
 import operator
 import sys
 import threading
+
+import pytest
 
 from tests.repros.test_conformance_finds import same, stop
 
@@ -28,7 +33,7 @@ class TestDicts:
                     changed.clear()
                     return False
 
-            changed = dict.fromkeys(range(10), 0)
+            changed = dict.fromkeys(range(1, 10), 0)
             changed[X()] = 0
             target = {X(): 0, 1: 1}
             try:
@@ -165,3 +170,148 @@ class TestLocks:
             return held, lock._is_owned()
 
         same(program)
+
+
+class TestIterators:
+    def test_classes_are_complete_before_their_instances_are_iterated_over(self):
+        def program():
+            class Up:
+                def __init__(self, n):
+                    self.n = n
+
+                def __iter__(self):
+                    return self
+
+                def __next__(self):
+                    if not self.n:
+                        raise StopIteration
+                    self.n -= 1
+                    return self.n
+
+            pairs = itertools.zip_longest(Up(3), Up(2), fillvalue="-")
+            first = next(pairs)
+            stop()
+            return first, list(pairs)
+
+        same(program)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "iter([1, 2, 3])",
+            "iter((1, 2, 3))",
+            "iter('abc')",
+            "iter(b'abc')",
+            "iter(range(3))",
+            "reversed([1, 2, 3])",
+            "reversed('abc')",
+            "iter({1: 2, 3: 4, 5: 6}.items())",
+            "reversed({1: 2, 3: 4, 5: 6}.values())",
+            "iter({1, 2, 3})",
+            "iter(collections.deque([1, 2, 3]))",
+            "enumerate([1, 2, 3], 5)",
+            "zip([1, 2, 3], 'abc', strict=True)",
+            "map(abs, [-1, 2, -3])",
+            "filter(None, [0, 1, 2, 3])",
+        ],
+    )
+    def test_taking_iterators_apart(self, text):
+        taken_apart(text, 3)
+
+    @pytest.mark.skipif(hasattr(itertools, "batched"), reason="taking these apart is deprecated from 3.12 on")
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "itertools.count(3, 2)",
+            "itertools.repeat('a', 4)",
+            "itertools.cycle('abc')",
+            "itertools.chain('ab', 'cd')",
+            "itertools.islice('abcdefgh', 1, 7, 2)",
+            "itertools.accumulate([1, 2, 3], initial=5)",
+            "itertools.accumulate([None, None, None], operator.is_)",
+            "itertools.starmap(pow, [(2, 3), (3, 2), (4, 1)])",
+            "itertools.takewhile(bool, [1, 2, 3, 0, 4])",
+            "itertools.dropwhile(bool, [1, 0, 3, 0, 4])",
+            "itertools.compress('abcd', [1, 0, 1, 1])",
+            "itertools.zip_longest('ab', 'abcd')",
+            "itertools.filterfalse(None, [0, 1, 0, 0])",
+            "itertools.product('ab', repeat=2)",
+            "itertools.permutations('abc', 2)",
+        ],
+    )
+    def test_taking_itertools_apart(self, text):
+        taken_apart(text, 2)
+
+    def test_subclasses_of_iterator_types(self):
+        class Pairs(zip):
+            def total(self):
+                return sum(a * b for a, b in self)
+
+        class Numbered(enumerate):
+            def __new__(cls, items):
+                self = super().__new__(cls, items, 10)
+                self.note = "n"
+                return self
+
+        def program():
+            numbered = Numbered("abc")
+            first = next(numbered)
+            stop()
+            return Pairs([1, 2], [3, 4]).total(), first, type(numbered) is Numbered, numbered.note, list(numbered)
+
+        same(program)
+
+    def test_tee_that_escapes(self):
+        def program():
+            a, b, c = itertools.tee(iter("abcdef"), 3)
+            next(a), next(a), next(b)
+            stop()
+            d = copy.copy(a)
+            return list(a), next(b), list(c), list(d), list(b)
+
+        same(program)
+
+    def test_pairwise_that_is_entered_again(self):
+        def program():
+            class Again:
+                steps = 0
+
+                def __iter__(self):
+                    return self
+
+                def __next__(self):
+                    self.steps += 1
+                    if self.steps == 1:
+                        return next(pairs)
+                    if self.steps > 5:
+                        raise StopIteration
+                    return self.steps
+
+            again = Again()
+            pairs = itertools.pairwise(again)
+            return list(pairs)
+
+        same(program, whole=True)
+
+
+def taken_apart(text, n):
+    """An iterator, advanced by 0 … n items, reduced and built again, goes on as it would have."""
+    make = eval(f"lambda: {text}", {"itertools": itertools, "collections": collections, "operator": operator})
+
+    def program():
+        results = []
+        for i in range(n + 1):
+            iterator = make()
+            for _ in range(i):
+                next(iterator)
+            function, args, *state = iterator.__reduce__()
+            again = function(*args)
+            if state and state[0] is not None:
+                again.__setstate__(state[0])
+            rest = list(itertools.islice(again, 5))
+            results.append(
+                (function.__name__, len(args), len(state), rest == list(itertools.islice(iterator, 5)), rest)
+            )
+        return results
+
+    same(program, whole=True)
