@@ -329,6 +329,8 @@ def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTrack
 @builtin(hash)
 def builtin_hash(tx: Any, obj: VariableTracker, /) -> VariableTracker:
     if obj.tp_hash is None:
+        if obj.python_type().__hash__ is not None:
+            unsupported("operation-on-unknown-object", f"hash() of a {type_name(obj)}")
         return tx.raises(TypeError, f"unhashable type: '{type_name(obj)}'")
     result = obj.tp_hash(tx)
     if isinstance(result, ConstantVariable) and isinstance(result.value, int):
@@ -425,6 +427,9 @@ def _convert(
     """`cls(*args, **kwargs)` by the real constructor, None if an argument can't be given to it."""
     if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
         return fold(tx, cls, list(args), kwargs)
+    for v in (*args, *kwargs.values()):
+        if v.opaque:
+            unsupported("operation-on-unknown-object", f"{cls.__name__}() of {v.describe()}")
     return call_host(tx, cls, args, kwargs) if can_be_host(*args, *kwargs.values()) else None
 
 

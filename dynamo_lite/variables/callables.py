@@ -13,7 +13,7 @@ from typing import Any
 from ..guards import ir
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
-from .dispatch import constructor
+from .dispatch import constructor, method
 from .function import MethodVariable
 from .wrap import builds
 
@@ -29,6 +29,26 @@ def new_method(
     if is_none(instance):
         return tx.raises(TypeError, "instance must not be None")
     return MethodVariable(function, instance)
+
+
+@method(
+    *[
+        cls.__call__
+        for cls in (
+            types.FunctionType,
+            types.BuiltinFunctionType,
+            types.MethodType,
+            types.MethodDescriptorType,
+            types.WrapperDescriptorType,
+            types.MethodWrapperType,
+            types.ClassMethodDescriptorType,
+        )
+    ]
+)
+def call_callable(
+    tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    return tx.call(self, list(args), kwargs)
 
 
 # -- generic aliases and unions

@@ -18,13 +18,14 @@ from ..exc import NotConstant, unsupported
 from ..guards import ir
 from ..isa import docstring
 from ..polyfills.registry import find_polyfill
+from .abstract import type_name
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
 from .constant import ConstantVariable, fold, is_constant, is_none
 from .copies import adopt_owner, first_copy
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, generic_setattr, getset, type_attribute
 from .dict import DictVariable
-from .dispatch import HANDLERS, PURE
+from .dispatch import DIRECT_CALLS, HANDLERS, PURE
 from .slots import SLOTDEFS, call_slot
 from .stand import call_host, can_be_host, declines
 from .tuple import TupleVariable
@@ -301,6 +302,8 @@ class MethodVariable(VariableTracker):
         if self.value is not MISSING:
             return self.value
         self_ = self.self.as_python_constant()
+        if self_ is None:  # which `__get__` takes for no object
+            return getattr(None, self.function.as_python_constant().__name__)
         return self.function.as_python_constant().__get__(self_, type(self_))
 
     def describe(self) -> str:
@@ -335,7 +338,9 @@ class MethodVariable(VariableTracker):
         return (self.function, self.self)
 
     def emit_new(self, cg: Any) -> None:
-        if isinstance(self.function, BuiltinVariable):
+        if is_none(self.self):
+            cg.load_const(self.as_python_constant())
+        elif isinstance(self.function, BuiltinVariable):
             # With the type: without it, CPython 3.11's __get__ crashes for methods that want their defining class.
             of_class = isinstance(self.function, BuiltinClassMethodVariable)
             cg.load_callable(self.function.value.__get__)
@@ -345,11 +350,11 @@ class MethodVariable(VariableTracker):
             else:
                 cg.load_const(self.self.python_type())
             cg.asm.call(2)
-            return
-        cg.load_callable(types.MethodType)
-        cg.load(self.function)
-        cg.load(self.self)
-        cg.asm.call(2)
+        else:
+            cg.load_callable(types.MethodType)
+            cg.load(self.function)
+            cg.load(self.self)
+            cg.asm.call(2)
 
 
 @builds(types.MethodType)
@@ -368,17 +373,21 @@ class BuiltinVariable(DescriptorVariable):
             return self
         return MethodVariable(self, obj)
 
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        target = DIRECT_CALLS.get(self.value)
+        return target(args) if target is not None else None
+
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         fn = self.value
         handler = HANDLERS.get(fn)
         if handler is not None:
-            _check_layout(fn, args)
+            check_self(tx, fn, args)
             return call_handler(tx, fn, handler, args, kwargs)
         if isinstance(fn, types.WrapperDescriptorType):
             owner = tx.tr.native_class(fn.__objclass__)
             definition = SLOTDEFS.get(fn.__name__)
             if owner is not None and definition is not None and args:
-                _check_layout(fn, args)
+                check_self(tx, fn, args)
                 return call_slot(tx, definition, owner, args[0], args[1:], kwargs)
         polyfill = find_polyfill(fn)
         pure = fn in PURE
@@ -400,9 +409,25 @@ class BuiltinVariable(DescriptorVariable):
         return tx.tr.call_foreign(tx, fn, args, kwargs)
 
 
-def _check_layout(fn: Any, args: list[VariableTracker]) -> None:
-    """Refuse a method of a builtin type on an instance of a subclass that is modelled without that type's state."""
-    if args and isinstance(fn, METHOD_DESCRIPTORS) and args[0].lacks_layout(fn.__objclass__):
+def check_self(tx: Any, fn: Any, args: list[VariableTracker]) -> None:
+    """`descr_check`: a method of a builtin type wants an instance of it. Refuse one that is modelled without that type's state."""
+    kind = type(fn)
+    if not args or kind not in METHOD_DESCRIPTORS:
+        return
+    owner = fn.__objclass__
+    if owner is object:
+        return
+    cls = args[0].python_type()
+    if cls is not owner and owner not in cls.__mro__:
+        name = type_name(args[0])
+        if kind is types.WrapperDescriptorType:
+            tx.raises(
+                TypeError, f"descriptor '{fn.__name__}' requires a '{owner.__name__}' object but received a '{name}'"
+            )
+        tx.raises(
+            TypeError, f"descriptor '{fn.__name__}' for '{owner.__name__}' objects doesn't apply to a '{name}' object"
+        )
+    if args[0].lacks_layout(owner):
         unsupported("call-c-function", f"{fn.__qualname__} of {args[0].describe()}")
 
 

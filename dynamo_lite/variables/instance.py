@@ -57,7 +57,6 @@ class InstanceDictVariable(DictVariable):
 class InstanceVariable(UserSlots):
     """An object of class `cls`. `dict` is its `__dict__` (None if it has none), `slots` the values of its `__slots__`."""
 
-    can_stand = True
     dict_replaced = False  # `__dict__` was assigned to
     class_replaced: VariableTracker | None = None  # what was assigned to `__class__`
 
@@ -76,6 +75,14 @@ class InstanceVariable(UserSlots):
 
     def lacks_layout(self, cls: type) -> bool:
         return cls not in STATELESS and not is_heap_type(cls)
+
+    @property
+    def can_stand(self) -> bool:
+        return not self.opaque
+
+    @property
+    def opaque(self) -> bool:
+        return any(map(self.lacks_layout, self.cls.__mro__))
 
     # -- storage
 
@@ -134,6 +141,7 @@ class InstanceVariable(UserSlots):
             node = tx.tr.source(self.source, ir.ATTR, descriptor.__name__)
             try:
                 self.slots[descriptor] = tx.tr.wrap(descriptor.__get__(self.value), node)
+                tx.tr.guard(node, ir.IS_NOT, MISSING)  # that there is a value, should nothing else be asked of it
             except AttributeError:
                 tx.tr.guard(node, ir.ABSENT, None)
                 self.slots[descriptor] = None
@@ -253,7 +261,7 @@ class InstanceVariable(UserSlots):
             value = self.slots[descriptor]
             if value is None and (descriptor in empty or self.source is None):
                 continue
-            if descriptor.__objclass__ in cg.tr.new_classes:
+            if id(descriptor.__objclass__) in cg.tr.new_classes:
                 cg.asm.push_callable(lambda d=descriptor: _load_setter(cg, d))
                 cg.load(self)
                 cg.load(value)

@@ -20,8 +20,8 @@ from ..exc import unsupported
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
-from .dispatch import HANDLERS, PURE, pure
-from .native import method_or_attribute
+from .dispatch import HANDLERS, PURE, method, pure
+from .native import atom_value, method_or_attribute
 from .slots import SLOTDEFS
 from .stand import call_host
 
@@ -57,9 +57,15 @@ constant_slot("tp_str")(_unary(str))
 
 @constant_slot("tp_hash")
 def constant_hash(vt: ConstantVariable, tx: Any) -> VariableTracker:
-    if type(vt.value) in (float, complex) and vt.value != vt.value:
-        return unsupported("object-identity", "hash of a nan")
+    if type(vt.value) in (float, complex):
+        return float_hash(tx, vt)
     return fold(tx, hash, [vt], {})
+
+
+@method(float.__hash__, complex.__hash__)
+def float_hash(tx: Any, self: VariableTracker, /) -> VariableTracker:
+    value = atom_value(self)
+    return ConstantVariable(hash(value)) if value == value else unsupported("object-identity", "hash of a nan")
 
 
 @constant_slot("tp_richcompare")
@@ -135,7 +141,7 @@ def pure_methods(*classes: type) -> None:
                     PURE.add(getattr(cls, name))
 
 
-pure_methods(int, float, complex, bool)
+pure_methods(int, float, complex, bool, *map(type, (None, NotImplemented, ...)))
 for _module in (math, cmath):
     pure(*[_f for _f in vars(_module).values() if isinstance(_f, types.BuiltinFunctionType)])
 pure(operator.index)

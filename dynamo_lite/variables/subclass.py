@@ -59,7 +59,9 @@ def _mix(native: type[VariableTracker]) -> type[InstanceVariable]:
     found = _mixed.get(native)
     if found is None:
         found = type(
-            f"{native.__name__}Instance", (NativeInstance, native), {"native": native, "can_stand": native.can_stand}
+            f"{native.__name__}Instance",
+            (NativeInstance, native),
+            {"native": native, "can_stand": native.can_stand, "opaque": False},
         )
         _mixed[native] = found
     return found

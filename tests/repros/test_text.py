@@ -188,3 +188,39 @@ def test_import_module_of_a_loaded_module():
 
     assert capture(program)("a") == program("a")
     assert not log.breaks()
+
+
+class TestMethodsOfTypes:
+    def test_self_of_another_type(self):
+        def program(which):
+            return [
+                lambda: list.append(5, 1),
+                lambda: int.__add__("a", 1),
+                lambda: bytearray.hex(b"a"),
+                lambda: str.upper(b"a"),
+                lambda: dict.get([], 1),
+            ][which]()
+
+        for which in range(5):
+            with pytest.raises(TypeError) as plain:
+                program(which)
+            with pytest.raises(TypeError, match=re.escape(str(plain.value))):
+                capture(program)(which)
+
+    def test_conversion_of_a_buffer(self):
+        import array
+
+        def program(x):
+            return int(x), float(x), bytes(x)
+
+        assert capture(program)(array.array("b", b"12")) == (12, 12.0, b"12")
+
+    def test_hash_of_a_nan_of_a_subclass(self):
+        class F(float):
+            pass
+
+        def program(x):
+            value = F("nan")
+            return hash(value) == hash(value)
+
+        assert capture(program)(1)
