@@ -1,4 +1,4 @@
-"""What graphs call for function transforms and for `torch.autograd.Function`.
+"""What graphs call for function transforms, for `torch.autograd.Function` and for numpy.
 
 Input: bodies (graph modules that return a tuple) and flat arguments. Output: flat tuples of tensors.
 Invariant: these are ordinary functions that run, and can be traced, anywhere; a body's tensors from outside are the last arguments.
@@ -6,7 +6,10 @@ Invariant: these are ordinary functions that run, and can be traced, anywhere; a
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -111,3 +114,42 @@ def apply_function(
 def run(body: Body, *args: Any) -> tuple[Any, ...]:
     """The body itself."""
     return tuple(body(*args))
+
+
+# -- numpy
+
+
+def _as_array(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return import_module("torch._numpy").ndarray(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_as_array(item) for item in value)
+    return {k: _as_array(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        items = [_as_tensor(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value.tensor if isinstance(value, import_module("torch._numpy").ndarray) else value
+
+
+def numpy_function(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of numpy (`"linalg.norm"`), a method or attribute of its arrays (`"ndarray.sum"`), or an operator (`"operator.add"`) on
+    tensors, as `torch._numpy` has it."""
+    is_operator = path.startswith("operator.")
+    root = operator if is_operator else import_module("torch._numpy")
+    function = attrgetter(path.removeprefix("operator."))(root)
+    if isinstance(function, property):
+        function = function.fget
+    return _as_tensor(function(*_as_array(tuple(args)), **_as_array(dict(kwargs))))
+
+
+def to_array(tensor: torch.Tensor) -> Any:
+    """The numpy array in the memory of a result."""
+    return tensor.detach().resolve_conj().resolve_neg().numpy()
+
+
+def to_scalar(tensor: torch.Tensor) -> Any:
+    """The numpy scalar that a result of one number stands for."""
+    return to_array(tensor)[()]

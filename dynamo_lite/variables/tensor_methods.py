@@ -202,7 +202,7 @@ _refused(
     "dynamic-shape-operator",
     *("_nnz", "_values", "_indices", "values", "indices", "crow_indices", "col_indices", "ccol_indices", "row_indices"),
 )
-_refused("numpy", "numpy", "__array__", "__array_wrap__")
+_refused("numpy", "__array__", "__array_wrap__")
 _refused("backward-call", "backward")
 _refused("hook-registration", "register_hook", "register_post_accumulate_grad_hook")
 _refused(

@@ -16,6 +16,7 @@ from .base import VariableTracker
 from .constant import FALSE, ConstantVariable, boolean, is_none
 from .dispatch import builtin, constructor, method
 from .list import ListVariable
+from .numpy import ArrayVariable, tensor_of_array
 from .tensor import TensorVariable
 from .tuple import TupleVariable
 from .type import TypeVariable
@@ -43,6 +44,8 @@ def tensor(
     call = tx.tr.graph.call
     options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "pin_memory": pin_memory}
     given = {name: value for name, value in options.items() if value is not None and not _is_default(value)}
+    if isinstance(data, ArrayVariable) and set(given) <= {"dtype", "device"}:
+        return tensor_of_array(tx, data, given, copy=True)
     within = _tensors_within(data)
     if not within or isinstance(data, TensorVariable):
         return call(tx, "call_function", torch.tensor, [data], given)
@@ -56,6 +59,16 @@ def tensor(
     if "pin_memory" in given:
         return unsupported("tensor-attribute", "torch.tensor(pin_memory=True)")
     return call(tx, "call_method", "requires_grad_", [result]) if "requires_grad" in given else result
+
+
+@builtin(torch.as_tensor)
+def as_tensor(tx: Any, data: VariableTracker, **options: VariableTracker) -> VariableTracker:
+    """`torch.as_tensor`: an array's tensor has its memory."""
+    if isinstance(data, ArrayVariable) and set(options) <= {"dtype", "device"}:
+        return tensor_of_array(tx, data, {k: v for k, v in options.items() if not is_none(v)}, copy=False)
+    if _tensors_within(data) and not isinstance(data, TensorVariable):
+        return tensor(tx, data, **options)
+    return tx.tr.graph.call(tx, "call_function", torch.as_tensor, [data], options)
 
 
 def _is_default(vt: VariableTracker) -> bool:

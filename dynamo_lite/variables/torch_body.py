@@ -27,7 +27,7 @@ from .dispatch import builtin
 from .instance import InstanceVariable
 from .list import ListVariable
 from .symnode import SymNodeVariable
-from .tensor import TensorVariable
+from .tensor import TensorVariable, ValueVariable
 from .tuple import TupleVariable
 
 # -- structures
@@ -220,21 +220,6 @@ class BodyVariable(VariableTracker):
 @packs(BodyVariable)
 def pack_body(packing: Packing, vt: BodyVariable) -> Any:
     return packing.body(vt.module)
-
-
-class ValueVariable(VariableTracker):
-    """A graph value as an argument of a node."""
-
-    def __init__(self, proxy: Any) -> None:
-        self.proxy = proxy
-
-    def python_type(self) -> type:
-        return object
-
-
-@packs(ValueVariable)
-def pack_value(packing: Packing, vt: ValueVariable) -> Any:
-    return packing.tensor(vt.proxy) if hasattr(vt.proxy, "meta") else packing.symbol(vt.proxy)
 
 
 def union(captured: list[Captured]) -> list[Any]:

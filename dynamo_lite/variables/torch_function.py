@@ -465,7 +465,6 @@ refuse(
     *_existing("func.linearize", "func.functionalize"),
 )
 refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
-refuse("numpy", torch.from_numpy)
 
 
 @builds_subclasses(HigherOrderOperator)

@@ -165,7 +165,7 @@ def f(x, y: torch.Tensor, n: int, s: "torch.Tensor"):
     while y:
         s.item()
     if n:
-        y.numpy()
+        y.data_ptr()
     if x.mean() < 0:
         return float(torch.sin(s))
     if y.size() and x.dim():
@@ -177,7 +177,7 @@ def f(x, y: torch.Tensor, n: int, s: "torch.Tensor"):
         (6, "data-dependent-branch"),
         (8, "data-dependent-branch"),
         (9, "data-dependent-operator"),
-        (11, "numpy"),
+        (11, "tensor-attribute"),
         (12, "data-dependent-branch"),
         (13, "data-dependent-operator"),
         (15, "dynamic-shape-operator"),

@@ -216,7 +216,6 @@ def test_return_types():
         (lambda a: a if a.sum() > 0 else -a, "data-dependent-branch"),
         (lambda a: (a + 1).tolist(), "data-dependent-operator"),
         (lambda a: f"{a + 1}", "format"),
-        (lambda a: (a + 1).numpy(), "numpy"),
         (lambda a: (a + 1, a.data_ptr() != 0), "tensor-attribute"),
         (lambda a: 3.0 in a + 1, "data-dependent-operator"),
         (lambda a: torch.nonzero(a + 1), "dynamic-shape-operator"),

@@ -1,0 +1,114 @@
+"""Arrays of numpy as tensors of the graph."""
+
+import numpy as np
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.testing import run_both
+
+
+def a():
+    return np.linspace(0.1, 0.9, 9, dtype="float32").reshape(3, 3)
+
+
+def x():
+    return torch.arange(16.0).reshape(4, 4)
+
+
+def whole(fn, *args):
+    run = run_both(fn, *args)
+    assert run.graph_count == 1 and not run.breaks, (run.graph_count, run.breaks)
+
+
+PROGRAMS = [
+    lambda v: (np.matmul(v, v) + 1, v.sum(), v.T[0], np.sum(v * 2), np.sin(v)),
+    lambda v: (np.concatenate([v, v], 0), np.stack([v, v]), np.linalg.norm(v), np.where(v > 0.5, v, 0)),
+    lambda v: (v.mean(axis=0), v.reshape(9), v.astype(np.float64), np.zeros(3), np.array([1, 2, 3])),
+    lambda v: (
+        v * np.float64(2),
+        v * 2,
+        v + np.arange(3),
+        v > 0.5,
+        -v,
+        abs(v),
+        v @ v,
+        v**2,
+        2 / v,
+        v // 2,
+        v[1:, None],
+        v[0, 0],
+    ),
+    lambda v: (
+        np.clip(v, 0.2, 0.8),
+        np.expand_dims(v, 0),
+        np.transpose(v, (1, 0)),
+        np.max(v),
+        np.std(v),
+        np.argsort(v),
+    ),
+    lambda v: (sum(row for row in v), len(v), v.shape, v.dtype, v.ndim, v.size),
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_functions_methods_operators(program):
+    whole(program, a())
+
+
+def test_results_have_numpys_types():
+    out = dynamo_lite.compile(lambda v: (v.sum(), np.sum(v), v[0, 0], v[0], np.array(3.0)), backend="eager")(a())
+    assert [type(o) for o in out] == [np.float32, np.float32, np.float32, np.ndarray, np.ndarray]
+
+
+def test_arrays_are_changed_in_place():
+    def change(v):
+        v[0] = 5
+        v += 1
+        return v
+
+    given = a()
+    assert dynamo_lite.compile(change, backend="eager", fullgraph=True)(given) is given
+    assert np.array_equal(given, change(a()))
+
+
+def test_tensors_and_arrays():
+    whole(
+        lambda t: (np.sum(t.numpy() * 2), torch.from_numpy(t.numpy() * 2), torch.tensor(np.ones((4, 4))) + t), x()
+    )
+
+
+def test_memory_is_shared():
+    def write(t):
+        v = t.numpy()
+        v[0, 0] = 100
+        return t
+
+    given = x()
+    dynamo_lite.compile(write, backend="eager", fullgraph=True)(given)
+    assert given[0, 0] == 100
+
+
+def test_numbers_are_constants():
+    whole(lambda t: (t + np.float32(2.0), np.sqrt(4.0) * t, np.pi * t, np.prod([2, 3]) * t), x())
+
+
+def test_read_only_and_reversed_arrays_break():
+    locked = a()
+    locked.flags.writeable = False
+    double = dynamo_lite.compile(lambda v: v * 2, backend="eager")
+    assert np.array_equal(double(a()), a() * 2)
+    assert np.array_equal(double(locked), a() * 2)
+    assert np.array_equal(double(a()[::-1]), a()[::-1] * 2)
+
+
+def test_numpy_is_left_alone_on_request():
+    with config.patch(trace_numpy=False):
+        run = run_both(lambda v: np.sin(v), a())
+    assert run.graph_count == 0 and run.breaks[0].slug == "numpy"
+
+
+def test_with_inductor():
+    compiled = dynamo_lite.compile(lambda v: np.sum(np.sin(v) * 2, axis=0), backend="inductor")
+    assert np.allclose(compiled(a()), np.sum(np.sin(a()) * 2, axis=0))
