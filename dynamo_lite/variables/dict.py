@@ -12,12 +12,13 @@ Mirrors `Objects/dictobject.c` and `Objects/descrobject.c` (mapping proxy).
 from __future__ import annotations
 
 import gc
+import operator
 import types
 from collections.abc import Iterator
 from typing import Any
 
 from ..guards import ir
-from .abstract import get_attr, get_item, get_iter, iter_next, length, type_name, unpack
+from .abstract import binary_op, get_attr, get_item, get_iter, iter_next, length, type_name, unpack
 from .base import MISSING, VariableTracker
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import getset
@@ -31,6 +32,7 @@ from .native import (
     emit_call,
     host_table,
     host_value,
+    object_str,
     optional_attr,
     raise_with,
     readonly,
@@ -546,7 +548,7 @@ class MappingProxyVariable(NativeVariable):
     @staticmethod
     def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         v, w = [x.mapping if isinstance(x, MappingProxyVariable) else x for x in (v, w)]
-        return v.nb_or(tx, v, w)
+        return binary_op(tx, operator.or_, v, w)
 
     @staticmethod
     def nb_inplace_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
@@ -554,6 +556,14 @@ class MappingProxyVariable(NativeVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         return ConstantVariable(f"mappingproxy({repr_text(tx, self.mapping)})")
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        return object_str(tx, self.mapping)
+
+    if types.MappingProxyType.__hash__ is not None:  # from 3.12 on
+
+        def tp_hash(self, tx: Any) -> VariableTracker:
+            return tx.call(tx.tr.wrap_callable(hash), [self.mapping])
 
     def emit_new(self, cg: Any) -> None:
         emit_call(cg, types.MappingProxyType, self.mapping)

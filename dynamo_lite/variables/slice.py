@@ -17,7 +17,7 @@ from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_const
 from .descr import getset
 from .dispatch import constructor, method
 from .iter import ConstantIterator
-from .native import NativeVariable, emit_call, host_index, host_int, readonly, run, same_or_equal
+from .native import NativeVariable, emit_call, host_index, host_int, host_value, readonly, run, same_or_equal
 from .sequence import compare_items
 from .tuple import TupleVariable
 from .wrap import builds
@@ -64,6 +64,11 @@ class SliceVariable(NativeVariable):
         if not isinstance(other, SliceVariable):
             return NOT_IMPLEMENTED
         return compare_items(tx, self.children(), other.children(), op)
+
+    if slice.__hash__ is not None:  # from 3.12 on
+
+        def tp_hash(self, tx: Any) -> VariableTracker:
+            return run(tx, hash, host_value(self, "unhashable-key"))
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         return ConstantVariable(f"slice{TupleVariable(self.children()).tp_repr(tx).value}")

@@ -1,10 +1,12 @@
 """The table of what is captured of Python: it is of this version, complete, and true."""
 
+import builtins
 import collections
 import copy
 import functools
 import importlib.util
 import itertools
+import operator
 import pathlib
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import BREAKS
 from dynamo_lite.record import log
 from dynamo_lite.report import support
+from dynamo_lite.variables.dispatch import REFUSED
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "python-support.md"
@@ -47,6 +50,29 @@ def test_every_callable_has_its_row():
             else:
                 assert not row.support.slug, row
     assert owners >= {*support.MODULES, "list", "dict_keys", "generator", "collections.deque", "functools.partial"}
+
+
+# Of these types and modules only what is named in `support.REASONS` or refused breaks.
+MODELLED = [
+    *(int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range, slice),
+    *(collections.deque, collections.OrderedDict, collections.defaultdict, types.MappingProxyType),
+    *(type({}.keys()), type({}.items()), type({}.values())),
+]
+
+
+@pytest.mark.parametrize("cls", MODELLED, ids=lambda cls: cls.__name__)
+def test_modelled_types_have_all_their_methods(cls):
+    broken = [row.name for row in support.methods(cls) if row.support.how == support.ENDS]
+    assert [name for name in broken if name not in support.REASONS] == []
+
+
+@pytest.mark.parametrize("module", [builtins, itertools, operator], ids=lambda module: module.__name__)
+def test_modelled_modules_have_all_their_functions(module):
+    unmodelled = {"bytearray", "memoryview", "BaseExceptionGroup", "ExceptionGroup"}
+    values = {
+        row.name: getattr(module, row.name) for row in support.functions(module) if row.support.how == support.ENDS
+    }
+    assert {name for name, value in values.items() if value not in REFUSED} <= unmodelled
 
 
 class Plain:

@@ -1,21 +1,15 @@
 """Builtin functions on objects and types; `functools.partial`, getters; what is refused; that nothing is left out."""
 
 import abc
-import builtins
-import collections
 import enum
 import functools
 import operator
-import types
 import typing
 
 import pytest
 from differential import breaks, check_lines
 
-from dynamo_lite.polyfills import find_polyfill
 from dynamo_lite.variables import families  # noqa: F401
-from dynamo_lite.variables.dispatch import CONSTRUCTORS, HANDLERS, PURE, REFUSED
-from dynamo_lite.variables.slots import SLOTDEFS
 
 
 class Base:
@@ -294,74 +288,3 @@ def test_functions_of_functools():
 )
 def test_breaks(text, slug):
     breaks(text, slug, names=NAMES, o=Base())
-
-
-# What the models leave out, with the reason. The rest of these types has a handler, a slot, is pure or has a polyfill.
-REFUSED_METHODS = {
-    "__sizeof__": "the size in memory is no concern of a captured program",
-    "__reduce__": "pickling",
-    "__reduce_ex__": "pickling",
-    "__setstate__": "pickling",
-    "__copy__": "copies of iterators",
-    "__getattribute__": "the generic algorithm",
-    "__setattr__": "the generic algorithm",
-    "__delattr__": "the generic algorithm",
-    "__getstate__": "pickling",
-    "__dir__": "introspection",
-    "__class_getitem__": "generic aliases are constants",
-    "__init_subclass__": "class creation",
-    "__subclasshook__": "class creation",
-    "__new__": "instantiation is the generic algorithm",
-    "__buffer__": "raw memory",
-    "__release_buffer__": "raw memory",
-    "__getformat__": "introspection",
-}
-TYPES = [int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range, slice, collections.deque]
-TYPES += [collections.OrderedDict, collections.defaultdict, types.MappingProxyType]
-TYPES += [type({}.keys()), type({}.items()), type({}.values())]
-
-
-def modelled(raw):
-    if isinstance(raw, staticmethod):
-        raw = raw.__func__
-    if isinstance(raw, types.WrapperDescriptorType) and raw.__name__ in SLOTDEFS:
-        return True
-    return raw in HANDLERS or raw in PURE or find_polyfill(raw) is not None
-
-
-@pytest.mark.parametrize("cls", TYPES, ids=lambda cls: cls.__name__)
-def test_every_method_is_accounted_for(cls):
-    kinds = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType, staticmethod)
-    missing = [
-        name
-        for name, raw in vars(cls).items()
-        if isinstance(raw, kinds) and name not in REFUSED_METHODS and not modelled(raw)
-    ]
-    assert not missing
-
-
-def test_every_builtin_function_is_accounted_for():
-    shell = {"copyright", "credits", "exit", "quit", "license", "help", "__build_class__"}
-    missing = [
-        name
-        for name, value in vars(builtins).items()
-        if isinstance(value, types.BuiltinFunctionType) and name not in shell and not modelled(value)
-    ]
-    assert not missing
-    assert all(function in HANDLERS for function in REFUSED)
-
-
-def test_every_builtin_type_can_be_called_or_breaks():
-    unmodelled = {"bytearray", "memoryview", "property", "classmethod", "staticmethod", "object"}
-    unmodelled |= {"__loader__", "BuiltinImporter"}
-    classes = [c for c in vars(builtins).values() if isinstance(c, type) and not issubclass(c, BaseException)]
-    assert {c.__name__ for c in classes if c not in CONSTRUCTORS} - unmodelled == set()
-
-
-def test_every_function_of_itertools_and_operator_is_accounted_for():
-    import itertools
-
-    types_ = [c for n, c in vars(itertools).items() if isinstance(c, type) and not n.startswith("_")]
-    assert not [c for c in types_ if c not in CONSTRUCTORS]
-    functions = [f for n, f in vars(operator).items() if isinstance(f, types.BuiltinFunctionType)]
-    assert not [f for f in functions if not modelled(f) and f.__name__ != "_compare_digest"]
