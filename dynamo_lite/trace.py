@@ -72,11 +72,12 @@ class Trace:
         self.guards = ir.GuardSet(code.co_varnames, code.co_freevars)
         self.heap: dict[int, Any] = {}
         self.keep_alive: list[Any] = []
-        self.type_attributes: dict[tuple[type, str], VariableTracker | None] = {}
-        self.new_classes: dict[type, VariableTracker] = {}
+        self.type_attributes: dict[tuple[int, str], VariableTracker | None] = {}  # by id: classes may not be hashable
+        self.new_classes: dict[int, VariableTracker] = {}  # id of the stand-in → model
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}
         self.generators: dict[int, Any] = {}  # those that the traced code has made
+        self.unclosed: dict[int, Any] = {}  # those of them that wait inside a block whose end would run if they died
         self.stand_classes: dict[type, type] = {}
         self.frame_objects: dict[int, VariableTracker] = {}
         self.mutations: list[VariableTracker] = []
@@ -223,8 +224,8 @@ class Trace:
         """An object whose identity the analysis knows: a function, class, module, dtype, the result of folding …"""
         if type(value) in ATOMIC_TYPES:
             return ConstantVariable(value)
-        if issubclass(type(value), type) and value in self.new_classes:
-            return self.new_classes[value]
+        if issubclass(type(value), type) and id(value) in self.new_classes:
+            return self.new_classes[id(value)]
         return self.wrap(value, self.constant_source(value))
 
     wrap_callable = build_constant_object
@@ -261,6 +262,34 @@ class Trace:
         if function.__builtins__ is not known:
             unsupported("call-skipped-function", f"{function.__qualname__} has builtins of its own")
         return found
+
+    # -- lifetimes
+
+    def dropped(self, tx: Any, values: Any, *kept: Any) -> None:
+        """References to these are gone: a generator that nothing else leads to ends here. `kept`: what a frame gives back."""
+        for vt in values:
+            if id(vt) in self.unclosed and not self._is_reachable(vt, kept):
+                vt.finalize(tx)
+
+    def _is_reachable(self, wanted: Any, roots: Any) -> bool:
+        """Whether a frame, a changed object or an exception that is handled leads to an object."""
+        pending: list[Any] = [*roots, *(child for vt in self.mutations for child in vt.children())]
+        frame, state = self.frame, self.exc_state
+        while frame is not None:
+            pending.extend(frame.held())
+            frame = frame.parent
+        while state is not None:
+            pending.append(state.value)
+            state = state.previous
+        seen = set()
+        while pending:
+            vt = pending.pop()
+            if vt is wanted:
+                return True
+            if vt is not None and id(vt) not in seen and not is_lazy(vt) and vt.source is None:
+                seen.add(id(vt))
+                pending.extend(vt.children())
+        return False
 
     # -- the exception being handled
 
@@ -348,7 +377,7 @@ class Trace:
 
     def is_new_class(self, value: Any) -> bool:
         """True for what stands for a class that the traced code made."""
-        return isinstance(value, type) and value in self.new_classes
+        return id(value) in self.new_classes
 
     # -- types
 

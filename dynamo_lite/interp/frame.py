@@ -249,7 +249,16 @@ class Frame:
             else:
                 if result is not None:
                     tr.frame = outer
+                    if tr.unclosed and self.generator is None:
+                        self._leave(result)
                     return result
+
+    def _leave(self, result: VariableTracker) -> None:
+        """The variables of a function that returns are gone."""
+        slots = zip(self.locals, self.lifted.is_cell, strict=True)
+        variables = [v for v, is_cell in slots if v is not None and not is_cell]
+        self.locals = [None] * len(self.locals)
+        self.tr.dropped(self, variables, result)
 
     def unwind(self, exc: VariableTracker) -> bool:
         """Go to the handler of the current instruction with `exc` on the stack; False if the frame has none."""

@@ -55,7 +55,9 @@ def op(code: Op) -> Callable[[Handler], Handler]:
 
 @op(Op.POP_TOP)
 def pop_top(f: Frame, i: Instr) -> None:
-    f.stack.pop()
+    value = f.stack.pop()
+    if type(value) is GeneratorVariable:
+        f.tr.dropped(f, (value,))
 
 
 @op(Op.COPY)

@@ -52,9 +52,16 @@ class ExceptionVariable(InstanceVariable):
         if found is None:
             if self.source is None:
                 return NONE
-            found = tx.tr.wrap(getattr(self.value, name), tx.tr.source(self.source, ir.ATTR, name))
-            self.state[name] = found
+            found = self.state[name] = self._read(tx, name)
         return found
+
+    def _read(self, tx: Any, name: str) -> VariableTracker:
+        node = tx.tr.source(self.source, ir.ATTR, name)
+        value = getattr(self.value, name, MISSING)
+        if value is MISSING:
+            tx.tr.guard(node, ir.ABSENT, None)
+            return NONE
+        return tx.tr.wrap(value, node)
 
     def put(self, tx: Any, name: str, value: VariableTracker) -> None:
         """Set one of the C-level members."""

@@ -91,7 +91,13 @@ def _accessors(cls: type, name: str) -> None:
         run_host(tx, lambda: change(cls.__new__(cls), *host))  # it may refuse the value
         self.put(tx, name, ConstantVariable(None) if value is None else value)
 
-    getset(descriptor, write)(lambda tx, self: self.get(tx, name))
+    def read(tx: Any, self: ExceptionVariable) -> VariableTracker:
+        value = self.get(tx, name)
+        if value.value is None:
+            run_host(tx, lambda: descriptor.__get__(cls.__new__(cls)))  # one of them is not there until it is set
+        return value
+
+    getset(descriptor, write)(read)
 
 
 for _cls in (SyntaxError, OSError, *_UNICODE_ERRORS):

@@ -164,6 +164,10 @@ class GeneratorVariable(VariableTracker):
             tr.exc_state = outer
             state.previous = None
             self.running = False
+            if self.suspended and self.ends_with_effects():
+                tr.unclosed[id(self)] = self
+            else:
+                tr.unclosed.pop(id(self), None)
 
     def throw(self, tx: Any, thrown: Thrown, close_on_exit: bool = True) -> tuple[bool, VariableTracker]:
         """`_gen_throw`: into what a `yield from` waits for, else at the yield."""
@@ -253,6 +257,13 @@ class GeneratorVariable(VariableTracker):
             return True
         handler = lifted.handler_at[self.frame.cur]
         return handler is not None and _has_effects(self.frame, handler.target)
+
+    def finalize(self, tx: Any) -> None:
+        """`_PyGen_Finalize` of a started one: the last reference is gone."""
+        try:
+            self.close(tx)
+        except ObservedException as observed:
+            unsupported("del-finalizer", f"{observed.exc.describe()} out of the end of {self.describe()}")
 
     # -- codegen
 

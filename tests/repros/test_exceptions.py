@@ -516,3 +516,96 @@ class TestMatching:
                 return e.name, e.obj is a
 
         same(program)
+
+
+class TestLastReference:
+    def test_loop_left_early(self):
+        def program():
+            seen = []
+
+            def numbers():
+                try:
+                    yield 1
+                    yield 2
+                finally:
+                    seen.append("finally")
+
+            for _ in numbers():
+                break
+            seen.append("after")
+            return seen
+
+        same(program)
+
+    def test_variable_of_a_function_that_returns(self):
+        def program():
+            seen = []
+
+            def numbers():
+                try:
+                    yield 1
+                finally:
+                    seen.append("finally")
+
+            def use():
+                g = numbers()
+                seen.append(next(g))
+
+            use()
+            seen.append("after")
+            return seen
+
+        same(program)
+
+    def test_variable_of_the_outermost_function(self):
+        seen = []
+
+        def numbers():
+            try:
+                yield 1
+            finally:
+                seen.append("finally")
+
+        def program():
+            seen.clear()
+            g = numbers()
+            return next(g)
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            for _ in range(2):
+                assert captured() == 1
+                assert seen == ["finally"]
+
+    def test_one_that_is_kept_goes_on(self):
+        def program():
+            seen, kept = [], []
+
+            def numbers():
+                try:
+                    yield 1
+                    yield 2
+                finally:
+                    seen.append("finally")
+
+            def use():
+                g = numbers()
+                kept.append(g)
+                for n in g:
+                    return n
+
+            seen.append(use())
+            seen.append(next(kept[0]))
+            kept[0].close()
+            return seen
+
+        same(program)
+
+    def test_errno_of_a_real_exception(self):
+        def program():
+            try:
+                stop(open)("/nonexistent/file")
+            except OSError as e:
+                return type(e), e.errno, e.filename, str(e), hasattr(e, "characters_written")
+
+        same(program, breaks=None)
