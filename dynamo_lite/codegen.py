@@ -8,6 +8,7 @@ of the new code are those of the original.
 
 from __future__ import annotations
 
+from collections import Counter
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -182,7 +183,9 @@ class Codegen:
 
     def begin(self, roots: list[Any]) -> None:
         """Find what escapes, call the graph, and put everything that stores could disturb into locals."""
-        escaping = self._escaping(roots)
+        # A class is known to its bases even if the program has no other reference to it.
+        made = list(self.tr.new_classes.values())
+        escaping = self._escaping([*roots, *made])
         self._refuse_dead_generators(escaping)
         outputs = [vt for vt in escaping if self._is_graph_value(vt)]
         for vt in outputs:
@@ -198,6 +201,8 @@ class Codegen:
             self.asm.pop_top()
         if self.tr.mutations or self.has_break:
             self._prefetch(escaping)
+        for vt in made:
+            self._hold(vt)
 
     def _refuse_dead_generators(self, escaping: list[Any]) -> None:
         """A generator that waits inside a `try` or `with` runs the end of that block when it dies. Where it has died is not
@@ -356,6 +361,12 @@ class Codegen:
                 self.asm.store_fast(name)
         self.sources.clear()
         self.needed_after = {id(vt) for vt in after}
+        # Two variables with one object are two references to it.
+        holders = Counter(self.loaded[id(vt)] for vt in after if id(vt) in self.loaded)
+        for name, count in holders.items():
+            for _ in range(count - 1):
+                self.asm.load_fast(name)
+                self.asm.store_fast(self.new_local())
 
     def load_operand(self, vt: Any, again: bool) -> None:
         """Push an operand of the breaking instruction; it is in nobody else's hands unless it is needed `again` or later."""
@@ -536,7 +547,10 @@ class _FrameState:
 
 def _has_identity(vt: Any) -> bool:
     """True for an object that others may know: one that existed before the frame and is no atom."""
-    return vt.__dict__.get("source") is not None and type(vt.__dict__.get("value")) not in ATOMIC_TYPES
+    if vt.__dict__.get("source") is None:
+        return False
+    value = vt.__dict__["_lazy"][1] if is_lazy(vt) else vt.value
+    return type(value) not in ATOMIC_TYPES
 
 
 class _BreakEmitter:

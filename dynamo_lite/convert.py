@@ -37,9 +37,11 @@ from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
 from .record import BreakRecord, FrameRecord, log
+from .resume import is_resumed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
 from .variables.base import ObservedException
+from .variables.classes import forget_stand_ins
 
 logger = logging.getLogger("dynamo_lite")
 
@@ -220,7 +222,7 @@ class Region(_eval_frame.Region):
     def _compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
         code = cache.code
         record = FrameRecord(code, code.co_qualname, code.co_filename, code.co_firstlineno)
-        record.is_resume = code.co_name.startswith("__resume_at_")
+        record.is_resume = is_resumed(code)
         record.entry_index = len(cache.entries)
         if cache.entries:
             record.recompile_reason = self._miss_text(cache, fn, values)
@@ -248,6 +250,7 @@ class Region(_eval_frame.Region):
         finally:
             record.trace_seconds = perf_counter() - started - record.backend_seconds
             log.add(record)
+            forget_stand_ins()
         return entry
 
 

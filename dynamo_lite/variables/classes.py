@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import _abc
 import builtins
+import gc
 import types
 import weakref
 from collections.abc import Callable
@@ -57,6 +58,12 @@ _CONVERTED = {
 
 STAND_INS: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
 """All stand-ins that are still there, by id."""
+
+
+def forget_stand_ins() -> None:
+    """Have the stand-ins of a finished analysis collected, so that the program does not find them among `__subclasses__()`."""
+    if STAND_INS:
+        gc.collect(1)
 
 
 class ClassDictVariable(DictVariable):

@@ -26,6 +26,11 @@ FAMILIES: dict[tuple[str, str], Register] = {}
 _registered: set[type] = set()
 
 
+def _module_of(cls: type) -> Any:
+    """`cls.__module__`, past any metaclass."""
+    return type.__dict__["__module__"].__get__(cls)
+
+
 def family(*classes: type) -> Callable[[Register], Register]:
     """Register C types by calling the decorated function with each, now, and with each of their copies when it is met."""
 
@@ -41,7 +46,7 @@ def family(*classes: type) -> Callable[[Register], Register]:
 
 def adopt(cls: type) -> bool:
     """Register a type if it is a copy of a known one that has not been met yet; whether it was."""
-    register = FAMILIES.get((cls.__module__, cls.__name__))
+    register = FAMILIES.get((_module_of(cls), cls.__name__))
     if register is None or cls in _registered or not is_written_in_c(cls):
         return False
     _registered.add(cls)

@@ -25,6 +25,8 @@ _ABSENT = object()
 
 def type_lookup(cls: type, name: str) -> Any:
     """`_PyType_Lookup`: the raw class attribute, or `_ABSENT`."""
+    if cls.__mro__ is None:
+        unsupported("class-definition", f"lookup of {name} in a class whose MRO is being made")
     for base in cls.__mro__:
         found = base.__dict__.get(name, _ABSENT)
         if found is not _ABSENT:
@@ -36,10 +38,10 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
     """The tracker of what the MRO of `cls` has under `name` (unbound), guarded; None if nothing."""
     tr = tx.tr
     cache = tr.type_attributes
-    key = (cls, name)
+    key = (id(cls), name)
     if key in cache:
         return cache[key]
-    if cls in tr.new_classes:
+    if id(cls) in tr.new_classes:
         result = cache[key] = tr.new_class_attribute(tx, cls, name)
         return result
     raw = type_lookup(cls, name)
@@ -234,6 +236,8 @@ class InstanceDictDescriptorVariable(DescriptorVariable):
         )
 
     def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        if self.value is types.ModuleType.__dict__["__dict__"]:
+            tx.raises(AttributeError, "readonly attribute")
         if not hasattr(obj, "replace_dict"):
             unsupported("mutation-of-unknown-object", f"{obj.describe()}.__dict__")
         obj.replace_dict(tx, value)

@@ -350,11 +350,21 @@ class MethodVariable(VariableTracker):
             else:
                 cg.load_const(self.self.python_type())
             cg.asm.call(2)
+        elif self.function.tp_call is None:
+            # Only a class method binds what can't be called.
+            cg.load_callable(_bind_anything)
+            cg.load(self.function)
+            cg.load(self.self)
+            cg.asm.call(2)
         else:
             cg.load_callable(types.MethodType)
             cg.load(self.function)
             cg.load(self.self)
             cg.asm.call(2)
+
+
+def _bind_anything(function: Any, self: Any) -> Any:
+    return classmethod(function).__get__(None, self)
 
 
 @builds(types.MethodType)

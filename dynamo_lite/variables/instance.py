@@ -9,7 +9,7 @@ Mirrors `Objects/typeobject.c` (`slot_nb_add` and the like) and `Objects/object.
 
 from __future__ import annotations
 
-import copyreg
+import types
 from typing import Any
 
 from ..exc import unsupported
@@ -231,9 +231,23 @@ class InstanceVariable(UserSlots):
         if self.dict_replaced:
             self._emit_member(cg, "__dict__", self.dict)
         elif self.dict not in (None, MISSING) and self.dict.items:
-            cg.load(self.dict)  # filled like any new dictionary
-            cg.asm.pop_top()
+            names = self._plain_names()
+            if names is None:
+                cg.load(self.dict)  # filled like any new dictionary
+                cg.asm.pop_top()
+            for name in names or ():  # as the program would, so that the objects of a class share their keys
+                cg.load(self.dict.items[name])
+                cg.load(self)
+                cg.asm.store_attr(name)
         self.emit_slots(cg, [d for d, v in self.slots.items() if v is not None])
+
+    def _plain_names(self) -> list[str] | None:
+        """The names of the attributes if STORE_ATTR does nothing but store them."""
+        names = list(self.dict.items)
+        plain = type_lookup(self.cls, "__setattr__") is object.__setattr__ and all(
+            type(name) is str and not any(name in base.__dict__ for base in self.cls.__mro__) for name in names
+        )
+        return names if plain else None
 
     def load_dict(self, cg: Any) -> None:
         """Push the object's `__dict__`."""
@@ -366,6 +380,19 @@ def object_str(tx: Any, self: VariableTracker) -> VariableTracker:
     return self.tp_repr(tx) if self.tp_repr is not None else unsupported("object-identity", "str")
 
 
+def _slot_names(tx: Any, cls: type) -> list[str]:
+    """What `copyreg._slotnames` finds, without the note that it leaves in the class."""
+    known = cls.__dict__.get("__slotnames__")
+    if known is not None:
+        return list(known) if type(known) is list else unsupported("class-definition", "__slotnames__")
+    names = []
+    for base in cls.__mro__:
+        for name, member in base.__dict__.items():
+            if type(member) is types.MemberDescriptorType and member.__objclass__ is base and is_heap_type(base):
+                names.append(name)
+    return names
+
+
 @method(object.__getstate__)
 def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
     """`object_getstate_default`: the attributes, and the slots of classes that have some."""
@@ -373,9 +400,8 @@ def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
     state: VariableTracker = ConstantVariable(None)
     if dictionary is not None:
         state = tx.call(dictionary.tp_getattro(tx, "copy"), [])
-    names = copyreg._slotnames(self.python_type()) if isinstance(self, InstanceVariable) else []
     slots = DictVariable()
-    for name in names:
+    for name in _slot_names(tx, self.cls) if isinstance(self, InstanceVariable) else []:
         value = self.get_slot(tx, type_lookup(self.cls, name))
         if value is not None:
             slots.mp_ass_subscript(tx, ConstantVariable(name), value)

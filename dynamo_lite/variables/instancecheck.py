@@ -18,7 +18,7 @@ from typing import Any
 from ..exc import unsupported
 from .abstract import is_true
 from .base import MISSING, VariableTracker
-from .classes import STAND_INS, NewTypeVariable
+from .classes import NewTypeVariable, visible_subclasses
 from .constant import ConstantVariable, boolean, is_none
 from .descr import type_attribute, type_lookup
 from .dispatch import builtin, method
@@ -160,7 +160,7 @@ def abc_init(tx: Any, cls: TypeVariable, /) -> None:
         unsupported("mutation-of-class", f"{cls.describe()}._abc_impl")
     names = [name for name, value in list(cls.attributes.items.items()) if _is_abstract(tx, value)]
     for base in cls.value.__mro__[1:]:
-        for name in getattr(base, "__abstractmethods__", ()) if base not in tx.tr.new_classes else _own(tx, base):
+        for name in getattr(base, "__abstractmethods__", ()) if id(base) not in tx.tr.new_classes else _own(tx, base):
             found = optional_attr(tx, cls, name)
             if name not in names and found is not None and _is_abstract(tx, found):
                 names.append(name)
@@ -172,7 +172,7 @@ def abc_init(tx: Any, cls: TypeVariable, /) -> None:
 
 
 def _own(tx: Any, base: type) -> Any:
-    found = tx.tr.new_classes[base].own("__abstractmethods__")
+    found = tx.tr.new_classes[id(base)].own("__abstractmethods__")
     return [v.value for v in tx.tr.unpack(tx, found)] if found is not None else ()
 
 
@@ -245,7 +245,7 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
 def _subclasses(tx: Any, cls: TypeVariable) -> list[Any]:
     method_ = type_attribute(tx, cls.value, "__subclasses__") or type_attribute(tx, cls.python_type(), "__subclasses__")
     if method_.value is type.__subclasses__:
-        return [sub for sub in type.__subclasses__(cls.value) if sub not in STAND_INS or sub in tx.tr.new_classes]
+        return visible_subclasses(tx, cls.value)
     found = tx.call(cls.tp_getattro(tx, "__subclasses__"), [])
     if not issubclass(found.python_type(), list):
         tx.raises(TypeError, "__subclasses__() must return a list")

@@ -135,7 +135,7 @@ class ModuleVariable(VariableTracker):
         return self.value
 
     def describe(self) -> str:
-        return self.value.__name__
+        return getattr(self.value, "__name__", "?")
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         """`module_getattro`, then the `__getattr__` of a class derived from `module` (`slot_tp_getattr_hook`)."""
@@ -165,7 +165,10 @@ class ModuleVariable(VariableTracker):
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         namespace = tx.tr.namespace(self.value.__dict__)
-        if value is not None:
+        attribute = type_attribute(tx, type(self.value), name)
+        if attribute is not None and attribute.tp_descr_set is not None:
+            attribute.tp_descr_set(tx, self, value)
+        elif value is not None:
             namespace.store(tx, name, value)
         elif not namespace.delete(tx, name):
             tx.raises(AttributeError, name)

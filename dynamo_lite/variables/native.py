@@ -49,7 +49,7 @@ class NativeVariable(VariableTracker):
 
 def method_or_attribute(tx: Any, v: VariableTracker, cls: type, name: str) -> VariableTracker:
     """`generic_getattr` with a short way to the methods of a C type that has been asked for this one before."""
-    attribute = tx.tr.type_attributes.get((cls, name))
+    attribute = tx.tr.type_attributes.get((id(cls), name))
     if attribute is not None and type(attribute.value) is types.MethodDescriptorType:
         return attribute.tp_descr_get(tx, v, None)
     return generic_getattr(tx, v, name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..exc import unsupported
+from ..guards import ir
 from .abstract import type_name
 from .base import VariableTracker
 from .constant import NONE, ConstantVariable, is_none
@@ -18,6 +19,7 @@ from .dispatch import builtin, constructor, method
 from .instancecheck import claimed_class
 from .native import NativeVariable, emit_call, readonly
 from .type import TypeVariable, is_subtype
+from .wrap import builds
 
 
 class SuperVariable(NativeVariable):
@@ -97,6 +99,28 @@ def check(tx: Any, start: VariableTracker, obj: VariableTracker) -> VariableTrac
     except TypeError as error:
         tx.raises_like(error)
     raise AssertionError("an unrelated class")
+
+
+def _reader(descriptor: Any) -> Any:
+    """A function for a CALL path: a member, where the object's own lookup would search an MRO first."""
+
+    def read(obj: Any) -> Any:
+        return descriptor.__get__(obj)
+
+    return read
+
+
+_READERS = {name: _reader(super.__dict__[name]) for name in ("__thisclass__", "__self__", "__self_class__")}
+
+
+@builds(super)
+def build_super(tr: Any, value: Any, source: Any) -> SuperVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = SuperVariable()
+    result.value, result.source = value, source
+    parts = [tr.wrap(read(value), tr.source(source, ir.CALL, read)) for read in _READERS.values()]
+    result.start, result.obj, result.obj_type = [None if is_none(part) else part for part in parts]
+    return result
 
 
 @constructor(super)

@@ -257,7 +257,13 @@ def type_call(
 
 def is_subtype(cls: type, base: type) -> bool:
     """`PyType_IsSubtype`, which asks no metaclass."""
-    return base in cls.__mro__
+    mro = cls.__mro__
+    if mro is None:  # the class is being made
+        return cls is base or (cls.__base__ is not None and is_subtype(cls.__base__, base))
+    for c in mro:
+        if c is base:
+            return True
+    return False
 
 
 @builtin(object.__new__)
