@@ -17,7 +17,7 @@ from ..exc import unsupported
 from ..graph import functional
 from ..polyfills.torch_autograd import Context
 from .base import VariableTracker
-from .constant import ConstantVariable, is_none
+from .constant import NONE, ConstantVariable, is_none
 from .dispatch import builtin
 from .tensor import TensorVariable
 from .torch_body import BodyVariable, Captured, ValueVariable, follow, whole
@@ -74,7 +74,8 @@ def apply_with_gradients(tx: Any, cls: Any, args: list[Any], kwargs: dict[str, A
         forward = follow(tx, lambda: _forward(tx, cls, context, args, kwargs), [*args, *kwargs.values()])
         outputs = forward.leaves
         not_differentiable = _marks(tx, cls, context, outputs)
-        backward = _follow_backward(tx, cls, context, outputs, args)
+        absent = [] if _materializes(tx, context) else not_differentiable
+        backward = _follow_backward(tx, cls, context, outputs, absent, args)
     tensors = [a for a in dict.fromkeys(args) if isinstance(a, TensorVariable)]
     gradients = _gradients(tx, backward, args, tensors)
     saved = list(backward.body.lifted)
@@ -100,16 +101,25 @@ def _marks(tx: Any, cls: Any, context: Any, outputs: list[Any]) -> list[int]:
     """The positions of the outputs without a gradient. Refuses the marks that have no counterpart."""
     if tx.tr.unpack(tx, context.tp_getattro(tx, "marked_dirty")):
         unsupported(SLUG, f"{cls.describe()} marks an input as changed")
-    if not context.tp_getattro(tx, "materializes").as_python_constant():
-        unsupported(SLUG, f"{cls.describe()} wants gradients that may be None")
     marked = tx.tr.unpack(tx, context.tp_getattro(tx, "not_differentiable"))
-    return [i for i, output in enumerate(outputs) if any(output is m for m in marked)]
+    positions = [i for i, output in enumerate(outputs) if any(output is m for m in marked)]
+    if not _materializes(tx, context) and len(outputs) - len(positions) > 1:
+        unsupported(SLUG, f"{cls.describe()} wants gradients that may be None")
+    return positions
 
 
-def _follow_backward(tx: Any, cls: Any, context: Any, outputs: list[Any], args: list[Any]) -> Captured:
+def _materializes(tx: Any, context: Any) -> bool:
+    """Whether `backward` gets zeros for the gradients of results that nothing used. The only result that has a gradient is used."""
+    return bool(context.tp_getattro(tx, "materializes").as_python_constant())
+
+
+def _follow_backward(
+    tx: Any, cls: Any, context: Any, outputs: list[Any], absent: list[int], args: list[Any]
+) -> Captured:
+    """The body of `backward`, which gets None as the gradients of the outputs `absent`."""
     graph = tx.tr.graph
     body = graph.open_body()
-    grads = []
+    grads: list[Any] = []
     with body:
         for output in outputs:
             meta = output.proxy.meta
@@ -118,6 +128,7 @@ def _follow_backward(tx: Any, cls: Any, context: Any, outputs: list[Any], args: 
                 grads.append(TensorVariable(body.argument(type(meta)(fake), fake)))
             else:
                 grads.append(TensorVariable(body.argument(meta.replace(requires_grad=False, is_leaf=True, offset=0))))
+    grads = [NONE if i in absent else grad for i, grad in enumerate(grads)]
     function = cls.tp_getattro(tx, "backward")
     return follow(tx, lambda: _as_tuple(tx.call(function, [context, *grads])), [context, *args], body)
 
