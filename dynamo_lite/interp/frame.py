@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from ..config import config
 from ..exc import SkipFrame, Unsupported, unsupported
-from ..isa.canon import Lifted, Op
+from ..isa.canon import Instr, Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
 from ..resume import is_resumed
 from ..variables import abstract
@@ -66,6 +66,7 @@ class Frame:
     Attributes:
         direct: the parent's current call instruction pushes this frame's result unchanged, so that the parent can be resumed
             with it after a break in here.
+        raised_at: where the frame says it is after RERAISE, which may name an earlier place; None: where it is.
         step: `tr.steps` when the current instruction started.
         cur: index of the instruction being executed; `ip` of the next one.
     """
@@ -76,6 +77,7 @@ class Frame:
         "code",
         "cur",
         "direct",
+        "raised_at",
         "function",
         "generator",
         "globals",
@@ -109,6 +111,7 @@ class Frame:
         self.direct = direct
         self.step = tr.steps
         self.generator = None
+        self.raised_at: int | None = None
         self.class_namespace = None
         self.snapshot: DictVariable | None = None
 
@@ -269,10 +272,16 @@ class Frame:
             return False
         del self.stack[handler.depth :]
         if handler.lasti:
-            self.push(Lasti(self.lifted.instrs[self.cur].offset))
+            self.push(Lasti(self.last_instr.offset))
+        self.raised_at = None
         self.push(exc)
         self.ip = handler.target
         return True
+
+    @property
+    def last_instr(self) -> Instr:
+        """The instruction at which the frame is, or says it is."""
+        return self.lifted.instrs[self.cur if self.raised_at is None else self.raised_at]
 
     @property
     def lineno(self) -> int:

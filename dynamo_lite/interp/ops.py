@@ -772,7 +772,10 @@ def prep_reraise_star(f: Frame, i: Instr) -> None:
 
 @op(Op.RERAISE)
 def reraise(f: Frame, i: Instr) -> None:
-    raise ObservedException(f.stack.pop())
+    exc = f.stack.pop()
+    if i.arg:
+        f.raised_at = f.lifted.index_of_offset[f.stack[-i.arg].value]
+    raise ObservedException(exc)
 
 
 @op(Op.RAISE_VARARGS)

@@ -112,7 +112,7 @@ def _code(tx: Any, self: FrameVariable, /) -> VariableTracker:
 
 _member("f_code", _code)
 _member("f_globals", lambda tx, self: self.frame.globals.as_dict(tx))
-_member("f_lineno", lambda tx, self: ConstantVariable(self.frame.lineno))
+_member("f_lineno", lambda tx, self: ConstantVariable(self.frame.last_instr.lineno))
 _member("f_back", _back)
 _member("f_trace", lambda tx, self: NONE)
 for _name in ("f_locals", "f_builtins", "f_lasti"):
