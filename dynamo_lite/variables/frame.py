@@ -94,6 +94,8 @@ def _member(name: str, read: Any) -> None:
 
 
 def _back(tx: Any, self: FrameVariable, /) -> VariableTracker:
+    if self.frame.generator is not None and not self.frame.generator.running:
+        return NONE
     parent = caller(self.frame.parent, 0) if self.frame.parent is not None else None
     if parent is None:
         return tx.needs_real_callers("frame-introspection", "f_back of the outermost frame")

@@ -18,7 +18,7 @@ from ..exc import NotConstant, unsupported
 from ..guards import ir
 from ..isa import docstring
 from ..polyfills.registry import find_polyfill
-from .abstract import type_name
+from .abstract import get_attr, type_name
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
 from .constant import ConstantVariable, fold, is_constant, is_none
@@ -240,7 +240,23 @@ def _readonly_member(name: str, read: Any) -> None:
     getset(types.FunctionType.__dict__[name], refuse)(read)
 
 
-_readonly_member("__code__", lambda tx, f: ConstantVariable(f.code))
+def _set_code(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+    """`func_set_code`."""
+    if value is None or value.python_type() is not types.CodeType:
+        tx.raises(TypeError, "__code__ must be set to a code object")
+    code = value.as_python_constant()
+    name = get_attr(tx, f, "__name__")
+    if len(code.co_freevars) != len(f.closure):
+        text = f"requires a code object with {len(f.closure)} free vars, not {len(code.co_freevars)}"
+        tx.raises(ValueError, f"{name.as_python_constant()}() {text}")
+    if f.value is not MISSING:
+        unsupported("mutation-of-unknown-object", f"{f.describe()}.__code__")
+    for kept in ("__name__", "__qualname__", "__doc__"):
+        f.made.setdefault(kept, get_attr(tx, f, kept))
+    f.code = code
+
+
+getset(types.FunctionType.__dict__["__code__"], _set_code)(lambda tx, f: ConstantVariable(f.code))
 _readonly_member("__globals__", lambda tx, f: f.globals.as_dict(tx))
 _readonly_member("__closure__", lambda tx, f: TupleVariable(list(f.closure)) if f.closure else ConstantVariable(None))
 _readonly_member("__dict__", lambda tx, f: f.instance_dict(tx))

@@ -21,6 +21,7 @@ from .constant import NONE, ConstantVariable, is_none
 from .descr import foreign_attribute, generic_getattr, generic_setattr, getset
 from .dispatch import method
 from .exc import ExceptionVariable, is_exception_class, make_exception
+from .frame import frame_object
 from .native import load_filled
 from .traceback import is_traceback
 from .tuple import TupleVariable
@@ -528,9 +529,7 @@ def _parts(self: VariableTracker, descriptor: Any, tx: Any, read: Any) -> Variab
 
 
 def _frame(tx: Any, self: GeneratorVariable) -> VariableTracker:
-    if self.frame is None:
-        return NONE
-    return unsupported("frame-introspection", f"the frame of {self.describe()}")
+    return NONE if self.frame is None else frame_object(tx, self.frame)
 
 
 _MEMBERS = {

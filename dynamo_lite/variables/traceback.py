@@ -16,9 +16,10 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..resume import frame_stub
+from .abstract import type_name
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
-from .descr import foreign_attribute, generic_getattr, getset
+from .descr import foreign_attribute, generic_getattr, generic_setattr, getset
 from .dispatch import builtin, constructor
 from .frame import FrameVariable
 from .wrap import builds
@@ -40,7 +41,7 @@ class TracebackVariable(VariableTracker):
         return generic_getattr(tx, self, name)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
-        unsupported("frame-introspection", f"write of traceback.{name}")
+        generic_setattr(tx, self, name, value)
 
     def tp_hash(self, tx: Any) -> VariableTracker:
         return tx.tr.identity_hash(self)
@@ -96,22 +97,36 @@ def build_traceback(tr: Any, value: TracebackType, source: Any) -> SourcedTraceb
     return SourcedTracebackVariable(value, source)
 
 
-def _member(descriptor: Any, read: Any) -> None:
+def _set_next(tx: Any, self: VariableTracker, value: VariableTracker | None) -> None:
+    """`tb_next_set`."""
+    if value is None:
+        tx.raises(TypeError, "can't delete tb_next attribute")
+    if not is_traceback(value):
+        tx.raises(TypeError, f"expected traceback object or None, got '{type_name(value)}'")
+    if not isinstance(self, TracebackVariable):
+        unsupported("mutation-of-unknown-object", "tb_next of a real traceback")
+    link = value
+    while isinstance(link, TracebackVariable):
+        if link is self:
+            tx.raises(ValueError, "traceback loop detected")
+        link = link.next
+    self.next = value
+
+
+def _member(name: str, read: Any, setter: Any = None) -> None:
     """Register a member that an entry of the traced program knows itself; a real traceback is asked."""
+    descriptor = TracebackType.__dict__[name]
 
     def get(tx: Any, self: VariableTracker) -> VariableTracker:
         return read(self) if isinstance(self, TracebackVariable) else foreign_attribute(tx, self, descriptor)
 
-    getset(descriptor)(get)
+    getset(descriptor, setter)(get)
 
 
-for _name, _read in {
-    "tb_next": lambda tb: tb.next,
-    "tb_frame": lambda tb: tb.frame,
-    "tb_lasti": lambda tb: ConstantVariable(tb.lasti),
-    "tb_lineno": lambda tb: ConstantVariable(tb.lineno),
-}.items():
-    _member(TracebackType.__dict__[_name], _read)
+_member("tb_next", lambda tb: tb.next, _set_next)
+_member("tb_frame", lambda tb: tb.frame)
+_member("tb_lasti", lambda tb: ConstantVariable(tb.lasti))
+_member("tb_lineno", lambda tb: ConstantVariable(tb.lineno))
 
 
 @constructor(TracebackType)

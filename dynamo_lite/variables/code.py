@@ -1,0 +1,23 @@
+"""Code objects, which are constants of the program.
+
+Input: a code object and changes to it. Output: the changed one, as a constant.
+Mirrors `Objects/codeobject.c`.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from .base import VariableTracker
+from .constant import ConstantVariable
+from .dispatch import method
+
+
+@method(types.CodeType.replace)
+def code_replace(tx: Any, self: VariableTracker, /, **changes: VariableTracker) -> VariableTracker:
+    host = {name: value.as_python_constant() for name, value in changes.items()}
+    try:
+        return ConstantVariable(self.as_python_constant().replace(**host))
+    except (TypeError, ValueError, OverflowError) as error:
+        tx.raises_like(error)
