@@ -46,10 +46,12 @@ def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Key 
 @polyfill(bisect.insort_right)
 def insort_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Key = None) -> None:
     """Insert x into the sorted list a, behind equal items."""
-    a.insert(bisect_right(a, x if key is None else key(x), lo, hi, key=key), x)
+    place = bisect_right(a, x if key is None else key(x), lo, hi, key=key)
+    a.insert(place, x)
 
 
 @polyfill(bisect.insort_left)
 def insort_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Key = None) -> None:
     """Insert x into the sorted list a, before equal items."""
-    a.insert(bisect_left(a, x if key is None else key(x), lo, hi, key=key), x)
+    place = bisect_left(a, x if key is None else key(x), lo, hi, key=key)
+    a.insert(place, x)

@@ -169,6 +169,8 @@ def _class(value: type) -> Support:
         return Support(NATIVE)
     if value in PURE:
         return Support(FOLDED)
+    if find_polyfill(value) is not None:
+        return Support(POLYFILLED)
     if not can_instantiate(value):
         return Support(ENDS, slug_of_foreign(value), qualified(value))
     for name in ("__new__", "__init__"):

@@ -15,7 +15,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..source import own_dict
-from .abstract import type_name
+from .abstract import is_true, type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .copies import adopt
@@ -398,7 +398,7 @@ def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
     """`object_getstate_default`: the attributes, and the slots of classes that have some."""
     dictionary = self.instance_dict(tx) if isinstance(self, InstanceVariable) else None
     state: VariableTracker = ConstantVariable(None)
-    if dictionary is not None:
+    if dictionary is not None and is_true(tx, dictionary):
         state = tx.call(dictionary.tp_getattro(tx, "copy"), [])
     slots = DictVariable()
     for name in _slot_names(tx, self.cls) if isinstance(self, InstanceVariable) else []:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..polyfills.registry import find_polyfill
 from .abstract import type_name
 from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
@@ -241,6 +242,9 @@ def type_call(
         return call_handler(tx, real, handler, [cls, *args], kwargs)
     if real in PURE and is_constant(*args, *kwargs.values()):
         return fold(tx, real, args, kwargs)
+    polyfill = find_polyfill(real)
+    if polyfill is not None:
+        return tx.call(tx.tr.build_constant_object(polyfill), args, kwargs)
     foreign = tx.tr.construct_foreign(tx, cls, args, kwargs)
     if foreign is not None:
         return foreign

@@ -62,6 +62,45 @@ def test_users_register_their_own(registered):
         assert compiled("abc") == 4
 
 
+def test_stand_ins_for_methods_classes_and_python_functions(registered):
+    import textwrap
+    from _struct import Struct
+
+    @polyfill(Struct)
+    def made(format):
+        return [format]
+
+    @polyfill(memoryview.tobytes, check_signature=False)
+    def tobytes(self, order="C"):
+        return b"stand-in"
+
+    @polyfill(textwrap.dedent)
+    def dedent(text):
+        return "dedented"
+
+    view = memoryview(b"x")
+    with config.patch(capture_pure_python=True):
+        compiled = capture(lambda: (Struct("i"), memoryview.tobytes(view), textwrap.dedent(" a")))
+        assert compiled() == (["i"], b"stand-in", "dedented")
+    assert textwrap.dedent(" a") == "a"
+
+
+def test_pure_stand_ins_call_the_original_on_constants(registered):
+    import binascii
+
+    calls = []
+
+    @polyfill(binascii.crc32, pure=True)
+    def crc32(data, crc=0, /):
+        calls.append(data)
+        return 5
+
+    with config.patch(capture_pure_python=True):
+        assert capture(lambda: binascii.crc32(b"a"))() == binascii.crc32(b"a")
+        assert capture(lambda x: binascii.crc32(x))(bytearray(b"a")) == 5
+    assert calls == [bytearray(b"a")]
+
+
 def outcome(function, *args, **kwargs):
     try:
         return function(*args, **kwargs), args
@@ -180,3 +219,16 @@ def test_captured():
             one, other = [1, 5, 9], [1, 5, 9]
             assert f(one) == compiled(other)
             assert one == other
+
+
+def test_the_example_of_the_reference(registered):
+    import pathlib
+    import zlib
+
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "reference.md").read_text()
+    example = page.partition("```python\nimport zlib")[2].partition("```")[0]
+    exec(example.partition("\n")[2], {"zlib": zlib, "dynamo_lite": dynamo_lite})
+    stand_in = find_polyfill(zlib.adler32)
+    for data in (b"", b"abc", bytes(range(256)) * 9):
+        assert stand_in(data) == zlib.adler32(data)
+        assert stand_in(data, 7) == zlib.adler32(data, 7)
