@@ -133,9 +133,13 @@ class Describer:
             return "empty"
 
     def exception(self, error):
-        parts = [self(error.args), self(getattr(error, "__notes__", None)), error.__suppress_context__]
-        parts += [self(error.__cause__), self(error.__context__)]
-        return parts
+        cause, context, suppressed = (member(error, f"__{n}__") for n in ("cause", "context", "suppress_context"))
+        return [self(member(error, "args")), suppressed, self(cause), self(context)]
+
+
+def member(error, name):
+    """What C keeps of an exception: the program may define an attribute of that name."""
+    return BaseException.__dict__[name].__get__(error)
 
 
 def _has(value, name):
@@ -149,7 +153,7 @@ def _has(value, name):
 def lines(error):
     """The program's lines in a traceback."""
     found = []
-    tb = error.__traceback__
+    tb = member(error, "__traceback__")
     while tb is not None:
         if tb.tb_frame.f_code.co_filename == FILE:
             found.append(tb.tb_lineno)
