@@ -79,12 +79,19 @@ def iterator_setstate(tx: Any, self: IteratorVariable, state: VariableTracker, /
     return NONE
 
 
-def _warns(cls: type) -> bool:
-    """Whether this CPython says that taking an iterator of `itertools` apart is deprecated."""
+def taking_apart_warns(cls: type) -> bool:
+    """Whether this CPython says that taking an iterator of this type apart is deprecated."""
+    return _ITERTOOLS_WARN and cls.__module__ == "itertools"
+
+
+def _itertools_warn() -> bool:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         itertools.count().__reduce__()
-    return bool(seen) and cls.__module__ == "itertools"
+    return bool(seen)
+
+
+_ITERTOOLS_WARN = _itertools_warn()
 
 
 def register_methods(model: type[IteratorVariable], cls: type) -> None:
@@ -96,7 +103,7 @@ def register_methods(model: type[IteratorVariable], cls: type) -> None:
     }
     handlers = {"__reduce__": iterator_reduce, "__setstate__": iterator_setstate}
     for name, handler in handlers.items():
-        if name in own and does[name] and own[name] not in HANDLERS and not _warns(cls):
+        if name in own and does[name] and own[name] not in HANDLERS and not taking_apart_warns(cls):
             method(own[name])(handler)
 
 

@@ -5,6 +5,7 @@ import copy
 import functools
 import itertools
 import operator
+import pickle
 import sys
 import threading
 
@@ -315,3 +316,55 @@ def taken_apart(text, n):
         return results
 
     same(program, whole=True)
+
+
+class Plain:
+    def __init__(self, x):
+        self.x = x
+
+
+class TestPickle:
+    def test_there_and_back(self):
+        def program():
+            shared = [1, "a", (2.5, None)]
+            plain = Plain(shared)
+            d = {"s": {1, 2}, "f": frozenset("ab"), "o": collections.OrderedDict(a=shared), "p": plain, "r": range(3)}
+            shared.append(shared)
+            again = pickle.loads(pickle.dumps(d))
+            items = again["o"]["a"]
+            positions = pickle.loads(pickle.dumps(iter([1, 2, 3])))
+            return (
+                list(again),
+                items[:3],
+                items[3] is items,
+                again["p"].x is items,
+                type(again["p"]) is Plain,
+                again["s"],
+                again["f"],
+                again["r"],
+                list(positions),
+            )
+
+        same(program, whole=True)
+
+    def test_code_of_the_program_does_not_run_during_the_analysis(self):
+        def program():
+            text = pickle.dumps(Telling(3))
+            calls.append("dumped")
+            return pickle.loads(text).x, calls.copy(), calls.clear()
+
+        same(program)
+
+
+calls = []
+
+
+class Telling(Plain):
+    def __reduce__(self):
+        calls.append("reduce")
+        return make_telling, (self.x,)
+
+
+def make_telling(x):
+    calls.append("made")
+    return Telling(x)
