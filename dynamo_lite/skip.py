@@ -19,7 +19,7 @@ SKIPPED_MODULES = frozenset(
     """
     asyncio atexit bdb cProfile code codeop concurrent ctypes dis faulthandler gc getpass glob http importlib io linecache
     logging mmap multiprocessing pathlib pdb pickle platform profile pstats runpy select selectors shutil signal socket
-    sqlite3 ssl subprocess sys tempfile threading time timeit tokenize trace traceback tracemalloc urllib uuid warnings zipfile
+    sqlite3 ssl subprocess sys tempfile threading time timeit tokenize trace traceback tracemalloc urllib uuid zipfile
     pytest _pytest tqdm
     """.split()
 )
@@ -76,7 +76,7 @@ def looks_at_callers(fn: Any) -> bool:
     return (fn.__globals__.get("__name__") or "").partition(".")[0] in _CALLER_SEEKERS
 
 
-_CALLER_SEEKERS = frozenset({"logging", "warnings", "traceback"})
+_CALLER_SEEKERS = frozenset({"logging", "traceback"})
 
 
 TORCH_MARKERS = {

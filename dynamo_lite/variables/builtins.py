@@ -433,11 +433,17 @@ def _convert(
     return call_host(tx, cls, args, kwargs) if can_be_host(*args, *kwargs.values()) else None
 
 
+LONG_TEXT = 5000
+"""Longer texts of numbers are converted by the functions of `_pylong`, which a program may replace."""
+
+
 @constructor(int)
 def new_int(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     x = args[0] if args else NONE
     if x.can_stand and not {"__int__", "__index__"} & _names(x) and "__trunc__" in _names(x):
         return unsupported("call-print", "the warning that int() uses __trunc__")
+    if type(x.value) in (str, bytes) and len(x.value) > LONG_TEXT:
+        return unsupported("code-size", f"int() of {len(x.value)} characters, which Python code may convert")
     made = _convert(tx, int, args, kwargs)
     if made is not None:
         return made

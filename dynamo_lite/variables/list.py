@@ -10,7 +10,6 @@ Mirrors `Objects/listobject.c`.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -255,7 +254,16 @@ def list_getitem(tx: Any, self: ListVariable, index: VariableTracker, /) -> Vari
 
 # -- sorting
 
-INT_FLAG = sys.version_info < (3, 12)
+
+def _wants_int() -> bool:
+    try:
+        [].sort(reverse="")  # type: ignore[call-overload]
+    except TypeError:
+        return True
+    return False
+
+
+INT_FLAG = _wants_int()
 """`reverse` must be an int; later versions take the truth of any object."""
 
 

@@ -7,7 +7,6 @@ Mirrors `Objects/namespaceobject.c`.
 
 from __future__ import annotations
 
-import sys
 import types
 from typing import Any
 
@@ -17,7 +16,7 @@ from .constant import NONE, NOT_IMPLEMENTED
 from .dict import dict_update_common
 from .dispatch import constructor, method
 from .instance import STATELESS, InstanceVariable
-from .native import emit_call, recursive_repr, repr_text
+from .native import emit_call, recursive_repr, repr_text, run
 
 Namespace = types.SimpleNamespace
 STATELESS.add(Namespace)
@@ -39,16 +38,21 @@ def new_namespace(
     return result
 
 
+def _takes_mapping() -> bool:
+    try:
+        return bool(Namespace({}) == Namespace())
+    except TypeError:
+        return False
+
+
+MAX_POSITIONAL = int(_takes_mapping())
+"""Whether a mapping with attributes may be given."""
+
+
 @method(Namespace.__init__)
 def namespace_init(tx: Any, self: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    limit = int(sys.version_info >= (3, 13))
-    if len(args) > limit:
-        message = (
-            f"SimpleNamespace expected at most 1 argument, got {len(args)}"
-            if limit
-            else "no positional arguments expected"
-        )
-        return tx.raises(TypeError, message)
+    if len(args) > MAX_POSITIONAL:
+        return run(tx, Namespace, *[{}] * len(args))  # for the message, which varies
     dict_update_common(tx, self.instance_dict(tx), "SimpleNamespace", args, kwargs)
     return NONE
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import sys
 from typing import Any
 
 from ..guards import ir
@@ -80,7 +79,7 @@ class OrderedDictVariable(DictVariable):
         def text() -> str:
             if not self.items:
                 return f"{name}()"
-            if sys.version_info >= (3, 12):
+            if PRINTED_AS_DICT:
                 return f"{name}({{{self.repr_items(tx)}}})"
             return f"{name}([{', '.join([f'({repr_text(tx, k)}, {repr_text(tx, v)})' for k, v in self.pairs()])}])"
 
@@ -99,6 +98,10 @@ class OrderedDictVariable(DictVariable):
                 cg.load(value)
                 cg.load(self)
                 cg.asm.store_attr(key.value)
+
+
+PRINTED_AS_DICT = "{" in repr(OrderedDict(key=None))
+"""Earlier versions print a list of pairs."""
 
 
 def has_order(keys: tuple[Any, ...], value: Any) -> bool:

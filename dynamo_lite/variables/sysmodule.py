@@ -16,6 +16,7 @@ from ..guards import ir
 from .base import VariableTracker
 from .constant import NONE
 from .dispatch import builtin, pure
+from .native import NativeVariable, emit_call
 from .tuple import TupleVariable
 
 pure(sys.intern)
@@ -37,6 +38,28 @@ def sys_exception(tx: Any, /) -> VariableTracker:
 @builtin(warnings.warn)
 def warnings_warn(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     return tx.needs_real_callers("call-print", "warnings.warn()")
+
+
+class FilterVersion(NativeVariable):
+    """The number by which modules know that the warning filters have changed; a change is announced with the others."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def python_type(self) -> type:
+        return FilterVersion
+
+    def emit_update(self, cg: Any) -> None:
+        emit_call(cg, warnings._filters_mutated)
+        cg.asm.pop_top()
+
+
+if hasattr(warnings, "_filters_mutated"):
+
+    @builtin(warnings._filters_mutated)
+    def filters_mutated(tx: Any, /) -> VariableTracker:
+        tx.tr.mutating(FilterVersion(tx.tr.constant_source(warnings)))
+        return NONE
 
 
 def _setting(function: Any, ask: Any = None) -> None:

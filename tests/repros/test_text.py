@@ -224,3 +224,50 @@ class TestMethodsOfTypes:
             return hash(value) == hash(value)
 
         assert capture(program)(1)
+
+
+class TestWarningFilters:
+    def test_context_is_followed(self):
+        def program(x):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                warnings.filterwarnings("error", "never", UserWarning)
+                x = x + 1
+            return x
+
+        before = list(warnings.filters)
+        assert capture(program)(1) == 2
+        assert warnings.filters == before
+        assert not log.breaks()
+
+    def test_filters_are_in_force_at_a_break(self):
+        def program(x):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for _ in range(2):
+                    warnings.warn("a", stacklevel=1)
+                warnings.simplefilter("ignore")
+                warnings.warn("b", stacklevel=1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                try:
+                    helper_module.helper(1)
+                except UserWarning as error:
+                    return [str(w.message) for w in caught], str(error), x
+            return None
+
+        before = list(warnings.filters)
+        assert capture(program)(1) == program(1) == (["a", "a"], "boo", 1)
+        assert warnings.filters == before
+
+    def test_a_filter_that_stays(self):
+        def program(x):
+            warnings.filterwarnings("ignore", "dl_stays")
+            return x
+
+        with warnings.catch_warnings():
+            capture(program)(1)
+            assert any(f[1] is not None and f[1].pattern == "dl_stays" for f in warnings.filters)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.warn("dl_stays", stacklevel=1)
+            assert not caught
