@@ -13,7 +13,8 @@ setup(
             "dynamo_lite._eval_frame",
             sources=["dynamo_lite/_eval_frame.c"],
             depends=[
-                f"dynamo_lite/_{name}.h" for name in ("tensor", "program", "evaluate", "record", "guards", "graph")
+                f"dynamo_lite/_{name}.h"
+                for name in ("tensor", "program", "evaluate", "record", "guards", "graph", "move")
             ],
             extra_compile_args=compile_args,
             libraries=libraries,

@@ -14,7 +14,7 @@ Parameters, positional, in this order:
 - the locals in `locals_passed`, in that order. A local that is not passed is unbound. For a cell slot that holds a
   plain value (a 3.12+ inlined comprehension whose variable has the name of an outer cell) the name of the cell can be
   passed too;
-- mode "raise" and "raise_new": `__exc`; mode "call": `__inner`, `__inner_args`.
+- mode "raise": `__exc`; mode "call": `__inner`, `__inner_args` (a list, which is emptied).
 
 Free variables: `resume_freevars(code)`; the caller makes the function with the frame's actual cells. (In a slot that
 holds no cell just then, which only happens inside an inlined comprehension, any cell will do.)
@@ -29,20 +29,20 @@ from types import CodeType
 
 from bytecode import FreeVar, Instr, Label, TryBegin, TryEnd
 
+from dynamo_lite._eval_frame import call_moved, raise_again
 from dynamo_lite.isa import codec, emit
 from dynamo_lite.isa.lift import PREPARES
 
-_MODES = ("value", "raise", "raise_new", "call")
+_MODES = ("value", "raise", "call")
 _NEEDED = emit.CO_OPTIMIZED | emit.CO_NEWLOCALS
 _DROPPED_FLAGS = emit.CO_VARARGS | emit.CO_VARKEYWORDS
-_OWN_NAME = re.compile(r"__resume_at_\d+_(.*)", re.DOTALL)
 _OWN_QUALNAME = re.compile(r"(.*) \(resumed at line \S+\)", re.DOTALL)
 _made: dict[int, tuple[weakref.ref, dict]] = {}
 
 
 def is_resumed(code: CodeType) -> bool:
     """True for the code of a continuation."""
-    return _OWN_NAME.fullmatch(code.co_name) is not None
+    return _OWN_QUALNAME.fullmatch(code.co_qualname) is not None
 
 
 def frame_stub(code: CodeType) -> CodeType:
@@ -58,9 +58,14 @@ def frame_stub(code: CodeType) -> CodeType:
         co_kwonlyargcount=0,
         co_freevars=(),
         co_cellvars=(),
-        co_name=_Resume.root(_OWN_NAME, code.co_name),
-        co_qualname=_Resume.root(_OWN_QUALNAME, code.co_qualname),
+        co_qualname=_original(code.co_qualname),
     )
+
+
+def _original(qualname: str) -> str:
+    """The original's name, if this is the name of a continuation."""
+    match = _OWN_QUALNAME.fullmatch(qualname)
+    return match[1] if match else qualname
 
 
 def _empty_generator():
@@ -98,8 +103,8 @@ def resume_code(
     stack_len: depth of the stack where execution goes on (mode "call": the result of the inner call included; mode
     "raise": where the exception is raised). after: go on after that instruction; False: at it (a jump's target).
     mode "value": go on. mode "call": the top item is `__inner(*__inner_args)`, called inside the exception regions of
-    the instruction at `offset`; then go on. mode "raise": inside these regions `__exc` is raised, traceback and context
-    as they are; "raise_new": as by a `raise` statement, this frame's line is added to the traceback.
+    the instruction at `offset`; then go on. mode "raise": that instruction raises `__exc`, which the frame that was in the place
+    of this one has caught, once more: with the same context, and with this frame in its traceback instead of that one.
     exc_entries: positions that hold a saved exc_info (what PUSH_EXC_INFO put below the exception). The exception
     handled there is passed instead and re-established: raised and caught. (It need not lie on the stack: `except E as
     e` has popped it.)
@@ -142,7 +147,7 @@ class _Resume:
         self.nulls, self.passed = frozenset(nulls), passed
         self.exc_entries, self.lasti_entries = frozenset(exc_entries), dict(lasti_entries)
         self.freevars = resume_freevars(code)
-        self.is_original = not _OWN_NAME.fullmatch(code.co_name)
+        self.is_original = not is_resumed(code)
         self.body = codec.decode(code, codec.slot_operands(code, cell=FreeVar))
         self.index = self.body.index_of_offset[offset]
         self.entry = self.index + 1 if after or mode != "value" else self._whole_instruction(self.index)
@@ -174,8 +179,8 @@ class _Resume:
             items += self._body_items(keep)
         items += self.dead_ends
         header = codec.Header(
-            name=f"__resume_at_{self.offset}_{self.root(_OWN_NAME, code.co_name)}",
-            qualname=f"{self.root(_OWN_QUALNAME, code.co_qualname)} (resumed at line {self._line()})",
+            name=code.co_name,
+            qualname=f"{_original(code.co_qualname)} (resumed at line {self._line()})",
             filename=code.co_filename,
             firstlineno=code.co_firstlineno,
             flags=code.co_flags & ~_DROPPED_FLAGS,
@@ -186,12 +191,6 @@ class _Resume:
             stacksize=max(code.co_stacksize + 2 * self.is_original, self.stack_len + 6),
         )
         return codec.encode(items, header)
-
-    @staticmethod
-    def root(pattern: re.Pattern, name: str) -> str:
-        """The original's name, if `name` is that of a continuation already."""
-        match = pattern.fullmatch(name)
-        return match[1] if match else name
 
     def _line(self):
         return self.location.lineno if self.location is not None else "?"
@@ -245,11 +244,15 @@ class _Resume:
         self.asm.pop_top()
 
     def _push_lasti(self, offset: int) -> None:
-        """Push the place, in the new code, of a NOP with the position of the instruction that raised."""
+        """Push the place, in the new code, of an instruction with the position of the one that raised."""
         place = Label()
         self.asm.load_const(codec.UnitOffset(place))
         instr = self.body.instrs[self.body.index_of_offset[offset]]
-        self.dead_ends += [place, codec.make_instr("NOP", location=instr.location)]
+        self.dead_ends.append(place)
+        self.dead_ends += [
+            codec.make_instr("LOAD_CONST", None, instr.location),
+            codec.make_instr("RETURN_VALUE", location=instr.location),
+        ]
 
     def _act(self) -> list[str]:
         """Emit what happens inside the exception regions of the instruction; returns the last parameters."""
@@ -262,18 +265,19 @@ class _Resume:
             asm.items.append(begin)
         if self.mode == "call":
             names = ["__inner", "__inner_args"]
-            asm.push_callable(lambda: asm.load_fast_and_clear(names[0]))
+            asm.push_callable(lambda: asm.load_const(call_moved))
+            asm.load_fast_and_clear(names[0])
             asm.load_fast_and_clear(names[1])
-            asm.call_function_ex(False)
+            asm.call(2)
         else:
             names = ["__exc"]
+            asm.push_callable(lambda: asm.load_const(raise_again))
             asm.load_fast_and_clear(names[0])
-            if self.mode == "raise":
-                asm.reraise(0)
-            else:
-                asm.raise_varargs(1)
+            asm.call(1)
         if begin:
             asm.items.append(TryEnd(begin))
+        if self.mode == "raise":
+            asm.return_value()  # never reached
         return names
 
     # -- the old body

@@ -1,5 +1,6 @@
 """Continuation functions: what `isa/test_resume_everywhere.py` cannot see by results alone."""
 
+import contextlib
 import sys
 import traceback
 import types
@@ -7,7 +8,7 @@ import types
 import pytest
 
 from dynamo_lite.isa import Op, lift
-from dynamo_lite.resume import CannotResume, resume_code, resume_freevars
+from dynamo_lite.resume import CannotResume, is_resumed, resume_code, resume_freevars
 
 
 def BREAK(*args):
@@ -38,7 +39,7 @@ def test_plain():
     assert code is resume_code(f.__code__, place(f), 2, (), ["a", "b"])
     assert code.co_filename == __file__
     assert code.co_firstlineno == f.__code__.co_firstlineno
-    assert code.co_name == f"__resume_at_{place(f)}_f"
+    assert code.co_name == "f" and is_resumed(code)
     assert code.co_qualname.startswith("test_plain.<locals>.f (resumed at line ")
 
 
@@ -52,7 +53,7 @@ def test_a_continuation_of_a_continuation():
     offset = place(first)
     second = resume_code(first.__code__, offset, 1, (), ("b",))
     assert make(f, second)("c", "b") == ("b", "c")
-    assert second.co_name == f"__resume_at_{offset}_f"
+    assert second.co_name == "f" and is_resumed(second)
     assert second.co_qualname.count("resumed") == 1
 
 
@@ -162,11 +163,11 @@ def test_raise_runs_the_handlers_with_the_users_line():
             raise
 
     log, error = [], ValueError("x")
-    code = resume_code(f.__code__, place(f), 0, (), ("log",), mode="raise_new")
+    code = resume_code(f.__code__, place(f), 0, (), ("log",), mode="raise")
     with pytest.raises(ValueError) as caught:
         make(f, code)(log, error)
     assert caught.value is error and log == [error]
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name.endswith("_f")]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == "f"]
     assert [frame.lineno - f.__code__.co_firstlineno for frame in frames] == [2]
 
 
@@ -180,12 +181,14 @@ def test_raise_at_the_last_instruction():
         make(f, resume_code(f.__code__, last.offset, 0, mode="raise"))(KeyError())
 
 
-def test_raise_leaves_the_exception_alone():
+def test_raise_keeps_the_context_and_puts_its_frame_in_place_of_the_first():
     def f():
         BREAK()
 
     error, context = ValueError("x"), KeyError("context")
     error.__context__ = context
+    with contextlib.suppress(ValueError):
+        raise error
     code = resume_code(f.__code__, place(f), 0, mode="raise")
     try:
         raise TypeError("handled by the caller")
@@ -193,7 +196,10 @@ def test_raise_leaves_the_exception_alone():
         with pytest.raises(ValueError) as caught:
             make(f, code)(error)
     assert caught.value is error and error.__context__ is context
-    assert not [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name.endswith("_f")]
+    entries = [
+        (frame.name, frame.lineno - f.__code__.co_firstlineno) for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    assert entries[-1] == ("f", 1) and len(entries) == 2  # this function and f
 
 
 def test_inner_call_is_at_the_users_line():
@@ -219,8 +225,8 @@ def test_inner_call_is_at_the_users_line():
     code = resume_code(f.__code__, place(f), 2, (), ("x",), mode="call")
     run = make(f, code)
     assert code.co_varnames[: code.co_argcount] == ("__stack_0", "x", "__inner", "__inner_args")
-    assert run(log.__exit__, log, inner, (5,)) == (log, 5)
-    assert run(log.__exit__, log, inner, (None,)) is None
+    assert run(log.__exit__, log, inner, [5]) == (log, 5)
+    assert run(log.__exit__, log, inner, [None]) is None
     assert (log.kind, log.line - f.__code__.co_firstlineno) == (KeyError, 2)
 
 

@@ -33,7 +33,7 @@ from ..variables.super import super_attribute
 from ..variables.tuple import TupleVariable
 from . import match
 from .call import call_function, call_function_ex
-from .frame import NULL, OPS, ExcInfo, Frame
+from .frame import NULL, OPS, ExcInfo, Frame, Lasti
 from .imports import import_from, import_name, import_star
 
 OPS.extend([None] * N_OPS)
@@ -774,7 +774,10 @@ def prep_reraise_star(f: Frame, i: Instr) -> None:
 def reraise(f: Frame, i: Instr) -> None:
     exc = f.stack.pop()
     if i.arg:
-        f.raised_at = f.lifted.index_of_offset[f.stack[-i.arg].value]
+        place = f.stack[-i.arg]
+        # A resume function pushes what CPython does: code units.
+        offset = place.value if isinstance(place, Lasti) else 2 * place.value
+        f.raised_at = f.lifted.index_of_offset[offset]
     raise ObservedException(exc)
 
 

@@ -17,6 +17,9 @@ Handler = Callable[..., Any]
 HANDLERS: dict[Any, Handler] = {}
 """Real callable → handler(tx, *args, **kwargs), arguments being trackers. For descriptors the first argument is self."""
 
+DIRECT_CALLS: dict[Any, Callable[[list[Any]], tuple[Any, list[Any]]]] = {}
+"""Builtin function that does nothing but call a Python function → from its arguments, that function and those of the call."""
+
 CONSTRUCTORS: dict[type, Handler] = {}
 """Builtin type → handler(tx, cls_tracker, *args, **kwargs) that makes an instance."""
 

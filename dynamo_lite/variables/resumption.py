@@ -1,0 +1,34 @@
+"""What resume functions call: the inner frame that was inlined before the break, and the exception of the breaking instruction.
+
+Input: `call_moved(function, arguments)` and `raise_again(exception)` of `_eval_frame`, met in the code of a continuation.
+Output: the call of the function in a direct frame; the exception.
+Invariant: both are met only there, so the list of arguments is nobody else's and its emptying need not be replayed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._eval_frame import call_moved, raise_again
+from .base import ObservedException, VariableTracker
+from .constant import is_none
+from .dispatch import DIRECT_CALLS, builtin
+
+
+def _inner_frame(args: list[Any]) -> tuple[VariableTracker, list[VariableTracker]]:
+    function, arguments = args
+    return function, list(arguments.items)
+
+
+DIRECT_CALLS[call_moved] = _inner_frame
+
+
+@builtin(raise_again)
+def builtin_raise_again(tx: Any, exception: VariableTracker) -> VariableTracker:
+    # Here the exception is raised once more: to break at this point and do it for real would lead here again.
+    exception.raise_step = 0
+    exception.raised_again = True
+    entry = exception.get(tx, "__traceback__")
+    if not is_none(entry):
+        exception.put(tx, "__traceback__", entry.tp_getattro(tx, "tb_next"))
+    raise ObservedException(exception)

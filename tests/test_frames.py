@@ -1,0 +1,399 @@
+"""Frames of code that is cut by graph breaks look as those of eager execution: tracebacks, lifetimes, depth. Needs no torch."""
+
+import gc
+import sys
+import traceback
+import weakref
+
+import pytest
+
+from dynamo_lite import _eval_frame, convert
+from dynamo_lite.config import config
+
+
+def uncaptured(fn):
+    fn._torchdynamo_disable = True
+    return _eval_frame.Uncaptured(fn)
+
+
+@uncaptured
+def stop(x=None):
+    return x
+
+
+@uncaptured
+def fail(x):
+    if x > 1:
+        raise ValueError("x")
+    try:
+        return 1 / 0
+    except ZeroDivisionError:
+        raise KeyError(x)
+
+
+def capture(fn):
+    region = convert.Region(lambda gm, inputs: gm.forward)
+    wrapped = region.wrap(fn)
+
+    def call(*args):
+        with config.patch(capture_pure_python=True, debug=True):
+            return wrapped(*args)
+
+    call.region = region
+    return call
+
+
+# -- tracebacks
+
+
+def inner(x):
+    y = x + 1
+    return [
+        fail(y),
+        3,
+    ]
+
+
+def middle(x):
+    z = inner(x)
+    return z
+
+
+def in_an_inlined_call(x):
+    return middle(x) + 1
+
+
+def in_a_resume_function(x):
+    stop(x)
+    return middle(x)
+
+
+def with_a_context(x):
+    try:
+        middle(x)
+    except ValueError:
+        raise RuntimeError("again")
+
+
+class Stopping:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        stop(1)
+        return False
+
+
+class Failing(Stopping):
+    def __exit__(self, *args):
+        raise OSError("exit")
+
+
+def in_a_with_block(x):
+    with Stopping():
+        middle(x)
+
+
+def in_exit(x):
+    with Failing():
+        stop(x)
+        middle(x)
+
+
+def raised_after_a_loop(x):
+    for i in range(3):
+        stop(i)
+    raise TypeError("long" + str(x))
+
+
+def in_a_closure(x):
+    stop(x)
+
+    def nested(y):
+        stop(y)
+        return y.nope
+
+    return nested(x)
+
+
+def in_a_generator(x):
+    def numbers():
+        for i in range(3):
+            stop(i)
+            yield middle(i)
+
+    return list(numbers())
+
+
+def through_finally(x):
+    try:
+        fail(x)
+    finally:
+        stop(2)
+
+
+def while_another_is_handled(x):
+    try:
+        raise ValueError(1)
+    except ValueError:
+        middle(x)
+
+
+def raised_again(x):
+    try:
+        stop(x)
+        fail(x)
+    except (ValueError, KeyError) as error:
+        stop(error)
+        raise error from None
+
+
+def in_a_comprehension(x):
+    stop(x)
+    return [middle(i) for i in (x, x)]
+
+
+RAISING = [
+    in_an_inlined_call,
+    in_a_resume_function,
+    with_a_context,
+    in_a_with_block,
+    in_exit,
+    raised_after_a_loop,
+    in_a_closure,
+    in_a_generator,
+    through_finally,
+    while_another_is_handled,
+    raised_again,
+    in_a_comprehension,
+]
+
+
+def chain(fn, x):
+    """Type, and the entries below that of the caller, of the exception of `fn(x)` and those that led to it."""
+    try:
+        fn(x)
+    except Exception as error:
+        links, exc = [], error
+    while exc is not None:
+        entries = [entry for entry in traceback.extract_tb(exc.__traceback__) if entry.name not in ("chain", "call")]
+        links.append([type(exc), [(e.filename, e.name, e.lineno, e.end_lineno, e.colno, e.end_colno) for e in entries]])
+        exc = exc.__cause__ or (None if exc.__suppress_context__ else exc.__context__)
+    return links
+
+
+@pytest.mark.parametrize("x", [5, 0])
+@pytest.mark.parametrize("fn", RAISING, ids=lambda fn: fn.__name__)
+def test_tracebacks(fn, x):
+    captured = capture(fn)
+    expected = chain(fn, x)
+    assert chain(captured, x) == expected
+    assert chain(captured, x) == expected
+
+
+def test_the_code_keeps_its_name():
+    def f():
+        stop()
+        return sys._getframe().f_code.co_name
+
+    assert capture(f)() == "f"
+
+
+# -- depth
+
+
+def test_breaks_in_a_loop_do_not_nest():
+    depths = set()
+
+    @uncaptured
+    def depth():
+        frame, n = sys._getframe(), 0
+        while frame is not None:
+            frame, n = frame.f_back, n + 1
+        depths.add(n)
+
+    def f(items):
+        for item in items:
+            depth()
+            stop(item)
+        return None
+
+    captured = capture(f)
+    captured(iter([object() for _ in range(5000)]))
+    assert len(depths) == 1
+
+
+# -- lifetimes
+
+
+class Thing:
+    pass
+
+
+@uncaptured
+def alive(ref):
+    return ref() is not None
+
+
+@uncaptured
+def weak(thing):
+    return weakref.ref(thing)
+
+
+def dropped_before_a_break():
+    thing = Thing()
+    ref = weak(thing)
+    first = alive(ref)
+    thing = None
+    return first, alive(ref)
+
+
+def deleted_after_a_break():
+    thing = Thing()
+    ref = weak(thing)
+    stop()
+    del thing
+    return alive(ref)
+
+
+def kept_though_unused():
+    thing = Thing()
+    ref = weak(thing)
+    stop()
+    return alive(ref)
+
+
+def kept_in_a_container():
+    things = [Thing()]
+    ref = weak(things[0])
+    stop()
+    first = alive(ref)
+    things.clear()
+    stop()
+    return first, alive(ref)
+
+
+def operand_of_the_break():
+    return alive(weak(Thing()))
+
+
+def in_an_inlined_frame():
+    def drop(thing):
+        ref = weak(thing)
+        del thing
+        return alive(ref)
+
+    return drop(Thing())
+
+
+def iterator_is_dropped():
+    things = iter([Thing()])
+    refs = []
+    for thing in things:
+        refs.append(weak(thing))
+    del thing
+    stop()
+    return [alive(ref) for ref in refs]
+
+
+def cell_is_emptied():
+    thing = Thing()
+
+    def get():
+        return thing
+
+    ref = weak(get())
+    first = alive(ref)
+    thing = None
+    return first, alive(ref), get()
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        dropped_before_a_break,
+        deleted_after_a_break,
+        kept_though_unused,
+        kept_in_a_container,
+        operand_of_the_break,
+        in_an_inlined_frame,
+        iterator_is_dropped,
+        cell_is_emptied,
+    ],
+    ids=lambda fn: fn.__name__,
+)
+def test_lifetimes(fn):
+    gc.disable()
+    try:
+        expected = fn()
+        captured = capture(fn)
+        assert [captured(), captured()] == [expected] * 2
+    finally:
+        gc.enable()
+
+
+def test_nothing_refers_to_the_arguments_afterwards():
+    def f(thing, others):
+        thing.x = len(others)
+        stop()
+        others.append(thing.x)
+        return others
+
+    captured = capture(f)
+    gc.disable()
+    try:
+        for _ in range(3):
+            thing, others = Thing(), [Thing()]
+            refs = weakref.ref(thing), weakref.ref(others[0])
+            captured(thing, others)
+            del thing, others
+            assert [ref() for ref in refs] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_reference_counts():
+    count = uncaptured(lambda x: sys.getrefcount(x))
+
+    def f():
+        thing = Thing()
+        first = count(thing)
+        other = thing
+        second = count(thing)
+        del other
+        stop()
+        return first, second, count(thing), count(Thing())
+
+    expected = f()
+    captured = capture(f)
+    assert [captured(), captured()] == [expected] * 2
+
+
+def test_arguments_of_a_resume_function_are_handed_over_without_the_hook():
+    """The last part of a function needs no hook, and owns what it got all the same."""
+
+    def f(things):
+        first = things.pop()
+        stop()
+        del first
+        return None
+
+    died = []
+    thing = Thing()
+    weakref.finalize(thing, died.append, 1)
+    things = [thing]
+    del thing
+    assert capture(f)(things) is None
+    assert died == [1]
+
+
+def test_tail_call_wants_the_function_of_its_cache():
+    region = convert.Region(lambda gm, inputs: gm.forward)
+    for args in [(), (1,), (region.cache_for(inner.__code__), middle), (region.cache_for(inner.__code__), 1)]:
+        with pytest.raises(TypeError):
+            _eval_frame.tail_call(*args)
+    for args in [(), (inner, ()), (1, [])]:
+        with pytest.raises(TypeError):
+            _eval_frame.call_moved(*args)
+    with pytest.raises(TypeError):
+        _eval_frame.raise_again(1)
