@@ -82,7 +82,8 @@ class ClassDictVariable(DictVariable):
 
 class NewTypeVariable(TypeVariable):
     """A class made by the traced code. `value` is the stand-in, `attributes` its dictionary, `template` the namespace with which it is
-    made bare, `untouched` the attributes that come by themselves, `kept` what was stored in none of these."""
+    made bare, `untouched` the attributes that come by themselves, `kept` what was stored in none of these. What the metaclass has a
+    data descriptor for is `shadowed`: only the namespace that the class is made with can bring it into the dictionary."""
 
     def __init__(self, value: type, bases: list[VariableTracker], template: dict[str, Any]) -> None:
         super().__init__(value)
@@ -95,6 +96,7 @@ class NewTypeVariable(TypeVariable):
         self.kept: dict[Any, VariableTracker] = {}
         self.initializers: list[Callable[[type], None]] = []
         self.registered: list[VariableTracker] = []
+        self.shadowed: set[str] = set()
 
     def is_python_constant(self) -> bool:
         return False
@@ -195,7 +197,7 @@ class NewTypeVariable(TypeVariable):
         cg.asm.build_tuple(len(self.bases))
         cg.load_const(self.template)
         cg.load_const(tuple(self.initializers))
-        shadowing = [name for name in self.attributes.items if name in _SHADOWED and name not in self.untouched]
+        shadowing = [name for name in self.attributes.items if name in self.shadowed]
         for name in shadowing:
             cg.load_const(name)
             cg.load(self.attributes.items[name])
@@ -207,7 +209,7 @@ class NewTypeVariable(TypeVariable):
     def emit_fill(self, cg: Any) -> None:
         for name, value in self.attributes.items.items():
             placeholder = self.template.get(name, MISSING)
-            if self.untouched.get(name) is value or (is_none(value) and placeholder is None) or name in _SHADOWED:
+            if self.untouched.get(name) is value or (is_none(value) and placeholder is None) or name in self.shadowed:
                 continue
             emit_call(cg, type.__setattr__, self, ConstantVariable(name), value)
             cg.asm.pop_top()
@@ -225,14 +227,6 @@ class NewMetaTypeVariable(MetaInstance, NewTypeVariable):
 
 _IN_DICT = frozenset({"__module__", "__doc__", "__annotations__", "__abstractmethods__", "__type_params__"})
 """Attributes that the getters and setters of `type` keep in the class's dictionary."""
-
-_SHADOWED = frozenset(
-    name
-    for name, value in type.__dict__.items()
-    if type(value) in (types.GetSetDescriptorType, types.MemberDescriptorType)
-    and name not in {*_IN_DICT, "__qualname__"}
-)
-"""Names under which only the namespace that a class is made with can put something into its dictionary."""
 
 
 def forget(tr: Any, name: str) -> None:
@@ -282,7 +276,7 @@ def _stand_in(vt: Any) -> Any:
         if vt.value is not MISSING:
             return vt.value
         cells = tuple(types.CellType() for _ in vt.code.co_freevars)
-        return types.FunctionType(vt.code, vt.globals.value, vt.code.co_name, None, cells)
+        return types.FunctionType(vt.code, {}, vt.code.co_name, None, cells)
     if isinstance(vt, PropertyVariable):
         return property()
     if isinstance(vt, (StaticMethodVariable, ClassMethodVariable)):
@@ -314,11 +308,11 @@ def bare_class(
     bases: tuple[type, ...],
     namespace: dict[str, Any],
     initializers: Any = (),
-    shadowing: Any = (),
+    shadowing: dict[str, Any] | None = None,
 ) -> type:
     """`type.__new__(meta, name, bases, namespace)` for a namespace without `__set_name__` methods, less `__init_subclass__`.
     `shadowing`: values for names in the namespace under which they can't be stored later."""
-    namespace = {**namespace, **dict(shadowing)}
+    namespace = {**namespace, **(shadowing or {})}
     if any("__init_subclass__" in c.__dict__ for base in bases for c in base.__mro__[:-1]):
         shielded = type.__new__(type(meta), meta.__name__, (meta,), {"__slots__": (), "mro": _shielded_mro})
         cls = type.__new__(shielded, name, bases, namespace)
@@ -418,11 +412,18 @@ def make_class(
     STAND_INS[id(stand_in)] = stand_in
     tx.tr.new_classes[id(stand_in)] = made
     _fill_attributes(tx, made, attributes)
+    made.shadowed = {name for name in attributes if name not in _SETTABLE and _is_shadowed(tx, meta, name)}
     if cell is not None:
         cell.set(tx, made)
     return made
 
 
+def _is_shadowed(tx: Any, meta: type, name: str) -> bool:
+    attribute = type_attribute(tx, meta, name)
+    return attribute is not None and attribute.tp_descr_set is not None
+
+
+_SETTABLE = {*_IN_DICT, "__qualname__"}
 _PASSED = ("__slots__", "__qualname__")
 
 

@@ -63,6 +63,13 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
 Py_TPFLAGS_IMMUTABLETYPE = 1 << 8
 
 
+def attribute_name(tx: Any, name: VariableTracker) -> str:
+    """The name that a special method is told."""
+    if not issubclass(name.python_type(), str):
+        tx.raises(TypeError, f"attribute name must be string, not '{type_name(name)}'")
+    return name.atom if name.is_atom else name.as_python_constant()
+
+
 def generic_getattr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker:
     """`PyObject_GenericGetAttr`. Raises AttributeError in the traced program."""
     found = generic_lookup(tx, obj, name)

@@ -19,7 +19,16 @@ from .abstract import is_true, type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .copies import adopt
-from .descr import generic_getattr, generic_lookup, generic_setattr, getset, is_heap_type, type_attribute, type_lookup
+from .descr import (
+    attribute_name,
+    generic_getattr,
+    generic_lookup,
+    generic_setattr,
+    getset,
+    is_heap_type,
+    type_attribute,
+    type_lookup,
+)
 from .dict import DictVariable
 from .dispatch import HANDLERS, method
 from .function import BuiltinVariable, FunctionVariable
@@ -186,7 +195,7 @@ class InstanceVariable(UserSlots):
             return tx.call(hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)), [ConstantVariable(name)])
         if observed is not None:
             raise observed
-        message = f"'{self.cls.__name__}' object has no attribute '{name}'"
+        message = f"'{type_name(self)}' object has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
@@ -319,17 +328,17 @@ def real_dict(value: Any) -> dict[str, Any] | None:
 
 @method(object.__getattribute__)
 def object_getattribute(tx: Any, self: VariableTracker, name: VariableTracker) -> VariableTracker:
-    return generic_getattr(tx, self, name.as_python_constant())
+    return generic_getattr(tx, self, attribute_name(tx, name))
 
 
 @method(object.__setattr__)
 def object_setattr(tx: Any, self: VariableTracker, name: VariableTracker, value: VariableTracker) -> None:
-    generic_setattr(tx, self, name.as_python_constant(), value)
+    generic_setattr(tx, self, attribute_name(tx, name), value)
 
 
 @method(object.__delattr__)
 def object_delattr(tx: Any, self: VariableTracker, name: VariableTracker) -> None:
-    generic_setattr(tx, self, name.as_python_constant(), None)
+    generic_setattr(tx, self, attribute_name(tx, name), None)
 
 
 @method(object.__init__)

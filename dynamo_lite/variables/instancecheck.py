@@ -62,6 +62,7 @@ def _check(tx: Any, obj: Any, target: VariableTracker, dunder: str, again: Any, 
     if type(target) is TypeVariable:
         return plain(tx, obj, target)
     if isinstance(target, TupleVariable):
+        _check_depth(target)
         return any(again(tx, obj, item) for item in target.items)
     if isinstance(target.value, types.UnionType):
         parts = [tx.tr.build_constant_object(part) for part in target.value.__args__]
@@ -72,6 +73,19 @@ def _check(tx: Any, obj: Any, target: VariableTracker, dunder: str, again: Any, 
     attribute = type_attribute(tx, target.python_type(), dunder)
     check = CHECKS.get(attribute.value) if attribute.value is not MISSING else None
     return check(tx, target, obj) if check is not None else is_true(tx, tx.call(hook, [obj]))
+
+
+_MAX_DEPTH = 50
+
+
+def _check_depth(target: TupleVariable) -> None:
+    """Tuples of tuples may be as deep as to exhaust the C stack, which has another size here."""
+    depth, level = 0, [target]
+    while level:
+        depth += 1
+        level = [item for v in level for item in v.items if isinstance(item, TupleVariable)]
+        if depth > _MAX_DEPTH:
+            unsupported("recursion-limit", "nested tuples of classes")
 
 
 def claimed_class(tx: Any, obj: VariableTracker) -> VariableTracker:

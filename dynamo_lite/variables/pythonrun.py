@@ -38,7 +38,7 @@ class DictNamespace:
 
     resumable = False
 
-    def __init__(self, dictionary: DictVariable, builtins: GlobalsNamespace) -> None:
+    def __init__(self, dictionary: DictVariable, builtins: GlobalsNamespace | DictNamespace | None) -> None:
         self.dict = dictionary
         self.builtins = builtins
 
@@ -50,7 +50,9 @@ class DictNamespace:
     def load(self, tx: Any, name: str) -> VariableTracker | None:
         """LOAD_GLOBAL."""
         found = self.dict.find(name)
-        return found if found is not None else self.builtins.load(tx, name)
+        if found is not None or self.builtins is None:
+            return found
+        return self.builtins.load(tx, name)
 
     def store(self, tx: Any, name: str, value: VariableTracker) -> None:
         """STORE_GLOBAL."""
@@ -159,12 +161,21 @@ def _namespace(tx: Any, globals_: VariableTracker) -> Any:
     found = globals_.__dict__.get("namespace")
     if found is not None:
         return found
-    if globals_.find("__builtins__") is not None:
+    own = globals_.find("__builtins__")
+    if own is not None:
         if globals_.value is MISSING or globals_.mutated:
-            return unsupported("exec-eval", "globals with builtins of their own")
+            return _with_builtins(globals_, own)
         tx.tr.guard(globals_.source, ir.IS, globals_.value)
         return tx.tr.namespace(globals_.value)
     builtins = tx.globals if tx.globals.builtins is None else tx.globals.builtins
     globals_.store(tx, "__builtins__", tx.tr.build_constant_object(builtins.value))
     globals_.namespace = made = DictNamespace(globals_, builtins)
+    return made
+
+
+def _with_builtins(globals_: DictVariable, own: VariableTracker) -> DictNamespace:
+    """Globals that bring a dictionary made by the program as their builtins."""
+    if own.python_type() is not dict or not isinstance(own, DictVariable) or own.source is not None:
+        unsupported("exec-eval", "globals with builtins of their own")
+    globals_.namespace = made = DictNamespace(globals_, DictNamespace(own, None))
     return made

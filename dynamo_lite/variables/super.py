@@ -124,7 +124,11 @@ def build_super(tr: Any, value: Any, source: Any) -> SuperVariable:
 
 
 @constructor(super)
-def new_super(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+def new_super(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if kwargs:
+        return tx.raises(TypeError, "super() takes no keyword arguments")
+    if len(args) > 2:
+        return tx.raises(TypeError, f"super() expected at most 2 arguments, got {len(args)}")
     result = SuperVariable()
     super_init(tx, result, *args)
     return result

@@ -12,14 +12,15 @@ import functools
 import types
 from typing import Any
 
+from ..exc import unsupported
 from ..guards import ir
 from .abstract import type_name
-from .base import VariableTracker
-from .constant import ConstantVariable
-from .descr import DescriptorVariable, generic_getattr, type_attribute
+from .base import MISSING, VariableTracker
+from .constant import ConstantVariable, is_none
+from .descr import generic_getattr, getset, type_attribute
 from .dispatch import builtin, constructor, method
 from .list import iterate
-from .native import emit_all, host_value, recursive_repr, repr_text
+from .native import NativeVariable, emit_all, host_value, recursive_repr, repr_text
 from .sequence import SequenceVariable, all_constant
 from .slots import SLOTDEFS
 from .wrap import builds, builds_if
@@ -200,21 +201,71 @@ def tuple_getnewargs(tx: Any, self: TupleVariable, /) -> VariableTracker:
 TupleGetter: type = type(collections.namedtuple("_Named", "field").field)
 
 
-class TupleGetterVariable(DescriptorVariable):
+class TupleGetterVariable(NativeVariable):
     """The descriptor behind a field of a named tuple."""
 
-    def __init__(self, value: Any, source: Any = None) -> None:
-        super().__init__(value, source)
-        self.index: int = value.__reduce__()[1][0]
+    cls = TupleGetter
+
+    def __init__(self, index: int, doc: VariableTracker | None, value: Any = MISSING, source: Any = None) -> None:
+        self.index = index
+        self.doc = doc
+        self.value = value
+        self.source = source
+
+    def is_python_constant(self) -> bool:
+        return self.value is not MISSING
+
+    def as_python_constant(self) -> Any:
+        return self.value if self.value is not MISSING else super().as_python_constant()
 
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        return self if obj is None else obj.items[self.index]
+        if obj is None or is_none(obj):
+            return self
+        if not isinstance(obj, TupleVariable):
+            what = f"descriptor for index '{self.index}' for tuple subclasses"
+            return tx.raises(TypeError, f"{what} doesn't apply to '{type_name(obj)}' object")
+        if not 0 <= self.index < len(obj.items):
+            return tx.raises(IndexError, "tuple index out of range")
+        return obj.items[self.index]
 
     def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
         tx.raises(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")
+
+    def children(self) -> Any:
+        return () if self.doc is None else (self.doc,)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(TupleGetter)
+        cg.load_const(self.index)
+        cg.load(self.doc)
+        cg.asm.call(2)
+
+
+def _set_doc(tx: Any, self: TupleGetterVariable, value: VariableTracker | None) -> None:
+    if self.source is not None:
+        unsupported("mutation-of-unknown-object", "the docstring of a field of a named tuple")
+    self.doc = ConstantVariable(None) if value is None else value
+
+
+@getset(TupleGetter.__dict__["__doc__"], _set_doc)
+def tuple_getter_doc(tx: Any, self: TupleGetterVariable, /) -> VariableTracker:
+    if self.doc is None:
+        self.doc = tx.tr.wrap(self.value.__doc__, tx.tr.source(self.source, ir.ATTR, "__doc__"))
+    return self.doc
+
+
+@method(TupleGetter.__reduce__)
+def tuple_getter_reduce(tx: Any, self: TupleGetterVariable, /) -> VariableTracker:
+    parts = TupleVariable([ConstantVariable(self.index), tuple_getter_doc(tx, self)])
+    return TupleVariable([tx.tr.type_tracker(TupleGetter), parts])
+
+
+@constructor(TupleGetter)
+def new_tuple_getter(tx: Any, cls: VariableTracker, index: VariableTracker, doc: VariableTracker, /) -> VariableTracker:
+    return TupleGetterVariable(host_value(index), doc)
 
 
 @builds(TupleGetter)
 def build_tuple_getter(tr: Any, value: Any, source: Any) -> TupleGetterVariable:
     tr.guard(source, ir.IS, value)
-    return TupleGetterVariable(value, source)
+    return TupleGetterVariable(value.__reduce__()[1][0], None, value, source)

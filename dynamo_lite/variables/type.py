@@ -19,7 +19,7 @@ from .abstract import type_name
 from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
 from .copies import adopt
-from .descr import GETSETS, getset, type_attribute
+from .descr import GETSETS, attribute_name, getset, type_attribute
 from .dict import MappingProxyVariable
 from .dispatch import CONSTRUCTORS, PURE, builtin, method
 from .function import call_handler
@@ -297,17 +297,17 @@ def type_dunder_call(
 
 @method(type.__getattribute__)
 def type_getattribute(tx: Any, cls: TypeVariable, name: VariableTracker, /) -> VariableTracker:
-    return TypeVariable.tp_getattro(cls, tx, name.as_python_constant())
+    return TypeVariable.tp_getattro(cls, tx, attribute_name(tx, name))
 
 
 @method(type.__setattr__)
 def type_setattr(tx: Any, cls: TypeVariable, name: VariableTracker, value: VariableTracker, /) -> None:
-    cls.store_attribute(tx, name.as_python_constant(), value)
+    cls.store_attribute(tx, attribute_name(tx, name), value)
 
 
 @method(type.__delattr__)
 def type_delattr(tx: Any, cls: TypeVariable, name: VariableTracker, /) -> None:
-    cls.store_attribute(tx, name.as_python_constant(), None)
+    cls.store_attribute(tx, attribute_name(tx, name), None)
 
 
 @method(type.mro)
