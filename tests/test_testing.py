@@ -2,10 +2,12 @@
 
 import dataclasses
 import re
+import unittest
 
 import pytest
 import torch
 
+import dynamo_lite
 from dynamo_lite import testing
 from dynamo_lite.testing import (
     AotEagerAndRecordGraphs,
@@ -156,6 +158,56 @@ def test_run_both_sees_wrong_compilation(wrong, monkeypatch):
             seen.append(x + 1 if wrong == "result" else x)
         return seen if wrong in ("input", "result", "random") else result
 
-    monkeypatch.setattr(testing, "compile", lambda fn, **options: miscompiled)
+    monkeypatch.setattr(testing.comparison, "compile", lambda fn, **options: miscompiled)
     with pytest.raises(AssertionError, match="compiled and eager execution differ"):
         run_both(fn, X, [])
+
+
+class TestTorchsHelpers:
+    """What tests written against `torch._dynamo.testing` use."""
+
+    def test_text_of_graphs(self):
+        text = "def forward(self, x):  # a comment\n\n    return x   \n"
+        assert testing.normalize_gm(text) == "def forward(self, x):\n    return x\n"
+
+    def test_inductor_graphs_are_recorded(self):
+        backend = testing.InductorAndRecordGraphs()
+        x = torch.arange(4.0)
+        assert torch.allclose(dynamo_lite.compile(lambda a: a.sin() + 1, backend=backend)(x), x.sin() + 1)
+        assert len(backend.graphs) == len(backend.inductor_graphs) == 1
+
+    def test_extract_graph(self):
+        result, graphs, aten = testing.extract_graph(lambda a: a.relu() + 1, torch.tensor([-1.0, 1.0]))
+        assert result.tolist() == [1.0, 2.0] and len(graphs) == len(aten) == 1
+
+    def test_results_and_losses(self):
+        model = torch.nn.Linear(2, 1)
+        x = torch.ones(3, 2)
+        out = model(x)
+        assert testing.requires_bwd_pass(out) and not testing.requires_bwd_pass(x)
+        loss = testing.reduce_to_scalar_loss({"a": out, "b": [x]})
+        loss.backward()
+        results = testing.collect_results(model, out.detach(), loss.detach(), [x])
+        assert set(results[2]) == {"weight", "bias"} and results[2]["weight"] is not None
+
+    def test_strided(self):
+        t = testing.rand_strided((2, 3), (1, 2), torch.float32)
+        assert t.shape == (2, 3) and t.stride() == (1, 2)
+
+    def test_variants_of_a_test_class(self):
+        seen = []
+
+        class Tests(unittest.TestCase):
+            def test_it(self):
+                seen.append(dynamo_lite.config.assume_static_by_default)
+
+        variant = testing.make_test_cls_with_patches(
+            Tests, "Dynamic", "_dynamic", (dynamo_lite.config, "assume_static_by_default", False)
+        )
+        result = unittest.TestResult()
+        unittest.defaultTestLoader.loadTestsFromTestCase(variant).run(result)
+        assert result.testsRun == 1 and result.wasSuccessful() and seen == [False]
+        assert variant.__name__ == "DynamicTests" and hasattr(variant, "test_it_dynamic")
+
+    def test_standard_test(self):
+        testing.standard_test(unittest.TestCase(), lambda a, b: (a + b) * 2, 2, expected_ops=2)

@@ -31,6 +31,17 @@ def inductor(
     return call_with_fakes(lambda graph, fakes: compile_fx(graph, fakes, config_patches=patches), gm, example_inputs)
 
 
+def recording(gm: Any, example_inputs: list[Any], seen: list[Any]) -> Callable[..., Any]:
+    """As `inductor` without options; the ATen graphs that Inductor makes kernels of are appended to `seen`."""
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    def inner(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(graph)
+        return compile_fx_inner(graph, *args, **kwargs)
+
+    return call_with_fakes(lambda graph, fakes: compile_fx(graph, fakes, inner_compile=inner), gm, example_inputs)
+
+
 def config_patches(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
     """Inductor's settings for a mode and options. Raises RuntimeError for an unknown option or a wrong type."""
     from torch._inductor import config, list_mode_options

@@ -1,0 +1,107 @@
+"""Backends that count and record.
+
+Input: graphs. Output: callables that run them; counts and graphs as attributes. Names and meanings are those of torch's testing helpers:
+`frame_count` counts graphs handed to the backend, `op_count` the nodes in them that call something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..backends.aot import aot_autograd
+from ..backends.inductor import recording
+from ..backends.registry import lookup_backend
+
+
+def count_ops(gm: torch.fx.GraphModule) -> int:
+    """The nodes of a graph that call a function, a method or a module."""
+    return sum(node.op.startswith("call_") for node in gm.graph.nodes)
+
+
+class CompileCounter:
+    """A backend that runs graphs eagerly and counts them (`frame_count`) and the operations in them (`op_count`)."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.frame_count += 1
+        self.op_count += count_ops(gm)
+        return gm.forward
+
+    def clear(self) -> None:
+        """Start counting at zero."""
+        self.frame_count = 0
+        self.op_count = 0
+
+
+class CompileCounterWithBackend:
+    """Counts as `CompileCounter` does, keeps the graphs in `graphs`, and compiles them with another backend."""
+
+    def __init__(self, backend: str | Callable[..., Any]) -> None:
+        self.backend = backend
+        self.clear()
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.frame_count += 1
+        self.op_count += count_ops(gm)
+        self.graphs.append(gm)
+        return lookup_backend(self.backend)(gm, example_inputs)
+
+    def clear(self) -> None:
+        """Start counting at zero and forget the graphs."""
+        self.frame_count = 0
+        self.op_count = 0
+        self.graphs: list[torch.fx.GraphModule] = []
+
+
+class EagerAndRecordGraphs:
+    """A backend that runs graphs eagerly and keeps them in `graphs`."""
+
+    def __init__(self) -> None:
+        self.graphs: list[torch.fx.GraphModule] = []
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.graphs.append(gm)
+        return gm.forward
+
+
+class AotEagerAndRecordGraphs:
+    """A backend that runs AOTAutograd's graphs eagerly; keeps what it got in `graphs`, and the ATen graphs in
+    `fw_graphs` and `bw_graphs`.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: list[torch.fx.GraphModule] = []
+        self.fw_graphs: list[torch.fx.GraphModule] = []
+        self.bw_graphs: list[torch.fx.GraphModule] = []
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.graphs.append(gm)
+
+        def recorder(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
+            def compiler(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+                graphs.append(graph)
+                return graph.forward
+
+            return compiler
+
+        backend = aot_autograd(recorder(self.fw_graphs), recorder(self.bw_graphs), keep_inference_input_mutations=True)
+        return backend(gm, example_inputs)
+
+
+class InductorAndRecordGraphs:
+    """A backend that compiles graphs with inductor; keeps what it got in `graphs`, and the ATen graphs that inductor compiled in
+    `inductor_graphs`.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: list[torch.fx.GraphModule] = []
+        self.inductor_graphs: list[torch.fx.GraphModule] = []
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.graphs.append(gm)
+        return recording(gm, example_inputs, self.inductor_graphs)
