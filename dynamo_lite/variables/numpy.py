@@ -73,8 +73,8 @@ class ArrayVariable(VariableTracker):
         raw = getattr(self.cls, name, None)
         if isinstance(raw, types.MethodDescriptorType):
             return MethodVariable(tx.tr.build_constant_object(raw), self)
-        if name in ("T", "real", "imag"):
-            return call_numpy(tx, f"ndarray.{name}", operator.attrgetter(name), [self])
+        if name in _VIEWS:
+            return call_numpy(tx, f"ndarray.{name}", _VIEWS[name], [self])
         if raw is None:
             return tx.raises(
                 AttributeError, f"'{self.cls.__module__}.{self.cls.__name__}' object has no attribute '{name}'"
@@ -138,6 +138,7 @@ def _shape(self: ArrayVariable) -> VariableTracker:
     return TupleVariable([metadata(self, n, "size", i) for i, n in enumerate(shape)])
 
 
+_VIEWS = {name: operator.attrgetter(name) for name in ("T", "imag", "real")}
 _FROM_META: dict[str, Callable[[ArrayVariable], VariableTracker]] = {
     "dtype": lambda self: ConstantVariable(_dtype(self)),
     "shape": _shape,

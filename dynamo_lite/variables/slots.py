@@ -8,6 +8,7 @@ Mirrors `slotdefs` and the `wrap_*` and `slot_*` functions of `Objects/typeobjec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..exc import unsupported
@@ -16,7 +17,7 @@ from .constant import ConstantVariable
 
 
 class SlotDef(NamedTuple):
-    """`dunder` is implemented by `slot`; `kind` names the calling convention (see `WRAPPERS`)."""
+    """`dunder` is implemented by `slot`; `kind` names the calling convention (see `CONVENTIONS`)."""
 
     dunder: str
     slot: str
@@ -96,45 +97,61 @@ SEQUENCE_ALTERNATIVES = {
 NONE = ConstantVariable(None)
 
 
-def _unary(tx: Any, slot: Any, self: VariableTracker) -> VariableTracker:
+# Each calls a slot, bound to its object, as the wrapper descriptor of one convention does.
+
+
+def _unary(tx: Any, slot: Any) -> VariableTracker:
     return slot(tx)
 
 
-def _next(tx: Any, slot: Any, self: VariableTracker) -> VariableTracker:
+def _next(tx: Any, slot: Any) -> VariableTracker:
     item = slot(tx)
     return item if item is not None else tx.raises(StopIteration)
 
 
-def _objarg(tx: Any, slot: Any, self: VariableTracker, arg: VariableTracker) -> VariableTracker:
+def _objarg(tx: Any, slot: Any, arg: VariableTracker) -> VariableTracker:
     return slot(tx, arg)
 
 
-def _set(tx: Any, slot: Any, self: VariableTracker, key: VariableTracker, value: VariableTracker) -> VariableTracker:
+def _set(tx: Any, slot: Any, key: VariableTracker, value: VariableTracker) -> VariableTracker:
     slot(tx, key, value)
     return NONE
 
 
-def _delete(tx: Any, slot: Any, self: VariableTracker, key: VariableTracker) -> VariableTracker:
+def _delete(tx: Any, slot: Any, key: VariableTracker) -> VariableTracker:
     slot(tx, key, None)
     return NONE
 
 
-def _descr_get(
-    tx: Any, slot: Any, self: VariableTracker, obj: VariableTracker, cls: VariableTracker = NONE
-) -> VariableTracker:
+def _descr_get(tx: Any, slot: Any, obj: VariableTracker, cls: VariableTracker = NONE) -> VariableTracker:
     instance = None if obj.is_python_constant() and obj.value is None else obj
     return slot(tx, instance, cls)
 
 
-# kind → (tx, bound slot, self, *arguments) for the conventions that call a bound slot
-WRAPPERS = {
-    "unary": _unary,
-    "next": _next,
-    "objarg": _objarg,
-    "set": _set,
-    "delete": _delete,
-    "descr_get": _descr_get,
+def _compare(op: str) -> Any:
+    return lambda tx, slot, other: slot(tx, other, op)
+
+
+class Convention(NamedTuple):
+    """`arguments`: their number beside self, None if the wrapper counts them itself."""
+
+    arguments: int | None
+    wrapper: Callable[..., VariableTracker]
+
+
+CONVENTIONS = {
+    "unary": Convention(0, _unary),
+    "next": Convention(0, _next),
+    "objarg": Convention(1, _objarg),
+    "binary_l": Convention(1, _objarg),
+    "binary_r": Convention(1, _objarg),
+    "set": Convention(2, _set),
+    "delete": Convention(1, _delete),
+    "descr_get": Convention(None, _descr_get),
+    **{op: Convention(1, _compare(op)) for op in _COMPARE.values()},
 }
+NUMBER_CONVENTIONS = {"binary_l": lambda v, w: (v, w), "binary_r": lambda v, w: (w, v)}
+"""The slots of numbers are functions of both operands: in which order."""
 
 
 def call_slot(
@@ -150,27 +167,21 @@ def call_slot(
     `owner` is named so that `dict.__getitem__(d, k)` reaches the native slot even where `d`'s own class overrides it.
     Raises TypeError in the traced program if the arguments don't fit.
     """
-    function = getattr(owner, definition.slot, None)
-    if function is None and definition.slot in SEQUENCE_ALTERNATIVES:
-        function = getattr(owner, SEQUENCE_ALTERNATIVES[definition.slot], None)
     kind = definition.kind
+    function = getattr(owner, definition.slot, None)
+    order = NUMBER_CONVENTIONS.get(kind) if function is not None and definition.slot.startswith("nb_") else None
+    if function is None:
+        function = getattr(owner, SEQUENCE_ALTERNATIVES.get(definition.slot, definition.slot), None)
     if function is None:  # the real type has it, the model does not
         unsupported("call-c-function", f"{self.python_type().__qualname__}.{definition.dunder}")
     if kind == "call":
         return function(self, tx, args, kwargs)
     if kwargs:
         return tx.raises(TypeError, f"wrapper {definition.dunder}() takes no keyword arguments")
-    expected = {"unary": 0, "next": 0, "set": 2, "descr_get": len(args)}.get(kind, 1)
-    if len(args) != expected:
+    expected, wrapper = CONVENTIONS[kind]
+    if expected is not None and len(args) != expected:
         return tx.raises(TypeError, f"expected {expected} argument{'s' * (expected != 1)}, got {len(args)}")
-    if kind in ("binary_l", "binary_r"):
-        if definition.slot.startswith("nb_") and getattr(owner, definition.slot, None) is not None:
-            pair = (self, args[0]) if kind == "binary_l" else (args[0], self)
-            return function(tx, *pair)
-        return function(self, tx, args[0])
-    if kind in COMPARISONS:
-        return function(self, tx, args[0], kind)
-    return WRAPPERS[kind](tx, function.__get__(self), self, *args)
+    return wrapper(tx, function.__get__(self), *args) if order is None else function(tx, *order(self, args[0]))
 
 
 COMPARISONS = frozenset(_COMPARE.values())
