@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..guards import ir
-from .abstract import binary_op, get_attr, get_item, get_iter, iter_next, length, type_name, unpack
+from .abstract import binary_op, get_attr, get_item, get_iter, iter_next, length, richcompare, type_name, unpack
 from .base import MISSING, VariableTracker
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import getset
@@ -543,7 +543,7 @@ class MappingProxyVariable(NativeVariable):
         return get_iter(tx, self.mapping)
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
-        return self.mapping.tp_richcompare(tx, other, op)
+        return richcompare(tx, self.mapping, other, op)
 
     @staticmethod
     def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:

@@ -23,7 +23,15 @@ from .base import MISSING, VariableTracker
 from .cell import CellVariable
 from .constant import ConstantVariable, fold, is_constant, is_none
 from .copies import adopt_owner, first_copy
-from .descr import METHOD_DESCRIPTORS, DescriptorVariable, generic_getattr, generic_setattr, getset, type_attribute
+from .descr import (
+    METHOD_DESCRIPTORS,
+    DescriptorVariable,
+    generic_getattr,
+    generic_setattr,
+    getset,
+    type_attribute,
+    type_lookup,
+)
 from .dict import DictVariable
 from .dispatch import DIRECT_CALLS, HANDLERS, PURE
 from .slots import SLOTDEFS, call_slot
@@ -535,10 +543,13 @@ def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, Varia
 @builds(types.BuiltinFunctionType)
 def build_builtin(tr: Any, value: Any, source: Any) -> VariableTracker:
     owner = value.__self__
-    if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-        # A bound method of a C object: list.append of one list.
-        descriptor = getattr(type(owner), value.__name__, None)
-        if isinstance(descriptor, types.MethodDescriptorType):
+    if owner is not None and type(owner) is not types.ModuleType and value not in HANDLERS:
+        # A bound method of a C object, list.append of one list, or of a class, dict.fromkeys.
+        of_class = type_lookup(owner, value.__name__) if issubclass(type(owner), type) else None
+        descriptor = type_lookup(type(owner), value.__name__)
+        if type(of_class) is types.ClassMethodDescriptorType:
+            descriptor = of_class
+        if type(descriptor) in (types.MethodDescriptorType, types.ClassMethodDescriptorType):
             tr.guard(source, ir.TYPE_IS, type(value))
             tr.guard(tr.source(source, ir.ATTR, "__name__"), ir.EQUALS, value.__name__)
             self_ = tr.wrap(owner, tr.source(source, ir.ATTR, "__self__"))
