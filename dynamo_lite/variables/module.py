@@ -85,7 +85,8 @@ class GlobalsNamespace(VariableTracker):
         if name not in self.loaded and (name in self.stored or name not in self.value):
             tx.tr.guard(self.source, ir.LACKS_KEY, name)
             return False
-        tx.tr.guard(self.source, ir.HAS_KEY, name)
+        # What was stored before the deletion need not have been there at the start: then nothing is left to do.
+        tx.tr.guard(self.source, ir.HAS_KEY if name in self.value else ir.LACKS_KEY, name)
         self._announce(tx)
         self.loaded.pop(name, None)
         self.stored[name] = None
@@ -108,6 +109,8 @@ class GlobalsNamespace(VariableTracker):
 
     def emit_update(self, cg: Any) -> None:
         for name, value in self.stored.items():
+            if value is None and name not in self.value:
+                continue
             if value is not None:
                 cg.load(value)
             cg.load_const(self.value)

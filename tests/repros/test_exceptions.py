@@ -609,3 +609,20 @@ class TestLastReference:
                 return type(e), e.errno, e.filename, str(e), hasattr(e, "characters_written")
 
         same(program, breaks=None)
+
+
+class TestGlobals:
+    def test_stored_and_deleted(self):
+        def program():
+            global AssertionError
+            AssertionError = TypeError
+            try:
+                raise AssertionError("text")
+            except BaseException as e:
+                seen = type(e)
+            finally:
+                del AssertionError
+            return seen, AssertionError  # noqa: F821
+
+        same(program)
+        assert "AssertionError" not in globals()
