@@ -30,6 +30,9 @@ FORBIDDEN_IN_GRAPH: set[Any] = set()
 SKIPPED_CODES: set[types.CodeType] = set()
 """Code objects that run as they are, while the functions that they call may be captured."""
 
+FOLLOWED_CODES: set[types.CodeType] = set()
+"""Code objects that are followed whatever the policy says about their module."""
+
 DISABLED = "_torchdynamo_disable"
 CONSTANT_RESULT = "_dynamo_marked_constant"
 HAS_MARKS = "_has_dynamo_dim_marking"
@@ -88,6 +91,25 @@ def allow_in_graph(fn: T) -> T:
     return _mark_all(ALLOWED_IN_GRAPH, fn)
 
 
+def nonstrict_trace(fn: T) -> T:
+    """As `allow_in_graph`: calls of `fn` are nodes whose inside is seen by the backend only. Arguments and results may be nested
+    containers of tensors. Returns `fn`. Raises TypeError if it is not callable."""
+    return allow_in_graph(fn)
+
+
+def dont_skip_tracing(fn: T) -> T:
+    """Follow `fn` although the module that it comes from is left alone otherwise. Returns `fn`.
+
+    Raises TypeError if `fn` has no Python code.
+    """
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        raise TypeError(f"expected a Python function, got {type(fn).__name__}")
+    FOLLOWED_CODES.add(code)
+    SKIPPED_CODES.discard(code)
+    return fn
+
+
 def disallow_in_graph(fn: T) -> T:
     """End the graph at calls of `fn` (or of each function of a list). Returns `fn`; TypeError if it is not callable."""
     ALLOWED_IN_GRAPH.difference_update(fn if isinstance(fn, list | tuple) else (fn,))
@@ -117,6 +139,7 @@ def skip(fn: T) -> T:
     if code is None:
         raise TypeError(f"expected a Python function, got {type(fn).__name__}")
     SKIPPED_CODES.add(code)
+    FOLLOWED_CODES.discard(code)
     return fn
 
 

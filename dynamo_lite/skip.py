@@ -64,6 +64,8 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
         return ("call-skipped-function", f"{fn.__qualname__} is disabled")
     module = fn.__globals__.get("__name__") or ""
     top = module.partition(".")[0]
+    if fn.__code__ in markers.FOLLOWED_CODES:
+        return None
     if top in SKIPPED_MODULES:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
     if top == "torch" and module.startswith(SKIPPED_TORCH) and module not in FOLLOWED_TORCH:

@@ -66,3 +66,24 @@ def test_mark_dynamic():
     for x in (marked, torch.ones(7, 3), torch.ones(9, 3)):
         assert torch.equal(compiled(x), x.sum(0) * 2)
     assert counter.frame_count == 1
+
+
+def test_nonstrict_trace_takes_containers():
+    @dynamo_lite.nonstrict_trace
+    def inside(parts):
+        print(end="")
+        return {"sum": parts["a"] + parts["b"][0]}
+
+    result, graphs, _, slugs = captured(lambda x: inside({"a": x, "b": [x * 2]})["sum"] + 1, X)
+    assert torch.equal(result, X * 3 + 1)
+    assert (graphs, slugs) == (1, [])
+
+
+def test_dont_skip_tracing():
+    namespace = {"__name__": "logging.extra"}
+    exec("def helper(x): return x * 2", namespace)
+    helper = namespace["helper"]
+    assert captured(lambda x: helper(x) + 1, X)[3] == ["call-skipped-function"]
+    dynamo_lite.reset()
+    dynamo_lite.dont_skip_tracing(helper)
+    assert captured(lambda x: helper(x) + 1, X)[1:] == (1, 2, [])

@@ -39,7 +39,7 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 
 MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
-items)` make trackers."""
+items)`, `mapping(tx, keys, items)` make trackers."""
 
 Packer = Callable[["Packing", Any], Any]
 
@@ -502,7 +502,7 @@ class GraphBuilder:
         fakes: Iterator[Any] | None,
     ) -> Any:
         items = []
-        for i, item in enumerate(result.items):
+        for i, item in zip(result.keys or range(len(result.items)), result.items, strict=True):
             kind = type(item)
             origin = ("item", node, *path, i)
             if kind is TensorResult:
@@ -518,6 +518,8 @@ class GraphBuilder:
                 items.append(MODELS.symbol(SymValue(item.sym, None, origin)))
             else:
                 items.append(MODELS.constant(tx, item.value))
+        if result.keys is not None:
+            return MODELS.mapping(tx, result.keys, items)
         return MODELS.sequence(tx, result.type, items)
 
     def _apply_changes(self, tensors: list[TensorValue], changes: Any, remembered: bool) -> None:

@@ -302,6 +302,9 @@ def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], targe
     kind = type(result)
     if kind is tuple or kind is list or (isinstance(result, tuple) and kind is not torch.Size):
         return SequenceResult(kind, tuple([_describe(item, fakes, new, target) for item in result]))
+    if kind is dict and all(type(key) in (str, int) for key in result):
+        values = tuple([_describe(item, fakes, new, target) for item in result.values()])
+        return SequenceResult(dict, values, tuple(result))
     if isinstance(result, torch.SymInt | torch.SymFloat | torch.SymBool):
         return SymResult(result)
     if kind is torch.Size and not all(type(n) is int for n in result):

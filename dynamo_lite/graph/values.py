@@ -81,10 +81,11 @@ class ConstantResult(NamedTuple):
 
 
 class SequenceResult(NamedTuple):
-    """An operator returns a tuple, list or structure sequence of type `type`."""
+    """An operator returns a tuple, list or structure sequence of type `type`, or a dict with the given keys."""
 
     type: type
     items: tuple[Any, ...]
+    keys: tuple[Any, ...] | None = None
 
 
 class Outcome(NamedTuple):

@@ -93,8 +93,17 @@ def make_sequence(tx: Any, cls: type, items: list[VariableTracker]) -> VariableT
     return SEQUENCES[cls](items) if cls in SEQUENCES else TupleVariable(items, cls)
 
 
+def make_mapping(tx: Any, keys: tuple[Any, ...], items: list[VariableTracker]) -> DictVariable:
+    """The tracker of a dict that an operator returned."""
+    result = DictVariable()
+    for key, item in zip(keys, items, strict=True):
+        result.mp_ass_subscript(tx, ConstantVariable(key), item)
+    return result
+
+
 SEQUENCES: dict[type, Any] = {}
 """Type → function(items) for tuple subclasses with a model of their own."""
 
 MODELS.constant = make_constant
 MODELS.sequence = make_sequence
+MODELS.mapping = make_mapping
