@@ -77,6 +77,8 @@ class Trace:
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}
         self.generators: dict[int, Any] = {}  # those that the traced code has made
+        self.references: dict[int, VariableTracker] = {}  # id of a model → its weak reference without a callback
+        self.proxies: dict[int, VariableTracker] = {}
         self.unclosed: dict[int, Any] = {}  # those of them that wait inside a block whose end would run if they died
         self.stand_classes: dict[type, type] = {}
         self.frame_objects: dict[int, VariableTracker] = {}
@@ -268,10 +270,10 @@ class Trace:
     def dropped(self, tx: Any, values: Any, *kept: Any) -> None:
         """References to these are gone: a generator that nothing else leads to ends here. `kept`: what a frame gives back."""
         for vt in values:
-            if id(vt) in self.unclosed and not self._is_reachable(vt, kept):
+            if id(vt) in self.unclosed and not self.is_reachable(vt, kept):
                 vt.finalize(tx)
 
-    def _is_reachable(self, wanted: Any, roots: Any) -> bool:
+    def is_reachable(self, wanted: Any, roots: Any = ()) -> bool:
         """Whether a frame, a changed object or an exception that is handled leads to an object."""
         pending: list[Any] = [*roots, *(child for vt in self.mutations for child in vt.children())]
         frame, state = self.frame, self.exc_state
@@ -288,7 +290,8 @@ class Trace:
                 return True
             if vt is not None and id(vt) not in seen and not is_lazy(vt) and vt.source is None:
                 seen.add(id(vt))
-                pending.extend(vt.children())
+                if not vt.holds_weakly:
+                    pending.extend(vt.children())
         return False
 
     # -- the exception being handled
@@ -300,6 +303,10 @@ class Trace:
         while state is not None and state.value is None:
             state = state.previous
         return None if state is None else state.value
+
+    def active_exception(self) -> VariableTracker | None:
+        """What a bare `raise` raises, or None."""
+        return self.handled or self.outer_exception()
 
     def outer_exception(self) -> Any:
         """The exception that the caller of the frame handles, or None."""

@@ -265,7 +265,7 @@ class Frame:
 
     def unwind(self, exc: VariableTracker) -> bool:
         """Go to the handler of the current instruction with `exc` on the stack; False if the frame has none."""
-        if self.lifted.instrs[self.cur].op not in _KEEPING_TRACEBACK:
+        if not self._raises_again(exc):
             exc.add_traceback(self)
         handler = self.lifted.handler_at[self.cur]
         if handler is None:
@@ -277,6 +277,13 @@ class Frame:
         self.push(exc)
         self.ip = handler.target
         return True
+
+    def _raises_again(self, exc: VariableTracker) -> bool:
+        """True for an instruction that goes straight to `exception_unwind`."""
+        instr = self.lifted.instrs[self.cur]
+        if instr.op is Op.RAISE_VARARGS and not instr.arg:
+            return exc is self.tr.active_exception()
+        return instr.op in _KEEPING_TRACEBACK
 
     @property
     def last_instr(self) -> Instr:

@@ -282,7 +282,7 @@ def exception_match(tx: Any, exc: VariableTracker, target: VariableTracker) -> b
 def raise_varargs(tx: Any, exc: VariableTracker | None = None, cause: VariableTracker | None = None) -> NoReturn:
     """RAISE_VARARGS (`do_raise`)."""
     if exc is None:
-        active = tx.tr.handled or tx.tr.outer_exception()
+        active = tx.tr.active_exception()
         if active is None:
             tx.raises(RuntimeError, "No active exception to reraise")
         raise ObservedException(active)

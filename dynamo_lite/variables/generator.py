@@ -180,18 +180,23 @@ class GeneratorVariable(VariableTracker):
                 self._meanwhile(close_iterator, tx, delegate)
                 return self.resume(tx, NONE, thrown.exception(tx))
             if isinstance(delegate, GeneratorVariable) and delegate.kind is not ASYNC_GENERATOR:
-                finished, value = self._meanwhile(delegate.throw, tx, thrown, close_on_exit)
+                finished, value = self._meanwhile(delegate.throw, self._frame_below(tx), thrown, close_on_exit)
                 if finished:
                     raise_stop_iteration(tx, value)
                 return False, value
             thrower = optional_attribute(tx, delegate, "throw")
             if thrower is None:
                 return self.resume(tx, NONE, thrown.exception(tx))
-            return False, self._meanwhile(tx.call, thrower, thrown.arguments)
+            return False, self._meanwhile(self._frame_below(tx).call, thrower, thrown.arguments)
         except ObservedException as observed:
             if self.frame is None or self.delegate() is not delegate:
                 raise  # out of this generator, not out of the delegate
             return self._leave_delegate(tx, observed.exc)
+
+    def _frame_below(self, tx: Any) -> Any:
+        """The suspended frame as the caller of its delegate."""
+        self.frame.parent, self.frame.direct = tx, False
+        return self.frame
 
     def _leave_delegate(self, tx: Any, exc: ExceptionVariable) -> tuple[bool, VariableTracker]:
         """The delegate ended with `exc`. Newer bytecode looks at it itself; in older one the loop around SEND is left for it."""
@@ -231,8 +236,6 @@ class GeneratorVariable(VariableTracker):
 
     def _meanwhile(self, function: Any, *args: Any) -> Any:
         """Call a function during which this generator counts as running."""
-        if self.running:
-            args[0].raises(ValueError, f"{self.kind.word} already executing")
         self.running = True
         try:
             return function(*args)
@@ -242,7 +245,7 @@ class GeneratorVariable(VariableTracker):
     def delegate(self) -> VariableTracker | None:
         """`_PyGen_yf`: what a suspended `yield from` or `await` is waiting for."""
         frame = self.frame
-        if frame is None or not self.suspended or not frame.cur:
+        if frame is None or self.running or not self.suspended or not frame.cur:
             return None
         return frame.stack[-1] if frame.lifted.instrs[frame.cur - 1].op is Op.SEND else None
 

@@ -626,3 +626,50 @@ class TestGlobals:
 
         same(program)
         assert "AssertionError" not in globals()
+
+
+class TestRaisingAgain:
+    def test_bare_raise_adds_no_entry(self):
+        def fails():
+            try:
+                raise KeyError(1)
+            except KeyError:
+                raise
+
+        def program():
+            try:
+                fails()
+            except KeyError as e:
+                tb, lines = e.__traceback__, []
+                while tb is not None:
+                    lines.append(tb.tb_lineno - program.__code__.co_firstlineno)
+                    tb = tb.tb_next
+                return lines
+
+        same(program)
+
+    def test_caller_of_a_delegate_that_is_thrown_into(self):
+        import sys
+
+        def callers(frame):
+            names = []
+            while frame.f_code.co_name != "program":
+                names.append(frame.f_code.co_name)
+                frame = frame.f_back
+            return names
+
+        def inner():
+            try:
+                yield
+            except KeyError:
+                yield callers(sys._getframe())
+
+        def outer():
+            yield from inner()
+
+        def program():
+            g = outer()
+            next(g)
+            return g.throw(KeyError)
+
+        same(program)
