@@ -16,8 +16,10 @@ Parameters, positional, in this order:
   passed too;
 - mode "raise": `__exc`; mode "call": `__inner`, `__inner_args` (a list, which is emptied).
 
-Free variables: `resume_freevars(code)`; the caller makes the function with the frame's actual cells. (In a slot that
-holds no cell just then, which only happens inside an inlined comprehension, any cell will do.)
+Closure: the cells of `resume_freevars(code)`; the caller makes the function with the frame's actual cells. (In a slot
+that holds no cell just then, which only happens inside an inlined comprehension, any cell will do.) The cells of the
+frame's own variables come as free variables of other names, and are put into these variables' slots first of all: what
+reads an unbound one must find a local variable.
 """
 
 import opcode
@@ -27,7 +29,7 @@ from collections.abc import Iterable
 from inspect import CO_GENERATOR
 from types import CodeType
 
-from bytecode import FreeVar, Instr, Label, TryBegin, TryEnd
+from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
 
 from dynamo_lite._eval_frame import call_moved, raise_again
 from dynamo_lite.isa import codec, emit
@@ -82,8 +84,16 @@ class CannotResume(Exception):
 
 
 def resume_freevars(code: CodeType) -> tuple[str, ...]:
-    """The names of the continuation's free variables, in order."""
-    return (*code.co_cellvars, *code.co_freevars)
+    """The variables of `code` whose cells make the continuation's closure, in order."""
+    return (*code.co_cellvars, *_outer_variables(code))
+
+
+def _outer_variables(code: CodeType) -> list[str]:
+    """The free variables of the original."""
+    return [name for name in code.co_freevars if not name.endswith(_PASSED)]
+
+
+_PASSED = " (cell)"
 
 
 def resume_code(
@@ -146,9 +156,9 @@ class _Resume:
         self.code, self.offset, self.stack_len, self.mode = code, offset, stack_len, mode
         self.nulls, self.passed = frozenset(nulls), passed
         self.exc_entries, self.lasti_entries = frozenset(exc_entries), dict(lasti_entries)
-        self.freevars = resume_freevars(code)
+        self.freevars = (*(name + _PASSED for name in code.co_cellvars), *_outer_variables(code))
         self.is_original = not is_resumed(code)
-        self.body = codec.decode(code, codec.slot_operands(code, cell=FreeVar))
+        self.body = codec.decode(code)
         self.index = self.body.index_of_offset[offset]
         self.entry = self.index + 1 if after or mode != "value" else self._whole_instruction(self.index)
         self.asm = emit.Assembler()
@@ -169,6 +179,7 @@ class _Resume:
     def build(self) -> CodeType:
         """A continuation's continuation at the same place is that continuation again: recursion would never end to make new ones."""
         code = self.code
+        self._restore_cells()
         names = self._restore_stack()
         names += self._act()
         keep = self._reachable()
@@ -186,6 +197,7 @@ class _Resume:
             flags=code.co_flags & ~_DROPPED_FLAGS,
             argcount=len(names),
             varnames=tuple(names),
+            cellvars=code.co_cellvars,
             freevars=self.freevars,
             consts=(None,),
             stacksize=max(code.co_stacksize + 2 * self.is_original, self.stack_len + 6),
@@ -197,9 +209,14 @@ class _Resume:
 
     def _start(self) -> list:
         generator = bool(self.code.co_flags & emit.GENERATOR_FLAGS)
-        return emit.prologue((), self.freevars, generator, self.code.co_firstlineno)
+        return emit.prologue(self.code.co_cellvars, self.freevars, generator, self.code.co_firstlineno)
 
     # -- the new prologue
+
+    def _restore_cells(self) -> None:
+        for name in self.code.co_cellvars:
+            self.asm.load_fast_and_clear(FreeVar(name + _PASSED))
+            self.asm.emit("STORE_FAST", CellVar(name))
 
     def _restore_stack(self) -> list[str]:
         """Emit the pushes; returns the parameter names for the stack and the locals."""
@@ -219,11 +236,12 @@ class _Resume:
         return names + [self._restore_local(name) for name in self.passed]
 
     def _restore_local(self, name: str) -> str:
-        if name not in self.freevars or name in self.body_locals():
+        kind = CellVar if name in self.code.co_cellvars else FreeVar
+        if name in self.body_locals() or (kind is FreeVar and name not in self.freevars):
             return name
         parameter = f"__slot_{name}"
         self.asm.load_fast_and_clear(parameter)
-        self.asm.emit("STORE_FAST", FreeVar(name))
+        self.asm.emit("STORE_FAST", kind(name))
         return parameter
 
     def body_locals(self) -> set[str]:
@@ -334,7 +352,7 @@ class _Resume:
         has that on the stack for `super().name`, but may call `super()` all the same: say that it has two arguments.)
         """
         owner = self.code.co_varnames[0]
-        self_load = ("LOAD_DEREF", FreeVar(owner)) if owner in self.code.co_cellvars else ("LOAD_FAST", owner)
+        self_load = ("LOAD_DEREF", CellVar(owner)) if owner in self.code.co_cellvars else ("LOAD_FAST", owner)
         out: list = []
         instrs = [item for item in items if isinstance(item, Instr)]
         calls = {}  # id of the LOAD_GLOBAL → of the instructions up to its CALL

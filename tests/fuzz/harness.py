@@ -40,17 +40,10 @@ MODULES = (
 
 
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
-UNBOUND = re.compile(
-    r"cannot access (?:local|free) variable (\S*\w+\S*) where it is not associated with a value(?: in enclosing scope)?"
-)
 
 
 def known(text):
-    """The text without addresses, and without the one difference that is accepted: a continuation has the variables that
-    the frame shares with inner functions as free variables, so that CPython raises NameError for them instead of its
-    subclass UnboundLocalError."""
-    if "nbound" in text or "cannot acc" in text:
-        text = UNBOUND.sub(r"unbound \1", text.replace("UnboundLocalError", "NameError"))
+    """The text without addresses."""
     return ADDRESS.sub("0x", text) if "0x" in text else text
 
 

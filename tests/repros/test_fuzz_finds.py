@@ -282,3 +282,35 @@ def test_texts_of_type_errors():
     def make_args(k):
         return [{1}, collections.deque([1])]
     """)
+
+
+def test_unbound_variable_of_a_closure_after_a_break_is_a_local_one():
+    agrees("""
+    def program(l):
+        def inner():
+            nonlocal shared
+            l.append(1)
+            shared = 2
+            del shared
+        def generator():
+            stop(3, l)
+            try:
+                yield lambda: later
+                later
+            except UnboundLocalError as error:
+                yield error
+            later = 3
+            yield later
+        stop(1, l)
+        found = list(generator())[1:]
+        inner()
+        try:
+            stop(2, shared)
+        except UnboundLocalError as error:
+            found.append(error)
+        shared = 5
+        stop(4, l)
+        return found, shared, [x for x in (lambda: shared,)]
+    def make_args(k):
+        return [[]]
+    """)

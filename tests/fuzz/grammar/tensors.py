@@ -53,7 +53,7 @@ class Tensors(Chooser):
             lambda: f"({e()} if {self.expr(s, 'bool', d)} else {e()})",
             lambda: f"{e()}[{self.pick(['[2, 0, 1]', ':', '...', 'None, :', '-3:'])}]",
             lambda: f"torch.full((3,), float({e('int')}))",
-            lambda: f"torch.arange({self.pick(['3.', '3', '0, 6, 2'])})",
+            lambda: f"torch.arange({self.pick(['3.', '0., 6, 2'])})",
             lambda: f"torch.tensor([float({e('int')}), 1., 2.])",
             lambda: f"torch.{self.pick(['rand(3)', 'randn(3)', 'rand_like(' + e() + ')'])}",
             lambda: f"MODULE({e()})",
