@@ -154,9 +154,7 @@ class Codegen:
         vt.emit_new(self)
         self.in_progress.discard(id(vt))
         self._keep(vt)
-        if vt.fills_at_once:
-            vt.emit_fill(self)
-        elif vt.emit_fill is not None:
+        if vt.emit_fill is not None:
             self.fills.append(vt)
 
     def _keep(self, vt: Any) -> None:
@@ -201,8 +199,16 @@ class Codegen:
             self.asm.pop_top()
         if self.tr.mutations or self.has_break:
             self._prefetch(escaping)
+        self._make_classes(made)
+
+    def _make_classes(self, made: list[VariableTracker]) -> None:
+        """All bare at first, since they may refer to each other; then with their attributes, before anything is made that might use
+        them. A metaclass comes after its instances: its descriptors would be in the way."""
         for vt in made:
             self._hold(vt)
+        for vt in reversed(made):
+            self.fills.remove(vt)
+            vt.emit_fill(self)
 
     def _refuse_dead_generators(self, escaping: list[Any]) -> None:
         """A generator that waits inside a `try` or `with` runs the end of that block when it dies. Where it has died is not
@@ -428,7 +434,8 @@ class Codegen:
     def load_suspended(self, frame: Frame) -> None:
         """Push a generator suspended as the frame is: made to continue at its YIELD_VALUE, and run up to there."""
         entries = [*frame.stack, ConstantVariable(None)]
-        state = _FrameState(frame, frame.stack, set())
+        variables = {s for s, v in enumerate(frame.locals) if v is not None and not frame.lifted.is_cell[s]}
+        state = _FrameState(frame, frame.stack, variables)  # all of them live as long as the generator
         locals_ = state.live_locals([frame.cur])
         offset = frame.lifted.instrs[frame.cur].offset
         code = self.resume_code(frame, offset, entries, tuple(name for name, _ in locals_), False, "value")

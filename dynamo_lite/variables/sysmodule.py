@@ -24,7 +24,7 @@ pure(sys.intern)
 
 @builtin(sys.exc_info)
 def sys_exc_info(tx: Any, /) -> VariableTracker:
-    exc = tx.tr.handled or tx.tr.outer_exception()
+    exc = tx.tr.active_exception()
     if exc is None:
         return TupleVariable([NONE, NONE, NONE])
     return TupleVariable([tx.tr.type_of(tx, exc), exc, exc.get(tx, "__traceback__")])
@@ -32,7 +32,7 @@ def sys_exc_info(tx: Any, /) -> VariableTracker:
 
 @builtin(sys.exception)
 def sys_exception(tx: Any, /) -> VariableTracker:
-    return tx.tr.handled or tx.tr.outer_exception() or NONE
+    return tx.tr.active_exception() or NONE
 
 
 @builtin(warnings.warn)
@@ -77,3 +77,9 @@ def _setting(function: Any, ask: Any = None) -> None:
 for _function in (sys.get_int_max_str_digits, sys.getdefaultencoding, sys.getfilesystemencoding):
     _setting(_function)
 _setting(sys.getrecursionlimit, program_recursion_limit)
+
+
+@builtin(sys.getsizeof)
+def sys_getsizeof(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """It depends on how an object came to be."""
+    return tx.needs_real_frame("frame-introspection", "sys.getsizeof()")
