@@ -82,8 +82,12 @@ def is_not_implemented(v: VariableTracker) -> bool:
 
 
 def type_name(v: VariableTracker) -> str:
-    """`Py_TYPE(v)->tp_name`, as error messages print it: with the module for classes written in C."""
-    cls = v.python_type()
+    """`Py_TYPE(v)->tp_name`, as error messages print it."""
+    return tp_name(v.python_type())
+
+
+def tp_name(cls: type) -> str:
+    """The name that a class has in C: with the module for classes written in C."""
     if cls.__module__ == "builtins" or cls.__module__ is None or not is_written_in_c(cls):
         return cls.__name__
     return f"{cls.__module__}.{cls.__name__}"
@@ -310,6 +314,12 @@ def set_item(tx: Any, obj: VariableTracker, key: VariableTracker, value: Variabl
     else:
         verb = "assignment" if value is not None else "deletion"
         tx.raises(TypeError, f"'{type_name(obj)}' object does not support item {verb}")
+
+
+def is_number(v: VariableTracker) -> bool:
+    """`PyNumber_Check`."""
+    number = v.nb_index is not None or v.nb_int is not None or v.nb_float is not None
+    return number or issubclass(v.python_type(), complex)
 
 
 def index(tx: Any, v: VariableTracker) -> VariableTracker:

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from ..exc import unsupported
-from .abstract import binary_op, get_iter, is_true, iter_next, unpack
+from .abstract import binary_op, get_iter, is_number, is_true, iter_next, unpack
 from .base import VariableTracker
 from .constant import FALSE, NONE, ConstantVariable, is_none
 from .dispatch import builtin, constructor, method
@@ -88,7 +88,7 @@ def new_count(
     tx: Any, cls: VariableTracker, start: VariableTracker | None = None, step: VariableTracker | None = None
 ) -> CountVariable:
     for value in (start, step):
-        if value is not None and value.nb_add is None:
+        if value is not None and not is_number(value):
             return tx.raises(TypeError, "a number is required")
     return CountVariable(start or ConstantVariable(0), step or ConstantVariable(1))
 

@@ -314,3 +314,23 @@ def test_unbound_variable_of_a_closure_after_a_break_is_a_local_one():
     def make_args(k):
         return [[]]
     """)
+
+
+def test_what_count_takes():
+    agrees("""
+    class Number:
+        def __float__(self):
+            return 1.0
+    def program(*values):
+        found = []
+        for value in values:
+            try:
+                itertools.count(value)
+                itertools.count(1, value)
+                found.append(value)
+            except TypeError as error:
+                found.append(str(error))
+        return found
+    def make_args(k):
+        return [None, '', 1, 2.5, 1j, [], Number(), True]
+    """)
