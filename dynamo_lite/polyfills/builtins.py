@@ -101,6 +101,8 @@ def __type_dir__(self: Any, /) -> list[str]:
 def __module_dir__(self: Any, /) -> list[str]:
     """The module's own `__dir__`, or its names."""
     names = self.__dict__
+    if not isinstance(names, dict):
+        raise TypeError(f"{type(self).__name__}.__dict__ is not a dictionary")
     own = names.get("__dir__")
     return own() if own is not None else list(names)
 

@@ -67,7 +67,9 @@ def find_polyfill(original: Any) -> Callable[..., Any] | None:
     """The stand-in for a real callable, or None."""
     if MODULES:
         owner = getattr(original, "__objclass__", original)
-        home = MODULES.pop(getattr(owner, "__module__", None), None)
+        of_class = issubclass(type(owner), type)  # whose metaclass may have a `__module__` of its own
+        module = type.__dict__["__module__"].__get__(owner) if of_class else getattr(owner, "__module__", None)
+        home = MODULES.pop(module, None) if type(module) is str else None
         if home is not None:
             importlib.import_module(f"{__package__}.{home}")
     return POLYFILLS.get(original)

@@ -118,6 +118,8 @@ class VariableTracker:
         """True if the object is an instance of the builtin type `cls` of which this model does not have the state."""
         return False
 
+    holds_weakly = False  # its children may go away while it is there
+
     def children(self) -> Any:
         """Trackers that this object holds (for escape analysis and materialisation)."""
         return ()
@@ -129,7 +131,6 @@ class VariableTracker:
         are filled in `emit_fill`."""
         raise NotImplementedError(type(self).__name__)
 
-    fills_at_once = False  # what is built next may use it: a class, whose instances are iterated over and hashed
     emit_fill = None  # (cg): fill the object made by emit_new; reached through cg.load(self)
 
     def hashes_program_objects(self) -> bool:

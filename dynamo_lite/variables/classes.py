@@ -31,6 +31,7 @@ from .function import BuiltinClassMethodVariable, BuiltinVariable, FunctionVaria
 from .list import ListVariable
 from .native import emit_call, host_value, optional_attr
 from .property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
+from .set import SetVariable
 from .slot_functions import special
 from .subclass import NATIVE_MODELS, PLAIN_BASES
 from .tuple import TupleVariable
@@ -120,38 +121,33 @@ class NewTypeVariable(TypeVariable):
 
     def put(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         """Store or delete in the class's dictionary."""
-        if value is None and name not in self.attributes.items:
-            message = f"type object '{self.value.__name__}' has no attribute '{name}'"
-            tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
-        if name == "__del__":
-            unsupported("del-finalizer", self.value.__qualname__)
-        if value is None:
-            if name == "__new__":
-                # The type goes on calling what its slot has, which the models don't know.
-                unsupported("mutation-of-class", f"deletion of {self.value.__qualname__}.__new__")
-            type.__delattr__(self.value, name)
-            del self.attributes.items[name]
-            self.template.pop(name, None)
-            if name in self.untouched:
-                unsupported("class-definition", f"deletion of {self.value.__qualname__}.{name}")
-        else:
-            real = _host_names(tx, value) if name == "__abstractmethods__" else real_object(value)
-            type.__setattr__(self.value, name, real)
+        if name in _REFUSED:
+            unsupported(_REFUSED[name], f"{self.value.__qualname__}.{name}")
+        if value is not None:
+            type.__setattr__(self.value, name, _REAL_VALUES.get(name, real_object)(value))
             self.attributes.items[name] = value
+        else:
+            self._delete(tx, name)
         forget(tx.tr, name)
 
+    def _delete(self, tx: Any, name: str) -> None:
+        if name not in self.attributes.items:
+            message = f"type object '{self.value.__name__}' has no attribute '{name}'"
+            tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
+        if name in _CONVERTED or name in self.untouched:
+            # A type goes on calling a deleted `__new__`, which is in its slot; it can't be made without what comes by itself.
+            unsupported("mutation-of-class", f"deletion of {self.value.__qualname__}.{name}")
+        type.__delattr__(self.value, name)
+        del self.attributes.items[name]
+        self.template.pop(name, None)
+
     def member(self, tx: Any, descriptor: Any) -> VariableTracker:
-        name = descriptor.__name__
-        kept = self.kept.get(descriptor)
-        if kept is not None:
-            return kept
-        if name in _IN_DICT:
-            found = type_attribute(tx, self.value, name) if name == "__doc__" else self.own(name)
-            if found is not None:
-                return found.tp_descr_get(tx, None, self) if found.tp_descr_get is not None else found
-            if name == "__annotations__":
-                self.put(tx, name, DictVariable())
-                return self.own(name)
+        if descriptor in self.kept:
+            return self.kept[descriptor]
+        reader = _IN_DICT.get(descriptor)
+        found = reader(tx, self) if reader is not None else None
+        if found is not None:
+            return found.tp_descr_get(tx, None, self) if found.tp_descr_get is not None else found
         try:
             real = descriptor.__get__(self.value)
         except AttributeError as error:
@@ -161,24 +157,22 @@ class NewTypeVariable(TypeVariable):
         return tx.tr.build_constant_object(real)
 
     def store_member(self, tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
-        name = descriptor.__name__
-        if name in _IN_DICT:
-            if value is None and name in ("__module__", "__doc__"):
-                tx.raises(TypeError, f"cannot delete '{name}' attribute of type '{self.value.__name__}'")
-            if name == "__abstractmethods__" and value is None and self.own(name) is None:
-                tx.raises(AttributeError, name)
-            self.put(tx, name, value)
-            return
-        if name == "__bases__":
-            unsupported("mutation-of-class", f"{self.value.__qualname__}.__bases__")
         try:
             if value is None:
                 descriptor.__delete__(self.value)
-            else:
+            elif descriptor not in _IN_DICT:
                 descriptor.__set__(self.value, host_value(value, "mutation-of-class"))
         except (TypeError, AttributeError, ValueError) as error:
             tx.raises_like(error)
-        self.kept[descriptor] = value
+        if descriptor not in _IN_DICT:
+            self.kept[descriptor] = value
+            tx.tr.type_attributes.clear()  # it may have been `__bases__`
+        elif value is not None:
+            self.put(tx, descriptor.__name__, value)
+        else:
+            self.attributes.items.pop(descriptor.__name__, None)
+            self.template.pop(descriptor.__name__, None)
+            forget(tx.tr, descriptor.__name__)
 
     def namespace_proxy(self, tx: Any) -> VariableTracker:
         return MappingProxyVariable(self.attributes)
@@ -204,8 +198,6 @@ class NewTypeVariable(TypeVariable):
         cg.asm.build_map(len(shadowing))
         cg.asm.call(6)
 
-    fills_at_once = True
-
     def emit_fill(self, cg: Any) -> None:
         for name, value in self.attributes.items.items():
             placeholder = self.template.get(name, MISSING)
@@ -225,8 +217,42 @@ class NewMetaTypeVariable(MetaInstance, NewTypeVariable):
     """A class made by the traced code, of a metaclass of its own."""
 
 
-_IN_DICT = frozenset({"__module__", "__doc__", "__annotations__", "__abstractmethods__", "__type_params__"})
-"""Attributes that the getters and setters of `type` keep in the class's dictionary."""
+def _own_doc(tx: Any, cls: NewTypeVariable) -> VariableTracker | None:
+    return type_attribute(tx, cls.value, "__doc__")
+
+
+def _own_annotations(tx: Any, cls: NewTypeVariable) -> VariableTracker:
+    if cls.own("__annotations__") is None:
+        cls.put(tx, "__annotations__", DictVariable())
+    return cls.own("__annotations__")
+
+
+def _own_attribute(name: str) -> Any:
+    return lambda tx, cls: cls.own(name)
+
+
+_IN_DICT: dict[Any, Any] = {
+    type.__dict__[name]: _own_attribute(name)
+    for name in ("__module__", "__abstractmethods__", "__type_params__")
+    if name in type.__dict__
+}
+_IN_DICT[type.__dict__["__doc__"]] = _own_doc
+_IN_DICT[type.__dict__["__annotations__"]] = _own_annotations
+"""Getters of `type` for what is kept in the class's dictionary."""
+
+_REFUSED = {"__del__": "del-finalizer"}
+"""What no class made under capture may have → the break."""
+
+
+def _host_names(names: Any) -> frozenset[str]:
+    items = names.objects() if isinstance(names, SetVariable) else getattr(names, "items", None)
+    return (
+        frozenset(map(host_value, items)) if items is not None else unsupported("mutation-of-class", "abstract methods")
+    )
+
+
+_REAL_VALUES = {"__abstractmethods__": _host_names}
+"""Attributes of a stand-in that C code looks into → how to make them from the model."""
 
 
 def forget(tr: Any, name: str) -> None:
@@ -247,10 +273,6 @@ def new_class_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None
         elif name in tracker.attributes.items:
             return tracker.attributes.items[name]
     return None
-
-
-def _host_names(tx: Any, names: VariableTracker) -> frozenset[str]:
-    return frozenset(host_value(name, "mutation-of-class") for name in tx.tr.unpack(tx, names))
 
 
 # -- what stands for an object in a stand-in
@@ -423,7 +445,7 @@ def _is_shadowed(tx: Any, meta: type, name: str) -> bool:
     return attribute is not None and attribute.tp_descr_set is not None
 
 
-_SETTABLE = {*_IN_DICT, "__qualname__"}
+_SETTABLE = {"__qualname__", *(descriptor.__name__ for descriptor in _IN_DICT)}
 _PASSED = ("__slots__", "__qualname__")
 
 

@@ -178,7 +178,10 @@ def abc_init(tx: Any, cls: TypeVariable, /) -> None:
             found = optional_attr(tx, cls, name)
             if name not in names and found is not None and _is_abstract(tx, found):
                 names.append(name)
-    _abc._abc_init(cls.value)
+    try:
+        _abc._abc_init(cls.value)
+    except TypeError as error:
+        tx.raises_like(error)
     cls.initializers.append(_abc._abc_init)
     state = cls.value.__dict__["_abc_impl"]
     cls.attributes.items["_abc_impl"] = cls.untouched["_abc_impl"] = ConstantVariable(state)

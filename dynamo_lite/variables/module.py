@@ -137,15 +137,28 @@ class ModuleVariable(VariableTracker):
     def as_python_constant(self) -> Any:
         return self.value
 
+    @property
+    def names(self) -> dict[str, Any]:
+        """The module's dictionary, past any `__getattribute__` of its class."""
+        return types.ModuleType.__dict__["__dict__"].__get__(self.value)
+
     def describe(self) -> str:
-        return getattr(self.value, "__name__", "?")
+        return str(self.names.get("__name__", "?"))
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        """A class derived from `module` may have a lookup of its own."""
+        if type(self.value) is not types.ModuleType:
+            custom = type_attribute(tx, type(self.value), "__getattribute__")
+            if custom.value is not types.ModuleType.__getattribute__:
+                return tx.call(custom, [self, ConstantVariable(name)])
+        return self.plain_getattr(tx, name)
+
+    def plain_getattr(self, tx: Any, name: str) -> VariableTracker:
         """`module_getattro`, then the `__getattr__` of a class derived from `module` (`slot_tp_getattr_hook`)."""
         cls = type(self.value)
-        namespace = tx.tr.namespace(self.value.__dict__)
+        namespace = tx.tr.namespace(self.names)
         if name == "__dict__":
-            return tx.tr.wrap(self.value.__dict__, tx.tr.constant_source(self.value.__dict__))
+            return tx.tr.wrap(self.names, tx.tr.constant_source(self.names))
         attribute = type_attribute(tx, cls, name) if cls is not types.ModuleType else None
         if attribute is not None and attribute.tp_descr_set is not None and attribute.tp_descr_get is not None:
             return attribute.tp_descr_get(tx, self, tx.tr.type_tracker(cls))
@@ -163,11 +176,23 @@ class ModuleVariable(VariableTracker):
         hook = type_attribute(tx, cls, "__getattr__") if cls is not types.ModuleType else None
         if hook is not None:
             return tx.call(hook, [self, ConstantVariable(name)])
-        message = f"module '{self.value.__name__}' has no attribute '{name}'"
+        own_name = self.names.get("__name__")
+        who = f"module '{own_name}'" if type(own_name) is str else "module"
+        message = f"{who} has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
-        namespace = tx.tr.namespace(self.value.__dict__)
+        if type(self.value) is not types.ModuleType:
+            dunder, args = ("__delattr__", []) if value is None else ("__setattr__", [value])
+            custom = type_attribute(tx, type(self.value), dunder)
+            if custom.value is not object.__dict__[dunder]:
+                tx.call(custom, [self, ConstantVariable(name), *args])
+                return
+        self.plain_setattr(tx, name, value)
+
+    def plain_setattr(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        """`PyObject_GenericSetAttr`."""
+        namespace = tx.tr.namespace(self.names)
         attribute = type_attribute(tx, type(self.value), name)
         if attribute is not None and attribute.tp_descr_set is not None:
             attribute.tp_descr_set(tx, self, value)
@@ -179,7 +204,7 @@ class ModuleVariable(VariableTracker):
 
 @method(types.ModuleType.__getattribute__)
 def module_getattribute(tx: Any, self: ModuleVariable, name: VariableTracker) -> VariableTracker:
-    return self.tp_getattro(tx, name.as_python_constant())
+    return self.plain_getattr(tx, name.as_python_constant())
 
 
 @builds(types.ModuleType)

@@ -288,6 +288,10 @@ if "__name__" in property.__dict__:
 # -- static methods and class methods
 
 
+_COPIED = tuple(staticmethod(lambda: None).__dict__)
+"""What `functools_wraps` of funcobject.c copies from the function, in its order."""
+
+
 class _FunctionHolderVariable(_HolderVariable):
     """What static methods and class methods share: one callable, whose name and documentation they take over."""
 
@@ -312,7 +316,7 @@ class _FunctionHolderVariable(_HolderVariable):
         return self.dict
 
     def _wraps(self, tx: Any) -> None:
-        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        for name in _COPIED:
             found = optional_attr(tx, self.function(tx), name) if "__func__" in self.parts else None
             if found is not None:
                 self.instance_dict(tx).store(tx, name, found)

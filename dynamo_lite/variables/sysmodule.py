@@ -7,6 +7,7 @@ Mirrors `Python/sysmodule.c`, `Python/_warnings.c`.
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from typing import Any
@@ -83,3 +84,9 @@ _setting(sys.getrecursionlimit, program_recursion_limit)
 def sys_getsizeof(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """It depends on how an object came to be."""
     return tx.needs_real_frame("frame-introspection", "sys.getsizeof()")
+
+
+@builtin(sys.getrefcount, gc.get_referrers, gc.get_objects)
+def count_references(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """The references that a program has to its objects are only all there if its frames are real."""
+    return tx.needs_real_frame("frame-introspection", "references counted")
