@@ -8,6 +8,7 @@ Mirrors `Python/bytecodes.c`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ from ..variables.dict import DictVariable
 from ..variables.exc import exception_match, raise_varargs
 from ..variables.exceptions import match_group
 from ..variables.function import make_function
-from ..variables.generator import GeneratorVariable, send, stop_iteration_error, yield_from_iter
+from ..variables.generator import COROUTINE, GeneratorVariable, send, stop_iteration_error, yield_from_iter
 from ..variables.list import ListVariable
 from ..variables.set import SetVariable
 from ..variables.slice import SliceVariable
@@ -424,6 +425,8 @@ def yield_value(f: Frame, i: Instr) -> VariableTracker:
 @op(Op.RETURN_GENERATOR)
 def return_generator(f: Frame, i: Instr) -> VariableTracker:
     f.generator = GeneratorVariable(f)
+    if f.generator.kind is COROUTINE and sys.get_coroutine_origin_tracking_depth():
+        f.needs_real_callers("frame-introspection", "a coroutine that remembers who made it")
     return f.generator
 
 
