@@ -60,7 +60,9 @@ class _StandIn(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-_stand_in = _StandIn(PACKAGE, config=types.SimpleNamespace(_custom_ops_profile=None), disable=_disable)
+# What torch itself asks the settings of its compiler for, at their defaults.
+_CONFIG = types.SimpleNamespace(_custom_ops_profile=None, error_on_nested_fx_trace=True)
+_stand_in = _StandIn(PACKAGE, config=_CONFIG, disable=_disable)
 _validator = _StandIn("torch.fx.experimental.validator", translation_validation_enabled=lambda: False)
 
 

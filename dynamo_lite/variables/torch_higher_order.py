@@ -8,6 +8,7 @@ Mirrors `torch/_higher_order_ops`.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,10 @@ from torch.utils.checkpoint import checkpoint
 from ..exc import unsupported
 from ..graph.bodies import BREAK, shares_memory
 from .base import VariableTracker
-from .constant import is_constant
+from .constant import is_constant, is_none
 from .dispatch import builtin
+from .functools import PartialVariable
+from .list import ListVariable
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable
 from .torch_body import (
@@ -212,12 +215,30 @@ def map_over(tx: Any, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
 _CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
 
 
+# The key of a body's `meta` under which the operator, and AOTAutograd, find what decides which results are kept.
+_CONTEXT_FN = "_checkpoint_context_fn"
+
+
+def _real_callable(vt: VariableTracker) -> Any:
+    """The function, or partial of functions and constants, that a tracker stands for."""
+    if isinstance(vt, PartialVariable):
+        args = [_real_callable(a) for a in vt.args.items]
+        keywords = {key.as_python_constant(): _real_callable(value) for key, value in vt.keywords.pairs()}
+        return functools.partial(_real_callable(vt.function), *args, **keywords)
+    if isinstance(vt, ListVariable):
+        return [_real_callable(item) for item in vt.items]
+    if not vt.is_python_constant():
+        return unsupported(BREAK, f"checkpoint with a context_fn made of a {vt.python_type().__name__}")
+    return vt.as_python_constant()
+
+
 @models(checkpoint)
 def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call."""
     options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHECKPOINT_OPTIONS}
-    if "context_fn" in kwargs or not is_constant(*options.values()):
-        unsupported(BREAK, "checkpoint with a context_fn")
+    context_fn = kwargs.pop("context_fn", None)
+    if not is_constant(*options.values()):
+        unsupported(BREAK, "checkpoint with options that are not constant")
     if not torch.is_grad_enabled():
         return tx.call(function, list(args), kwargs)
     captured = capture(tx, function, list(args), kwargs)
@@ -231,6 +252,8 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
     captured.body.run(module, lifted)
     if not captured.leaves:
         return captured.result
+    if not is_none(context_fn):
+        module.meta[_CONTEXT_FN] = _real_callable(context_fn)
     tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)
     return captured.rebuild(tensors)
 
