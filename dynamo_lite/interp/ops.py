@@ -8,7 +8,6 @@ Mirrors `Python/bytecodes.c`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from ..variables.base import ObservedException, VariableTracker
 from ..variables.builtins import format_value
 from ..variables.cell import CellVariable
 from ..variables.constant import ConstantVariable
-from ..variables.coroutine import YieldedVariable, get_aiter, get_anext, get_awaitable
+from ..variables.coroutine import YieldedVariable, get_aiter, get_anext, get_awaitable, remembers_origin
 from ..variables.dict import DictVariable
 from ..variables.exc import exception_match, raise_varargs
 from ..variables.exceptions import match_group
@@ -425,7 +424,7 @@ def yield_value(f: Frame, i: Instr) -> VariableTracker:
 @op(Op.RETURN_GENERATOR)
 def return_generator(f: Frame, i: Instr) -> VariableTracker:
     f.generator = GeneratorVariable(f)
-    if f.generator.kind is COROUTINE and sys.get_coroutine_origin_tracking_depth():
+    if f.generator.kind is COROUTINE and remembers_origin(f):
         f.needs_real_callers("frame-introspection", "a coroutine that remembers who made it")
     return f.generator
 

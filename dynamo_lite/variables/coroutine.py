@@ -157,6 +157,16 @@ def _is_awaitable(tx: Any, v: VariableTracker) -> bool:
     return tx.tr.lookup_special(tx, v, "__await__") is not None
 
 
+def remembers_origin(tx: Any) -> bool:
+    """Whether new coroutines note the frames that make them (`sys.set_coroutine_origin_tracking_depth`)."""
+    depth = tx.tr.wrap(_depth(sys), tx.tr.source(tx.tr.constant_source(sys), ir.CALL, _depth))
+    return depth.as_python_constant() > 0
+
+
+def _depth(_: Any) -> int:
+    return sys.get_coroutine_origin_tracking_depth()
+
+
 # -- iteration
 
 
