@@ -901,12 +901,25 @@ analysis_ends(void)
     }
 }
 
+/* Is a function of the program told about what runs on this thread? From 3.12 on there are many ways to have that: not telling
+   it is less work than finding out. (A profiler in C, which measures time, is not kept from our calls on 3.11.) */
+static int
+is_watched(PyThreadState *tstate)
+{
+    return PY_VERSION_HEX >= 0x030C0000 || tstate->c_tracefunc != NULL || (tstate->c_profilefunc != NULL && PyCallable_Check(tstate->c_profileobj));
+}
+
 /* The region's answer to a miss: a new reference to an Entry or to None; NULL with an exception. */
 static PyObject *
 region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals,
            Py_ssize_t n_locals)
 {
     Region *previous = swap_region(thread, NULL);
+    PyThreadState *tstate = PyThreadState_Get();
+    int watched = is_watched(tstate);
+    if (watched) {
+        PyThreadState_EnterTracing(tstate);
+    }
     thread->in_callback++;
     analysis_begins();
     PyObject *answer = NULL;
@@ -919,6 +932,9 @@ region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, P
     Py_XDECREF(callback);
     analysis_ends();
     thread->in_callback--;
+    if (watched) {
+        PyThreadState_LeaveTracing(tstate);
+    }
     restore_region(thread, previous);
     if (answer == NULL || answer == Py_None) {
         return answer;
@@ -1498,10 +1514,10 @@ run_frame(PyThreadState *tstate, Frame *frame, int throwflag)
 }
 
 static PyObject *
-run_frame_without_region(Thread *thread, PyThreadState *tstate, Frame *frame)
+run_frame_without_region(Thread *thread, PyThreadState *tstate, Frame *frame, int throwflag)
 {
     Region *previous = swap_region(thread, NULL);
-    PyObject *result = run_frame(tstate, frame, 0);
+    PyObject *result = run_frame(tstate, frame, throwflag);
     restore_region(thread, previous);
     return result;
 }
@@ -1551,11 +1567,11 @@ run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *code)
     return run_frame(tstate, frame, 0);
 }
 
-/* Is this the start of an ordinary function, with nobody watching? */
+/* Is this the start of an ordinary function? */
 static int
-frame_is_eligible(PyThreadState *tstate, Frame *frame, PyCodeObject *code, int throwflag)
+frame_is_eligible(Frame *frame, PyCodeObject *code, int throwflag)
 {
-    return code != NULL && !throwflag && frame->owner == FRAME_OWNED_BY_THREAD && tstate->c_tracefunc == NULL
+    return code != NULL && !throwflag && frame->owner == FRAME_OWNED_BY_THREAD
         && (code->co_flags & (CO_OPTIMIZED | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) == CO_OPTIMIZED
         && PyFunction_Check(frame_function(frame))
         && ((PyFunctionObject *)frame_function(frame))->func_code == (PyObject *)code;
@@ -1572,12 +1588,16 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     if (region == NULL) {
         return run_frame(tstate, frame, throwflag);
     }
+    /* Under a tracer nothing is captured, and 3.12+ reports other events where it cannot inline because of an evaluator. */
+    if (tstate->c_tracefunc != NULL) {
+        return run_frame_without_region(thread, tstate, frame, throwflag);
+    }
     PyCodeObject *code = frame_code(frame);
     if (thread->pass != NULL && thread->pass == code) {
         thread->pass = NULL;
         return run_frame(tstate, frame, throwflag);
     }
-    if (!frame_is_eligible(tstate, frame, code, throwflag)) {
+    if (!frame_is_eligible(frame, code, throwflag)) {
         return run_frame(tstate, frame, throwflag);
     }
     void *extra = code_extra(code);
@@ -1585,7 +1605,7 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
         return run_frame(tstate, frame, 0);
     }
     if (stack_is_short(thread)) {
-        return run_frame_without_region(thread, tstate, frame);
+        return run_frame_without_region(thread, tstate, frame, 0);
     }
     Cache *cache = cache_find(extra, region);
     if (cache == NULL && (cache = cache_get(code, region)) == NULL) {
@@ -1596,7 +1616,7 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
         return run_frame(tstate, frame, 0);
     }
     if (cache->state == STATE_SKIP_ALL) {
-        return run_frame_without_region(thread, tstate, frame);
+        return run_frame_without_region(thread, tstate, frame, 0);
     }
     PyFunctionObject *fn = (PyFunctionObject *)frame_function(frame);
     Py_INCREF(cache);
@@ -1609,7 +1629,7 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
             frame_abandon(tstate, frame);
             return NULL;
         }
-        return state == STATE_SKIP_ALL ? run_frame_without_region(thread, tstate, frame) : run_frame(tstate, frame, 0);
+        return state == STATE_SKIP_ALL ? run_frame_without_region(thread, tstate, frame, 0) : run_frame(tstate, frame, 0);
     }
     PyCodeObject *replacement = (PyCodeObject *)Py_NewRef(entry->code);
     Py_DECREF(entry);

@@ -70,6 +70,21 @@ def run_module(name, only="", timeout=60.0):
     }
 
 
+def run_hooked(name, only="", timeout=60.0):
+    """How the module's tests end under the frame evaluation hook where that is not how they end plainly: id → text."""
+    if not exists(name):
+        return None
+    plain = run_mode(name, "plain", only, timeout)
+    hooked = run_mode(name, "hooked", only, timeout)
+    missing = {"outcome": "not run", "text": ""}
+    differences = {}
+    for test in sorted({*plain, *hooked}):
+        before, after = plain.get(test, missing), hooked.get(test, missing)
+        if before["outcome"] != after["outcome"]:
+            differences[test] = f"{before['outcome']} plainly, {after['outcome']} with the hook\n{after['text']}"
+    return len(plain), differences
+
+
 def run_mode(name, mode, only, timeout, skip=()):
     """test id → record of its end; a test during which the process died has the outcome "crashed" or "hung"."""
     records = {}

@@ -1,4 +1,4 @@
-"""One test module of CPython, run in this process: `python -m tests.conformance.worker MODULE --mode plain|captured --out FILE`.
+"""One test module of CPython, run in this process: `python -m tests.conformance.worker MODULE --mode plain|captured|hooked --out FILE`.
 
 Writes one JSON line when a test starts and one when it ends, so that the process that started this one knows which test
 crashed or hung it. Captured, each test method is called through a region of its own, whose backend runs graphs as they
@@ -28,6 +28,25 @@ def call_captured(case, method):
         region.wrap(method)()
     finally:
         CURRENT.update(describe(region, function))
+
+
+def hooked(run):
+    """`TestCase.run` inside a region that captures nothing: each frame that begins is offered to it once."""
+    from dynamo_lite import _eval_frame
+
+    def refuse(cache, fn, values):
+        cache.state = _eval_frame.SKIP
+
+    region = _eval_frame.Region(refuse)
+
+    def run_hooked(case, result=None):
+        previous = _eval_frame.set_region(region)
+        try:
+            return run(case, result)
+        finally:
+            _eval_frame.set_region(previous)
+
+    return run_hooked
 
 
 def describe(region, function):
@@ -120,7 +139,7 @@ def methods(suite):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("module")
-    parser.add_argument("--mode", choices=["plain", "captured"], required=True)
+    parser.add_argument("--mode", choices=["plain", "captured", "hooked"], required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--only", default="", help="part of the test ids to run")
     parser.add_argument("--skip", default="", help="file with test ids not to run")
@@ -137,6 +156,8 @@ def main():
         config.capture_pure_python = True
         config.debug = not options.internal_errors_fall_back
         unittest.TestCase._callTestMethod = call_captured
+    elif options.mode == "hooked":
+        unittest.TestCase.run = hooked(unittest.TestCase.run)
     skip = set()
     if options.skip:
         with open(options.skip) as file:
