@@ -12,6 +12,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
+from ..exc import unsupported
 from ..variables import abstract
 from ..variables.base import VariableTracker
 from ..variables.constant import ConstantVariable
@@ -51,8 +52,12 @@ def keyword_arguments(f: Any, fn: VariableTracker, kwargs: VariableTracker | Non
         kwargs = merged
     result = {}
     for key, value in kwargs.pairs():
-        if key.python_type() is not str:
+        if not issubclass(key.python_type(), str):
             f.raises(TypeError, "keywords must be strings")
+        if key.is_atom:
+            unsupported(
+                "arguments-mismatch", "a keyword that is an instance of a subclass of str"
+            )  # `**kw` would keep it
         result[key.as_python_constant()] = value
     return result
 

@@ -47,6 +47,9 @@ class AtomVariable(NativeVariable):
         self._tr.guard(node, ir.EQUALS, self.atom)
         return self.atom
 
+    def as_proxy(self) -> Any:
+        return self.atom
+
     def children(self) -> Any:
         return ()
 

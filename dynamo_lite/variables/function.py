@@ -18,12 +18,13 @@ from ..exc import NotConstant, unsupported
 from ..guards import ir
 from ..isa import docstring
 from ..polyfills.registry import find_polyfill
-from .abstract import get_attr, type_name
+from .abstract import get_attr, tp_name, type_name
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
 from .constant import ConstantVariable, fold, is_constant, is_none
 from .copies import adopt_owner, first_copy
 from .descr import (
+    GETSETS,
     METHOD_DESCRIPTORS,
     DescriptorVariable,
     generic_getattr,
@@ -345,8 +346,10 @@ class MethodVariable(VariableTracker):
         if name == "__func__":
             return self.function
         own = type_attribute(tx, self.python_type(), name)  # `method_getattro`: the type's first, then the function's
-        if isinstance(own, BuiltinVariable):
+        if isinstance(own, BuiltinVariable) or (own is not None and own.value in GETSETS):
             return own.tp_descr_get(tx, self, tx.tr.type_of(tx, self))
+        if own is None and isinstance(self.function, BuiltinVariable):
+            return generic_getattr(tx, self, name)
         return self.function.tp_getattro(tx, name)
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
@@ -453,14 +456,10 @@ def check_self(tx: Any, fn: Any, args: list[VariableTracker]) -> None:
         return
     cls = args[0].python_type()
     if cls is not owner and owner not in cls.__mro__:
-        name = type_name(args[0])
+        wanted, name = tp_name(owner), type_name(args[0])
         if kind is types.WrapperDescriptorType:
-            tx.raises(
-                TypeError, f"descriptor '{fn.__name__}' requires a '{owner.__name__}' object but received a '{name}'"
-            )
-        tx.raises(
-            TypeError, f"descriptor '{fn.__name__}' for '{owner.__name__}' objects doesn't apply to a '{name}' object"
-        )
+            tx.raises(TypeError, f"descriptor '{fn.__name__}' requires a '{wanted}' object but received a '{name}'")
+        tx.raises(TypeError, f"descriptor '{fn.__name__}' for '{wanted}' objects doesn't apply to a '{name}' object")
     if args[0].lacks_layout(owner):
         unsupported("call-c-function", f"{fn.__qualname__} of {args[0].describe()}")
 
@@ -540,7 +539,11 @@ def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, Varia
     return None
 
 
-@builds(types.BuiltinFunctionType)
+_METHOD_WITH_CLASS = type(re.compile("").match)
+"""The type of bound C methods that get their defining class; where no such method is at hand it is that of all."""
+
+
+@builds(*{types.BuiltinFunctionType, _METHOD_WITH_CLASS})
 def build_builtin(tr: Any, value: Any, source: Any) -> VariableTracker:
     owner = value.__self__
     if owner is not None and type(owner) is not types.ModuleType and value not in HANDLERS:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import cmath
 import math
 import operator
+import struct
 import types
 from collections.abc import Callable
 from typing import Any
@@ -144,4 +145,4 @@ def pure_methods(*classes: type) -> None:
 pure_methods(int, float, complex, bool, *map(type, (None, NotImplemented, ...)))
 for _module in (math, cmath):
     pure(*[_f for _f in vars(_module).values() if isinstance(_f, types.BuiltinFunctionType)])
-pure(operator.index)
+pure(operator.index, struct.pack, struct.unpack, struct.unpack_from, struct.calcsize)

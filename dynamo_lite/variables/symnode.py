@@ -27,6 +27,7 @@ from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant
 from .dispatch import HANDLERS
+from .stand import call_host, can_be_host
 
 _TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
@@ -231,18 +232,21 @@ def specialized(vt: VariableTracker) -> VariableTracker:
 def _register(function: Any, symbolic: Any = None) -> None:
     """Fold a pure function of numbers; of symbolic ones it is `symbolic`, or they are made constants."""
 
-    def handler(tx: Any, *args: VariableTracker) -> VariableTracker:
+    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if symbolic is not None and any(isinstance(a, SymNodeVariable) for a in args):
             result = apply_number_function(tx, symbolic, *args)
             if result is not NOT_IMPLEMENTED:
                 return result
         args = tuple([specialized(a) for a in args])
-        if is_constant(*args):
-            return fold(tx, function, list(args), {})
+        kwargs = {name: specialized(a) for name, a in kwargs.items()}
+        if is_constant(*args, *kwargs.values()):
+            return fold(tx, function, list(args), kwargs)
+        if can_be_host(*args, *kwargs.values()):
+            return call_host(tx, function, args, kwargs)
         # Not numbers at all: `math.floor(x)` asks the object's type.
         dunder = f"__{getattr(function, '__name__', '')}__"
         method = tx.tr.lookup_special(tx, args[0], dunder) if args else None
-        return tx.call(method, []) if method is not None else tx.tr.call_foreign(tx, function, list(args), {})
+        return tx.call(method, []) if method is not None else tx.tr.call_foreign(tx, function, list(args), kwargs)
 
     HANDLERS[function] = handler
 

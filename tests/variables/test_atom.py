@@ -1,6 +1,9 @@
 """Instances of subclasses of int, float, complex, str and bytes, and conversions that call methods of user classes."""
 
-from differential import breaks, check_lines
+import re
+import struct
+
+from differential import breaks, check, check_lines
 
 
 class I(int):
@@ -226,4 +229,21 @@ def test_from_outside():
         d={"abc": 1},
         b=B(b"ab"),
         c=C(1, 2),
+    )
+
+
+def test_as_keywords():
+    check("(lambda k, **kw: (k, [type(n) for n in kw]))(**{S('k'): 2, S('n'): 3})", names=NAMES, fullgraph=False, z=1)
+
+
+def test_in_c_functions():
+    check_lines(
+        """
+        struct.pack("<i", I(5)), struct.unpack("<d", struct.pack("<d", 1.5))
+        struct.pack("b", Num(3)), struct.calcsize("ii"), match("ab").group(), struct.unpack("<i", bytearray(4))
+        struct.pack("i", "a")
+        struct.pack("q")
+        """,
+        names={**NAMES, "struct": struct, "match": re.compile("a").match},
+        z=1,
     )
