@@ -613,7 +613,6 @@ def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker
 # -- what ends the graph
 
 for _function, _slug in {
-    print: "call-print",
     input: "call-io",
     open: "call-io",
     breakpoint: "debugger",

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import (  # noqa: F401
     atom,
+    attribute_slots,
     builtins,
     callables,
     cell,
@@ -34,6 +35,7 @@ from . import (  # noqa: F401
     iter,
     itertools,
     markers,
+    memoryfile,
     module,
     number,
     operator,
@@ -52,6 +54,7 @@ from . import (  # noqa: F401
     zip,
 )
 from .bytearray import BytearrayVariable
+from .constant import ATOMIC_TYPES
 from .deque import DequeVariable
 from .dict import DictVariable
 from .list import ListVariable
@@ -62,6 +65,7 @@ from .set import FrozenSetVariable, SetVariable
 from .subclass import NATIVE_MODELS, register_native
 from .super import SuperVariable
 from .tuple import TupleVariable
+from .wrap import BUILDERS
 
 for _cls, _model in {
     list: ListVariable,
@@ -89,6 +93,7 @@ def _register_models(model: Any) -> None:
 
 
 _register_models(NativeVariable)
+attribute_slots.register([*ATOMIC_TYPES, *NATIVE_MODELS, *BUILDERS])
 
 if find_spec("torch") is not None:
     from . import (  # noqa: F401
