@@ -24,7 +24,7 @@ CONSTRUCTORS: dict[type, Handler] = {}
 """Builtin type → handler(tx, cls_tracker, *args, **kwargs) that makes an instance."""
 
 REFUSED: dict[Any, tuple[str, str]] = {}
-"""Real callable → slug and context of the break that every call of it is."""
+"""Real callable → slug and context of the break that a call of it is, always or nearly so."""
 
 SLUG_OF_MODULE = {
     "_io": "call-io",

@@ -1,5 +1,6 @@
 """Slots that a model did not have: what it answered instead was not what the type does."""
 
+import functools
 import types
 
 import pytest
@@ -27,6 +28,50 @@ def text_of_hash(x):
     ],
 )
 def test_slots(f):
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)()
+    assert captured == f()
+
+
+def attempts(x, owner):
+    """What the three methods of a type do, called by name."""
+    found = []
+    for call in (
+        lambda: owner.__getattribute__(x, "__class__"),
+        lambda: owner.__getattribute__(x, "__doc__") == x.__doc__,
+        lambda: owner.__getattribute__(x, "missing"),
+        lambda: owner.__getattribute__(x, 5),
+        lambda: owner.__setattr__(x, "new", 1),
+        lambda: owner.__setattr__(x, "__class__", 1),
+        lambda: owner.__delattr__(x, "new"),
+        lambda: owner.__delattr__(x, "missing"),
+        lambda: x.__getattribute__("__class__"),
+        lambda: owner.__getattribute__(object(), "x"),
+    ):
+        try:
+            found.append(call())
+        except (AttributeError, TypeError) as error:
+            found.append((type(error), str(error)))
+    return found
+
+
+class Items(list):
+    def __getattribute__(self, name):
+        return "own"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [int, str, bytes, list, dict, set, tuple, Items, lambda: {}.keys(), lambda: iter([]), lambda: zip(), lambda: slice(1), lambda: 1.5,
+     lambda: None, lambda: types.SimpleNamespace(a=1), lambda: functools.partial(len), lambda: len, lambda: [].append, lambda: property()],
+)  # fmt: skip
+def test_attribute_methods_by_name(make):
+    cls = type(make())
+    owner = cls if "__getattribute__" in cls.__dict__ and cls is not Items else list if cls is Items else object
+
+    def f():
+        return attempts(make(), owner)
+
     with config.patch(capture_pure_python=True, debug=True):
         captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)()
     assert captured == f()
