@@ -73,6 +73,10 @@ class Trace:
         self.heap: dict[int, Any] = {}
         self.keep_alive: list[Any] = []
         self.type_attributes: dict[tuple[int, str], VariableTracker | None] = {}  # by id: classes may not be hashable
+        self.written_classes: dict[
+            int, Any
+        ] = {}  # id of a class that existed before → model with its `written` attributes
+        self.written_names: set[str] = set()
         self.new_classes: dict[int, VariableTracker] = {}  # id of the stand-in → model
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}

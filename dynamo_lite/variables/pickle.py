@@ -236,12 +236,15 @@ class _Reference:
 
 
 _FUNCTIONS = (iter, getattr, copyreg._reconstructor, copyreg.__newobj__, _codecs.encode)
+_OLD_MODULES = frozenset(
+    {"__builtin__", "copy_reg", "exceptions", "UserDict"}
+)  # names of Python 2, which pickle translates
 _MODULES = frozenset({"builtins", "collections", "itertools", "functools", "operator", "_collections"})
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if module not in sys.modules and module not in ("__builtin__", "copy_reg", "exceptions", "UserDict"):
+        if module not in sys.modules and module not in _OLD_MODULES:
             raise _Refused(f"{module}.{name}")
         found = super().find_class(module, name)
         if found in _FUNCTIONS:
@@ -321,7 +324,7 @@ class Adopter:
         if type(reduced) is str:
             return tx.tr.build_constant_object(value)
         function, args, *state = reduced
-        made = tx.call(self.model(function), [self.model(arg) for arg in args])
+        made = self.made[id(value)] = tx.call(self.model(function), [self.model(arg) for arg in args])
         if state and state[0] is not None:
             restore = made.tp_getattro(tx, "__setstate__")
             tx.call(restore, [self.model(state[0])])

@@ -3,11 +3,13 @@
 import collections
 import copy
 import functools
+import importlib
 import itertools
 import operator
 import pickle
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -368,3 +370,55 @@ class Telling(Plain):
 def make_telling(x):
     calls.append("made")
     return Telling(x)
+
+
+class TestWeakReferences:
+    def test_of_objects_made_here(self):
+        def program():
+            class Node:
+                pass
+
+            a, b = Node(), Node()
+            a.next, b.back = b, weakref.proxy(a)
+            b.back.note = 5
+            ref = weakref.ref(b)
+            stop()
+            return a.note, ref() is b, ref is weakref.ref(b), b.back.next is b, weakref.proxy(a) is b.back
+
+        same(program)
+
+    def test_an_object_that_may_be_gone_is_asked_for(self):
+        def program():
+            class Node:
+                pass
+
+            a = Node()
+            ref = weakref.ref(a)
+            before = ref() is a
+            del a
+            return before, ref() is None
+
+        same(program)
+
+    def test_pure_python_ordered_dict(self):
+        ordered = fresh_python("collections", "_collections").OrderedDict
+
+        def program():
+            d = ordered(a=1, b=2, c=3)
+            d.move_to_end("a")
+            del d["b"]
+            stop()
+            d["x"] = 9
+            return list(d.items()), list(reversed(d)), d == {"c": 3, "a": 1, "x": 9}
+
+        same(program)
+
+
+def fresh_python(name, without):
+    """A module as it is without the module in C that has parts of it."""
+    kept = {n: sys.modules.pop(n) for n in (name, without) if n in sys.modules}
+    sys.modules[without] = None
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.modules.update(kept)
