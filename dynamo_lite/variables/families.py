@@ -13,7 +13,6 @@ from typing import Any
 from . import (  # noqa: F401
     atom,
     attribute_slots,
-    attribute_slots,
     builtins,
     callables,
     cell,
@@ -56,7 +55,6 @@ from . import (  # noqa: F401
 )
 from .bytearray import BytearrayVariable
 from .constant import ATOMIC_TYPES
-from .constant import ATOMIC_TYPES
 from .deque import DequeVariable
 from .dict import DictVariable
 from .list import ListVariable
@@ -67,7 +65,6 @@ from .set import FrozenSetVariable, SetVariable
 from .subclass import NATIVE_MODELS, register_native
 from .super import SuperVariable
 from .tuple import TupleVariable
-from .wrap import BUILDERS
 from .wrap import BUILDERS
 
 for _cls, _model in {
@@ -96,7 +93,6 @@ def _register_models(model: Any) -> None:
 
 
 _register_models(NativeVariable)
-attribute_slots.register([*ATOMIC_TYPES, *NATIVE_MODELS, *BUILDERS])
 attribute_slots.register([*ATOMIC_TYPES, *NATIVE_MODELS, *BUILDERS])
 
 if find_spec("torch") is not None:
