@@ -72,7 +72,8 @@ class GeneratorVariable(VariableTracker):
         ]
         self.function = frame.function
         self.kind = _kind(frame.code.co_flags)
-        self.made_at = frame.tr.failing_step(frame.parent)
+        # A real coroutine may note the frames that make it: all of them have to be real.
+        self.made_at = frame.eager_step() if self.kind is COROUTINE else frame.tr.failing_step(frame.parent)
         self.names: dict[str, VariableTracker] = {}
         self.started = False
         self.running = False
