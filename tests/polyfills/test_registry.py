@@ -51,24 +51,24 @@ def test_parameters_have_to_fit(registered):
 
 
 def test_users_register_their_own(registered):
-    import _struct
+    import unicodedata
 
-    @dynamo_lite.polyfill(_struct.calcsize)
-    def calcsize(format, /):
-        return len(format)
+    @dynamo_lite.polyfill(unicodedata.combining)
+    def combining(chr, /):
+        return len(chr)
 
     with config.patch(capture_pure_python=True):
-        compiled = capture(lambda s: _struct.calcsize(s) + 1)
+        compiled = capture(lambda s: unicodedata.combining(s) + 1)
         assert compiled("abc") == 4
 
 
 def test_stand_ins_for_methods_classes_and_python_functions(registered):
     import textwrap
-    from _struct import Struct
+    from _random import Random as Generator
 
-    @polyfill(Struct)
-    def made(format):
-        return [format]
+    @polyfill(Generator)
+    def made(seed):
+        return [seed]
 
     @polyfill(memoryview.tobytes, check_signature=False)
     def tobytes(self, order="C"):
@@ -80,7 +80,7 @@ def test_stand_ins_for_methods_classes_and_python_functions(registered):
 
     view = memoryview(b"x")
     with config.patch(capture_pure_python=True):
-        compiled = capture(lambda: (Struct("i"), memoryview.tobytes(view), textwrap.dedent(" a")))
+        compiled = capture(lambda: (Generator("i"), memoryview.tobytes(view), textwrap.dedent(" a")))
         assert compiled() == (["i"], b"stand-in", "dedented")
     assert textwrap.dedent(" a") == "a"
 
