@@ -36,7 +36,7 @@ from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
-from .record import BreakRecord, FrameRecord, log
+from .record import STATS, BreakRecord, FrameRecord, log
 from .resume import is_resumed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
@@ -226,14 +226,15 @@ class Region(_eval_frame.Region):
         record.entry_index = len(cache.entries)
         if cache.entries:
             record.recompile_reason = self._miss_text(cache, fn, values)
-        started = perf_counter()
+        started = record.started = perf_counter()
+        fake_calls, memo_hits = STATS.fake_calls, STATS.memo_hits
         try:
             entry = Analysis(self, cache, fn, values, record).run()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"
             if error.reason is not None:
                 record.breaks.append(BreakRecord.of(error.reason))
-            cache.state = _eval_frame.SKIP
+            cache.state = _eval_frame.SKIP if error.callees else _eval_frame.SKIP_ALL
             return None
         except TorchDynamoException as error:
             record.skipped = str(error)
@@ -249,6 +250,8 @@ class Region(_eval_frame.Region):
             return None
         finally:
             record.trace_seconds = perf_counter() - started - record.backend_seconds
+            record.fake_calls = STATS.fake_calls - fake_calls
+            record.memo_hits = STATS.memo_hits - memo_hits
             log.add(record)
             forget_stand_ins()
         return entry
@@ -303,6 +306,12 @@ class Analysis:
         except (Unsupported, NotConstant) as reason:
             is_break = isinstance(reason, Unsupported)
             error = reason if is_break else Unsupported("operation-on-unknown-object", str(reason))
+        except RecursionError:
+            # Not while the program was followed (`Trace.too_deep`): what it built is too deep for codegen to walk.
+            reason = Unsupported("recursion-limit", self.fn.__qualname__)
+            if self.region.fullgraph or config.error_on_graph_break:
+                raise reason from None
+            raise SkipFrame(reason.context, reason) from None
         except Restart as restart:
             self.record.restarts += 1
             logger.debug("restart: %s", restart)
@@ -376,6 +385,7 @@ class Analysis:
 
     def _entry(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None) -> Any:
         self.record.guards = _GuardText(tr.guards)
+        self.record.steps = tr.steps
         version = Version(tr.guards, self.record, _module_id(self.values))
         program = build_program(tr.guards, codegen.graph, codegen.handed) if codegen else build_program(tr.guards)
         strict = Comparison(tr.guards) if config.strict_guards else None

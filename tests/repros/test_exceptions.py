@@ -673,3 +673,20 @@ class TestRaisingAgain:
             return g.throw(KeyError)
 
         same(program)
+
+
+class TestDepth:
+    def test_value_nested_too_deeply_to_be_built(self):
+        def program(n):
+            value = ()
+            for _ in range(n):
+                value = (value,)
+            return value
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            value, depth = captured(9000), 0
+            while value:
+                (value,) = value
+                depth += 1
+            assert depth == 9000
