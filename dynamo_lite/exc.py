@@ -603,12 +603,13 @@ RestartAnalysis = Restart
 
 class SkipFrame(TorchDynamoException):
     """This frame is not worth or not possible to capture: it runs as it is, for ever. `reason` is the break that says why, if
-    it is one.
+    it is one; `callees`: what the frame calls may still be captured.
     """
 
-    def __init__(self, msg: str = "", reason: Unsupported | None = None) -> None:
+    def __init__(self, msg: str = "", reason: Unsupported | None = None, callees: bool = True) -> None:
         super().__init__(msg)
         self.reason = reason
+        self.callees = callees
 
 
 class NotConstant(TorchDynamoException):

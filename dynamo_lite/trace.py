@@ -18,7 +18,8 @@ from .exc import SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
 from .guards import ir
 from .interp.call import bind_arguments
-from .interp.frame import Frame, GraphBreak
+from .interp.frame import Frame, GraphBreak, Lasti
+from .isa.codec import Place
 from .polyfills.registry import find_polyfill
 from .variables import abstract, classes, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
@@ -241,6 +242,8 @@ class Trace:
         """LOAD_CONST: constants of code objects, tuples and frozensets of such included."""
         if type(value) in ATOMIC_TYPES:
             return ConstantVariable(value)
+        if type(value) is Place:
+            return Lasti(2 * value)
         found = self.literals.get(id(value))
         if found is None:
             found = ConstantVariable(value) if type(value) is types.CodeType else self.wrap_new(value)

@@ -181,14 +181,15 @@ class Frame:
                 self.snapshot.mp_ass_subscript(self, key, None)
         return self.snapshot
 
-    def needs_real_frame(self, slug: str, context: str) -> NoReturn:
-        """Refuse what only this frame itself can do: it is called for real, or runs eagerly if it is the outermost."""
+    def needs_real_frame(self, slug: str, context: str, callees: bool = True) -> NoReturn:
+        """Refuse what only this frame itself can do: it is called for real, or runs eagerly if it is the outermost. `callees`: what it
+        calls then may be captured."""
         reason = Unsupported(slug, context)
         if self.parent is not None:
-            reason.break_step = self.call_step
+            reason.break_step = self.tr.failing_step(self.parent)
         elif not (self.tr.region.fullgraph or config.error_on_graph_break):
             reason.user_stack = self.tr.user_stack()
-            raise SkipFrame(context, reason)
+            raise SkipFrame(context, reason, callees)
         raise reason
 
     def needs_real_callers(self, slug: str, context: str) -> NoReturn:

@@ -88,9 +88,10 @@ def type_name(v: VariableTracker) -> str:
 
 def tp_name(cls: type) -> str:
     """The name that a class has in C: with the module for classes written in C."""
-    if cls.__module__ == "builtins" or cls.__module__ is None or not is_written_in_c(cls):
+    module = type.__dict__["__module__"].__get__(cls)  # past any metaclass
+    if module == "builtins" or type(module) is not str or not is_written_in_c(cls):
         return cls.__name__
-    return f"{cls.__module__}.{cls.__name__}"
+    return f"{module}.{cls.__name__}"
 
 
 def is_written_in_c(cls: type) -> bool:
@@ -368,9 +369,32 @@ def iter_next(tx: Any, iterator: VariableTracker) -> VariableTracker | None:
         raise
 
 
+def hint_length(tx: Any, v: VariableTracker) -> None:
+    """`PyObject_LengthHint`, for what the methods of a user class do when they are asked."""
+    if not v.is_user_made:
+        return
+    try:
+        if v.mp_length is not None:
+            length(tx, v)
+            return
+        method = tx.tr.lookup_special(tx, v, "__length_hint__")
+        hint = tx.call(method, []) if method is not None else ConstantVariable(NotImplemented)
+    except ObservedException as observed:
+        if not issubclass(observed.exc.python_type(), TypeError):
+            raise
+        return
+    if is_not_implemented(hint):
+        return
+    if not issubclass(hint.python_type(), int):
+        tx.raises(TypeError, f"__length_hint__ must be an integer, not {type_name(hint)}")
+    if isinstance(hint, ConstantVariable) and hint.value < 0:
+        tx.raises(ValueError, "__length_hint__() should return >= 0")
+
+
 def unpack(tx: Any, v: VariableTracker) -> list[VariableTracker]:
     """All items of an iterable, as `list(v)` would see them."""
     iterator = get_iter(tx, v)
+    hint_length(tx, v)
     items = []
     while (item := iter_next(tx, iterator)) is not None:
         items.append(item)

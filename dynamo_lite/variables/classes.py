@@ -24,7 +24,7 @@ from .abstract import type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .cell import CellVariable
 from .constant import NONE, ConstantVariable, is_none
-from .descr import InstanceDictDescriptorVariable, SlotDescriptorVariable, type_attribute, type_lookup
+from .descr import InstanceDictDescriptorVariable, SlotDescriptorVariable, forget, type_attribute, type_lookup
 from .dict import DictVariable, MappingProxyVariable
 from .dispatch import builtin, constructor, method
 from .function import BuiltinClassMethodVariable, BuiltinVariable, FunctionVariable, MethodVariable
@@ -253,12 +253,6 @@ def _host_names(names: Any) -> frozenset[str]:
 
 _REAL_VALUES = {"__abstractmethods__": _host_names}
 """Attributes of a stand-in that C code looks into → how to make them from the model."""
-
-
-def forget(tr: Any, name: str) -> None:
-    """Class attributes are looked up once per run; a store makes the lookup stale."""
-    for key in [k for k in tr.type_attributes if k[1] == name]:
-        del tr.type_attributes[key]
 
 
 def new_class_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:

@@ -41,6 +41,9 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
     key = (id(cls), name)
     if key in cache:
         return cache[key]
+    if name in tr.written_names:
+        result = cache[key] = _written_attribute(tx, cls, name)
+        return result
     if id(cls) in tr.new_classes:
         result = cache[key] = tr.new_class_attribute(tx, cls, name)
         return result
@@ -61,6 +64,40 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
 
 
 Py_TPFLAGS_IMMUTABLETYPE = 1 << 8
+
+
+def _written_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
+    """`type_attribute` for a name that the traced code has stored on some class."""
+    for base in cls.__mro__:
+        if has_own(tx, base, name):
+            return own_attribute(tx, base, name)
+    return None
+
+
+def has_own(tx: Any, cls: type, name: str) -> bool:
+    """Whether a class itself has the name."""
+    writer = tx.tr.written_classes.get(id(cls))
+    if writer is not None and name in writer.written:
+        return writer.written[name] is not None
+    return name in cls.__dict__
+
+
+def own_attribute(tx: Any, cls: type, name: str) -> VariableTracker:
+    """What a class itself has under a name that it has."""
+    tr = tx.tr
+    writer = tr.written_classes.get(id(cls))
+    if writer is not None and name in writer.written:
+        return writer.written[name]
+    if id(cls) in tr.new_classes:
+        return tr.new_class_attribute(tx, cls, name)
+    raw = cls.__dict__[name]
+    return tr.wrap(raw, tr.source(tr.constant_source(cls), ir.TYPE_ATTR, name))
+
+
+def forget(tr: Any, name: str) -> None:
+    """Class attributes are looked up once per run; a store makes the lookup stale."""
+    for key in [k for k in tr.type_attributes if k[1] == name]:
+        del tr.type_attributes[key]
 
 
 def attribute_name(tx: Any, name: VariableTracker) -> str:

@@ -64,7 +64,7 @@ def _check(tx: Any, obj: Any, target: VariableTracker, dunder: str, again: Any, 
     if isinstance(target, TupleVariable):
         _check_depth(target)
         return any(again(tx, obj, item) for item in target.items)
-    if isinstance(target.value, types.UnionType):
+    if type(target.value) is types.UnionType:
         parts = [tx.tr.build_constant_object(part) for part in target.value.__args__]
         return any(again(tx, obj, tx.tr.type_of(tx, part) if is_none(part) else part) for part in parts)
     hook = special(tx, target, dunder)

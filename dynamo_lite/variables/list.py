@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..guards import ir
-from .abstract import get_iter, is_true, iter_next, richcompare, type_name, unpack
+from .abstract import get_iter, hint_length, is_true, iter_next, richcompare, type_name, unpack
 from .base import VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .dispatch import constructor, method
@@ -167,6 +167,7 @@ def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker, /) -> Va
         self.items.extend(list(items))
         return NONE
     iterator = get_iter(tx, iterable)
+    hint_length(tx, iterable)
     self.changing(tx)
     # Item by item: what the iterator yields may look at the list.
     while (item := iter_next(tx, iterator)) is not None:
@@ -267,16 +268,38 @@ INT_FLAG = _wants_int()
 """`reverse` must be an int; later versions take the truth of any object."""
 
 
+class Emptied(list):
+    """What a list holds while it is sorted. `resized`: has it ever held something (`allocated` in `list_sort_impl`)?"""
+
+    resized = False
+
+
+def _resizing(name: str) -> Any:
+    original = getattr(list, name)
+
+    def change(self: Emptied, *args: Any) -> Any:
+        try:
+            return original(self, *args)
+        finally:
+            self.resized = self.resized or bool(self)
+
+    return change
+
+
+for _name in ("append", "extend", "insert", "__iadd__", "__setitem__"):
+    setattr(Emptied, _name, _resizing(_name))
+
+
 @method(list.sort)
 def list_sort(
     tx: Any, self: ListVariable, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
 ) -> VariableTracker:
     order = Sorting(tx, self.items, key, reverse)
     self.changing(tx)
-    self.items = []
+    self.items = emptied = Emptied()
     try:
         order.sort()
-        modified = bool(self.items)
+        modified = emptied.resized or self.items is not emptied
     finally:
         self.items = order.result()
     if modified:

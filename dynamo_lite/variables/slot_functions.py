@@ -20,6 +20,7 @@ from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
 class UserSlots(VariableTracker):
     """The slots of an object whose class is `cls`."""
 
+    is_user_made = True
     cls: type
 
 

@@ -14,7 +14,7 @@ from ..guards import ir
 from .abstract import type_name
 from .base import VariableTracker
 from .constant import NONE, ConstantVariable, is_none
-from .descr import generic_getattr, getset, type_attribute
+from .descr import generic_getattr, getset, has_own, type_attribute
 from .dispatch import builtin, constructor, method
 from .instancecheck import claimed_class
 from .native import NativeVariable, emit_call, readonly
@@ -59,7 +59,7 @@ class SuperVariable(NativeVariable):
             unsupported("class-definition", f"super() in a class whose MRO is being made: {name}")
         for base in mro[mro.index(self.start.value) + 1 :]:
             attribute = type_attribute(tx, base, name)
-            if name in base.__dict__:
+            if has_own(tx, base, name):
                 if attribute.tp_descr_get is None:
                     return attribute
                 return attribute.tp_descr_get(tx, None if self.obj is self.obj_type else self.obj, self.obj_type)

@@ -80,13 +80,13 @@ for _function in (sys.get_int_max_str_digits, sys.getdefaultencoding, sys.getfil
 _setting(sys.getrecursionlimit, program_recursion_limit)
 
 
-@builtin(sys.getsizeof)
-def sys_getsizeof(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """It depends on how an object came to be."""
-    return tx.needs_real_frame("frame-introspection", "sys.getsizeof()")
+@builtin(sys.getsizeof, gc.get_objects)
+def look_at_memory(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """How big an object is depends on how it came to be, and how many there are on what the engine does between two looks."""
+    return tx.needs_real_frame("frame-introspection", "sys.getsizeof() or gc.get_objects()", callees=False)
 
 
-@builtin(sys.getrefcount, gc.get_referrers, gc.get_objects)
+@builtin(sys.getrefcount, gc.get_referrers)
 def count_references(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """The references that a program has to its objects are only all there if its frames are real."""
     return tx.needs_real_frame("frame-introspection", "references counted")

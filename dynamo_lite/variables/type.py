@@ -15,16 +15,16 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..polyfills.registry import find_polyfill
-from .abstract import type_name
-from .base import ObservedException, VariableTracker
+from .abstract import tp_name, type_name
+from .base import ObservedException, VariableTracker, is_lazy
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
 from .copies import adopt
-from .descr import GETSETS, attribute_name, getset, type_attribute
+from .descr import GETSETS, Py_TPFLAGS_IMMUTABLETYPE, attribute_name, forget, getset, has_own, type_attribute
 from .dict import MappingProxyVariable
 from .dispatch import CONSTRUCTORS, PURE, builtin, method
 from .function import call_handler
 from .list import ListVariable
-from .native import readonly
+from .native import emit_call, readonly
 from .slot_functions import UserSlots, special
 from .wrap import builds, builds_subclasses
 
@@ -32,12 +32,27 @@ from .wrap import builds, builds_subclasses
 class TypeVariable(VariableTracker):
     """A class that exists before the frame, of the metaclass `type`."""
 
+    written: dict[str, VariableTracker | None] = {}
+
     def __init__(self, value: type, source: Any = None) -> None:
         self.value = value
         self.source = source
 
     def python_type(self) -> type:
         return type(self.value)
+
+    def children(self) -> Any:
+        return [v for v in self.written.values() if v is not None]
+
+    def emit_update(self, cg: Any) -> None:
+        for name, value in self.written.items():
+            if value is None and name not in self.value.__dict__:
+                continue  # stored and deleted again
+            if value is None:
+                emit_call(cg, type.__delattr__, self, ConstantVariable(name))
+            else:
+                emit_call(cg, type.__setattr__, self, ConstantVariable(name), value)
+            cg.asm.pop_top()
 
     def is_python_constant(self) -> bool:
         return True
@@ -63,8 +78,32 @@ class TypeVariable(VariableTracker):
         self.store_attribute(tx, name, value)
 
     def store_attribute(self, tx: Any, name: str, value: VariableTracker | None) -> None:
-        """`type_setattro`: what other code has read from a class that exists is not looked up again."""
-        unsupported("mutation-of-class", f"{self.value.__qualname__}.{name}")
+        """`type_setattro`. Special methods are looked up in the real class in many places, which would not see the change."""
+        cls = self.value
+        if cls.__flags__ & Py_TPFLAGS_IMMUTABLETYPE:
+            tx.raises(TypeError, f"cannot set {name!r} attribute of immutable type '{tp_name(cls)}'")
+        namespace = tx.tr.heap.get(id(namespace_of(cls)))
+        if name[:2] == name[-2:] == "__" or (namespace is not None and not is_lazy(namespace)):
+            unsupported("mutation-of-class", f"{cls.__qualname__}.{name}")
+        meta_attribute = type_attribute(tx, self.python_type(), name)
+        if meta_attribute is not None and meta_attribute.tp_descr_set is not None:
+            meta_attribute.tp_descr_set(tx, self, value)
+            return
+        if value is None and not has_own(tx, cls, name):
+            self.missing_attribute(tx, name)
+        if not has_own(tx, cls, name):
+            type_attribute(tx, cls, name)  # guards that the class does not get one meanwhile
+        self._write(tx, name, value)
+
+    def _write(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        tx.tr.mutating(self)
+        if value is None:
+            node = tx.tr.source(tx.tr.constant_source(self.value), ir.CALL, namespace_of)
+            tx.tr.guard(node, ir.HAS_KEY if name in self.value.__dict__ else ir.LACKS_KEY, name)
+        tx.tr.written_classes[id(self.value)] = self
+        tx.tr.written_names.add(name)
+        self.written = {**self.written, name: value}
+        forget(tx.tr, name)
 
     def member(self, tx: Any, descriptor: Any) -> VariableTracker:
         """What C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
@@ -82,6 +121,8 @@ class TypeVariable(VariableTracker):
 
     def namespace_proxy(self, tx: Any) -> VariableTracker:
         """`cls.__dict__`, which is another object at each access."""
+        if self.written:
+            unsupported("mutation-of-class", f"{self.value.__qualname__}.__dict__ after a change")
         node = tx.tr.source(tx.tr.constant_source(self.value), ir.CALL, namespace_of)
         return MappingProxyVariable(tx.tr.wrap(namespace_of(self.value), node))
 
@@ -215,14 +256,25 @@ for _descriptor in type.__dict__.values():
             _register_member(_descriptor)
 
 
+_NAMES = {str}
+
+
+def _check_names(cls: type) -> None:
+    """Keys that are no strings would have their `__eq__` called by each lookup of the analysis."""
+    if not _NAMES.issuperset(map(type, type.__dict__["__dict__"].__get__(cls))):
+        unsupported("attribute-of-unknown-object", f"{cls.__qualname__}, in whose namespace not all keys are strings")
+
+
 @builds(type)
 def build_type(tr: Any, value: type, source: Any) -> TypeVariable:
+    _check_names(value)
     tr.guard(source, ir.IS, value)
     return TypeVariable(value, source)
 
 
 @builds_subclasses(type)
 def build_meta_instance(tr: Any, value: type, source: Any) -> TypeVariable:
+    _check_names(value)
     tr.guard(source, ir.IS, value)
     return MetaTypeVariable(value, source)
 

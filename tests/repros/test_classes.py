@@ -489,3 +489,58 @@ def test_total_ordering():
         return A(1) >= A(0), A(1) <= A(0), A.__ge__.__name__
 
     same(program, whole=True)
+
+
+class Counted:
+    count = 0
+    gone = 1
+
+    def method(self):
+        return self.count
+
+
+class Inheriting(Counted):
+    pass
+
+
+class TestStoresOnClasses:
+    def test_attributes_of_a_class_from_outside(self):
+        def program(o):
+            before = (Inheriting.count, o.method())
+            Counted.count += 1
+            type(o).extra = [Counted.count]
+            Inheriting.count = Counted.count + 10
+            seen = (Inheriting.count, Counted.count, o.method(), o.extra, hasattr(Counted, "extra"))
+            del Inheriting.count
+            stop()
+            del Inheriting.extra
+            return before, seen, Inheriting.count, o.method(), hasattr(o, "extra")
+
+        def reset(*args):
+            Counted.count = 0
+            return program(*args)
+
+        same(reset, Inheriting())
+
+    def test_replayed_at_the_end(self):
+        def program(n):
+            Counted.count = n
+            return Counted.count + Inheriting().method()
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            assert captured(3) == 6 and Counted.count == 3
+            assert captured(4) == 8 and Inheriting.count == 4
+        Counted.count = 0
+
+    def test_immutable_types_refuse(self):
+        def program():
+            messages = []
+            for cls in (int, list, types.FunctionType):
+                try:
+                    cls.x = 1
+                except TypeError as error:
+                    messages.append(str(error))
+            return messages
+
+        same(program, whole=True)

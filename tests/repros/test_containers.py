@@ -74,8 +74,12 @@ class TestGuardTexts:
             d[stop(1)] = 2
             return list(d)
 
+        def counted(d):
+            Counting.reads = 0
+            return program(d), Counting.reads
+
         for d in (Counting(), Counting(a=1), Counting(b=1)):
-            same(lambda d=d: (program(d), Counting.reads))
+            same(counted, d)
 
 
 class TestFunctools:
