@@ -10,6 +10,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 from . import __version__, _eval_frame
 from .config import ENVIRONMENT_PREFIX, config
@@ -21,17 +22,26 @@ def run(options: argparse.Namespace) -> int:
     from .report.coverage import Measurement
     from .report.script import redirected, run_script
 
-    if not options.coverage:
-        with redirected(options.backend):
-            run_script(options.target, options.arguments, as_module=options.module)
-        return 0
-    measurement = Measurement(options.window)
+    measurement = Measurement(options.window) if options.coverage else None
     try:
-        with measurement, redirected(options.backend, measurement):
+        with measurement or nullcontext(), redirected(options.backend, measurement):
             run_script(options.target, options.arguments, as_module=options.module)
     finally:
-        print(measurement.coverage(), flush=True)
+        if measurement is not None:
+            print(measurement.coverage(), flush=True)
+        _timing(options)
     return 0
+
+
+def _timing(options: argparse.Namespace) -> None:
+    """What `--timing` and `--trace` ask for."""
+    from .record import log
+    from .report.timing import summary, write_trace
+
+    if options.timing:
+        print(summary(log.snapshot()), file=sys.stderr, flush=True)
+    if options.trace:
+        write_trace(log.snapshot(), options.trace)
 
 
 def coverage(options: argparse.Namespace) -> int:
@@ -164,6 +174,8 @@ def _parser() -> argparse.ArgumentParser:
 
     for function, summary in ((run, "run a script that uses torch.compile"), (coverage, "the same, with the report")):
         one = command(function, summary, script=True)
+        one.add_argument("--timing", action="store_true", help="end with what captures took, on standard error")
+        one.add_argument("--trace", metavar="FILE", help="write a trace of the captures for ui.perfetto.dev")
         one.add_argument("--window", type=float, default=60.0, help="seconds during which operators are counted")
         if function is run:
             one.add_argument("--coverage", action="store_true", help="end with a report")

@@ -36,6 +36,21 @@ class GuardText(Protocol):
     def text(self) -> str: ...
 
 
+class Stats:
+    """Counters of the whole process: operators run on fake tensors, and operators answered from the memo of earlier ones."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Start again at zero."""
+        self.fake_calls = 0
+        self.memo_hits = 0
+
+
+STATS = Stats()
+
+
 @dataclass(slots=True)
 class BreakRecord:
     """One graph break of one frame."""
@@ -116,6 +131,12 @@ class FrameRecord:
     entry_index: int = 0
     is_resume: bool = False
     skipped: str | None = None
+    started: float = 0.0
+    """When the analysis began, in seconds of `time.perf_counter`."""
+    steps: int = 0
+    """Instructions interpreted in the run that made the entry."""
+    fake_calls: int = 0
+    memo_hits: int = 0
 
     @property
     def location(self) -> str:
@@ -132,6 +153,20 @@ class FrameRecord:
             f"TIMING: entire_frame_compile:{self.trace_seconds + self.backend_seconds:.5f} "
             f"backend_compile:{self.backend_seconds:.5f} {self.name} {self.location}"
         )
+
+    def counts(self) -> dict[str, int]:
+        """What this frame adds to the line of statistics."""
+        return {
+            "call_* op count": self.ops_total,
+            "FakeTensor dispatches": self.fake_calls,
+            "memo hits": self.memo_hits,
+            "instructions": self.steps,
+            "guards": len(self.guards) if self.guards is not None else 0,
+            "graphs": len(self.graphs),
+            "breaks": len(self.breaks),
+            "restarts": self.restarts,
+            "recompiles": int(self.recompile_reason is not None),
+        }
 
 
 Listener = Callable[[FrameRecord], None]

@@ -88,3 +88,14 @@ def test_usage_errors():
         main([])
     with pytest.raises(SystemExit):
         main(["run"])
+
+
+def test_timing_and_trace(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import torch\nprint(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2)).sum())\n")
+    trace = tmp_path / "trace.json"
+    arguments = ["-m", "dynamo_lite", "run", "--timing", "--trace", str(trace), str(script)]
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "tensor(4.)" in done.stdout
+    assert "TIMING: entire_frame_compile:" in done.stderr and "STATS: frames:1 | call_* op count:1" in done.stderr
+    assert trace.read_text().startswith('{"traceEvents"')

@@ -29,6 +29,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..exc import Unsupported, unsupported
+from ..record import STATS
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
 from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
@@ -93,20 +94,6 @@ MEMO: dict[Any, Outcome] = {}
 
 MAX_MEMO = 100_000
 
-
-class Stats:
-    """Counters since the last `reset`: operators run on fake tensors, and operators answered from the memo."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Start again at zero."""
-        self.fake_calls = 0
-        self.memo_hits = 0
-
-
-STATS = Stats()
 
 _NOTHING = contextlib.nullcontext()
 

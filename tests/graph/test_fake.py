@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph import fake
 from dynamo_lite.graph.meta import intern, meta_of_fake, meta_of_input
+from dynamo_lite.record import STATS
 
 from .stub import StubTrace
 
@@ -18,7 +19,7 @@ from .stub import StubTrace
 @pytest.fixture(autouse=True)
 def _fresh_memo():
     fake.MEMO.clear()
-    fake.STATS.reset()
+    STATS.reset()
 
 
 def x():
@@ -46,7 +47,7 @@ def test_second_call_is_remembered():
     a, b = tr.input(x()), tr.input(x() * 2)
     first = tr.call(F.relu, a)
     second = tr.call(F.relu, b)
-    assert (fake.STATS.fake_calls, fake.STATS.memo_hits) == (1, 1)
+    assert (STATS.fake_calls, STATS.memo_hits) == (1, 1)
     assert first.proxy.meta is second.proxy.meta
     assert second.proxy.fake is None
     assert tr.graph.propagator.fake_of(second.proxy).shape == (3, 4)
@@ -83,7 +84,7 @@ def test_remembered_change_of_an_argument():
         tr.call("t_", a)
         assert a.proxy.meta.shape == (4, 3)
         tr.call("resize_", tr.call(torch.zeros, 2), 5)
-    assert fake.STATS.memo_hits >= 4
+    assert STATS.memo_hits >= 4
 
 
 def test_known_numbers_are_not_remembered():
