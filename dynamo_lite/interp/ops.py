@@ -33,7 +33,7 @@ from ..variables.super import super_attribute
 from ..variables.tuple import TupleVariable
 from . import match
 from .call import call_function, call_function_ex
-from .frame import NULL, OPS, ExcInfo, Frame, Lasti
+from .frame import NULL, OPS, ExcInfo, Frame
 from .imports import import_from, import_name, import_star
 
 OPS.extend([None] * N_OPS)
@@ -96,9 +96,10 @@ def unbound(f: Frame, slot: int) -> None:
     """Raise the NameError of an unbound local or free variable."""
     name = f.lifted.local_names[slot]
     if slot >= f.lifted.first_free_slot:
-        f.raises(
+        f.raises_naming(
             NameError,
             f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope",
+            name=ConstantVariable(name),
         )
     f.raises(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
 
@@ -193,7 +194,7 @@ def store_global(f: Frame, i: Instr) -> None:
 @op(Op.DELETE_GLOBAL)
 def delete_global(f: Frame, i: Instr) -> None:
     if not f.globals.delete(f, i.arg):
-        f.raises(NameError, f"name '{i.arg}' is not defined")
+        f.raises_naming(NameError, f"name '{i.arg}' is not defined", name=ConstantVariable(i.arg))
 
 
 @op(Op.LOAD_NAME)
@@ -210,7 +211,7 @@ def store_name(f: Frame, i: Instr) -> None:
 @op(Op.DELETE_NAME)
 def delete_name(f: Frame, i: Instr) -> None:
     if f.class_namespace.lookup(f, ConstantVariable(i.arg)) is None:
-        f.raises(NameError, f"name '{i.arg}' is not defined")
+        f.raises_naming(NameError, f"name '{i.arg}' is not defined", name=ConstantVariable(i.arg))
     abstract.set_item(f, f.class_namespace, ConstantVariable(i.arg), None)
 
 
@@ -776,10 +777,7 @@ def prep_reraise_star(f: Frame, i: Instr) -> None:
 def reraise(f: Frame, i: Instr) -> None:
     exc = f.stack.pop()
     if i.arg:
-        place = f.stack[-i.arg]
-        # A resume function pushes what CPython does: code units.
-        offset = place.value if isinstance(place, Lasti) else 2 * place.value
-        f.raised_at = f.lifted.index_of_offset[offset]
+        f.raised_at = f.lifted.index_of_offset[f.stack[-i.arg].value]
     raise ObservedException(exc)
 
 

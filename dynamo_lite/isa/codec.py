@@ -12,6 +12,7 @@ Mirrors `Python/assemble.c` (3.11: the end of `Python/compile.c`), `Objects/loca
 """
 
 import dis
+import functools
 import opcode
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -94,8 +95,18 @@ def make_location(lineno, end_lineno=None, col=None, end_col=None) -> InstrLocat
     return _new_location(lineno, end_lineno, col, end_col)
 
 
+class Place(int):
+    """A place in a code object in code units, as an exception handler finds that of the raise on its stack ("lasti")."""
+
+    __slots__ = ()
+
+
+# The same object for the same place: code objects compare such constants by identity.
+place = functools.cache(Place)
+
+
 class UnitOffset:
-    """As a constant: replaced by where `label` comes to stand, in code units (CPython's "lasti")."""
+    """As a constant: replaced by the `Place` where `label` comes to stand."""
 
     __slots__ = ("label",)
 
@@ -313,7 +324,7 @@ def encode(items: list, header: Header) -> CodeType:
     consts = tables.consts
     for i, value in enumerate(consts):
         if value.__class__ is UnitOffset:
-            consts[i] = program.starts[program.labels[value.label]]
+            consts[i] = place(program.starts[program.labels[value.label]])
     return CodeType(
         header.argcount,
         header.posonlyargcount,

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import gc
 import operator
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
 
+from ..exc import unsupported
 from ..guards import ir
 from .abstract import binary_op, get_attr, get_item, get_iter, iter_next, length, richcompare, type_name, unpack
 from .base import MISSING, VariableTracker
-from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
+from .constant import ATOMIC_TYPES, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import getset
 from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
@@ -50,6 +52,7 @@ class DictVariable(NativeVariable):
     cls = base = dict
     host_type: type = dict
     items: dict[Any, VariableTracker]
+    popped: list[Any] = []
 
     def __init__(self, items: dict[Any, VariableTracker] | None = None, cls: type | None = None) -> None:
         self.items = self.host_type() if items is None else items
@@ -62,6 +65,7 @@ class DictVariable(NativeVariable):
         """Stand for the real `value`."""
         self._tr, self.value, self.source = tr, value, source
         self.read: dict[Any, VariableTracker | None] = {}
+        self.plain_keys: bool | None = None
         self.pending: dict[Any, tuple[bool, VariableTracker | None]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -89,15 +93,26 @@ class DictVariable(NativeVariable):
 
     def real_items(self, tr: Any) -> list[tuple[Any, Any]]:
         """The real keys and values, in order; the keys are guarded."""
+        if self.value is sys.modules:
+            unsupported("import", "all of sys.modules, to which the analysis may add")
         checked_load(dict.__len__(self.value))
         pairs = list(dict.items(self.value))
         tr.guard(self.source, ir.DICT_KEYS, tuple([key for key, _ in pairs]))
         return pairs
 
+    def _has_plain_keys(self) -> bool:
+        """Whether a constant can be looked up in the real dict without running code of the program."""
+        if self.plain_keys is None:
+            others = set(map(type, dict.keys(self.value))) - ATOMIC_TYPES
+            self.plain_keys = not any(isinstance(cls.__eq__, types.FunctionType) for cls in others)
+        return self.plain_keys
+
     def _read(self, key: Any) -> VariableTracker | None:
         """The real dict's value for a constant key, guarded; None if it has none."""
         if key in self.read:
             return self.read[key]
+        if not self._has_plain_keys():
+            return self.items.get(key)
         tr, source = self._tr, self.source
         real = dict.get(self.value, key, MISSING)
         if real is MISSING:
@@ -184,6 +199,12 @@ class DictVariable(NativeVariable):
         return ConstantVariable(len(self.items))
 
     mp_length = used
+
+    def is_empty(self, tx: Any) -> bool:
+        """Whether nothing is in it; that something is, is not guarded."""
+        if "items" not in self.__dict__ and (self.pending or dict.__len__(self.value)):
+            return False
+        return self.used(tx).value == 0
 
     def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
         found = self.find(key_of(tx, key))
@@ -313,14 +334,24 @@ class DictVariable(NativeVariable):
             emit_call(cg, self.base.__delitem__, self, key_tracker(key))
             cg.asm.pop_top()
 
+    def emit_pops(self, cg: Any, n: int) -> None:
+        """Take the last n items off, as the program did: it changes the layout of the table."""
+        for _ in range(n):
+            emit_call(cg, self.base.popitem, self)
+            cg.asm.pop_top()
+
     def emit_update(self, cg: Any) -> None:
         if "items" not in self.__dict__:
             self.emit_pending(cg)
             return
         original, final = self.original, self.items
         kept = [key for key in original if key in final]
-        if all(same_key(a, b) for a, b in zip(kept, final, strict=False)):
-            self.emit_deletions(cg, self.deleted_keys())
+        gone = self.deleted_keys()
+        if not any(map(runs_program, gone)) and all(same_key(a, b) for a, b in zip(kept, final, strict=False)):
+            if gone and self.base is dict and gone == self.popped[::-1] == list(original)[-len(gone) :]:
+                self.emit_pops(cg, len(gone))
+            else:
+                self.emit_deletions(cg, gone)
             self.emit_stores(cg, [(k, v) for k, v in final.items() if original.get(k) is not v])
         else:
             emit_call(cg, self.base.clear, self)
@@ -456,7 +487,7 @@ def dict_setdefault(
 def dict_pop(
     tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
-    found = self.discard(tx, key_of(tx, key))
+    found = self.discard(tx, key_of(tx, key)) if not self.is_empty(tx) else None  # no hash is asked for then
     if found is not None:
         return found
     return default if default is not None else raise_with(tx, KeyError, key)
@@ -468,6 +499,7 @@ def dict_popitem(tx: Any, self: DictVariable, /) -> VariableTracker:
         return tx.raises(KeyError, "popitem(): dictionary is empty")
     self.changing(tx)
     key, value = self.items.popitem()
+    self.popped = [*self.popped, key]
     return TupleVariable([key_tracker(key), value])
 
 

@@ -83,7 +83,8 @@ class GlobalsNamespace(VariableTracker):
     def delete(self, tx: Any, name: str) -> bool:
         """DELETE_GLOBAL; False if the name is not there."""
         if name not in self.loaded and (name in self.stored or name not in self.value):
-            tx.tr.guard(self.source, ir.LACKS_KEY, name)
+            if name not in self.stored:
+                tx.tr.guard(self.source, ir.LACKS_KEY, name)
             return False
         # What was stored before the deletion need not have been there at the start: then nothing is left to do.
         tx.tr.guard(self.source, ir.HAS_KEY if name in self.value else ir.LACKS_KEY, name)

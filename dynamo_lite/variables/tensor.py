@@ -458,6 +458,10 @@ for _name in ("T", "H", "mT", "mH", "real", "imag", "data"):
 def _set_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
     if self.source is None:
         unsupported("tensor-attribute", "assignment to the grad of a tensor made in the graph")
+    if value is not None and not is_none(value):
+        mine, other = self.proxy.meta, value.proxy.meta if isinstance(value, TensorVariable) else None
+        if other is None or (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device):
+            unsupported("tensor-attribute", f"assignment of {value.describe()} to a grad")
     self.store(tx, "grad", value if value is not None else ConstantVariable(None))
 
 

@@ -110,6 +110,8 @@ class _Hash:
 def item_hash(tx: Any, v: VariableTracker) -> int:
     """`hash(v)` as a host int."""
     if v.tp_hash is None:
+        if v.python_type().__hash__ is not None:
+            unsupported("operation-on-unknown-object", f"hash() of a {type_name(v)}")
         tx.raises(TypeError, f"unhashable type: '{type_name(v)}'")
     return host_value(v.tp_hash(tx), "object-identity")
 

@@ -145,6 +145,7 @@ def main():
     started = time.perf_counter()
     failures, ran, captured, skipped, slow = [], 0, 0, 0, 0
     index, end = options.first, options.first + options.count
+    reported = 0
     while index < end and not (options.stop_after and len(failures) >= options.stop_after):
         if options.seconds and time.perf_counter() - started > options.seconds:
             break
@@ -157,6 +158,9 @@ def main():
             if record["problem"] is not None:
                 failures.append(record)
                 report(record)
+        if ran - reported >= 1000:
+            reported = ran
+            print(f"{ran} programs, {len(failures)} mismatches", file=sys.stderr, flush=True)
     summary = {
         **harness.environment(),
         "hash_seed": "0",

@@ -290,6 +290,7 @@ def difference(text, seconds=20.0, ignored=()):
         raise SyntaxError("not a program")
     with limit(2):
         expected = run(code, captured=False)
+    code = compiles(text)  # not the same code object: CPython adapts it as it runs, and may then name another line
     log.reset()
     logging.getLogger("dynamo_lite").setLevel(logging.CRITICAL)
     try:

@@ -93,6 +93,8 @@ def _expressions(tree):
     """Every (parent, field, index or None) that holds an expression which can be replaced."""
     found = []
     for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            continue  # `except 0` is another error
         for field, value in ast.iter_fields(node):
             if isinstance(value, ast.expr) and isinstance(getattr(value, "ctx", ast.Load()), ast.Load):
                 found.append((node, field, None))

@@ -334,3 +334,61 @@ def test_what_count_takes():
     def make_args(k):
         return [None, '', 1, 2.5, 1j, [], Number(), True]
     """)
+
+
+def test_two_breaks_below_the_place_of_a_raise():
+    agrees("""
+    class Manager:
+        def __init__(self, v):
+            pass
+        def __enter__(self):
+            pass
+        def __exit__(self, kind, error, tb):
+            stop('exit', sys.exc_info()[0])
+            return stop(0, kind is ValueError)
+    def program():
+        with Manager(1), 0 as i:
+            pass
+    def make_args(k):
+        return []
+    """)
+
+
+def test_pop_of_an_empty_dict_asks_for_no_hash():
+    agrees("""
+    def program(d):
+        found = []
+        for key in ([1], {}, 1):
+            for args in ((key,), (key, 5)):
+                try:
+                    found.append(d.pop(*args))
+                except Exception as error:
+                    found.append(repr(error))
+        return found
+    def make_args(k):
+        return [{}] if k < 2 else [{7: 8}]
+    """)
+
+
+def test_hash_of_a_builtin_function_in_a_tuple():
+    agrees("""
+    def program(x):
+        try:
+            stop(1, type(hash((x, 1))))
+        except TypeError as error:
+            return error
+    def make_args(k):
+        return [[1, [], len][k]]
+    """)
+
+
+def test_global_that_is_deleted_twice():
+    agrees("""
+    G = 3
+    def program():
+        global G
+        while True:
+            del G
+    def make_args(k):
+        return []
+    """)

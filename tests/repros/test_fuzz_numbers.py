@@ -94,3 +94,17 @@ def test_a_mode_that_is_no_bool():
 
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
         assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(1)) == program(torch.ones(1))
+
+
+@pytest.mark.parametrize("value", [0, torch.ones(3), torch.ones(2, dtype=torch.float64)], ids=["int", "shape", "dtype"])
+def test_gradient_that_does_not_fit_is_refused_where_it_is_assigned(value):
+    def program(t, value):
+        try:
+            t.grad = value
+        except (TypeError, RuntimeError) as error:
+            return str(error)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(2), value) == program(
+            torch.ones(2), value
+        )
