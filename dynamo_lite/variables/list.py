@@ -86,7 +86,7 @@ class ListVariable(SequenceVariable):
     def sq_inplace_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
         items = self.repeated(tx, count)
         self.changing(tx)
-        self.items = items
+        self.items[:] = items
         return self
 
     def tp_repr(self, tx: Any) -> VariableTracker:
@@ -138,7 +138,7 @@ def new_list(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = N
 def list_init(tx: Any, self: ListVariable, iterable: VariableTracker | None = None, /) -> VariableTracker:
     items = [] if iterable is None else iterate(tx, iterable)
     self.changing(tx)
-    self.items = items
+    self.items[:] = items
     return NONE
 
 
@@ -207,7 +207,11 @@ def list_remove(tx: Any, self: ListVariable, value: VariableTracker, /) -> Varia
 @method(list.clear)
 def list_clear(tx: Any, self: ListVariable, /) -> VariableTracker:
     self.changing(tx)
-    self.items = []
+    loaded = self.__dict__.get("items")
+    if loaded is None:
+        self.items = []
+    else:
+        loaded.clear()
     return NONE
 
 
@@ -299,7 +303,7 @@ def list_sort(
     self.items = emptied = Emptied()
     try:
         order.sort()
-        modified = emptied.resized or self.items is not emptied
+        modified = emptied.resized
     finally:
         self.items = order.result()
     if modified:

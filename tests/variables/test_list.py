@@ -258,3 +258,14 @@ def test_arguments_that_do_not_fit():
 def test_breaks():
     breaks("[0] * 10**9", "code-size")
     breaks("xs.__sizeof__()", "call-c-function", xs=[1])
+
+
+def test_changes_during_a_sort():
+    """What counts is whether the list ever held something meanwhile."""
+    check_lines("""
+        xs.sort(key=lambda x: (xs.append(3), xs.pop())[1])
+        xs.sort(key=lambda x: (xs.extend([1]), xs.clear())[1] or x)
+        xs.sort(key=lambda x: (xs.clear(), xs.extend([]), len(xs))[2] or x)
+        xs.sort(key=lambda x: xs.__setitem__(slice(None), [1]) or xs.__delitem__(0) or x)
+        xs.sort(key=lambda x: xs.__imul__(3) and x or -x)
+    """, xs=[3, 1, 2])  # fmt: skip
