@@ -19,13 +19,13 @@ from .interp.frame import NULL, ExcInfo, Frame, Lasti
 from .isa.canon import Instr, Op
 from .isa.codec import make_instr
 from .isa.emit import GENERATOR_FLAGS, Assembler
-from .isa.flow import live_slots
+from .isa.flow import live_slots, reads_its_frame
 from .isa.lift import NULL_FIRST
 from .resume import CannotResume, resume_code, resume_freevars
 from .source import emit_source
 from .variables.base import VariableTracker, is_lazy
 from .variables.cell import CellVariable
-from .variables.constant import ATOMIC_TYPES, ConstantVariable
+from .variables.constant import ConstantVariable
 
 # How many stack entries each op takes (those that take a number by their operand: a function of it) and pushes.
 OPERANDS: dict[Op, Any] = {
@@ -321,13 +321,16 @@ class Codegen:
     def finish_break(self, frames: list[Frame]) -> CodeType:
         """Code for a trace that stopped before the current instruction of the innermost frame; `frames` is outermost first."""
         self.has_break = True
+        for frame in frames:
+            if reads_its_frame(frame.lifted):
+                frame.needs_real_frame("frame-introspection", "a graph break in a function that looks at its own frame")
         leaf = frames[-1]
         instr = leaf.lifted.instrs[leaf.cur]
         if instr.op not in OPERANDS:
             unsupported("opcode", f"break at {instr.op.name}")
         if instr.op in _GLOBAL_OPS and leaf.globals is not frames[0].globals:
             error = Unsupported("opcode", f"{instr.op.name} in another module's function")
-            error.break_step = leaf.call_step
+            error.break_step = self.tr.failing_step(leaf.parent)
             raise error
         n = OPERANDS[instr.op]
         n = n if isinstance(n, int) else n(instr.arg)
@@ -507,8 +510,8 @@ class _FrameState:
     """What a resume function gets of one frame: its stack below the current instruction's operands, locals, cells.
 
     Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell:
-    those whose objects existed before, or are `seen` by the breaking instruction, are passed on too. Others die unnoticed, such as
-    the results of operations, which a graph had better not return.
+    those whose objects existed before, or are `seen` by the breaking instruction, are passed on too (and constants, for who looks
+    into the frame). Others die unnoticed, such as the results of operations, which a graph had better not return.
     """
 
     def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:
@@ -518,7 +521,9 @@ class _FrameState:
         self.kept = {
             slot
             for slot, vt in enumerate(frame.locals[:plain])
-            if vt is not None and type(vt) is not CellVariable and (id(vt) in seen or _has_identity(vt))
+            if vt is not None
+            and type(vt) is not CellVariable
+            and (id(vt) in seen or vt.__dict__.get("source") is not None or is_constant_value(vt))
         }
         self.cells = [frame.locals[frame.lifted.local_names.index(name)] for name in resume_freevars(frame.code)]
 
@@ -550,14 +555,6 @@ class _FrameState:
         frame = self.frame
         slots = sorted(self.kept.union(*(live_slots(frame.lifted, i) for i in indices)))
         return [(frame.lifted.local_names[s], frame.locals[s]) for s in slots if frame.locals[s] is not None]
-
-
-def _has_identity(vt: Any) -> bool:
-    """True for an object that others may know: one that existed before the frame and is no atom."""
-    if vt.__dict__.get("source") is None:
-        return False
-    value = vt.__dict__["_lazy"][1] if is_lazy(vt) else vt.value
-    return type(value) not in ATOMIC_TYPES
 
 
 class _BreakEmitter:
@@ -761,7 +758,7 @@ class _BreakEmitter:
             code = cg.resume_code(frame, offset, entries, names, after, mode)
         except CannotResume as reason:
             unbreakable = Unsupported("reconstruct", str(reason))
-            unbreakable.break_step = frame.call_step
+            unbreakable.break_step = cg.tr.failing_step(frame.parent) if frame.parent is not None else 0
             raise unbreakable from reason
         self._code = code
 

@@ -1,6 +1,8 @@
+# ruff: noqa: F841
 """Frames of code that is cut by graph breaks look as those of eager execution: tracebacks, lifetimes, depth. Needs no torch."""
 
 import gc
+import os
 import sys
 import traceback
 import weakref
@@ -197,6 +199,180 @@ def test_the_code_keeps_its_name():
         return sys._getframe().f_code.co_name
 
     assert capture(f)() == "f"
+
+
+# -- looking at frames
+
+
+def calls_locals(a):
+    b = a + 1
+    stop()
+    c = b
+    return locals(), dir(), sorted(vars())
+
+
+def calls_eval(a):
+    b = a + 1
+    stop()
+    return eval("a + b")
+
+
+def calls_exec(a):
+    b, d = a + 1, {}
+    stop()
+    exec("d['sum'] = a + b")
+    return d
+
+
+def in_a_nested_function(a):
+    b = a + 1
+
+    def nested():
+        x = b
+        stop()
+        return sorted(locals()), eval("x")
+
+    return nested(), sorted(locals())
+
+
+def of_its_own_frame(a):
+    stop()
+    frame = sys._getframe()
+    return frame.f_locals["a"], frame.f_code.co_name, frame.f_lineno
+
+
+def of_the_calling_frame(a):
+    b = a
+    stop()
+
+    def who():
+        caller = sys._getframe(1)
+        return caller.f_code.co_name, caller.f_lineno, sorted(caller.f_locals)
+
+    return who()
+
+
+def in_a_comprehension_of_its_own(a):
+    stop()
+    return [sorted(locals()) for i in range(1)]
+
+
+def of_a_class_body(a):
+    class A:
+        x = 1
+        stop()
+        names = [name for name in locals() if name[0] != "_"]
+
+    return A.names
+
+
+def in_a_loop(a):
+    for i in range(2):
+        stop()
+        del i
+        names = sorted(locals())
+    return names
+
+
+def calls_globals(a):
+    stop()
+    return globals()["calls_globals"] is calls_globals
+
+
+def unbound_cell(a):
+    def get():
+        return x
+
+    stop()
+    try:
+        return x
+    except NameError as error:
+        return type(error), str(error), error.name
+    x = 1
+
+
+def unbound_free_variable(a):
+    def get():
+        stop()
+        try:
+            return x
+        except NameError as error:
+            return type(error), str(error), error.name
+
+    result = get()
+    x = 1
+    return result
+
+
+def cell_emptied_elsewhere(a):
+    x = 1
+
+    def clear():
+        nonlocal x
+        del x
+
+    stop()
+    clear()
+    return x
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        calls_locals,
+        calls_eval,
+        calls_exec,
+        in_a_nested_function,
+        of_its_own_frame,
+        of_the_calling_frame,
+        in_a_comprehension_of_its_own,
+        of_a_class_body,
+        in_a_loop,
+        calls_globals,
+        unbound_cell,
+        unbound_free_variable,
+        cell_emptied_elsewhere,
+    ],
+    ids=lambda fn: fn.__name__,
+)
+def test_looking_at_frames(fn):
+    def outcome(call):
+        try:
+            return call(5)
+        except NameError as error:
+            return type(error), str(error)
+
+    captured = capture(fn)
+    assert [outcome(captured), outcome(captured)] == [outcome(fn)] * 2
+
+
+def test_a_tracer_sees_the_program_only():
+    def f(x):
+        stop()
+        return g(x) + 1
+
+    def g(x):
+        return x * 2
+
+    def trace(call):
+        events = []
+
+        def tracer(frame, event, arg):
+            if not frame.f_code.co_filename.startswith("<"):
+                events.append((frame.f_code.co_filename, event))
+            return tracer
+
+        sys.settrace(tracer)
+        try:
+            call(2)
+        finally:
+            sys.settrace(None)
+        return {name for name, _ in events}
+
+    wrapped = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+    engine = os.path.dirname(convert.__file__)
+    assert __file__ in trace(wrapped)
+    assert not [name for name in trace(wrapped) if name.startswith(engine)]
 
 
 # -- depth

@@ -18,6 +18,29 @@ _NAME_OPS = {Op.LOAD_GLOBAL, Op.LOAD_NAME}
 _FRAME_READERS = {"locals", "vars", "dir", "eval", "exec"}
 
 
+_SEEN_WITHOUT_ARGUMENTS = {"vars", "dir"}
+_READ_FROM_MODULES = {"locals", "_getframe", "currentframe"}
+
+
+def reads_its_frame(lifted: Lifted) -> bool:
+    """True if the code calls by name what shows the variables of the frame that it runs in: it can't be cut in two frames."""
+    if lifted.reads_its_frame is None:
+        lifted.reads_its_frame = any(_reads_frame(lifted.instrs, i) for i in range(len(lifted.instrs)))
+    return lifted.reads_its_frame
+
+
+def _reads_frame(instrs: list[Instr], i: int) -> bool:
+    instr = instrs[i]
+    if instr.op in (Op.LOAD_ATTR, Op.LOAD_METHOD):
+        return instr.arg in _READ_FROM_MODULES
+    if instr.op not in _NAME_OPS or (instr.arg not in _FRAME_READERS and instr.arg not in _READ_FROM_MODULES):
+        return False
+    if instr.arg not in _SEEN_WITHOUT_ARGUMENTS:
+        return True
+    following = next(other for other in instrs[i + 1 :] if other.op is not Op.PUSH_NULL)
+    return following.op is Op.CALL and following.arg[0] == 0
+
+
 def live_slots(lifted: Lifted, index: int) -> frozenset[int]:
     """Plain local slots whose value may be read at or after `index`."""
     return _slots(_flow(lifted)[index] & ~_cell_mask(lifted))

@@ -37,10 +37,12 @@ class FrameVariable(NativeVariable):
         self.needs_real_frames(f"{self.describe()}, which escapes")
 
     def needs_real_frames(self, context: str) -> NoReturn:
-        """Break; for a frame that an exception has left where it was raised: then all its frames are real."""
+        """Break, for a frame that an exception has left where it was raised: then all its frames are real. One that is running
+        must run for real from its start."""
+        if self.raise_step < 0:
+            self.frame.needs_real_frame("frame-introspection", context)
         error = Unsupported("frame-introspection", context)
-        if self.raise_step >= 0:
-            error.break_step = self.raise_step
+        error.break_step = self.raise_step
         raise error
 
 
