@@ -34,6 +34,8 @@ class Key:
         return self.hash
 
     def __eq__(self, other: object) -> bool:
+        if type(other) is UserKey:
+            return NotImplemented  # which is asked next
         return type(other) is Key and self.host == other.host
 
 
@@ -71,6 +73,8 @@ class AtomKey:
     def __eq__(self, other: object) -> bool:
         if type(other) is AtomKey:
             return self.atom == other.atom
+        if type(other) is UserKey:
+            return NotImplemented
         return type(other) in ATOMIC_TYPES and self.atom == other
 
 

@@ -28,6 +28,8 @@ from .native import (
     NativeVariable,
     emit_all,
     emit_bare,
+    emit_call,
+    host_table,
     instance_state,
     load_filled,
     raise_with,
@@ -134,7 +136,8 @@ class SetVariable(NativeVariable):
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, SetVariable):
             return NOT_IMPLEMENTED
-        return boolean(COMPARE_OPS[op](self.items, other.items))
+        with host_table(tx):
+            return boolean(COMPARE_OPS[op](self.items, other.items))
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         cls = self.python_type()
@@ -168,7 +171,12 @@ class SetVariable(NativeVariable):
         items = self.items
         removed = list(map(key_tracker, self.removed()))
         added = [key_tracker(key) for key in items if key not in self.original]
-        if removed:
+        if any(map(runs_program, self.removed())):
+            # What the program computes for an element need not be what it was.
+            emit_call(cg, set.clear, self)
+            cg.asm.pop_top()
+            added = self.objects()
+        elif removed:
             emit_elements(cg, set.difference_update, self, removed)
         if added:
             emit_elements(cg, set.update, self, added)
@@ -365,7 +373,9 @@ def _new_method(base: type, name: str) -> None:
 
     @method(host)
     def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
-        return _result_of(self, host(self.items, *[element_keys(tx, other) for other in others]))
+        keys = [element_keys(tx, other) for other in others]
+        with host_table(tx):
+            return _result_of(self, host(self.items, *keys))
 
 
 def _changing_method(name: str) -> None:
@@ -375,7 +385,8 @@ def _changing_method(name: str) -> None:
     def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
         keys = [element_keys(tx, other) for other in others]
         self.changing(tx)
-        host(self.items, *keys)
+        with host_table(tx):
+            host(self.items, *keys)
         return NONE
 
 
@@ -384,7 +395,9 @@ def _predicate(base: type, name: str) -> None:
 
     @method(host)
     def operation(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
-        return boolean(host(self.items, element_keys(tx, other)))
+        keys = element_keys(tx, other)
+        with host_table(tx):
+            return boolean(host(self.items, keys))
 
 
 for _base in (set, frozenset):
@@ -398,14 +411,17 @@ for _name in ("update", "intersection_update", "difference_update"):
 
 @method(set.symmetric_difference, frozenset.symmetric_difference)
 def set_symmetric_difference(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
-    return _result_of(self, self.items.symmetric_difference(element_keys(tx, other)))
+    keys = element_keys(tx, other)
+    with host_table(tx):
+        return _result_of(self, self.items.symmetric_difference(keys))
 
 
 @method(set.symmetric_difference_update)
 def set_symmetric_difference_update(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
     keys = element_keys(tx, other)
     self.changing(tx)
-    self.items.symmetric_difference_update(keys)
+    with host_table(tx):
+        self.items.symmetric_difference_update(keys)
     return NONE
 
 
@@ -475,7 +491,8 @@ def _operator(name: str) -> Any:
     def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not isinstance(v, SetVariable) or not isinstance(w, SetVariable):
             return NOT_IMPLEMENTED
-        return _result_of(v, getattr(v.items, name)(w.items))
+        with host_table(tx):
+            return _result_of(v, getattr(v.items, name)(w.items))
 
     return staticmethod(slot)
 
@@ -486,7 +503,8 @@ def _inplace_operator(name: str) -> Any:
             return NOT_IMPLEMENTED
         keys, items = w.items, v.items
         v.changing(tx)
-        getattr(items, name)(keys)
+        with host_table(tx):
+            getattr(items, name)(keys)
         return v
 
     return staticmethod(slot)
@@ -497,7 +515,8 @@ def _view_operator(name: str) -> Any:
         """`dictviews_sub` and its kin: one operand is a view, the other any iterable."""
         if name == "intersection":
             return _intersect_views(tx, v, w)
-        return SetVariable(getattr(set(element_keys(tx, v)), name)(element_keys(tx, w)))
+        with host_table(tx):
+            return SetVariable(getattr(set(element_keys(tx, v)), name)(element_keys(tx, w)))
 
     return staticmethod(slot)
 

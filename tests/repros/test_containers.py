@@ -13,6 +13,8 @@ import weakref
 
 import pytest
 
+from dynamo_lite import convert
+from dynamo_lite.config import config
 from tests.repros.test_conformance_finds import same, stop
 
 
@@ -23,6 +25,17 @@ def fresh_copy(name):
         return __import__(name)
     finally:
         sys.modules[name] = original
+
+
+def captured(fn):
+    """The program under capture."""
+    wrapped = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+
+    def call(*args):
+        with config.patch(capture_pure_python=True, debug=True):
+            return wrapped(*args)
+
+    return call
 
 
 class TestDicts:
@@ -426,3 +439,55 @@ def fresh_python(name, without):
         return importlib.import_module(name)
     finally:
         sys.modules.update(kept)
+
+
+class TestKeysOfTheProgram:
+    def test_a_string_subclass_beside_an_object_that_equals_it(self):
+        class Text(str):
+            pass
+
+        def program():
+            class Like:
+                def __hash__(self):
+                    return hash("key")
+
+                def __eq__(self, other):
+                    return isinstance(other, (str, Like)) and other == "key"
+
+            d = {"a": 1, Text("key"): 2}
+            found = d.get(Like()), d.get("key"), d[Text("key")]
+            stop()
+            return found, d.get(Like()), d.get("key"), d.pop(Like())
+
+        same(program)
+
+    def test_a_set_that_a_comparison_changes(self):
+        def program():
+            class Bad:
+                def __hash__(self):
+                    return 0
+
+                def __eq__(self, other):
+                    a.clear()
+                    return False
+
+            a = {Bad(), 1, 2}
+            try:
+                return a.isdisjoint({Bad(), 4}), a
+            except RuntimeError as error:
+                return str(error)
+
+        same(program)
+
+    def test_popitem_changes_the_layout(self):
+        def program(d):
+            return d.popitem()
+
+        class C:
+            def __init__(self):
+                self.x, self.y = 1, 2
+
+        made, other, expected = C(), C(), C()
+        assert captured(program)(made.__dict__) == expected.__dict__.popitem()
+        assert sys.getsizeof(made.__dict__) == sys.getsizeof(expected.__dict__)
+        assert vars(other) == {"x": 1, "y": 2}
