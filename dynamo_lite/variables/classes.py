@@ -528,7 +528,11 @@ class NewWeakrefDescriptorVariable(_OfNewClass, InstanceDictDescriptorVariable):
     """`__weakref__`."""
 
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        return self if obj is None else NONE
+        if obj is None:
+            return self
+        if obj.source is not None or id(obj) in tx.tr.proxies:
+            return unsupported("weakref", f"{obj.describe()}.__weakref__")
+        return tx.tr.references.get(id(obj), NONE)
 
 
 def _notes_set_name_errors() -> bool:

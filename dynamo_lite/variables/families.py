@@ -29,6 +29,7 @@ from . import (  # noqa: F401
     function,
     functools,
     generator,
+    genericalias,
     inspect,
     instance,
     instancecheck,

@@ -159,11 +159,6 @@ CHECKS[type.__instancecheck__] = lambda tx, cls, obj: _recursive_isinstance(tx, 
 CHECKS[type.__subclasscheck__] = lambda tx, cls, obj: _recursive_issubclass(tx, obj, cls)
 
 
-@method(types.GenericAlias.__instancecheck__, types.GenericAlias.__subclasscheck__)
-def alias_check(tx: Any, alias: VariableTracker, obj: VariableTracker, /) -> VariableTracker:
-    return run(tx, isinstance, None, alias.value)  # TypeError
-
-
 # -- abstract base classes
 
 

@@ -1,0 +1,66 @@
+"""`list[int]` and `int | None`: generic aliases and unions.
+
+Input: real objects, or constants to make them from. Output: `AliasVariable`, `UnionVariable`.
+Invariant: both are constants, equal to others by their parts; what they compute from constants is computed for real.
+Mirrors `Objects/genericaliasobject.c` and `Objects/unionobject.c`.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from typing import Any
+
+from ..guards import ir
+from .base import VariableTracker
+from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
+from .dispatch import constructor, method
+from .native import run
+from .tuple import TupleVariable
+from .wrap import builds
+
+
+class TypeExpressionVariable(ConstantVariable):
+    """What aliases and unions share."""
+
+    @staticmethod
+    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        return fold(tx, operator.or_, [v, w], {}) if is_constant(v, w) else NOT_IMPLEMENTED
+
+
+class AliasVariable(TypeExpressionVariable):
+    """`list[int]`: it is called as its origin."""
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(tx.tr.type_tracker(self.value.__origin__), args, kwargs)
+
+
+class UnionVariable(TypeExpressionVariable):
+    """`int | None`."""
+
+
+@builds(types.GenericAlias)
+def build_alias(tr: Any, value: Any, source: Any) -> AliasVariable:
+    tr.guard(source, ir.EQUALS, value)
+    return AliasVariable(value, source)
+
+
+@builds(types.UnionType)
+def build_union(tr: Any, value: Any, source: Any) -> UnionVariable:
+    tr.guard(source, ir.EQUALS, value)
+    return UnionVariable(value, source)
+
+
+@constructor(types.GenericAlias)
+def new_alias(tx: Any, cls: VariableTracker, origin: VariableTracker, args: VariableTracker, /) -> VariableTracker:
+    return fold(tx, types.GenericAlias, [origin, args], {})
+
+
+@method(types.GenericAlias.__mro_entries__)
+def alias_mro_entries(tx: Any, self: VariableTracker, bases: VariableTracker, /) -> VariableTracker:
+    return TupleVariable([tx.tr.type_tracker(self.value.__origin__)])
+
+
+@method(types.GenericAlias.__instancecheck__, types.GenericAlias.__subclasscheck__)
+def alias_check(tx: Any, alias: VariableTracker, obj: VariableTracker, /) -> VariableTracker:
+    return run(tx, isinstance, None, alias.value)  # TypeError
