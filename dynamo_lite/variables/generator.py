@@ -13,6 +13,7 @@ import warnings
 from typing import Any
 
 from ..exc import Unsupported, unsupported
+from ..guards import ir
 from ..isa.canon import Op
 from .abstract import get_attr, get_iter, type_name
 from .base import ObservedException, VariableTracker
@@ -273,10 +274,9 @@ class GeneratorVariable(VariableTracker):
     # -- codegen
 
     def children(self) -> Any:
-        frame = self.frame
-        return (
-            list(frame.held()) if self.started and frame is not None else [v for v in self.arguments if v is not None]
-        )
+        if self.started and self.frame is not None:
+            return list(self.frame.held())
+        return [self.function, *(v for v in self.arguments if v is not None)]
 
     def emit_new(self, cg: Any) -> None:
         """Call the function again; a generator that has started is made to continue where it is."""
@@ -630,4 +630,5 @@ class ForeignGeneratorVariable(VariableTracker):
 
 @builds(types.GeneratorType)
 def build_generator(tr: Any, value: Any, source: Any) -> ForeignGeneratorVariable:
+    tr.guard(source, ir.TYPE_IS, types.GeneratorType)
     return ForeignGeneratorVariable(value, source)

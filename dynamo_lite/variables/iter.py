@@ -521,8 +521,15 @@ def reduced_arg(i: int) -> Any:
     return reduced
 
 
+def reduced_shape(value: Any) -> str:
+    """How many arguments the constructor got, and whether there is a state besides, such as `strict`."""
+    _, args, *state = value.__reduce__()
+    return f"{len(args)} {len(state)}"
+
+
 def wrapped_args(tr: Any, value: Any, source: Any) -> list[VariableTracker]:
     """Models of the constructor arguments of a real zip, map, filter … object."""
     args = value.__reduce__()[1]
     tr.guard(source, ir.TYPE_IS, type(value))
+    tr.guard(tr.source(source, ir.CALL, reduced_shape), ir.EQUALS, reduced_shape(value))
     return [tr.wrap(arg, tr.source(source, ir.CALL, reduced_arg(i))) for i, arg in enumerate(args)]

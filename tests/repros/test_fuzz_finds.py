@@ -392,3 +392,26 @@ def test_global_that_is_deleted_twice():
     def make_args(k):
         return []
     """)
+
+
+def test_generator_from_outside_is_told_from_other_arguments():
+    agrees("""
+    def divides(x):
+        try:
+            return x % 4
+        except TypeError as error:
+            return stop(1, error)
+    def program(*values):
+        return [divides(x) for x in values], [stop(2, divides(x)) for x in reversed(values)]
+    def make_args(k):
+        return [(x for x in [3]), 4, 0]
+    """)
+
+
+def test_zips_from_outside_differ_in_number_and_strictness():
+    agrees("""
+    def program(z):
+        return [next(z, 0), *z]
+    def make_args(k):
+        return [[zip([1, 2], [3]), zip([1, 2, 3]), zip([1, 2], [3], strict=True)][k]]
+    """)

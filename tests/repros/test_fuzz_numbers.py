@@ -108,3 +108,17 @@ def test_gradient_that_does_not_fit_is_refused_where_it_is_assigned(value):
         assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(2), value) == program(
             torch.ones(2), value
         )
+
+
+def test_generator_that_has_not_started_keeps_what_its_closure_needs():
+    def program(t):
+        doubled = t * 2
+
+        def generator(*more):
+            yield doubled
+
+        return generator(1)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        made = convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(2))
+    assert [t.tolist() for t in made] == [[2.0, 2.0]]
