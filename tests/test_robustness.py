@@ -1,7 +1,10 @@
 """What must never break a user's program: failures of the engine and of backends, interrupts, threads, limits, other hooks."""
 
+import contextlib
 import gc
 import logging
+import random
+import signal
 import threading
 import warnings
 import weakref
@@ -39,6 +42,39 @@ def test_interrupt_during_compilation_leaves_everything_usable():
     assert torch.is_grad_enabled() and gc.isenabled()
     assert _eval_frame.set_region(None) is None
     assert torch.equal(compiled(X), f(X))
+
+
+def test_interrupts_at_random_moments_leave_the_state_of_torch_alone():
+    stop = _eval_frame.Uncaptured(lambda x: x)
+
+    def f(x):
+        with torch.no_grad():
+            y = torch.relu(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            z = y @ y.T
+        stop(z.shape)
+        return [z.sum(), y * 2]
+
+    def interrupt(signum, frame):
+        raise KeyboardInterrupt
+
+    x, rng = torch.ones(3, 4), random.Random(1)
+    expected = f(x)
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(30):
+            compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+            with contextlib.suppress(KeyboardInterrupt):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 0.02))
+                    compiled(x)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            assert gc.isenabled() and torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+            assert torch._C._len_torch_dispatch_stack() == torch._C._len_torch_function_stack() == 0
+            assert all(map(torch.equal, compiled(x), expected))
+    finally:
+        signal.signal(signal.SIGALRM, previous)
 
 
 def test_internal_error_runs_eagerly_and_is_logged_once(monkeypatch, caplog):
