@@ -8,6 +8,7 @@ Invariant: a run leaves no trace in the process unless `convert` commits it: not
 from __future__ import annotations
 
 import builtins
+import collections
 import sys
 import types
 from typing import Any, NoReturn
@@ -38,7 +39,7 @@ from .variables.set import SetVariable
 from .variables.tuple import TupleVariable
 from .variables.wrap import find_builder
 
-# Objects that are known by identity wherever they come from: no alias guard is needed when two paths lead to one.
+# Objects that modules and classes hold for good: a second path from there is compared with the object, not with the first path.
 _IDENTITY_TYPES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.CodeType)
 
 
@@ -185,12 +186,13 @@ class Trace:
     def _alias(self, found: Any, value: Any, source: Any) -> None:
         """A second path to a known object: the paths must keep leading to one object."""
         first = found.__dict__["source"]
-        if first is source or first is None or issubclass(type(value), _IDENTITY_TYPES):
+        if first is source or first is None:
             return
-        if first.kind == ir.CONST:
-            if source.kind != ir.CONST:
-                self.guard(source, ir.IS, value)
-        elif source.kind != ir.CONST:
+        if source.kind == ir.CONST:
+            self.guard(first, ir.IS, value)
+        elif first.kind == ir.CONST or (issubclass(type(value), _IDENTITY_TYPES) and _is_static(source)):
+            self.guard(source, ir.IS, value)
+        else:
             self.guards.same(first, source, self.here())
 
     def build(self, value: Any, source: Any) -> VariableTracker:
@@ -282,17 +284,21 @@ class Trace:
 
     def is_reachable(self, wanted: Any, roots: Any = ()) -> bool:
         """Whether a frame, a changed object or an exception that is handled leads to an object."""
-        pending: list[Any] = [*roots, *(child for vt in self.mutations for child in vt.children())]
+        # The nearest first: what is asked for is mostly a few steps from a variable of the innermost frame.
+        pending: collections.deque[Any] = collections.deque()
         frame, state = self.frame, self.exc_state
         while frame is not None:
             pending.extend(frame.held())
             frame = frame.parent
+        pending.extend(roots)
         while state is not None:
             pending.append(state.value)
             state = state.previous
+        for vt in self.mutations:
+            pending.extend(vt.children())
         seen = set()
         while pending:
-            vt = pending.pop()
+            vt = pending.popleft()
             if vt is wanted:
                 return True
             if vt is not None and id(vt) not in seen and not is_lazy(vt) and vt.source is None:
@@ -532,6 +538,13 @@ _NEW_CONTAINERS: dict[type, Any] = {
     set: SetVariable.of,
     frozenset: SetVariable.frozen,
 }
+
+
+def _is_static(source: Any) -> bool:
+    """True for a path from something that the guards pin: a module's globals, a class."""
+    while source.parent is not None:
+        source = source.parent
+    return source.kind == ir.CONST
 
 
 def is_namespace(dictionary: dict[str, Any]) -> bool:
