@@ -147,7 +147,9 @@ class _Script:
             if enclosing is None or name not in enclosing.lifted.local_names:
                 return UNKNOWN
             slot = enclosing.lifted.slot_of(name)
-            return enclosing.free(name) if slot >= enclosing.lifted.first_free_slot else enclosing.slots.get(slot, UNKNOWN)
+            return (
+                enclosing.free(name) if slot >= enclosing.lifted.first_free_slot else enclosing.slots.get(slot, UNKNOWN)
+            )
 
         try:
             machine = Machine(code, self.name, free, outer.functions.get(code, {}), tensors=self.tensors).run()
@@ -164,4 +166,6 @@ class _Script:
         lineno = lineno or code.co_firstlineno
         line = self.lines[lineno - 1] if 0 < lineno <= len(self.lines) else ""
         function = code.co_qualname.partition(".<locals>.<")[0]
-        return Forecast(UserFrame(self.path, lineno, function, line, col, end_col, end_lineno), event.slug, event.context)
+        return Forecast(
+            UserFrame(self.path, lineno, function, line, col, end_col, end_lineno), event.slug, event.context
+        )

@@ -21,7 +21,7 @@ from ..interp.frame import OPS
 from ..isa import NULL_FIRST, Instr, Lifted, LiftError, Op, lift, stack_effect
 from ..isa.canon import TERMINAL
 from ..variables.dispatch import HANDLERS
-from .support import ENDS, GRAPH, INLINED, Support, qualified, resolve
+from .support import GRAPH, INLINED, Support, qualified, resolve
 
 
 class Real(NamedTuple):
@@ -75,9 +75,18 @@ class Event(NamedTuple):
 
 Names = Callable[[str], Any]
 
-_MAKES = {Op.BUILD_LIST: list, Op.BUILD_SET: set, Op.BUILD_MAP: dict, Op.BUILD_STRING: str, Op.FORMAT: str, Op.BUILD_SLICE: slice}
+_MAKES = {
+    Op.BUILD_LIST: list,
+    Op.BUILD_SET: set,
+    Op.BUILD_MAP: dict,
+    Op.BUILD_STRING: str,
+    Op.FORMAT: str,
+    Op.BUILD_SLICE: slice,
+}
 _NO_RESULT = frozenset(
-    op for op in Op if op.name.startswith(("STORE_", "DELETE_", "JUMP", "LIST_", "SET_A", "SET_U", "MAP_", "DICT_", "POP_"))
+    op
+    for op in Op
+    if op.name.startswith(("STORE_", "DELETE_", "JUMP", "LIST_", "SET_A", "SET_U", "MAP_", "DICT_", "POP_"))
 ) - {Op.LIST_TO_TUPLE}
 _DISABLERS = frozenset({"disable", "skip"})
 _PLAIN = frozenset({"builtins", "collections", "torch"})  # modules of classes whose calls give their instances
@@ -152,7 +161,9 @@ class Machine:
             waiting[target] = list(stack)
         else:
             depth = min(len(other), len(stack))
-            waiting[target] = [a if a is b or a == b else UNKNOWN for a, b in zip(other[:depth], stack[:depth], strict=True)]
+            waiting[target] = [
+                a if a is b or a == b else UNKNOWN for a, b in zip(other[:depth], stack[:depth], strict=True)
+            ]
 
     # -- one instruction
 
@@ -422,7 +433,11 @@ def attribute(owner: Any, name: str) -> Any:
     if isinstance(owner, Real):
         value = owner.value
         if isinstance(value, (types.ModuleType, type)):
-            found = getattr(value, name, UNKNOWN) if type(value) in (types.ModuleType, type) else vars(value).get(name, UNKNOWN)
+            found = (
+                getattr(value, name, UNKNOWN)
+                if type(value) in (types.ModuleType, type)
+                else vars(value).get(name, UNKNOWN)
+            )
             return Real(found) if found is not UNKNOWN else UNKNOWN
         return attribute(Made(type(value)), name)
     if isinstance(owner, Made):
@@ -433,7 +448,12 @@ def attribute(owner: Any, name: str) -> Any:
     return UNKNOWN
 
 
-_METHODS = (types.FunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_METHODS = (
+    types.FunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+)
 
 
 def builtin_name(name: str) -> Any:
@@ -458,8 +478,24 @@ def tensor_names() -> frozenset[str]:
     tensor = _tensor_class()
     if tensor is None:
         return frozenset()
-    others = [sys.modules["torch.nn"].Module, str, bytes, list, tuple, dict, set, int, float, complex, range, slice, type]
-    return frozenset(name for name in dir(tensor) if not name.startswith("_")) - {name for cls in others for name in dir(cls)}
+    others = [
+        sys.modules["torch.nn"].Module,
+        str,
+        bytes,
+        list,
+        tuple,
+        dict,
+        set,
+        int,
+        float,
+        complex,
+        range,
+        slice,
+        type,
+    ]
+    return frozenset(name for name in dir(tensor) if not name.startswith("_")) - {
+        name for cls in others for name in dir(cls)
+    }
 
 
 def _data_dependence(callee: Any, support: Support, arguments: list[Any]) -> str:
@@ -469,7 +505,11 @@ def _data_dependence(callee: Any, support: Support, arguments: list[Any]) -> str
         return ""
     if callee in (bool, int, float, complex) and any(map(_is_tensor, arguments)):
         return "data-dependent-operator"
-    if isinstance(callee, types.MethodDescriptorType) and issubclass(torch.Tensor, callee.__objclass__) and callee in HANDLERS:
+    if (
+        isinstance(callee, types.MethodDescriptorType)
+        and issubclass(torch.Tensor, callee.__objclass__)
+        and callee in HANDLERS
+    ):
         says = HANDLERS[callee].__code__.co_consts
         return next((text for text in says if text in BREAKS and text.startswith("data-dependent")), "")
     if support.how != GRAPH:
@@ -486,7 +526,9 @@ def _is_compiler(callee: Any) -> bool:
     """Whether a decorator gives back the function, compiled or not."""
     home = getattr(callee, "__module__", None) or ""
     known = callee is getattr(sys.modules.get("torch"), "compile", None)
-    return not isinstance(callee, type) and (known or home.startswith(("dynamo_lite", "torch.compiler", "torch._dynamo")))
+    return not isinstance(callee, type) and (
+        known or home.startswith(("dynamo_lite", "torch.compiler", "torch._dynamo"))
+    )
 
 
 # -- inside of library functions

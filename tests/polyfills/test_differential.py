@@ -135,8 +135,21 @@ CASES = {
         lambda: ({"a": "x"}, "a"),
         lambda: (collections.defaultdict(int), "ab"),
     ],
-    math.prod: [lambda: ([1, 2, 3],), lambda: ([],), lambda: ([1.5, 2],), lambda: (["a", 2],), lambda: (5,), lambda: ([[]],)],
-    math.dist: [lambda: ([1, 2], (4, 6)), lambda: ([1], [1, 2]), lambda: ((), ()), lambda: (["a"], [1]), lambda: ((math.inf,), (1,))],
+    math.prod: [
+        lambda: ([1, 2, 3],),
+        lambda: ([],),
+        lambda: ([1.5, 2],),
+        lambda: (["a", 2],),
+        lambda: (5,),
+        lambda: ([[]],),
+    ],
+    math.dist: [
+        lambda: ([1, 2], (4, 6)),
+        lambda: ([1], [1, 2]),
+        lambda: ((), ()),
+        lambda: (["a"], [1]),
+        lambda: ((math.inf,), (1,)),
+    ],
     math.fsum: [
         lambda: ([0.1] * 10,),
         lambda: ([],),
@@ -162,17 +175,35 @@ CASES = {
     types.ModuleType.__dir__: [lambda: (module(a=1, b=2),), lambda: (module(__dir__=lambda: ["own"]),)],
     BaseExceptionGroup.split: [lambda c=c: (groups(), c) for c in CONDITIONS],
     BaseExceptionGroup.subgroup: [lambda c=c: (groups(), c) for c in CONDITIONS],
-    BaseExceptionGroup.derive: [lambda: (groups(), [ValueError(5)]), lambda: (groups(), []), lambda: (groups(), [5]), lambda: (groups(), 5)],
+    BaseExceptionGroup.derive: [
+        lambda: (groups(), [ValueError(5)]),
+        lambda: (groups(), []),
+        lambda: (groups(), [5]),
+        lambda: (groups(), 5),
+    ],
 }
 
 if hasattr(math, "sumprod"):  # from 3.12 on
-    pairs = [([1, 2], [3, 4]), ([], ()), ([1], [1, 2]), ([0.1] * 9, [3] * 9), ([True, 2.5], (1, 1j)), (["a"], [2]), (5, [1])]
+    pairs = [
+        ([1, 2], [3, 4]),
+        ([], ()),
+        ([1], [1, 2]),
+        ([0.1] * 9, [3] * 9),
+        ([True, 2.5], (1, 1j)),
+        (["a"], [2]),
+        (5, [1]),
+    ]
     CASES[math.sumprod] = [lambda p=p, q=q: (p, q) for p, q in pairs]
 
 SORTED = [[], [1], [1, 2, 2, 3], [(1, "a"), (2, "b")], ["b", "a"], [Bad(), Bad()], (1, 2), 5]
 for function in (bisect.bisect_left, bisect.bisect_right, bisect.insort_left, bisect.insort_right):
     CASES[function] = [lambda a=a, x=x: (a, x) for a in SORTED for x in (2, "a", (1, "b"))]
-    CASES[function] += [lambda: ([1, 2, 2, 3], 2, 1), lambda: ([1, 2, 2, 3], 2, 1, 2), lambda: ([1], 1, -1), lambda: ([1], 1, 0, 9)]
+    CASES[function] += [
+        lambda: ([1, 2, 2, 3], 2, 1),
+        lambda: ([1, 2, 2, 3], 2, 1, 2),
+        lambda: ([1], 1, -1),
+        lambda: ([1], 1, 0, 9),
+    ]
 HEAPS = [[], [1], [1, 3, 2, 7, 4], ["a", "b"], [1, "a", 2], (1, 2), 5]
 for function in (heapq.heapify, heapq._heapify_max, heapq.heappop, heapq._heappop_max):
     CASES[function] = [lambda h=h: (h,) for h in HEAPS]
@@ -184,14 +215,25 @@ def plain(value):
     """Iterators and exceptions as what they hold."""
     if isinstance(value, BaseExceptionGroup):
         notes = getattr(value, "__notes__", None)
-        return type(value), value.message, plain(list(value.exceptions)), notes, plain(value.__cause__), plain(value.__context__)
+        return (
+            type(value),
+            value.message,
+            plain(list(value.exceptions)),
+            notes,
+            plain(value.__cause__),
+            plain(value.__context__),
+        )
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
     if hasattr(value, "__next__"):
         return [type(value), *value]
     if isinstance(value, BaseException):
         return type(value), value.args
-    return repr(value) if type(value).__repr__ is not object.__repr__ else (type(value), plain(getattr(value, "__dict__", None)))
+    return (
+        repr(value)
+        if type(value).__repr__ is not object.__repr__
+        else (type(value), plain(getattr(value, "__dict__", None)))
+    )
 
 
 def outcome(function, args):
@@ -224,7 +266,11 @@ def order(key):
     return sorted([3, 1, 2], key=key), key(1) < key(2), key(1) == key(1), key(3) >= key(4)
 
 
-@pytest.mark.parametrize("original", sorted(CASES.keys() - {functools.cmp_to_key}, key=lambda f: f.__qualname__), ids=lambda f: f.__qualname__)
+@pytest.mark.parametrize(
+    "original",
+    sorted(CASES.keys() - {functools.cmp_to_key}, key=lambda f: f.__qualname__),
+    ids=lambda f: f.__qualname__,
+)
 def test_captured(original):
     for maker in CASES[original]:
         expected = outcome(original, fresh(maker))
@@ -236,6 +282,8 @@ def test_captured(original):
 def test_every_stand_in_is_tested():
     for name in list(registry.MODULES.values()):
         importlib.import_module(f"dynamo_lite.polyfills.{name}")
-    ours = {original for original, function in registry.POLYFILLS.items() if function.__module__.startswith("dynamo_lite.")}
+    ours = {
+        original for original, function in registry.POLYFILLS.items() if function.__module__.startswith("dynamo_lite.")
+    }
     missing = [original for original in ours - CASES.keys() if "torch" not in registry.POLYFILLS[original].__module__]
     assert missing == []
