@@ -589,6 +589,8 @@ class _BreakEmitter:
                 instr = self._with_except_start(instr)
             pair = instr.op in _PAIR
             asm.emit_op(Op.LOAD_ATTR if pair else instr.op, instr.arg)
+            if self._tests_result():
+                asm.emit_op(Op.TO_BOOL, None)
             if guarded:
                 asm.end_try()
             if instr.op is not Op.RAISE_VARARGS:
@@ -600,6 +602,11 @@ class _BreakEmitter:
         if guarded:
             asm.place(failed)
             self._failed(handled)
+
+    def _tests_result(self) -> bool:
+        """Whether the instruction takes the truth of its result as well (COMPARE_OP since 3.13)."""
+        lifted, cur = self.frames[-1].lifted, self.frames[-1].cur
+        return not lifted.instrs[cur].last and lifted.instrs[cur + 1].op is Op.TO_BOOL
 
     def _with_except_start(self, instr: Instr) -> Instr:
         """Push the operands of a CALL that does the same: the original finds its own below entries that are no objects here."""
@@ -650,6 +657,8 @@ class _BreakEmitter:
             step = instrs[i]
             if step.op is Op.POP_TOP:
                 stack.pop()
+            elif step.op is Op.TO_BOOL:
+                pass  # done with the instruction: it may raise where that may
             elif step.op is Op.NOT or (step.op is Op.FORMAT and not step.arg):
                 self.asm.load_fast(stack.pop())
                 self.asm.emit_op(step.op, step.arg)

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import datetime
 import enum
 import functools
 import gc
@@ -544,3 +545,26 @@ class TestStoresOnClasses:
             return messages
 
         same(program, whole=True)
+
+
+def test_truth_of_a_comparison_that_breaks():
+    class Refusing:
+        def __bool__(self):
+            raise ValueError("no truth")
+
+    class Date(datetime.date):
+        def __eq__(self, other):
+            return Refusing()
+
+        __hash__ = None
+
+    def program(day, strange):
+        seen = [1] if day == datetime.date(2000, 1, 1) else [2]
+        try:
+            if strange == day:
+                seen.append(3)
+        except ValueError as error:
+            seen.append(str(error))
+        return seen
+
+    same(program, datetime.date(2000, 1, 1), Date(2000, 1, 1))
