@@ -1,4 +1,4 @@
-"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--first I] [--json FILE]`.
+"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--first I] [--jobs J] [--json FILE]`.
 
 Program number I of seed S is always the same; batches run in subprocesses, so that a crash costs one program and is reported with
 it. Every mismatch is shrunk and printed. Exit code 1 if there is any.
@@ -6,6 +6,7 @@ it. Every mismatch is shrunk and printed. Exit code 1 if there is any.
 
 import argparse
 import faulthandler
+import itertools
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from . import grammar, harness
 from .shrink import shrink
@@ -117,6 +119,21 @@ def batch(options, first, count):
     return first + count, ended, crash
 
 
+def places(options):
+    """(first index, count) of each batch."""
+    end = options.first + options.count
+    return [(index, min(options.batch, end - index)) for index in range(options.first, end, options.batch)]
+
+
+def stretch(options, index, count, started):
+    """Run one batch to its end, whatever crashes on the way; its records."""
+    records, end = [], index + count
+    while index < end and not (options.seconds and time.perf_counter() - started > options.seconds):
+        index, ended, crash = batch(options, index, end - index)
+        records += [*ended, *([crash] if crash else [])]
+    return records
+
+
 def report(record):
     print(f"=== program {record['index']}: {record['problem']}\n{record['text']}", flush=True)
 
@@ -129,7 +146,7 @@ def main():
     parser.add_argument("--tensors", action="store_true", help="with tensors among the arguments")
     parser.add_argument("--batch", type=int, default=100, help="programs per subprocess")
     parser.add_argument("--shrink", type=float, default=40, help="seconds to shrink one failure; 0: do not")
-    parser.add_argument("--stop-after", type=int, default=0, help="end after so many failures")
+    parser.add_argument("--jobs", type=int, default=1, help="subprocesses at a time")
     parser.add_argument("--seconds", type=float, default=0, help="start no batch after so many seconds")
     parser.add_argument("--json", help="write a summary here")
     parser.add_argument("--show", action="store_true", help="print program --first and end")
@@ -143,14 +160,9 @@ def main():
         worker(options)
         return 0
     started = time.perf_counter()
-    failures, ran, captured, skipped, slow = [], 0, 0, 0, 0
-    index, end = options.first, options.first + options.count
-    reported = 0
-    while index < end and not (options.stop_after and len(failures) >= options.stop_after):
-        if options.seconds and time.perf_counter() - started > options.seconds:
-            break
-        index, records, crash = batch(options, index, min(options.batch, end - index))
-        for record in [*records, *([crash] if crash else [])]:
+    failures, ran, captured, skipped, slow, reported = [], 0, 0, 0, 0, 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for record in itertools.chain.from_iterable(pool.map(lambda place: stretch(options, *place, started), places(options))):
             ran += 1
             captured += record.get("captured", 0)
             skipped += record.get("skipped", 0)
@@ -158,9 +170,9 @@ def main():
             if record["problem"] is not None:
                 failures.append(record)
                 report(record)
-        if ran - reported >= 1000:
-            reported = ran
-            print(f"{ran} programs, {len(failures)} mismatches", file=sys.stderr, flush=True)
+            if ran - reported >= 1000:
+                reported = ran
+                print(f"{ran} programs, {len(failures)} mismatches", file=sys.stderr, flush=True)
     summary = {
         **harness.environment(),
         "hash_seed": "0",

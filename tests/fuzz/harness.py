@@ -151,6 +151,9 @@ def lines(error):
         if tb.tb_frame.f_code.co_filename == FILE:
             found.append(tb.tb_lineno)
         tb = tb.tb_next
+    if type(error) is UnboundLocalError:
+        # CPython 3.11 names the line before, once it has merged a store with the load after it.
+        del found[-1:]
     return found
 
 
