@@ -518,6 +518,16 @@ def generator_throw(tx: Any, self: VariableTracker, /, *args: VariableTracker) -
     return finish(tx, *native(self).throw(tx, Thrown(list(args))))
 
 
+@method(types.GeneratorType.__iter__)
+def generator_iter(tx: Any, self: VariableTracker, /) -> VariableTracker:
+    return self
+
+
+@method(types.GeneratorType.__next__)
+def generator_next(tx: Any, self: VariableTracker, /) -> VariableTracker:
+    return generator_send(tx, self, NONE)
+
+
 @method(types.GeneratorType.close, types.CoroutineType.close)
 def generator_close(tx: Any, self: VariableTracker, /) -> VariableTracker:
     return native(self).close(tx)

@@ -75,3 +75,30 @@ def test_attribute_methods_by_name(make):
     with config.patch(capture_pure_python=True, debug=True):
         captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)()
     assert captured == f()
+
+
+def test_generators_by_name():
+    def gen():
+        got = yield 1
+        return got
+
+    def f():
+        g = gen()
+        found = [g.__iter__() is g, g.__next__(), type(g).__next__(gen())]
+        try:
+            g.__next__()
+        except StopIteration as stop:
+            found.append(("value", stop.value))
+        try:
+            g.__next__()
+        except StopIteration as stop:
+            found.append(("done", stop.value))
+        try:
+            type(g).__next__(5)
+        except TypeError as error:
+            found.append(str(error))
+        return found, list(map(type(g).__next__, [gen(), gen()])), list(iter(gen().__next__, 1))
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)()
+    assert captured == f()
