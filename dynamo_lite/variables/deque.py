@@ -24,9 +24,9 @@ from .list import iterate
 from .native import (
     NativeVariable,
     checked_size,
-    emit_all,
     emit_bare,
     emit_call,
+    emit_list,
     host_index,
     host_int,
     instance_state,
@@ -170,7 +170,7 @@ class DequeVariable(NativeVariable):
     def _emit_extend(self, cg: Any) -> None:
         cg.load_callable(deque.extend)
         cg.load(self)
-        cg.asm.build_list(emit_all(cg, self.items))
+        emit_list(cg, list(self.items))
         cg.asm.call(2)
         cg.asm.pop_top()
 

@@ -19,7 +19,7 @@ from .base import VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .dispatch import constructor, method
 from .iter import ReversedVariable
-from .native import emit_all, emit_bare, host_index, recursive_repr, repr_text, run, same_or_equal
+from .native import emit_bare, emit_list, host_index, recursive_repr, repr_text, run, same_or_equal
 from .sequence import SequenceVariable, host_items
 from .wrap import builds
 
@@ -103,7 +103,7 @@ class ListVariable(SequenceVariable):
     def emit_fill(self, cg: Any) -> None:
         if self.items:
             cg.load(self)
-            cg.asm.build_list(emit_all(cg, self.items))
+            emit_list(cg, self.items)
             cg.asm.list_extend(1)
             cg.asm.pop_top()
 
@@ -112,7 +112,7 @@ class ListVariable(SequenceVariable):
             return  # a subclass's attributes were changed
         cg.load_callable(_replace_items)
         cg.load(self)
-        cg.asm.build_list(emit_all(cg, self.items))
+        emit_list(cg, self.items)
         cg.asm.call(2)
         cg.asm.pop_top()
 

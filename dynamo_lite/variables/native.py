@@ -225,6 +225,21 @@ def emit_bare(cg: Any, base: type, cls: type) -> None:
     cg.asm.call(1)
 
 
+LONG = 64
+
+
+def emit_list(cg: Any, items: list[VariableTracker]) -> None:
+    """Push a new list of the items. Many constants are not pushed one by one."""
+    if len(items) > LONG and all(type(v) is ConstantVariable and type(v.value) in ATOMIC_TYPES for v in items):
+        values = tuple([v.value for v in items])
+        cg.asm.build_list(0)
+        cg.load_callable(values.__iter__)
+        cg.asm.call(0)
+        cg.asm.list_extend(1)
+    else:
+        cg.asm.build_list(emit_all(cg, items))
+
+
 def emit_all(cg: Any, items: Iterable[VariableTracker]) -> int:
     """Push each item; how many there were."""
     n = 0

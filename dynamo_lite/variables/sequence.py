@@ -14,7 +14,7 @@ from typing import Any
 from ..guards import ir
 from .abstract import COMPARE_OPS, richcompare, type_name
 from .base import VariableTracker
-from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
+from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .iter import ListIterator
 from .native import NativeVariable, checked_load, checked_size, host_index, host_int, repr_text, same_or_equal
 
@@ -130,7 +130,9 @@ class SequenceVariable(NativeVariable):
         parts = []
         i = 0
         while i < len(self.items):  # an item's __repr__ may change the list
-            parts.append(repr_text(tx, self.items[i]))
+            item = self.items[i]
+            atomic = type(item) is ConstantVariable and type(item.value) in ATOMIC_TYPES
+            parts.append(repr(item.value) if atomic else repr_text(tx, item))
             i += 1
         return ", ".join(parts)
 

@@ -29,6 +29,7 @@ from .native import (
     emit_all,
     emit_bare,
     emit_call,
+    emit_list,
     host_table,
     instance_state,
     load_filled,
@@ -186,7 +187,7 @@ def emit_elements(cg: Any, function: Any, self: SetVariable, elements: list[Vari
     """Call a method of the real set with a list of elements."""
     cg.load_callable(function)
     cg.load(self)
-    cg.asm.build_list(emit_all(cg, elements))
+    emit_list(cg, elements)
     cg.asm.call(2)
     cg.asm.pop_top()
 
@@ -223,7 +224,7 @@ class FrozenSetVariable(SetVariable):
     def emit_new(self, cg: Any) -> None:
         cg.load_callable(frozenset.__new__)
         cg.load_const(self.cls)
-        cg.asm.build_list(emit_all(cg, self.objects()))
+        emit_list(cg, self.objects())
         cg.asm.call(2)
 
     emit_fill = None

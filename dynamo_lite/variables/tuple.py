@@ -20,7 +20,7 @@ from .constant import ConstantVariable, is_none
 from .descr import generic_getattr, getset, type_attribute
 from .dispatch import builtin, constructor, method
 from .list import iterate
-from .native import NativeVariable, emit_all, host_value, recursive_repr, repr_text
+from .native import LONG, NativeVariable, emit_all, emit_list, host_value, recursive_repr, repr_text
 from .sequence import SequenceVariable, all_constant
 from .slots import SLOTDEFS
 from .wrap import builds, builds_if
@@ -89,7 +89,12 @@ class TupleVariable(SequenceVariable):
 
     def emit_new(self, cg: Any) -> None:
         if self.cls is tuple:
-            cg.asm.build_tuple(emit_all(cg, self.items))
+            if len(self.items) > LONG:
+                cg.load_callable(tuple)
+                emit_list(cg, self.items)
+                cg.asm.call(1)
+            else:
+                cg.asm.build_tuple(emit_all(cg, self.items))
             return
         cg.load_callable(real_tuple)
         cg.load_const(self.cls)
