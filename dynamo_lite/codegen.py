@@ -335,7 +335,7 @@ class Codegen:
         n = OPERANDS[instr.op]
         n = n if isinstance(n, int) else n(instr.arg)
         operands = leaf.stack[len(leaf.stack) - n :]
-        seen = {id(vt) for vt in self._escaping([v for v in operands if not is_null(v)])}
+        seen = {id(vt) for vt in self._escaping([v for v in operands if not is_null(v)])}.union(self.tr.references)
         states = [self._state(frame, n if frame is leaf else 0, seen) for frame in frames]
         roots = [v for state in states for v in state.values()] + [
             v for v in operands if isinstance(v, VariableTracker) or is_lazy(v)
@@ -509,20 +509,22 @@ def _is_handed_over(node: Any) -> bool:
 class _FrameState:
     """What a resume function gets of one frame: its stack below the current instruction's operands, locals, cells.
 
-    Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell:
-    those whose objects existed before, or are `seen` by the breaking instruction, are passed on too (and constants, for who looks
-    into the frame). Others die unnoticed, such as the results of operations, which a graph had better not return.
+    Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell.
+    So those are passed on too whose objects existed before, or are `seen` by the breaking instruction or a weak reference; and
+    constants, for who looks into the frame. Others die unnoticed, such as the results of operations, which a graph had better not
+    return.
     """
 
     def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:
         self.frame = frame
         self.stack = stack
-        plain = len(frame.lifted.local_names) if not frame.code.co_flags & GENERATOR_FLAGS else 0
+        is_cell = frame.lifted.is_cell
+        plain = frame.lifted.nlocals if not frame.code.co_flags & GENERATOR_FLAGS else 0
         self.kept = {
             slot
             for slot, vt in enumerate(frame.locals[:plain])
             if vt is not None
-            and type(vt) is not CellVariable
+            and not is_cell[slot]
             and (id(vt) in seen or vt.__dict__.get("source") is not None or is_constant_value(vt))
         }
         self.cells = [frame.locals[frame.lifted.local_names.index(name)] for name in resume_freevars(frame.code)]

@@ -215,7 +215,7 @@ class _Resume:
 
     def _restore_cells(self) -> None:
         for name in self.code.co_cellvars:
-            self.asm.load_fast_and_clear(FreeVar(name + _PASSED))
+            self.asm.load_cell(name + _PASSED)  # stays where it is: who looks into the frame relies on that
             self.asm.emit("STORE_FAST", CellVar(name))
 
     def _restore_stack(self) -> list[str]:

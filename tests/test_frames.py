@@ -573,3 +573,25 @@ def test_tail_call_wants_the_function_of_its_cache():
             _eval_frame.call_moved(*args)
     with pytest.raises(TypeError):
         _eval_frame.raise_again(1)
+
+
+def test_frames_with_cells_can_be_looked_into():
+    """From the outside: by who is called, and by who holds a traceback."""
+
+    @uncaptured
+    def look():
+        return len(sys._getframe(1).f_locals) > 0
+
+    def f(a):
+        b = [a]
+
+        def nested():
+            return a, b
+
+        stop()
+        first = look()
+        stop(b)
+        return first, look(), nested()
+
+    expected = f(1)
+    assert capture(f)(1) == expected

@@ -44,6 +44,7 @@ def test_interrupt_during_compilation_leaves_everything_usable():
     assert torch.equal(compiled(X), f(X))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_at_random_moments_leave_the_state_of_torch_alone():
     stop = _eval_frame.Uncaptured(lambda x: x)
 

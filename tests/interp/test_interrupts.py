@@ -11,7 +11,12 @@ import pytest
 from dynamo_lite import _eval_frame, convert
 from dynamo_lite.config import config
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers"),
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning"
+    ),  # an interrupt of a weak reference's callback
+]
 
 
 class Item:
