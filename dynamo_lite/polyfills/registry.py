@@ -26,8 +26,12 @@ MODULES: dict[str, str] = {
     "_collections": "collections",
     "_functools": "functools",
     "_heapq": "heapq",
+    "_json": "json",
+    "json.decoder": "json",
     "builtins": "builtins",
     "math": "math",
+    "nt": "posix",
+    "posix": "posix",
 }
 """Name of the module of a C function → module of this package with stand-ins for it; removed once imported."""
 

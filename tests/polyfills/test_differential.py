@@ -6,8 +6,10 @@ import copy
 import functools
 import heapq
 import importlib
+import json
 import math
 import operator
+import os
 import types
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from dynamo_lite import convert
 from dynamo_lite.config import config
 from dynamo_lite.polyfills import find_polyfill, registry
+from dynamo_lite.record import log
 
 
 class Plain:
@@ -110,6 +113,39 @@ CONDITIONS = [
     int,
 ]
 
+
+class Path:
+    def __init__(self, path):
+        self.path = path
+
+    def __fspath__(self):
+        return self.path
+
+
+class StaticPath:
+    @staticmethod
+    def __fspath__():
+        return "static"
+
+
+class NoPath(Path):
+    __fspath__ = None
+
+
+TEXTS = [
+    '{"a": [1, 2.5, -3e2, null, true, NaN], "b": {"": "\\u00e9\\n"}} ',
+    "[]",
+    "",
+    "[1,",
+    "{1: 2}",
+    "nul",
+    '"a',
+    '"\t"',
+    "[1, 2",
+    '{"a" 1}',
+    " 5",
+]
+
 # The original → makers of arguments.
 CASES = {
     functools.reduce: [
@@ -173,6 +209,24 @@ CASES = {
     object.__dir__: [lambda: (Listed(),), lambda: (Derived(),), lambda: (Slotted(),), lambda: (5,)],
     type.__dir__: [lambda: (Listed,), lambda: (Derived,), lambda: (int,), lambda: (type,)],
     types.ModuleType.__dir__: [lambda: (module(a=1, b=2),), lambda: (module(__dir__=lambda: ["own"]),)],
+    os.fspath: [
+        lambda: ("a",),
+        lambda: (b"a",),
+        lambda: (5,),
+        lambda: (Path("p"),),
+        lambda: (Path(3),),
+        lambda: (StaticPath(),),
+        lambda: (NoPath("n"),),
+        lambda: (None,),
+    ],
+    json.decoder.JSONDecoder.raw_decode: [
+        *(lambda text=text: (json.JSONDecoder(), text) for text in TEXTS),
+        lambda: (json.JSONDecoder(strict=False), '"\t"'),
+        lambda: (json.JSONDecoder(object_hook=list, parse_int=str, parse_float=repr), TEXTS[0]),
+        lambda: (json.JSONDecoder(object_pairs_hook=tuple, parse_constant=str.lower), TEXTS[0]),
+        lambda: (json.JSONDecoder(), "  [1]", 2),
+        lambda: (json.JSONDecoder(), "1", 5),
+    ],
     BaseExceptionGroup.split: [lambda c=c: (groups(), c) for c in CONDITIONS],
     BaseExceptionGroup.subgroup: [lambda c=c: (groups(), c) for c in CONDITIONS],
     BaseExceptionGroup.derive: [
@@ -223,6 +277,8 @@ def plain(value):
             plain(value.__cause__),
             plain(value.__context__),
         )
+    if isinstance(value, json.JSONDecoder):
+        return type(value)  # its scanner has an address
     if isinstance(value, (tuple, list)):
         return [plain(item) for item in value]
     if hasattr(value, "__next__"):
@@ -279,11 +335,60 @@ def test_captured(original):
             assert outcome(captured, fresh(maker)) == expected, maker()
 
 
+class Recorded(dict):
+    pass
+
+
+VALUES = [
+    {"a": [1, 2.5, None, True], "é": ("x", {}), 3: "three", None: 0, 1.5: [], False: "f"},
+    [float("nan"), float("inf"), -float("inf"), 10**40],
+    {(1, 2): 3},
+    {1, 2},
+    Recorded(a=1),
+    Plain(),
+    "text\n\u2028",
+    [[[]]],
+]
+OPTIONS = [
+    {},
+    {"sort_keys": True},
+    {"skipkeys": True},
+    {"allow_nan": False},
+    {"ensure_ascii": False},
+    {"separators": (",", ":")},
+]
+OPTIONS += [
+    {"indent": 2},
+    {"default": lambda obj: sorted(vars(obj)) if isinstance(obj, Plain) else str(obj)},
+    {"check_circular": False},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_json_encoder(options):
+    """`make_encoder`, by which `json.dumps` encodes."""
+    circular = []
+    circular.append({"again": circular})
+    values = [*VALUES, circular] if options.get("check_circular", True) else VALUES
+    for value in values:
+        expected = outcome(lambda v: json.dumps(v, **options), (value,))
+        with config.patch(capture_pure_python=True, debug=True):
+            log.reset()
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(lambda v: json.dumps(v, **options))
+            assert outcome(captured, (value,)) == expected
+            assert [found for found in log.breaks() if "json" in found.context] == []
+
+
 def test_every_stand_in_is_tested():
     for name in list(registry.MODULES.values()):
         importlib.import_module(f"dynamo_lite.polyfills.{name}")
     ours = {
         original for original, function in registry.POLYFILLS.items() if function.__module__.startswith("dynamo_lite.")
     }
-    missing = [original for original in ours - CASES.keys() if "torch" not in registry.POLYFILLS[original].__module__]
+    elsewhere = {json.encoder.c_make_encoder}
+    missing = [
+        original
+        for original in ours - CASES.keys() - elsewhere
+        if "torch" not in registry.POLYFILLS[original].__module__
+    ]
     assert missing == []
