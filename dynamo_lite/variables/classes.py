@@ -1,16 +1,15 @@
-"""Classes made by the traced code: class statements, `type(name, bases, namespace)`, metaclasses.
+"""Classes made by the traced code.
 
-Input: a class body, or a name, bases and a namespace. Output: `NewTypeVariable`.
+Input: a name, bases and a namespace. Output: `NewTypeVariable`, `bare_class`.
 Invariant: the models rest on real classes, so a *stand-in* is made for the analysis, with what stands for the namespace's objects in it
 and without running any code of the program; the program never sees it. Generated code makes the class bare, in the same way, and then
 stores the attributes that it has at the end of the trace.
-Mirrors `builtin___build_class__` of `Python/bltinmodule.c` and `type_new` of `Objects/typeobject.c`.
+Mirrors the object that `type_new` of `Objects/typeobject.c` makes.
 """
 
 from __future__ import annotations
 
 import _abc
-import builtins
 import gc
 import types
 import weakref
@@ -19,37 +18,18 @@ from typing import Any
 
 from .._eval_frame import set_metaclass
 from ..exc import NotConstant, unsupported
-from ..guards import ir
-from .abstract import type_name
-from .base import MISSING, ObservedException, VariableTracker
-from .cell import CellVariable
+from .base import MISSING, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
-from .descr import InstanceDictDescriptorVariable, SlotDescriptorVariable, forget, type_attribute, type_lookup
+from .descr import InstanceDictDescriptorVariable, SlotDescriptorVariable, forget, type_attribute
 from .dict import DictVariable, MappingProxyVariable
-from .dispatch import builtin, constructor, method
-from .function import BuiltinClassMethodVariable, BuiltinVariable, FunctionVariable, MethodVariable
-from .list import ListVariable
-from .native import emit_call, host_value, optional_attr
+from .function import FunctionVariable
+from .native import emit_call, host_value
 from .property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
 from .set import SetVariable
-from .slot_functions import special
-from .subclass import NATIVE_MODELS, PLAIN_BASES
 from .tuple import TupleVariable
-from .type import MetaInstance, TypeVariable, is_subtype, namespace_of
+from .type import MetaInstance, TypeVariable, namespace_of
 
-NATIVE_MODELS.update(
-    {
-        type: TypeVariable,
-        types.FunctionType: FunctionVariable,
-        types.MethodType: MethodVariable,
-        types.MethodDescriptorType: BuiltinVariable,
-        types.WrapperDescriptorType: BuiltinVariable,
-        types.ClassMethodDescriptorType: BuiltinClassMethodVariable,
-    }
-)
-PLAIN_BASES.add(type)
-
-_CONVERTED = {
+CONVERTED = {
     "__new__": StaticMethodVariable,
     "__init_subclass__": ClassMethodVariable,
     "__class_getitem__": ClassMethodVariable,
@@ -134,7 +114,7 @@ class NewTypeVariable(TypeVariable):
         if name not in self.attributes.items:
             message = f"type object '{self.value.__name__}' has no attribute '{name}'"
             tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
-        if name in _CONVERTED or name in self.untouched:
+        if name in CONVERTED or name in self.untouched:
             # A type goes on calling a deleted `__new__`, which is in its slot; it can't be made without what comes by itself.
             unsupported("mutation-of-class", f"deletion of {self.value.__qualname__}.{name}")
         type.__delattr__(self.value, name)
@@ -144,7 +124,7 @@ class NewTypeVariable(TypeVariable):
     def member(self, tx: Any, descriptor: Any) -> VariableTracker:
         if descriptor in self.kept:
             return self.kept[descriptor]
-        reader = _IN_DICT.get(descriptor)
+        reader = IN_DICT.get(descriptor)
         found = reader(tx, self) if reader is not None else None
         if found is not None:
             return found.tp_descr_get(tx, None, self) if found.tp_descr_get is not None else found
@@ -160,11 +140,11 @@ class NewTypeVariable(TypeVariable):
         try:
             if value is None:
                 descriptor.__delete__(self.value)
-            elif descriptor not in _IN_DICT:
+            elif descriptor not in IN_DICT:
                 descriptor.__set__(self.value, host_value(value, "mutation-of-class"))
         except (TypeError, AttributeError, ValueError) as error:
             tx.raises_like(error)
-        if descriptor not in _IN_DICT:
+        if descriptor not in IN_DICT:
             self.kept[descriptor] = value
             tx.tr.type_attributes.clear()  # it may have been `__bases__`
         elif value is not None:
@@ -231,13 +211,13 @@ def _own_attribute(name: str) -> Any:
     return lambda tx, cls: cls.own(name)
 
 
-_IN_DICT: dict[Any, Any] = {
+IN_DICT: dict[Any, Any] = {
     type.__dict__[name]: _own_attribute(name)
     for name in ("__module__", "__abstractmethods__", "__type_params__")
     if name in type.__dict__
 }
-_IN_DICT[type.__dict__["__doc__"]] = _own_doc
-_IN_DICT[type.__dict__["__annotations__"]] = _own_annotations
+IN_DICT[type.__dict__["__doc__"]] = _own_doc
+IN_DICT[type.__dict__["__annotations__"]] = _own_annotations
 """Getters of `type` for what is kept in the class's dictionary."""
 
 _REFUSED = {"__del__": "del-finalizer"}
@@ -342,150 +322,7 @@ def bare_class(
     return cls
 
 
-def _check_metaclass(meta: type) -> None:
-    """Refuse what `bare_class` can't keep from running."""
-    if type_lookup(meta, "mro") is not type.__dict__["mro"]:
-        unsupported("class-definition", f"{meta.__qualname__}.mro")
-    if (
-        any("__init_subclass__" in c.__dict__ for c in meta.__mro__[:-1])
-        or type_lookup(type(meta), "mro") is not type.__dict__["mro"]
-    ):
-        unsupported("class-definition", f"metaclass {meta.__qualname__}")
-
-
-# -- type.__new__
-
-
-@builtin(type.__new__)
-def type_new(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> VariableTracker:
-    """`type_new`."""
-    if len(args) != 3:
-        return tx.raises(TypeError, f"type.__new__() takes exactly 3 arguments ({len(args)} given)")
-    name, bases, namespace = args
-    for i, (arg, cls) in enumerate(zip(args, (str, tuple, dict), strict=True)):
-        if not issubclass(arg.python_type(), cls):
-            tx.raises(TypeError, f"type.__new__() argument {i + 1} must be {cls.__name__}, not {type_name(arg)}")
-    if not all(isinstance(b, TypeVariable) for b in bases.items):
-        return _bases_without_entries(tx, bases.items)
-    winner = calculate_metaclass(tx, meta.value, bases.items)
-    if winner is not meta.value:
-        new = type_attribute(tx, winner, "__new__")
-        if new.value is not type.__new__:
-            winner_tracker = tx.tr.type_tracker(winner)
-            return tx.call(new.tp_descr_get(tx, None, winner_tracker), [winner_tracker, *args], keywords)
-    made = make_class(tx, winner, host_value(name), list(bases.items), namespace)
-    _set_names(tx, made)
-    _init_subclass(tx, made, keywords)
-    return made
-
-
-def _bases_without_entries(tx: Any, bases: Any) -> VariableTracker:
-    for base in bases:
-        if not isinstance(base, TypeVariable) and optional_attr(tx, base, "__mro_entries__") is not None:
-            tx.raises(TypeError, "type() doesn't support MRO entry resolution; use types.new_class() instead")
-    return unsupported("class-definition", "bases that are no classes")
-
-
-def calculate_metaclass(tx: Any, meta: type, bases: Any) -> type:
-    """`_PyType_CalculateMetaclass`."""
-    for base in bases:
-        candidate = base.python_type()
-        if is_subtype(meta, candidate):
-            continue
-        if not is_subtype(candidate, meta):
-            tx.raises(
-                TypeError,
-                "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of the metaclasses of all its bases",
-            )
-        meta = candidate
-    return meta
-
-
-def make_class(
-    tx: Any, meta: type, name: str, bases: list[VariableTracker], namespace: DictVariable
-) -> NewTypeVariable:
-    """The class itself, before any hook is called."""
-    _check_metaclass(meta)
-    attributes: dict[str, VariableTracker] = {}
-    for key, value in namespace.pairs():
-        if key.python_type() is not str:
-            unsupported("class-definition", "a namespace with keys that are no strings")
-        attributes[key.value] = _converted(key.value, value)
-    if "__del__" in attributes:
-        unsupported("del-finalizer", name)
-    if "__classdictcell__" in attributes:
-        unsupported("class-definition", "a scope that sees the class's namespace")
-    cell = attributes.pop("__classcell__", None)
-    if cell is not None and not isinstance(cell, CellVariable):
-        tx.raises(TypeError, f"type.__new__(): __classcell__ must be a nonlocal cell, not {type_name(cell)!r}"[:-1])
-    template = _template(tx, attributes)
-    real = {key: template[key] if key in _PASSED else real_object(value) for key, value in attributes.items()}
-    try:
-        stand_in = bare_class(meta, name, tuple(b.value for b in bases), real)
-    except (TypeError, ValueError) as error:
-        return tx.raises_like(error)
-    made = (NewTypeVariable if meta is type else NewMetaTypeVariable)(stand_in, bases, template)
-    STAND_INS[id(stand_in)] = stand_in
-    tx.tr.new_classes[id(stand_in)] = made
-    _fill_attributes(tx, made, attributes)
-    made.shadowed = {name for name in attributes if name not in _SETTABLE and _is_shadowed(tx, meta, name)}
-    if cell is not None:
-        cell.set(tx, made)
-    return made
-
-
-def _is_shadowed(tx: Any, meta: type, name: str) -> bool:
-    attribute = type_attribute(tx, meta, name)
-    return attribute is not None and attribute.tp_descr_set is not None
-
-
-_SETTABLE = {"__qualname__", *(descriptor.__name__ for descriptor in _IN_DICT)}
-_PASSED = ("__slots__", "__qualname__")
-
-
-def _template(tx: Any, attributes: dict[str, VariableTracker]) -> dict[str, Any]:
-    """The namespace for `bare_class`: the names in their order, with what decides the layout of the class."""
-    template: dict[str, Any] = dict.fromkeys(attributes)
-    if "__slots__" in attributes:
-        template["__slots__"] = _slot_names(tx, attributes["__slots__"])
-    for name in ("__qualname__", "__module__"):
-        if name in attributes:
-            template[name] = host_value(attributes[name], "class-definition")
-    return template
-
-
-def _slot_names(tx: Any, slots: VariableTracker) -> Any:
-    if isinstance(slots, ConstantVariable):
-        return slots.value
-    return tuple(host_value(item, "class-definition") for item in tx.tr.unpack(tx, slots))
-
-
-def _converted(name: str, value: VariableTracker) -> VariableTracker:
-    """`type_new_staticmethod`, `type_new_classmethod`."""
-    model = _CONVERTED.get(name)
-    if model is None or not isinstance(value, FunctionVariable):
-        return value
-    return model(function=value)
-
-
-def _fill_attributes(tx: Any, made: NewTypeVariable, attributes: dict[str, VariableTracker]) -> None:
-    """The class's dictionary in the order that it really has."""
-    for name, real in made.value.__dict__.items():
-        value = attributes.get(name)
-        if value is None:
-            value = made.untouched[name] = _automatic(made, real)
-        made.attributes.items[name] = value
-
-
-def _automatic(made: NewTypeVariable, real: Any) -> VariableTracker:
-    """The model of an attribute that `type_new` adds."""
-    if type(real) is types.MemberDescriptorType:
-        return NewSlotDescriptorVariable(made, real)
-    if type(real) is types.GetSetDescriptorType and real.__name__ == "__dict__":
-        return NewDictDescriptorVariable(made, real)
-    if type(real) is types.GetSetDescriptorType:
-        return NewWeakrefDescriptorVariable(made, real)
-    return ConstantVariable(real)
+# -- descriptors that come with a class
 
 
 class _OfNewClass:
@@ -533,183 +370,3 @@ class NewWeakrefDescriptorVariable(_OfNewClass, InstanceDictDescriptorVariable):
         if obj.source is not None or id(obj) in tx.tr.proxies:
             return unsupported("weakref", f"{obj.describe()}.__weakref__")
         return tx.tr.references.get(id(obj), NONE)
-
-
-def _notes_set_name_errors() -> bool:
-    """Whether an error in `__set_name__` gets a note (3.12), or becomes the cause of a RuntimeError."""
-
-    class Descriptor:
-        def __set_name__(self, owner: type, name: str) -> None:
-            raise LookupError
-
-    try:
-        type("Owner", (), {"name": Descriptor()})
-    except LookupError:
-        return True
-    except RuntimeError:
-        return False
-    raise AssertionError("__set_name__ is called")
-
-
-_NOTES_SET_NAME_ERRORS = _notes_set_name_errors()
-
-
-def _set_names(tx: Any, made: NewTypeVariable) -> None:
-    """`type_new_set_names`."""
-    for name, value in list(made.attributes.items.items()):
-        if name in made.untouched or isinstance(value, ConstantVariable):
-            continue
-        hook = special(tx, value, "__set_name__")
-        if hook is None:
-            continue
-        try:
-            tx.call(hook, [made, ConstantVariable(name)])
-        except ObservedException as observed:
-            what = f"Error calling __set_name__ on '{type_name(value)}' instance {name!r} in {made.value.__name__!r}"
-            if _NOTES_SET_NAME_ERRORS:
-                tx.call(observed.exc.tp_getattro(tx, "add_note"), [ConstantVariable(what)])
-                raise
-            error = tx.call(tx.tr.type_tracker(RuntimeError), [ConstantVariable(what)])
-            error.put(tx, "__cause__", observed.exc)
-            error.put(tx, "__context__", observed.exc)
-            raise ObservedException(error) from observed
-
-
-def _init_subclass(tx: Any, made: NewTypeVariable, keywords: dict[str, VariableTracker]) -> None:
-    """`type_new_init_subclass`: that of the next class in the MRO."""
-    for base in made.value.__mro__[1:]:
-        if "__init_subclass__" in base.__dict__:
-            hook = type_attribute(tx, base, "__init_subclass__")
-            tx.call(hook.tp_descr_get(tx, None, made), [], keywords)
-            return
-
-
-@method(object.__dict__["__init_subclass__"])
-def object_init_subclass(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
-    name = f"{cls.value.__qualname__}.__init_subclass__()"
-    if keywords:
-        tx.raises(TypeError, f"{name} takes no keyword arguments")
-    if args:
-        tx.raises(TypeError, f"{name} takes no arguments ({len(args)} given)")
-
-
-@method(type.__init__)
-def type_init(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
-    if keywords and len(args) == 1:
-        tx.raises(TypeError, "type.__init__() takes no keyword arguments")
-    if len(args) not in (1, 3):
-        tx.raises(TypeError, "type.__init__() takes 1 or 3 arguments")
-
-
-@method(type.__dict__["__prepare__"])
-def type_prepare(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> Any:
-    return DictVariable()
-
-
-@method(type.__subclasses__)
-def type_subclasses(tx: Any, cls: TypeVariable, /) -> VariableTracker:
-    """The classes that are there when the program runs, and those that the traced code has made."""
-    if not isinstance(cls, NewTypeVariable):
-        node = tx.tr.source(tx.tr.constant_source(cls.value), ir.CALL, subclasses_of)
-        tx.tr.guard(node, ir.PYTHON, _same_classes(subclasses_of(cls.value)))
-    return ListVariable([tx.tr.type_tracker(sub) for sub in visible_subclasses(tx, cls.value)])
-
-
-def subclasses_of(cls: type) -> list[type]:
-    """`cls.__subclasses__()` without stand-ins."""
-    return [sub for sub in type.__subclasses__(cls) if id(sub) not in STAND_INS]
-
-
-def visible_subclasses(tx: Any, cls: type) -> list[type]:
-    """Those, and the stand-ins of the classes that this trace has made."""
-    found = type.__subclasses__(cls)
-    return [sub for sub in found if id(sub) not in STAND_INS or id(sub) in tx.tr.new_classes]
-
-
-def _same_classes(expected: list[type]) -> Callable[[list[type]], bool]:
-    ids = [id(cls) for cls in expected]
-    return lambda now: [id(cls) for cls in now] == ids
-
-
-@constructor(type)
-def call_type(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> Any:
-    """`type(x)`; the three-argument form makes a class."""
-    if len(args) == 1 and not keywords:
-        return tx.tr.type_of(tx, args[0])
-    if len(args) not in (1, 3):
-        return tx.raises(TypeError, "type() takes 1 or 3 arguments")
-    if len(args) == 3 and issubclass(args[2].python_type(), dict):
-        args = (*args[:2], _with_module(tx, args[2]))
-    return type_new(tx, meta, *args, **keywords)
-
-
-def _with_module(tx: Any, namespace: DictVariable) -> DictVariable:
-    """`type_new_set_module`: where the call is."""
-    own = DictVariable(dict(namespace.items))
-    module = tx.globals.load(tx, "__name__")
-    if module is not None and "__module__" not in own.items:
-        own.items["__module__"] = module
-    return own
-
-
-# -- the class statement
-
-
-@builtin(builtins.__build_class__)
-def build_class(
-    tx: Any, func: VariableTracker, name: VariableTracker, /, *bases: VariableTracker, **keywords: VariableTracker
-) -> VariableTracker:
-    """`builtin___build_class__`."""
-    entries = _update_bases(tx, bases)
-    meta = keywords.pop("metaclass", None)
-    if meta is None:
-        meta = tx.tr.type_of(tx, entries[0]) if entries else tx.tr.type_tracker(type)
-    if isinstance(meta, TypeVariable) and all(isinstance(b, TypeVariable) for b in entries):
-        meta = tx.tr.type_tracker(calculate_metaclass(tx, meta.value, entries))
-    bases_tuple = TupleVariable(entries)
-    namespace = _prepare(tx, meta, name, bases_tuple, keywords)
-    cell = tx.tr.run_class_body(tx, func, namespace)
-    if len(entries) != len(bases) or any(a is not b for a, b in zip(entries, bases, strict=False)):
-        namespace.mp_ass_subscript(tx, ConstantVariable("__orig_bases__"), TupleVariable(list(bases)))
-    made = tx.call(meta, [name, bases_tuple, namespace], keywords)
-    if isinstance(made, TypeVariable) and isinstance(cell, CellVariable):
-        _check_cell(tx, cell, made, name.value)
-    return made
-
-
-def _update_bases(tx: Any, bases: Any) -> list[VariableTracker]:
-    """`update_bases`: what bases that are no classes stand for."""
-    entries: list[VariableTracker] = []
-    for base in bases:
-        hook = None if isinstance(base, TypeVariable) else optional_attr(tx, base, "__mro_entries__")
-        if hook is None:
-            entries.append(base)
-            continue
-        found = tx.call(hook, [TupleVariable(list(bases))])
-        if not issubclass(found.python_type(), tuple):
-            tx.raises(TypeError, "__mro_entries__ must return a tuple")
-        entries.extend(found.items)
-    return entries
-
-
-def _prepare(
-    tx: Any, meta: VariableTracker, name: VariableTracker, bases: VariableTracker, keywords: dict[str, VariableTracker]
-) -> Any:
-    hook = optional_attr(tx, meta, "__prepare__")
-    if hook is None:
-        return DictVariable()
-    namespace = tx.call(hook, [name, bases], keywords)
-    if namespace.mp_subscript is None:
-        who = meta.value.__name__ if isinstance(meta, TypeVariable) else "<metaclass>"
-        tx.raises(TypeError, f"{who}.__prepare__() must return a mapping, not {type_name(namespace)}")
-    return namespace
-
-
-def _check_cell(tx: Any, cell: CellVariable, made: TypeVariable, name: str) -> None:
-    content = cell.get(tx)
-    if content is made:
-        return
-    if content is None:
-        message = f"__class__ not set defining {name!r} as {type.__repr__(made.value)}."
-        tx.raises(RuntimeError, message + " Was __classcell__ propagated to type.__new__?")
-    unsupported("class-definition", f"__class__ of {name} is set to something else")

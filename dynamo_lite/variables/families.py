@@ -13,6 +13,7 @@ from typing import Any
 from . import (  # noqa: F401
     atom,
     attribute_slots,
+    build_class,
     builtins,
     callables,
     cell,

@@ -18,7 +18,7 @@ from typing import Any
 from ..exc import unsupported
 from .abstract import is_true
 from .base import MISSING, VariableTracker
-from .classes import NewTypeVariable, visible_subclasses
+from .classes import NewTypeVariable
 from .constant import ConstantVariable, boolean, is_none
 from .descr import type_attribute, type_lookup
 from .dispatch import builtin, method
@@ -26,6 +26,7 @@ from .native import optional_attr, run
 from .slot_functions import UserSlots, special
 from .tuple import TupleVariable
 from .type import TypeVariable, is_subtype
+from .type_new import visible_subclasses
 
 _ARG_2 = {
     "isinstance": "isinstance() arg 2 must be a type, a tuple of types, or a union",
