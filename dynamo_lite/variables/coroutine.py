@@ -96,7 +96,7 @@ class CoroutineWrapperVariable(AwaitableVariable):
 
 @method(types.CoroutineType.__await__)
 def coroutine_await(tx: Any, self: VariableTracker, /) -> VariableTracker:
-    return CoroutineWrapperVariable(native(self))
+    return CoroutineWrapperVariable(native(tx, self))
 
 
 @method(CoroutineWrapperType.send, AsyncGenASendType.send, AsyncGenAThrowType.send)
@@ -345,7 +345,7 @@ class AsyncGenThrowVariable(AwaitableVariable):
 
 def _first_use(tx: Any, self: VariableTracker) -> GeneratorVariable:
     """`async_gen_init_hooks`: an event loop may want to know of the generator."""
-    generator = native(self)
+    generator = native(tx, self)
     if not generator.hooked:
         node = tx.tr.source(tx.tr.constant_source(sys), ir.CALL, _hook)
         if _hook(sys) is not None:

@@ -7,6 +7,7 @@ Mirrors the generator and coroutine parts of `Objects/genobject.c`.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import types
 import warnings
@@ -491,8 +492,10 @@ class Thrown:
 # -- methods
 
 
-def native(self: VariableTracker) -> GeneratorVariable:
-    """The generator itself; one that exists before the frame can only be driven for real."""
+def native(tx: Any, self: VariableTracker) -> GeneratorVariable:
+    """The model that runs: of one that exists before the frame there may be none."""
+    if isinstance(self, ForeignGeneratorVariable):
+        return self.follow(tx)
     if not isinstance(self, GeneratorVariable):
         unsupported("generator-escapes", self.describe())
     return self
@@ -505,7 +508,7 @@ def finish(tx: Any, finished: bool, value: VariableTracker) -> VariableTracker:
 
 @method(types.GeneratorType.send, types.CoroutineType.send)
 def generator_send(tx: Any, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
-    return finish(tx, *native(self).resume(tx, value))
+    return finish(tx, *native(tx, self).resume(tx, value))
 
 
 @method(types.GeneratorType.throw, types.CoroutineType.throw)
@@ -515,7 +518,7 @@ def generator_throw(tx: Any, self: VariableTracker, /, *args: VariableTracker) -
             (_ for _ in ()).throw(*args)
         except TypeError as error:
             tx.raises_like(error)
-    return finish(tx, *native(self).throw(tx, Thrown(list(args))))
+    return finish(tx, *native(tx, self).throw(tx, Thrown(list(args))))
 
 
 @method(types.GeneratorType.__iter__)
@@ -530,13 +533,15 @@ def generator_next(tx: Any, self: VariableTracker, /) -> VariableTracker:
 
 @method(types.GeneratorType.close, types.CoroutineType.close)
 def generator_close(tx: Any, self: VariableTracker, /) -> VariableTracker:
-    return native(self).close(tx)
+    return native(tx, self).close(tx)
 
 
 # -- members
 
 
 def _parts(self: VariableTracker, descriptor: Any, tx: Any, read: Any) -> VariableTracker:
+    if isinstance(self, ForeignGeneratorVariable) and self.inner is not None:
+        self = self.inner
     if isinstance(self, GeneratorVariable):
         return read(tx, self)
     return foreign_attribute(tx, self, descriptor)
@@ -568,7 +573,7 @@ def _set_name(name: str) -> Any:
     def write(tx: Any, self: VariableTracker, value: VariableTracker | None) -> None:
         if value is None or not issubclass(value.python_type(), str):
             tx.raises(TypeError, f"{name} must be set to a string object")
-        native(self).names[name] = value
+        native(tx, self).names[name] = value
 
     return write
 
@@ -616,11 +621,14 @@ def send(tx: Any, receiver: VariableTracker, value: VariableTracker) -> tuple[bo
 
 
 class ForeignGeneratorVariable(VariableTracker):
-    """A generator or coroutine that exists before the frame: its frame is CPython's, so driving it breaks the graph."""
+    """A generator that exists before the frame. One that has not started is followed (`inner`), and closed with the other effects once
+    it has come to its end; the frame of any other is CPython's, and driving it breaks the graph."""
 
     def __init__(self, value: Any, source: Any) -> None:
         self.value = value
         self.source = source
+        self.inner: GeneratorVariable | None = None
+        self.followed_at = -1
 
     def python_type(self) -> type:
         return type(self.value)
@@ -632,10 +640,69 @@ class ForeignGeneratorVariable(VariableTracker):
         return self
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        return unsupported("generator-escapes", "next() of a generator made outside of the captured code")
+        return self.follow(tx)._iternext(tx)
 
     def tp_hash(self, tx: Any) -> VariableTracker:
         return tx.tr.identity_hash(self)
+
+    def follow(self, tx: Any) -> GeneratorVariable:
+        """The model that runs. Breaks the graph for one that has started."""
+        if self.inner is None:
+            self.inner = self._unstarted(tx)
+        return self.inner
+
+    def _unstarted(self, tx: Any) -> GeneratorVariable:
+        parts = unstarted_parts(self.value)
+        if not parts or self.value.gi_code.co_flags & inspect.CO_ITERABLE_COROUTINE:
+            unsupported("generator-escapes", "next() of a generator made outside of the captured code")
+        tr = tx.tr
+        node = tr.source(self.source, ir.CALL, unstarted_parts)
+        tr.guard(node, ir.LEN, len(parts))
+        function, *variables = (tr.wrap(part, tr.source(node, ir.INDEX, i)) for i, part in enumerate(parts))
+        tr.mutating(self)
+        self.followed_at = tr.failing_step()
+        frame = type(tx)(tr, function, [], tx, False)
+        for slot, variable in zip(_bound_slots(frame), variables, strict=False):  # the rest are free variables
+            frame.locals[slot] = variable
+        frame.cur = next(i for i, instr in enumerate(frame.lifted.instrs) if instr.op is Op.RETURN_GENERATOR)
+        frame.ip = frame.cur + 1
+        frame.generator = GeneratorVariable(frame)
+        del tr.generators[id(frame.generator)]  # the real one lives as long as the program keeps it
+        return frame.generator
+
+    def children(self) -> Any:
+        return ()
+
+    def emit_update(self, cg: Any) -> None:
+        if self.inner.frame is not None:
+            error = Unsupported("generator-escapes", f"{self.inner.describe()} from outside that is left suspended")
+            error.break_step = self.followed_at
+            raise error
+        cg.load_callable(types.GeneratorType.close)
+        cg.load(self)
+        cg.asm.call(1)
+        cg.asm.pop_top()
+
+
+def unstarted_parts(generator: types.GeneratorType) -> tuple[Any, ...]:
+    """The function of a generator that has not started and what its variables are bound to, in the order of their slots; nothing for
+    any other. (`gc` shows the variables of a frame behind its function and code.)"""
+    if generator.gi_frame is None or generator.gi_running or generator.gi_suspended:
+        return ()
+    code = generator.gi_code
+    parts = gc.get_referents(generator)
+    for i, part in enumerate(parts):
+        if type(part) is types.FunctionType and part.__code__ is code and parts[i + 1 : i + 2] == [code]:
+            return (part, *parts[i + 2 :])
+    return ()
+
+
+def _bound_slots(frame: Any) -> list[int]:
+    """The slots of arguments and cells, which are bound before a generator starts."""
+    code, lifted = frame.code, frame.lifted
+    flags = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    n_arguments = code.co_argcount + code.co_kwonlyargcount + flags
+    return [slot for slot in range(lifted.first_free_slot) if slot < n_arguments or lifted.is_cell[slot]]
 
 
 @builds(types.GeneratorType)

@@ -690,3 +690,107 @@ class TestDepth:
                 (value,) = value
                 depth += 1
             assert depth == 9000
+
+
+class TestGeneratorsFromOutside:
+    def test_one_that_has_not_started_is_followed(self):
+        def numbers(n, *more, scale=2):
+            total = 0
+            for i in (*range(n), *more):
+                total += i
+                yield total * scale, lambda: total
+
+        def program(generator):
+            return [(n, f()) for n, f in generator], generator.gi_frame, next(generator, "end")
+
+        with config.patch(capture_pure_python=True, debug=True):
+            log.reset()
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            for arguments in ((3,), (3,), (2, 7), (0,)):
+                assert captured(numbers(*arguments)) == program(numbers(*arguments))
+            done = numbers(1)
+            captured(done)
+            assert done.gi_frame is None
+            assert not log.breaks()
+
+    def test_expression_over_a_list(self):
+        def program(generator, items):
+            return sum(generator), items
+
+        with config.patch(capture_pure_python=True, debug=True):
+            log.reset()
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            for _ in range(2):
+                items = [1, 2, 3]
+                assert captured((x * x for x in items), items) == (14, [1, 2, 3])
+            assert not log.breaks()
+
+    def test_what_it_raises(self):
+        def failing():
+            yield 1
+            raise KeyError(2)
+
+        def program(generator):
+            try:
+                return list(generator)
+            except KeyError as e:
+                return repr(e), next(generator, "end")
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            assert captured(failing()) == captured(failing()) == program(failing())
+
+    def test_one_that_is_left_suspended_goes_on_outside(self):
+        def numbers():
+            yield from range(5)
+
+        def program(generator):
+            return [next(generator), next(generator)]
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            for _ in range(2):
+                generator = numbers()
+                assert captured(generator) == [0, 1]
+                assert captured(generator) == [2, 3]
+                assert list(generator) == [4]
+
+    def test_states_share_no_version(self):
+        def numbers():
+            yield 1
+            yield 2
+
+        def program(generator):
+            return list(generator)
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            started = numbers()
+            next(started)
+            assert captured(numbers()) == [1, 2]
+            assert captured(started) == [2]
+            assert captured(started) == []
+            assert captured(numbers()) == [1, 2]
+
+    def test_cells_are_the_ones_of_the_function(self):
+        def make():
+            count = 0
+
+            def numbers():
+                nonlocal count
+                for _ in range(3):
+                    count += 1
+                    yield count
+
+            return numbers, lambda: count
+
+        def program(generator, read):
+            seen = [(n, read()) for n in generator]
+            return seen, read()
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            for _ in range(2):
+                numbers, read = make()
+                assert captured(numbers(), read) == ([(1, 1), (2, 2), (3, 3)], 3)
+                assert captured(numbers(), read) == ([(4, 4), (5, 5), (6, 6)], 6)
