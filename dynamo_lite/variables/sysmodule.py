@@ -75,7 +75,13 @@ def _setting(function: Any, ask: Any = None) -> None:
         return tx.tr.wrap(read(sys), tx.tr.source(tx.tr.constant_source(sys), ir.CALL, read))
 
 
-for _function in (sys.get_int_max_str_digits, sys.getdefaultencoding, sys.getfilesystemencoding):
+for _function in (
+    sys.get_int_max_str_digits,
+    sys.getdefaultencoding,
+    sys.getfilesystemencoding,
+    sys.gettrace,
+    sys.getprofile,
+):
     _setting(_function)
 _setting(sys.getrecursionlimit, program_recursion_limit)
 
@@ -90,3 +96,11 @@ def look_at_memory(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker
 def count_references(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """The references that a program has to its objects are only all there if its frames are real."""
     return tx.needs_real_frame("frame-introspection", "references counted")
+
+
+@builtin(sys.settrace, sys.setprofile)
+def set_hook(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """What such a hook is told about are the frames and lines of the program."""
+    if tx.parent is None:
+        return tx.needs_real_frame("debugger", "sys.settrace() or sys.setprofile()")
+    return tx.needs_real_callers("debugger", "sys.settrace() or sys.setprofile()")
