@@ -1,7 +1,7 @@
 """Runs one program eagerly and captured and compares everything that can be seen from outside.
 
 Input: the text of a module as `grammar` writes it. Output: `difference(text)`, None or a line that says what differs.
-Compared, for three calls (twice equal arguments, then others): result or exception (type, arguments, notes, cause and context, lines
+Compared, for six calls (equal arguments, others, earlier ones again): result or exception (type, arguments, notes, cause and context, lines
 of the traceback), arguments and globals afterwards with the identity relations among all of these, and the log of the opaque calls
 with their arguments and the exception handled at the time.
 """
@@ -31,7 +31,7 @@ from dynamo_lite.exc import TorchDynamoException
 from dynamo_lite.record import log
 
 FILE = "<fuzz>"
-CALLS = (0, 0, 1, 2)
+CALLS = (0, 0, 1, 2, 1, 0)
 ATOMS = (type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes, range)
 VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 MODULES = (
