@@ -41,9 +41,19 @@ STAND_INS: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary(
 """All stand-ins that are still there, by id."""
 
 
+_fresh: set[int] = set()
+
+
+def register_stand_in(cls: type) -> None:
+    """Take note of a stand-in."""
+    STAND_INS[id(cls)] = cls
+    _fresh.add(id(cls))
+
+
 def forget_stand_ins() -> None:
     """Have the stand-ins of a finished analysis collected, so that the program does not find them among `__subclasses__()`."""
-    if STAND_INS:
+    if _fresh:
+        _fresh.clear()
         gc.collect(1)
 
 

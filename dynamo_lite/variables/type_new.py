@@ -28,6 +28,7 @@ from .classes import (
     NewWeakrefDescriptorVariable,
     bare_class,
     real_object,
+    register_stand_in,
 )
 from .constant import ConstantVariable
 from .descr import type_attribute, type_lookup
@@ -133,7 +134,7 @@ def make_class(
     except (TypeError, ValueError) as error:
         return tx.raises_like(error)
     made = (NewTypeVariable if meta is type else NewMetaTypeVariable)(stand_in, bases, template)
-    STAND_INS[id(stand_in)] = stand_in
+    register_stand_in(stand_in)
     tx.tr.new_classes[id(stand_in)] = made
     _fill_attributes(tx, made, attributes)
     made.shadowed = {name for name in attributes if name not in _SETTABLE and _is_shadowed(tx, meta, name)}

@@ -568,3 +568,19 @@ def test_truth_of_a_comparison_that_breaks():
         return seen
 
     same(program, datetime.date(2000, 1, 1), Date(2000, 1, 1))
+
+
+def test_stand_ins_are_gone_after_the_analysis():
+    class Base:
+        pass
+
+    def program():
+        class Derived(Base):
+            pass
+
+        return Derived
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        made = captured()
+    assert Base.__subclasses__() == [made]
