@@ -11,6 +11,7 @@ Mirrors `Objects/dictobject.c` and `Objects/descrobject.c` (mapping proxy).
 
 from __future__ import annotations
 
+import collections
 import gc
 import operator
 import sys
@@ -77,11 +78,12 @@ class DictVariable(NativeVariable):
         items = self.host_type()
         for i, (key, real) in enumerate(pairs):
             value = self.read.get(key) if is_constant_key(key) else None
-            if value is None:
-                value = tr.wrap(real, tr.source(source, ir.DICT_ITEM, key))
+            node = None if value is not None else (source, ir.DICT_ITEM, key)
             if not is_constant_key(key):
                 key = key_of(tr.frame, tr.wrap(key, tr.source(source, ir.DICT_KEY, i)))
-            items[key] = value
+                if runs_program(key):  # found by its place: nobody but the program may look it up
+                    node = (tr.source(source, ir.CALL, values_of), ir.INDEX, i)
+            items[key] = tr.wrap(real, tr.source(*node)) if value is None else value
         self.original = dict(items)
         for key, (deleted, value) in self.pending.items():
             if deleted or value is None:
@@ -366,6 +368,12 @@ class DictVariable(NativeVariable):
                 cg.asm.pop_top()
             if value is not None:
                 self.emit_stores(cg, [(key, value)])
+
+
+def values_of(real: Any) -> tuple[Any, ...]:
+    """The values of a real dict, in its order."""
+    base = collections.OrderedDict if isinstance(real, collections.OrderedDict) else dict
+    return tuple(base.values(real))
 
 
 def same_key(a: Any, b: Any) -> bool:

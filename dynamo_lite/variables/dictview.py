@@ -145,6 +145,7 @@ class DictIterator(IteratorVariable):
 
     def __init__(self, mapping: Any, kind: str, backwards: bool = False) -> None:
         self.mapping = mapping
+        self.base: type = mapping.base
         self.kind = kind
         self.backwards = backwards
         self.consumed = 0
@@ -154,10 +155,10 @@ class DictIterator(IteratorVariable):
         self.done = False
 
     def python_type(self) -> type:
-        return ITERATOR_TYPES[self.mapping.base is OrderedDict, self.kind, self.backwards]
+        return ITERATOR_TYPES[self.base is OrderedDict, self.kind, self.backwards]
 
     def children(self) -> Any:
-        return (self.mapping,)
+        return () if self.done else (self.mapping,)
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         if self.done:
@@ -203,11 +204,14 @@ class DictIterator(IteratorVariable):
             unsupported("reconstruct", "an iterator over a dict that has changed since")
         cg.load_callable(advance)
         cg.load_callable(reversed if self.backwards else iter)
-        cg.load_callable(getattr(self.mapping.base, self.kind))
-        load_filled(cg, self.mapping)
+        cg.load_callable(getattr(self.base, self.kind))
+        if self.done:
+            emit_call(cg, dict if self.base is not OrderedDict else OrderedDict)
+        else:
+            load_filled(cg, self.mapping)
         cg.asm.call(1)
         cg.asm.call(1)
-        cg.load_const(self.consumed + self.done)
+        cg.load_const(1 if self.done else self.consumed)
         cg.asm.call(2)
 
 

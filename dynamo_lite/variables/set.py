@@ -21,7 +21,7 @@ from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dict import DictVariable
 from .dictview import DictKeysVariable, SetLike, is_set_like
 from .dispatch import builtin, constructor, method
-from .iter import IteratorVariable, advance, items_to_come
+from .iter import IteratorVariable, advance, emit_position, items_to_come
 from .keys import is_constant_key, key_of, key_tracker, runs_program
 from .list import ListVariable
 from .native import (
@@ -237,7 +237,7 @@ class SetIterator(IteratorVariable):
     parts = ("seq",)
 
     def __init__(self, seq: SetVariable) -> None:
-        self.seq = seq
+        self.seq: SetVariable | None = seq  # None once exhausted
         self.host = iter(seq.items)
         self.size = len(seq.items)
         self.consumed = 0
@@ -246,6 +246,7 @@ class SetIterator(IteratorVariable):
         try:
             key = next(self.host)
         except StopIteration:
+            self.seq = None
             return None
         except RuntimeError as error:
             tx.raises_like(error)
@@ -264,6 +265,9 @@ class SetIterator(IteratorVariable):
         return iter, ([key_tracker(key) for key in to_come],)
 
     def emit_new(self, cg: Any) -> None:
+        if self.seq is None:
+            emit_position(cg, None, 0, set)
+            return
         cg.load_callable(_set_iterator_at)
         load_filled(cg, self.seq)
         cg.asm.build_list(emit_all(cg, self.rest()))
