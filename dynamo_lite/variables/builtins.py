@@ -59,6 +59,7 @@ from .native import (
     run,
     same_or_equal,
 )
+from .number import LONG_TEXT
 from .stand import call_host, can_be_host
 from .subclass import NATIVE_MODELS, NATIVES
 from .text import format_object
@@ -431,10 +432,6 @@ def _convert(
         if v.opaque:
             unsupported("operation-on-unknown-object", f"{cls.__name__}() of {v.describe()}")
     return call_host(tx, cls, args, kwargs) if can_be_host(*args, *kwargs.values()) else None
-
-
-LONG_TEXT = 5000
-"""Longer texts of numbers are converted by the functions of `_pylong`, which a program may replace."""
 
 
 @constructor(int)

@@ -52,8 +52,21 @@ for _function, _row in BINARY_OPS.items():
         constant_slot(_row.slot)(_binary(_function, _DUNDERS[_row.slot]))
 for _function, (_slot, _) in UNARY_OPS.items():
     constant_slot(_slot)(_unary(_function))
-constant_slot("tp_repr")(_unary(repr))
-constant_slot("tp_str")(_unary(str))
+LONG_TEXT = 5000
+"""Longer texts of numbers are converted by the functions of `_pylong`, which a program may replace."""
+
+
+def _text(function: Callable[..., Any]) -> Any:
+    def slot(vt: ConstantVariable, tx: Any) -> VariableTracker:
+        if type(vt.value) is int and vt.value.bit_length() > 3 * LONG_TEXT:
+            return unsupported("code-size", "the text of a number that Python code may convert")
+        return fold(tx, function, [vt], {})
+
+    return slot
+
+
+constant_slot("tp_repr")(_text(repr))
+constant_slot("tp_str")(_text(str))
 
 
 @constant_slot("tp_hash")
