@@ -294,7 +294,7 @@ def type_call(
         return call_handler(tx, real, handler, [cls, *args], kwargs)
     if real in PURE and is_constant(*args, *kwargs.values()):
         return fold(tx, real, args, kwargs)
-    polyfill = find_polyfill(real)
+    polyfill = find_polyfill(real) if type(real) is type else None  # a metaclass would be asked for attributes
     if polyfill is not None:
         return tx.call(tx.tr.build_constant_object(polyfill), args, kwargs)
     foreign = tx.tr.construct_foreign(tx, cls, args, kwargs)
