@@ -1,10 +1,13 @@
 """Found in CPython's tests of texts, numbers, grammar and calls. Needs no torch."""
 
 import importlib
+import json
 import logging
+import os
 import re
 import string
 import sys
+import time
 import types
 import warnings
 
@@ -376,3 +379,44 @@ class TestTraceFunctions:
         expected = program(2)
         captured = capture(program)
         assert captured(2) == captured(2) == expected
+
+
+class TestProcessState:
+    def test_the_environment_is_guarded(self, monkeypatch):
+        def program(x):
+            return os.environ.get("DL_TEST", "none"), "DL_TEST" in os.environ, os.getenv("DL_TEST")
+
+        captured = capture(program)
+        for value in (None, "5", "6", None):
+            if value is None:
+                monkeypatch.delenv("DL_TEST", raising=False)
+            else:
+                monkeypatch.setenv("DL_TEST", value)
+            assert captured(1) == program(1)
+        assert not log.breaks()
+
+    def test_lists_of_sys_are_guarded(self, monkeypatch):
+        def program(x):
+            return len(sys.path), sys.platform, sys.maxsize, sys.flags.optimize
+
+        captured = capture(program)
+        assert captured(1) == program(1)
+        monkeypatch.setattr(sys, "path", [*sys.path, "more"])
+        assert captured(1) == program(1)
+        assert not log.breaks()
+
+    def test_the_clock_breaks(self):
+        def program(x):
+            return time.time()
+
+        captured = capture(program)
+        first = captured(1)
+        time.sleep(0.01)
+        assert captured(1) > first
+        assert [b.slug for b in log.breaks()] == ["time-dependent"]
+
+    def test_json_of_constants(self):
+        def program(x):
+            return json.dumps({"a": [1, 2, {"b": None}], "c": x}), json.loads('{"a": [1, 2.5, "x"]}')["a"]
+
+        assert capture(program)(5) == program(5)
