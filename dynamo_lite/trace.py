@@ -39,9 +39,6 @@ from .variables.set import SetVariable
 from .variables.tuple import TupleVariable
 from .variables.wrap import find_builder
 
-# Objects that modules and classes hold for good: a second path from there is compared with the object, not with the first path.
-_IDENTITY_TYPES = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType, types.CodeType)
-
 
 class Trace:
     """The state of one run.
@@ -190,7 +187,7 @@ class Trace:
             return
         if source.kind == ir.CONST:
             self.guard(first, ir.IS, value)
-        elif first.kind == ir.CONST or (issubclass(type(value), _IDENTITY_TYPES) and _is_static(source)):
+        elif first.kind == ir.CONST or _is_made_once(value):
             self.guard(source, ir.IS, value)
         else:
             self.guards.same(first, source, self.here())
@@ -540,11 +537,17 @@ _NEW_CONTAINERS: dict[type, Any] = {
 }
 
 
-def _is_static(source: Any) -> bool:
-    """True for a path from something that the guards pin: a module's globals, a class."""
-    while source.parent is not None:
-        source = source.parent
-    return source.kind == ir.CONST
+def _is_made_once(value: Any) -> bool:
+    """True for a function, class or module of the program's text: not made anew at each call, as one inside of a function may be."""
+    cls = type(value)
+    if cls is types.FunctionType:
+        return "<locals>" not in value.__qualname__
+    if cls is types.BuiltinFunctionType:
+        return value.__self__ is None or issubclass(type(value.__self__), (types.ModuleType, type))
+    return cls is types.ModuleType or (issubclass(cls, type) and "<locals>" not in _qualname(value))
+
+
+_qualname = type.__dict__["__qualname__"].__get__
 
 
 def is_namespace(dictionary: dict[str, Any]) -> bool:
