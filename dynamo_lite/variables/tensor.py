@@ -460,7 +460,11 @@ def _set_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
         unsupported("tensor-attribute", "assignment to the grad of a tensor made in the graph")
     if value is not None and not is_none(value):
         mine, other = self.proxy.meta, value.proxy.meta if isinstance(value, TensorVariable) else None
-        if other is None or (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device):
+        if (
+            value is self
+            or other is None
+            or (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device)
+        ):
             unsupported("tensor-attribute", f"assignment of {value.describe()} to a grad")
     self.store(tx, "grad", value if value is not None else ConstantVariable(None))
 

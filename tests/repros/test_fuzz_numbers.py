@@ -96,11 +96,13 @@ def test_a_mode_that_is_no_bool():
         assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(1)) == program(torch.ones(1))
 
 
-@pytest.mark.parametrize("value", [0, torch.ones(3), torch.ones(2, dtype=torch.float64)], ids=["int", "shape", "dtype"])
+@pytest.mark.parametrize(
+    "value", [0, torch.ones(3), torch.ones(2, dtype=torch.float64), None], ids=["int", "shape", "dtype", "itself"]
+)
 def test_gradient_that_does_not_fit_is_refused_where_it_is_assigned(value):
     def program(t, value):
         try:
-            t.grad = value
+            t.grad = t if value is None else value
         except (TypeError, RuntimeError) as error:
             return str(error)
 
