@@ -175,9 +175,9 @@ frame_forget_locals(Frame *frame)
 #endif
 }
 
-/* 3.12 counts C recursion against a limit of 1500 and a call through a frame evaluator costs two units, which would cut
-   Python's own recursion limit to 750. Python's limit still holds. */
-#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030D0000
+/* 3.12 and 3.13 count C recursion (up to 1500 and 10000), and a call through a frame evaluator costs two units, which would
+   limit Python's recursion to half of that. Python's own limit still holds, and the hook looks at the stack itself. */
+#if PY_VERSION_HEX >= 0x030C0000
 #  define REFUND_C_RECURSION(tstate) ((tstate)->c_recursion_remaining += 2)
 #  define CHARGE_C_RECURSION(tstate) ((tstate)->c_recursion_remaining -= 2)
 #else
@@ -1522,7 +1522,24 @@ run_frame_without_region(Thread *thread, PyThreadState *tstate, Frame *frame, in
     return result;
 }
 
-/* With an evaluator installed every Python call uses the C stack, for which 3.11 has no limit. */
+/* With an evaluator installed every Python call uses the C stack. Where little of it is left, the evaluator is taken out for
+   the time of a frame and all that it calls: then Python's calls need none. Frames of other threads are missed meanwhile. */
+static PyObject *
+run_frame_on_short_stack(Thread *thread, PyThreadState *tstate, Frame *frame, int throwflag)
+{
+    Region *previous = swap_region(thread, NULL);
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    if (_PyInterpreterState_GetEvalFrameFunc(interp) == hook) {
+        _PyInterpreterState_SetEvalFrameFunc(interp, next_evaluator);
+    }
+    PyObject *result = next_evaluator(tstate, frame, throwflag);
+    if (n_active_threads > 0 && _PyInterpreterState_GetEvalFrameFunc(interp) == next_evaluator) {
+        _PyInterpreterState_SetEvalFrameFunc(interp, hook);
+    }
+    restore_region(thread, previous);
+    return result;
+}
+
 static int
 stack_is_short(Thread *thread)
 {
@@ -1584,6 +1601,9 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     if (thread->move != NULL && thread->move->function == frame_function(frame)) {
         move_finish(thread);
     }
+    if (stack_is_short(thread)) {
+        return run_frame_on_short_stack(thread, tstate, frame, throwflag);
+    }
     Region *region = thread->region;
     if (region == NULL) {
         return run_frame(tstate, frame, throwflag);
@@ -1603,9 +1623,6 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     void *extra = code_extra(code);
     if (extra == &generated_code) {
         return run_frame(tstate, frame, 0);
-    }
-    if (stack_is_short(thread)) {
-        return run_frame_without_region(thread, tstate, frame, 0);
     }
     Cache *cache = cache_find(extra, region);
     if (cache == NULL && (cache = cache_get(code, region)) == NULL) {

@@ -160,9 +160,16 @@ module_raise_again(PyObject *Py_UNUSED(module), PyObject *exception)
         PyErr_SetString(PyExc_TypeError, "raise_again() takes an exception");
         return NULL;
     }
-    PyTracebackObject *traceback = (PyTracebackObject *)PyException_GetTraceback(exception);
-    PyObject *rest = traceback == NULL ? NULL : Py_XNewRef((PyObject *)traceback->tb_next);
-    Py_XDECREF(traceback);
+    PyObject *rest = PyException_GetTraceback(exception);
+    if (rest != NULL) {   /* an exception that C code made may lack the entry */
+        PyTracebackObject *first = (PyTracebackObject *)rest;
+        PyCodeObject *code = PyFrame_GetCode(first->tb_frame);
+        if (code_extra(code) == &generated_code) {
+            rest = Py_XNewRef((PyObject *)first->tb_next);
+            Py_DECREF(first);
+        }
+        Py_DECREF(code);
+    }
 #if PY_VERSION_HEX >= 0x030C0000
     if (PyException_SetTraceback(exception, rest == NULL ? Py_None : rest) == 0) {
         PyErr_SetRaisedException(Py_NewRef(exception));

@@ -4,6 +4,7 @@
 import gc
 import os
 import sys
+import threading
 import traceback
 import weakref
 
@@ -595,3 +596,30 @@ def test_frames_with_cells_can_be_looked_into():
 
     expected = f(1)
     assert capture(f)(1) == expected
+
+
+def test_recursion_as_deep_as_without_the_hook():
+    def deeper(n):
+        return deeper(n - 1) + 1 if n else 0
+
+    def refuse(cache, fn, values):
+        cache.state = _eval_frame.SKIP
+
+    def outside():
+        results.append(deeper(60_000))
+
+    results = []
+    limit = sys.getrecursionlimit()
+    previous = _eval_frame.set_region(_eval_frame.Region(refuse))
+    try:
+        sys.setrecursionlimit(70_000)
+        assert deeper(60_000) == 60_000
+        with pytest.raises(RecursionError):
+            deeper(80_000)
+        thread = threading.Thread(target=outside)  # has no region, but the hook is installed
+        thread.start()
+        thread.join()
+    finally:
+        _eval_frame.set_region(previous)
+        sys.setrecursionlimit(limit)
+    assert results == [60_000]

@@ -181,7 +181,7 @@ def test_raise_at_the_last_instruction():
         make(f, resume_code(f.__code__, last.offset, 0, mode="raise"))(KeyError())
 
 
-def test_raise_keeps_the_context_and_puts_its_frame_in_place_of_the_first():
+def test_raise_keeps_the_context_and_adds_its_frame():
     def f():
         BREAK()
 
@@ -196,10 +196,8 @@ def test_raise_keeps_the_context_and_puts_its_frame_in_place_of_the_first():
         with pytest.raises(ValueError) as caught:
             make(f, code)(error)
     assert caught.value is error and error.__context__ is context
-    entries = [
-        (frame.name, frame.lineno - f.__code__.co_firstlineno) for frame in traceback.extract_tb(error.__traceback__)
-    ]
-    assert entries[-1] == ("f", 1) and len(entries) == 2  # this function and f
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert names.index("f") == 1  # below this function, and above what was there: no generated code has caught it
 
 
 def test_inner_call_is_at_the_users_line():
