@@ -1,7 +1,7 @@
 // Runs pytest on CPython 3.14 compiled to WebAssembly: node on_wasm.mjs FOLDER ARGUMENT…
 //
-// FOLDER holds node_modules/pyodide, `site` (pytest and bytecode) and `stdlib` (the unpacked standard library). What is
-// in C cannot be loaded there, `dynamo_lite.isa` needs none of it.
+// FOLDER holds node_modules/pyodide, `site` (pytest and bytecode) and `stdlib` (the unpacked standard library). The
+// extension module cannot be loaded there; of it continuations need two functions, which are written in Python below.
 import { createRequire } from "node:module";
 import { dirname, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -27,7 +27,24 @@ import os, sys
 sys.path[:0] = ["/main", "/site"]
 sys.dont_write_bytecode = True
 os.chdir("/main")
+import types
+
 import pytest
+
+
+def call_moved(function, arguments):
+    moved = arguments[:]
+    arguments.clear()
+    return function(*moved)
+
+
+def raise_again(exception):
+    raise exception
+
+
+extension = types.ModuleType("dynamo_lite._eval_frame")
+extension.call_moved, extension.raise_again = call_moved, raise_again
+sys.modules[extension.__name__] = extension
 
 int(pytest.main(["-p", "no:cacheprovider", "-o", "timeout=0", *args]))
 `);
