@@ -779,11 +779,11 @@ class _BreakEmitter:
         def arguments() -> int:
             count = cg.load_entries(entries, locals_)
             if mode == "raise":
-                asm.load_fast(error)
+                asm.load_fast_and_clear(error)  # its traceback leads to this frame
                 count += 1
             if mode == "call":
-                asm.load_fast(inner[0])
-                asm.load_fast(inner[1])
+                asm.load_fast_and_clear(inner[0])
+                asm.load_fast_and_clear(inner[1])
                 count += 2
             return count
 

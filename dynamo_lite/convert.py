@@ -316,7 +316,9 @@ class Analysis:
             self.record.restarts += 1
             logger.debug("restart: %s", restart)
             return None
-        return None if self._learn(tr, error) else self._eager_entry(tr)
+        learned = self._learn(tr, error)
+        error.__traceback__ = error.__context__ = None  # its frames hold the program's objects, and this one holds it
+        return None if learned else self._eager_entry(tr)
 
     def _capture(self, tr: Trace) -> Any:
         result, broken = None, False
@@ -366,8 +368,7 @@ class Analysis:
             self.record.breaks.append(BreakRecord.of(error))
             return False
         self.break_step = step
-        self.pending = error.with_traceback(None)  # its frames hold the program's objects
-        error.__context__ = None
+        self.pending = error
         self.record.restarts += 1
         return True
 

@@ -794,3 +794,45 @@ class TestGeneratorsFromOutside:
                 numbers, read = make()
                 assert captured(numbers(), read) == ([(1, 1), (2, 2), (3, 3)], 3)
                 assert captured(numbers(), read) == ([(4, 4), (5, 5), (6, 6)], 6)
+
+
+def _fails(_):
+    raise KeyError(1)
+
+
+_fails._torchdynamo_disable = True
+fails = _eval_frame.Uncaptured(_fails)
+
+
+class TestNoCycles:
+    def test_objects_die_with_the_exception_that_broke(self):
+        import gc
+        import weakref
+
+        class Thing:
+            pass
+
+        def caught(thing):
+            try:
+                fails(thing)
+            except KeyError:
+                pass
+
+        def program(thing):
+            caught(thing)
+
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            for function in (caught, program):
+                with config.patch(capture_pure_python=True, debug=True):
+                    captured = convert.Region(lambda gm, inputs: gm.forward).wrap(function)
+                    for _ in range(3):
+                        thing = Thing()
+                        alive = weakref.ref(thing)
+                        captured(thing)
+                        del thing
+                        assert alive() is None
+        finally:
+            if enabled:
+                gc.enable()
