@@ -180,6 +180,7 @@ frame_forget_locals(Frame *frame)
 #if PY_VERSION_HEX >= 0x030C0000
 #  define REFUND_C_RECURSION(tstate) ((tstate)->c_recursion_remaining += 2)
 #  define CHARGE_C_RECURSION(tstate) ((tstate)->c_recursion_remaining -= 2)
+#  define C_RECURSION_REMAINING(tstate) (&(tstate)->c_recursion_remaining)
 #else
 #  define REFUND_C_RECURSION(tstate) ((void)0)
 #  define CHARGE_C_RECURSION(tstate) ((void)0)
@@ -1524,6 +1525,8 @@ run_frame_without_region(Thread *thread, PyThreadState *tstate, Frame *frame, in
 
 /* With an evaluator installed every Python call uses the C stack. Where little of it is left, the evaluator is taken out for
    the time of a frame and all that it calls: then Python's calls need none. Frames of other threads are missed meanwhile. */
+enum { SHORT_STACK_RECURSION = 1000 };
+
 static PyObject *
 run_frame_on_short_stack(Thread *thread, PyThreadState *tstate, Frame *frame, int throwflag)
 {
@@ -1532,7 +1535,15 @@ run_frame_on_short_stack(Thread *thread, PyThreadState *tstate, Frame *frame, in
     if (_PyInterpreterState_GetEvalFrameFunc(interp) == hook) {
         _PyInterpreterState_SetEvalFrameFunc(interp, next_evaluator);
     }
+#ifdef C_RECURSION_REMAINING
+    /* What the hook has paid back is used up all the same: C code may not go as deep from here as from the start. */
+    int remaining = *C_RECURSION_REMAINING(tstate), allowed = Py_MIN(remaining, SHORT_STACK_RECURSION);
+    *C_RECURSION_REMAINING(tstate) = allowed;
     PyObject *result = next_evaluator(tstate, frame, throwflag);
+    *C_RECURSION_REMAINING(tstate) += remaining - allowed;
+#else
+    PyObject *result = next_evaluator(tstate, frame, throwflag);
+#endif
     if (n_active_threads > 0 && _PyInterpreterState_GetEvalFrameFunc(interp) == next_evaluator) {
         _PyInterpreterState_SetEvalFrameFunc(interp, hook);
     }

@@ -13,7 +13,7 @@ from .runner import run_hooked
 MODULES = """
     test_sys_settrace test_sys_setprofile test_frame test_threading test_gc test_sys test_asyncio.test_tasks
     test_asyncio.test_futures test_asyncio.test_locks test_asyncio.test_queues test_generators test_coroutines
-    test_bdb test_contextlib test_traceback
+    test_bdb test_contextlib test_traceback test_call
 """.split()
 
 
