@@ -10,5 +10,5 @@ test_fractions test_statistics test_unpack test_unpack_ex test_extcall test_keyw
 test_call test_scope test_super test_descr test_class test_metaclass test_property test_decorators test_dataclasses
 test_enum test_patma test_grammar test_augassign test_binop test_compare test_richcmp test_contains test_index
 test_sort test_copy test_types test_typechecks test_isinstance test_abc test_listcomps test_dictcomps test_setcomps
-test_named_expressions test_fstring test_print test_random test_weakref
+test_named_expressions test_fstring test_format test_print test_random test_weakref
 """.split()
