@@ -432,7 +432,7 @@ class BuiltinVariable(DescriptorVariable):
             return fold(tx, fn, args, kwargs)
         if pure and any(a.is_symbolic for a in args):
             return self.tp_call(tx, [a.constant() if a.is_symbolic else a for a in args], kwargs)
-        if polyfill is not None:
+        if polyfill is not None and tx.code is not polyfill.__code__:  # a stand-in that calls the original means it
             return tx.call(tx.tr.wrap(polyfill, tx.tr.constant_source(polyfill)), args, kwargs)
         if pure and can_be_host(*args, *kwargs.values()):
             return call_host(tx, fn, args, kwargs)

@@ -212,8 +212,11 @@ def _is_plain(value: Any) -> bool:
 
 
 def can_be_host(*values: VariableTracker) -> bool:
-    """True if each value is a constant or can be stood for."""
-    return all(v.can_stand or v.is_python_constant() for v in values)
+    """True if each value is a constant, can be stood for, or is a list or tuple of such."""
+    return all(
+        v.can_stand or v.is_python_constant() or (v.python_type() in (tuple, list) and can_be_host(*v.items))
+        for v in values
+    )
 
 
 def declines(function: Any, args: list[VariableTracker]) -> bool:

@@ -247,3 +247,19 @@ def test_in_c_functions():
         names={**NAMES, "struct": struct, "match": re.compile("a").match},
         z=1,
     )
+
+
+def test_functions_of_iterables():
+    check_lines(
+        """
+        math.fsum([0.1] * 10), math.fsum(i for i in (1, 2.5)), math.fsum([I(1), F(2.0)]), math.fsum(()), math.dist((1, 2), (4, 6))
+        math.dist([1, I(2)], (Num(4), 6)), math.prod([I(2), 3]), math.hypot(Num(3), 4)
+        math.fsum(5)
+        math.fsum(["a"])
+        math.dist((1,), (1, 2))
+        math.dist(5, 6)
+        math.fsum()
+        """,
+        names=NAMES,
+        z=1,
+    )
