@@ -674,6 +674,11 @@ class _BreakEmitter:
             else:
                 unsupported("opcode", f"{step.op.name} after a break at {instr.op.name}")
         following = i + 1
+        if instrs[following].op is Op.POP_TOP and stack and isinstance(stack[-1], str):
+            # A result that nobody wants dies here, not with the continuation's arguments.
+            self.asm.load_fast_and_clear(stack.pop())
+            self.asm.pop_top()
+            following += 1
         self._resume(stack, following)
 
     def _two_ways(self, stack: list[Any], i: int, target: int, taken: Any) -> None:

@@ -836,3 +836,23 @@ class TestNoCycles:
         finally:
             if enabled:
                 gc.enable()
+
+
+class TestUnwantedResults:
+    def test_they_die_at_once(self):
+        class Noisy:
+            def __init__(self, seen):
+                self.seen = seen
+
+            def __del__(self):
+                self.seen.append("dead")
+
+        make = _eval_frame.Uncaptured(lambda seen: Noisy(seen))
+
+        def program():
+            seen = []
+            make(seen)
+            seen.append("after")
+            return list(seen)
+
+        same(program, breaks=None)
