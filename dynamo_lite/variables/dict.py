@@ -153,6 +153,8 @@ class DictVariable(NativeVariable):
 
     def discard(self, tx: Any, key: Any) -> VariableTracker | None:
         """Remove a host key; its value, None if it was not there."""
+        if self.source is None:
+            return self.items.pop(key, None)
         found = self.find(key)
         if found is None:
             return None
@@ -203,8 +205,11 @@ class DictVariable(NativeVariable):
     mp_length = used
 
     def is_empty(self, tx: Any) -> bool:
-        """Whether nothing is in it; that something is, is not guarded."""
-        if "items" not in self.__dict__ and (self.pending or dict.__len__(self.value)):
+        """Whether nothing is in it."""
+        if "items" not in self.__dict__ and self.pending:
+            return False
+        if "items" not in self.__dict__ and type(self.value) is dict and self.value:
+            tx.tr.guard(self.source, ir.TRUTH, True)
             return False
         return self.used(tx).value == 0
 
@@ -484,6 +489,8 @@ def dict_setdefault(
     tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /
 ) -> VariableTracker:
     host_key = key_of(tx, key)
+    if self.source is None:
+        return self.items.setdefault(host_key, default)  # compares keys once, as the program may count
     found = self.find(host_key)
     if found is None:
         self.store(tx, host_key, default)
@@ -495,7 +502,8 @@ def dict_setdefault(
 def dict_pop(
     tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
-    found = self.discard(tx, key_of(tx, key)) if not self.is_empty(tx) else None  # no hash is asked for then
+    # No hash is asked for where the dict is empty: that can be told where hashing has effects.
+    found = self.discard(tx, key_of(tx, key)) if key.is_python_constant() or not self.is_empty(tx) else None
     if found is not None:
         return found
     return default if default is not None else raise_with(tx, KeyError, key)

@@ -31,7 +31,7 @@ from .descr import (
 )
 from .dict import DictVariable
 from .dispatch import HANDLERS, method
-from .function import BuiltinVariable, FunctionVariable
+from .function import FunctionVariable
 from .slot_functions import UserSlots, defines, special
 from .tuple import TupleVariable
 from .wrap import builds_subclasses
@@ -128,12 +128,13 @@ class InstanceVariable(UserSlots):
         cls = value.value
         if type(self) is not InstanceVariable or self.slots or tx.tr.instance_class(cls) is not InstanceVariable:
             unsupported("mutation-of-unknown-object", f"{self.describe()}.__class__")
+        for finalized in (self.cls, cls):
+            if hasattr(finalized, "__del__"):
+                unsupported("del-finalizer", finalized.__qualname__)
         try:
-            object.__new__(self.cls).__class__ = cls
+            object.__dict__["__class__"].__set__(object.__new__(self.cls), cls)  # past a `__setattr__` of the program
         except TypeError as error:
             tx.raises_like(error)
-        if hasattr(cls, "__del__"):
-            unsupported("del-finalizer", cls.__qualname__)
         self.instance_dict(tx)
         tx.tr.mutating(self)
         self.cls = cls
@@ -143,9 +144,12 @@ class InstanceVariable(UserSlots):
     def get_slot(self, tx: Any, descriptor: Any) -> VariableTracker | None:
         """Value of a `__slots__` member, None while unset."""
         if descriptor not in self.slots and self.source is not None:
-            if type_lookup(self.cls, "__getattribute__") is not object.__getattribute__:
+            if type_lookup(
+                self.cls, "__getattribute__"
+            ) is not object.__getattribute__ or not self._getters_cannot_raise(tx):
+                # The guard reads it as an attribute, which would run code of the program.
                 return unsupported(
-                    "attribute-of-unknown-object", f"a slot of a class with __getattribute__: {descriptor!r}"
+                    "attribute-of-unknown-object", f"{descriptor!r} of a class with a hook for attributes"
                 )
             node = tx.tr.source(self.source, ir.ATTR, descriptor.__name__)
             try:
@@ -199,12 +203,14 @@ class InstanceVariable(UserSlots):
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
-        hook = type_attribute(tx, self.cls, "__setattr__" if value is not None else "__delattr__")
-        if isinstance(hook, BuiltinVariable):
+        dunder = "__setattr__" if value is not None else "__delattr__"
+        hook = type_attribute(tx, self.cls, dunder)
+        if isinstance(hook, BuiltinVariable) and hook.value.__name__ == dunder:
             generic_setattr(tx, self, name, value)
             return
         args = [ConstantVariable(name)] if value is None else [ConstantVariable(name), value]
-        tx.call(hook, [self, *args])
+        bound = hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)) if hook.tp_descr_get is not None else hook
+        tx.call(bound, args)
 
     # -- calls
 
@@ -331,13 +337,21 @@ def object_getattribute(tx: Any, self: VariableTracker, name: VariableTracker) -
     return generic_getattr(tx, self, attribute_name(tx, name))
 
 
+def _hackcheck(tx: Any, self: VariableTracker, what: str) -> None:
+    """`hackcheck`: the store of `object` would go past that of `type`."""
+    if issubclass(self.python_type(), type):
+        tx.raises(TypeError, f"can't apply this {what} to {type_name(self)} object")
+
+
 @method(object.__setattr__)
 def object_setattr(tx: Any, self: VariableTracker, name: VariableTracker, value: VariableTracker) -> None:
+    _hackcheck(tx, self, "__setattr__")
     generic_setattr(tx, self, attribute_name(tx, name), value)
 
 
 @method(object.__delattr__)
 def object_delattr(tx: Any, self: VariableTracker, name: VariableTracker) -> None:
+    _hackcheck(tx, self, "__delattr__")
     generic_setattr(tx, self, attribute_name(tx, name), None)
 
 

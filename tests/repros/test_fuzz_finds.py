@@ -415,3 +415,41 @@ def test_zips_from_outside_differ_in_number_and_strictness():
     def make_args(k):
         return [[zip([1, 2], [3]), zip([1, 2, 3]), zip([1, 2], [3], strict=True)][k]]
     """)
+
+
+def test_class_of_an_object_is_exchanged_past_its_setattr():
+    agrees("""
+    class Before:
+        pass
+    class After:
+        def __setattr__(self, name, value):
+            object.__setattr__(self, name, value)
+            stop('setattr', name)
+    def program(o):
+        o.__class__ = After
+        o.__class__ = After
+    def make_args(k):
+        return [Before()]
+    """)
+
+
+def test_slots_of_a_class_with_getattr():
+    agrees("""
+    class Slotted:
+        __slots__ = ('v', 'items')
+        def __init__(self, v):
+            self.items = [v]
+        def __getattr__(self, name):
+            return stop('getattr', name)
+    class Sub(Slotted):
+        def __init__(self, v):
+            super().__init__(v)
+            self.v = stop('init', v)
+    def program(a, o):
+        made = Sub(a)
+        found = [o.items, o.v, made.v, made.w]
+        del o.items
+        return found, o.items
+    def make_args(k):
+        return [k, Slotted(k)]
+    """)
