@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
+import contextlib
 import json
 import os
 import platform
@@ -94,10 +94,11 @@ def _is_break(text: str) -> bool:
 
 def check(options: argparse.Namespace) -> int:
     """Forecast the graph breaks of scripts without running them. The status is 1 if there are any, 2 if a script can't be read."""
-    from .report.check import check as look_at
-
     try:
-        reports = [look_at(path) for path in options.paths]
+        with _without_current_directory():
+            from .report.check import check as look_at
+
+            reports = [look_at(path) for path in options.paths]
     except (OSError, SyntaxError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -106,6 +107,17 @@ def check(options: argparse.Namespace) -> int:
     else:
         print("\n\n".join(map(str, reports)))
     return int(any(report.breaks for report in reports))
+
+
+@contextlib.contextmanager
+def _without_current_directory() -> Iterator[None]:
+    """Files beside the script that have names of standard modules are not imported in their place."""
+    path = sys.path
+    sys.path = [entry for entry in path if entry and os.path.abspath(entry) != os.getcwd()]
+    try:
+        yield
+    finally:
+        sys.path = path
 
 
 def support(options: argparse.Namespace) -> int:
@@ -132,6 +144,8 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
+    import importlib.metadata
+
     yield "dynamo_lite", __version__
     yield "python", f"{platform.python_implementation()} {platform.python_version()}"
     hook = "callables and inner frames" if _eval_frame.HAVE_HOOK else "callables only (unknown Python version)"

@@ -9,9 +9,11 @@ Works on the canonical program (`isa`), with one pass in the order of the instru
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import inspect
 import logging
 import sys
+import sysconfig
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -421,10 +423,20 @@ def module(name: str, itself: bool) -> Any:
 
 
 def may_import(top: str) -> bool:
-    """Whether importing a package tells something and does nothing else."""
-    return top in ("torch", "dynamo_lite") or top in sys.stdlib_module_names - _NOISY
+    """Whether importing a package tells something and does nothing else. A file beside the script that has the name of a standard
+    module is not that module."""
+    if top in ("torch", "dynamo_lite"):
+        return True
+    if top not in sys.stdlib_module_names or top in _NOISY:
+        return False
+    if top in sys.modules:
+        return True
+    spec = importlib.util.find_spec(top)
+    origin = spec.origin if spec is not None else None
+    return origin in ("built-in", "frozen") or (origin is not None and origin.startswith(_LIBRARY))
 
 
+_LIBRARY = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
 _NOISY = frozenset({"antigravity", "this", "idlelib", "turtle", "turtledemo", "tkinter"})
 
 

@@ -2,7 +2,10 @@
 
 import importlib.util
 import json
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -71,6 +74,21 @@ def test_nothing_of_the_script_runs():
     assert found("import os\nif os.environ.get('never', 1):\n    raise SystemExit('ran')\ndef f():\n    print()\n") == [
         (5, "f", "call-print")
     ]
+
+
+def test_nor_does_a_module_beside_it(tmp_path):
+    (tmp_path / "this_script.py").write_text(
+        "import nntplib, sndhdr, chunk, calendar, local\ndef f():\n    calendar.prmonth(1, 1)\n    print()\n"
+    )
+    for name in ("nntplib", "sndhdr", "chunk", "calendar", "local"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('ran')")
+    command = [sys.executable, "-m", "dynamo_lite", "check", "this_script.py"]
+    root = pathlib.Path(__file__).parents[2]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "DL020" in done.stdout
 
 
 def test_what_is_not_known_is_not_said():
