@@ -323,8 +323,10 @@ VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 def rows() -> Iterator[tuple[str, str, list[Row]]]:
     """(chapter, what, its callables)."""
+    seen: set[type] = set()
     for title, classes in _types().items():
         for cls in classes:
+            seen.add(cls)
             yield title, qualified(cls), methods(cls)
     for name in MODULES:
         module = importlib.import_module(name)
@@ -336,8 +338,9 @@ def rows() -> Iterator[tuple[str, str, list[Row]]]:
         yield "Library modules", name, found
         for row in found:
             cls = getattr(module, row.name)
-            if isinstance(cls, type) and _is_listed(cls, name):
-                yield "Classes of library modules", qualified(cls), methods(cls)
+            if isinstance(cls, type) and cls not in seen and _is_listed(cls, name):
+                seen.add(cls)
+                yield "Library modules", qualified(cls), methods(cls)
 
 
 def _is_listed(cls: type, module: str) -> bool:
