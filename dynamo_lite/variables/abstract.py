@@ -347,7 +347,7 @@ def get_iter(tx: Any, v: VariableTracker) -> VariableTracker:
         if iterator.tp_iternext is None:
             return tx.raises(TypeError, f"iter() returned non-iterator of type '{type_name(iterator)}'")
         return iterator
-    if v.sq_item is not None:
+    if v.sq_item is not None and not any("__iter__" in vars(base) for base in v.python_type().__mro__):
         return tx.tr.sequence_iterator(v)
     return tx.raises(TypeError, f"'{type_name(v)}' object is not iterable")
 

@@ -38,7 +38,7 @@ from .abstract import (
     unpack,
 )
 from .abstract import index as to_index
-from .base import MISSING, VariableTracker
+from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, boolean, fold, is_none
 from .deque import DequeIterator
 from .dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
@@ -52,6 +52,7 @@ from .native import (
     atom_value,
     emit_call,
     host_index,
+    host_int,
     object_repr,
     object_str,
     optional_attr,
@@ -390,6 +391,8 @@ for _slot, _ in UNARY_OPS.values():
 
 @builtin(id)
 def builtin_id(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+    if obj.source is None and obj.value is MISSING and not tx.tr.is_reachable(obj):
+        return unsupported("object-identity", "id() of an object that is gone then: the next may get the same")
     return IdVariable(obj)
 
 
@@ -558,10 +561,15 @@ def operator_delitem(tx: Any, a: VariableTracker, b: VariableTracker, /) -> Vari
     return NONE
 
 
+def is_sequence(v: VariableTracker) -> bool:
+    """`PySequence_Check`"""
+    return not issubclass(v.python_type(), dict) and (v.sq_item is not None or v.mp_subscript is not None)
+
+
 def _concatenate(function: Any, operation: Any) -> None:
     @builtin(function)
     def concatenate(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-        if a.sq_concat is None or b.sq_concat is None:
+        if a.sq_concat is None and not (is_sequence(a) and is_sequence(b)):
             return tx.raises(TypeError, f"'{type_name(a)}' object can't be concatenated")
         return binary_op(tx, operation, a, b)
 
@@ -597,14 +605,36 @@ if hasattr(operator, "call"):
 
 @builtin(operator.length_hint)
 def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
+    if default is not None and not issubclass(default.python_type(), int):
+        return tx.raises(TypeError, f"'{type_name(default)}' object cannot be interpreted as an integer")
+    found = _length_or_hint(tx, obj)
+    return found if found is not None else ConstantVariable(0) if default is None else default
+
+
+def _length_or_hint(tx: Any, obj: VariableTracker) -> VariableTracker | None:
+    """`PyObject_LengthHint` without a default: a TypeError counts as no answer."""
     if obj.sq_length is not None or obj.mp_length is not None or isinstance(obj, ConstantVariable):
-        return length(tx, obj)
+        try:
+            return length(tx, obj)
+        except ObservedException as error:
+            if not issubclass(error.exc.python_type(), TypeError):
+                raise
     hint = tx.tr.lookup_special(tx, obj, "__length_hint__")
-    if hint is not None:
+    if hint is None:
+        return None
+    try:
         found = tx.call(hint, [])
-        if found.value is not NotImplemented:
-            return found
-    return ConstantVariable(0) if default is None else default
+    except ObservedException as error:
+        if not issubclass(error.exc.python_type(), TypeError):
+            raise
+        return None
+    if found.value is NotImplemented:
+        return None
+    if not issubclass(found.python_type(), int):
+        tx.raises(TypeError, f"__length_hint__ must be an integer, not {type_name(found)}")
+    if host_int(found) < 0:
+        tx.raises(ValueError, "__length_hint__() should return >= 0")
+    return found
 
 
 # -- what ends the graph

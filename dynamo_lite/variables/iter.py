@@ -15,6 +15,7 @@ import collections.abc
 import functools
 import gc
 import itertools
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -203,6 +204,8 @@ class SequenceIteratorVariable(IteratorVariable):
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         if self.seq is None:
             return None
+        if self.index == sys.maxsize:
+            tx.raises(OverflowError, "iter index too large")
         try:
             item = get_item(tx, self.seq, ConstantVariable(self.index))
         except ObservedException as error:
@@ -293,7 +296,10 @@ class ReversedVariable(IteratorVariable):
 
     def remaining(self, tx: Any) -> int:
         """`__length_hint__`."""
-        return 0 if self.seq is None else self.index + 1
+        if self.seq is None:
+            return 0
+        position = self.index + 1
+        return position if host_int(length(tx, self.seq)) >= position else 0
 
     def reduced(self, tx: Any) -> tuple[Any, ...]:
         if self.base is reversed:

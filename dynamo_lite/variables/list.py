@@ -135,7 +135,11 @@ def new_list(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = N
 
 
 @method(list.__init__)
-def list_init(tx: Any, self: ListVariable, iterable: VariableTracker | None = None, /) -> VariableTracker:
+def list_init(
+    tx: Any, self: ListVariable, iterable: VariableTracker | None = None, /, **kwargs: VariableTracker
+) -> VariableTracker:
+    if kwargs and self.python_type().__new__ is list.__new__:
+        return tx.raises(TypeError, "list() takes no keyword arguments")
     items = [] if iterable is None else iterate(tx, iterable)
     self.changing(tx)
     self.items[:] = items

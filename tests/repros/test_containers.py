@@ -491,3 +491,98 @@ class TestKeysOfTheProgram:
         assert captured(program)(made.__dict__) == expected.__dict__.popitem()
         assert sys.getsizeof(made.__dict__) == sys.getsizeof(expected.__dict__)
         assert vars(other) == {"x": 1, "y": 2}
+
+
+class TestProtocols:
+    def test_length_hints(self):
+        class Weird:
+            def __len__(self):
+                raise ZeroDivisionError
+
+            def __getitem__(self, i):
+                return i
+
+        class Hint:
+            def __init__(self, value):
+                self.value = value
+
+            def __length_hint__(self):
+                if isinstance(self.value, type):
+                    raise self.value
+                return self.value
+
+        def program():
+            found = [operator.length_hint(itertools.repeat(None), 12), operator.length_hint(Hint(TypeError), 5)]
+            for make in (lambda: operator.length_hint(Hint(-1)), lambda: operator.length_hint(Hint("a"))):
+                try:
+                    make()
+                except (ValueError, TypeError) as error:
+                    found.append(str(error))
+            return found, operator.length_hint(Hint(4)), hasattr(Weird, "__len__")
+
+        same(program, whole=True)
+
+    def test_a_class_whose_iter_is_none(self):
+        class Closed:
+            __iter__ = None
+
+            def __getitem__(self, i):
+                return i
+
+        def program():
+            try:
+                iter(Closed())
+            except TypeError as error:
+                return str(error)
+
+        same(program, whole=True)
+
+    def test_concatenation_of_user_sequences(self):
+        class Items:
+            def __getitem__(self, i):
+                return i
+
+            def __add__(self, other):
+                return "sum"
+
+        def program():
+            return operator.concat(Items(), Items()), operator.concat([1], [2]), operator.iconcat(Items(), Items())
+
+        same(program, whole=True)
+
+    def test_setdefault_compares_once(self):
+        def program():
+            class Counting:
+                calls = []
+
+                def __hash__(self):
+                    return 42
+
+                def __eq__(self, other):
+                    self.calls.append("eq")
+                    return self is other
+
+            d = {Counting(): 5}
+            d.setdefault(Counting(), [])
+            return Counting.calls
+
+        same(program, whole=True)
+
+    def test_addresses_of_what_is_gone(self):
+        def program():
+            return len(set(map(id, enumerate("abc")))), len(set(map(id, list(enumerate("abc")))))
+
+        same(program)
+
+    def test_keywords_of_a_list_subclass_with_its_own_new(self):
+        class Sub(list):
+            def __new__(cls, items, note=None):
+                self = super().__new__(cls, items)
+                self.note = note
+                return self
+
+        def program():
+            s = Sub([1, 2], note=3)
+            return s, s.note
+
+        same(program)
