@@ -2040,7 +2040,32 @@ module_program_collects(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored
     return PyBool_FromLong(analyses.running > 0 ? analyses.collects : PyGC_IsEnabled());
 }
 
+/* Other extensions may put a vectorcall of their own into a function. */
+static vectorcallfunc function_vectorcall;   /* what CPython puts there, which it does not export */
+
+static int
+find_function_vectorcall(void)
+{
+    PyObject *code = (PyObject *)PyCode_NewEmpty("", "", 1), *globals = PyDict_New();
+    PyObject *fn = code == NULL || globals == NULL ? NULL : PyFunction_New(code, globals);
+    if (fn != NULL) {
+        function_vectorcall = ((PyFunctionObject *)fn)->vectorcall;
+    }
+    Py_XDECREF(code);
+    Py_XDECREF(globals);
+    Py_XDECREF(fn);
+    return fn == NULL ? -1 : 0;
+}
+
+static PyObject *
+module_runs_its_code(PyObject *Py_UNUSED(module), PyObject *fn)
+{
+    return PyBool_FromLong(PyFunction_Check(fn) && ((PyFunctionObject *)fn)->vectorcall == function_vectorcall);
+}
+
 static PyMethodDef module_methods[] = {
+    {"runs_its_code", module_runs_its_code, METH_O,
+     "runs_its_code(fn) -> bool\n\nIs calling this function nothing but running its code?"},
     {"tail_call", (PyCFunction)(void (*)(void))module_tail_call, METH_FASTCALL,
      "tail_call(cache, fn, *args)\n\nWhat generated code returns so that cache(fn, *args) is called in its place."},
     {"call_moved", (PyCFunction)(void (*)(void))module_call_moved, METH_FASTCALL,
@@ -2091,7 +2116,7 @@ PyInit__eval_frame(void)
     if (extra_index < 0) {
         PyErr_SetString(PyExc_ImportError, "CPython has no free code-extra slot");
     }
-    if (extra_index < 0 || s_callback == NULL || add_types(module) < 0 || guards_module_init(module) < 0
+    if (extra_index < 0 || s_callback == NULL || find_function_vectorcall() < 0 || add_types(module) < 0 || guards_module_init(module) < 0
         || PyModule_AddIntConstant(module, "COMPILE", STATE_COMPILE) < 0
         || PyModule_AddIntConstant(module, "SKIP", STATE_SKIP) < 0
         || PyModule_AddIntConstant(module, "RUN_ONLY", STATE_RUN_ONLY) < 0

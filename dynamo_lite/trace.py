@@ -14,6 +14,7 @@ import types
 from typing import Any, NoReturn
 
 from . import skip
+from ._eval_frame import runs_its_code
 from .config import config
 from .exc import SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
@@ -441,6 +442,8 @@ class Trace:
         """Call a Python function: its handler if it has one, else interpret it in a new frame."""
         real = fn.value
         if real is not MISSING:
+            if not runs_its_code(real):
+                unsupported("call-c-function", f"{real.__qualname__}, whose calls go elsewhere")
             handler = HANDLERS.get(real)
             if handler is not None:
                 return call_handler(tx, real, handler, args, kwargs)

@@ -623,3 +623,21 @@ def test_recursion_as_deep_as_without_the_hook():
         _eval_frame.set_region(previous)
         sys.setrecursionlimit(limit)
     assert results == [60_000]
+
+
+def test_a_function_whose_calls_go_elsewhere_is_called():
+    testcapi = pytest.importorskip("_testcapi")
+    if not hasattr(testcapi, "function_setvectorcall"):
+        pytest.skip("this Python cannot")
+
+    def plain():
+        return "plain"
+
+    def f():
+        return plain()
+
+    captured = capture(f)
+    assert captured() == "plain"
+    testcapi.function_setvectorcall(plain)
+    assert capture(f)() == f() == "overridden"
+    assert not _eval_frame.runs_its_code(plain) and _eval_frame.runs_its_code(f)
