@@ -80,4 +80,7 @@ def _check_cell(tx: Any, cell: CellVariable, made: TypeVariable, name: str) -> N
     if content is None:
         message = f"__class__ not set defining {name!r} as {type.__repr__(made.value)}."
         tx.raises(RuntimeError, message + " Was __classcell__ propagated to type.__new__?")
-    unsupported("class-definition", f"__class__ of {name} is set to something else")
+    if not isinstance(content, TypeVariable):
+        unsupported("class-definition", f"__class__ of {name} is set to something else")
+    found, wanted = (type.__repr__(cls.value) for cls in (content, made))
+    tx.raises(TypeError, f"__class__ set to {found} defining {name!r} as {wanted}")

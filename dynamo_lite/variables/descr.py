@@ -12,7 +12,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import type_name
+from .abstract import tp_name, type_name
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .dispatch import method
@@ -190,12 +190,21 @@ class DescriptorVariable(VariableTracker):
         return tx.tr.build_constant_object(real)
 
 
+def check_object(tx: Any, descriptor: Any, obj: VariableTracker) -> None:
+    """`descr_check`."""
+    owner = descriptor.__objclass__
+    if not any(base is owner for base in obj.python_type().__mro__):
+        what = f"descriptor '{descriptor.__name__}' for '{tp_name(owner)}' objects"
+        tx.raises(TypeError, f"{what} doesn't apply to a '{type_name(obj)}' object")
+
+
 class SlotDescriptorVariable(DescriptorVariable):
     """A member descriptor made by `__slots__`."""
 
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None:
             return self
+        check_object(tx, self.value, obj)
         if not hasattr(obj, "get_slot"):
             return foreign_attribute(tx, obj, self.value)
         found = obj.get_slot(tx, self.value)
@@ -204,6 +213,7 @@ class SlotDescriptorVariable(DescriptorVariable):
         return found
 
     def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        check_object(tx, self.value, obj)
         if not hasattr(obj, "set_slot"):
             unsupported("mutation-of-unknown-object", self.describe())
         if value is None and obj.get_slot(tx, self.value) is None:

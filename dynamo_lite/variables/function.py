@@ -578,7 +578,22 @@ class BuiltinClassMethodVariable(BuiltinVariable):
     """A class method of a C type (`dict.fromkeys`)."""
 
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if is_none(cls) and obj is not None:
+            cls = tx.tr.type_of(tx, obj)
+        self._check_class(tx, cls)
         return MethodVariable(self, cls)
+
+    def _check_class(self, tx: Any, cls: VariableTracker) -> None:
+        """`classmethod_get`."""
+        name, owner = self.value.__name__, tp_name(self.value.__objclass__)
+        who = f"descriptor '{name}' for type '{owner}'"
+        if is_none(cls):
+            tx.raises(TypeError, f"{who} needs either an object or a type")
+        if not issubclass(cls.python_type(), type):
+            tx.raises(TypeError, f"{who} needs a type, not a '{type_name(cls)}' as arg 2")
+        if self.value.__objclass__ not in cls.value.__mro__:
+            what = f"descriptor '{name}' requires a subtype of '{owner}'"
+            tx.raises(TypeError, f"{what} but received '{tp_name(cls.value)}'")
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         owner = self.value.__objclass__

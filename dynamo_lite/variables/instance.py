@@ -31,7 +31,7 @@ from .descr import (
 )
 from .dict import DictVariable
 from .dispatch import HANDLERS, method
-from .function import FunctionVariable
+from .function import BuiltinVariable, FunctionVariable
 from .slot_functions import UserSlots, defines, special
 from .tuple import TupleVariable
 from .wrap import builds_subclasses

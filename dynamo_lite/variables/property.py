@@ -272,7 +272,12 @@ def property_set_name(tx: Any, self: PropertyVariable, *args: VariableTracker) -
 
 if "__name__" in property.__dict__:
 
-    @getset(property.__dict__["__name__"])
+    def _set_name(tx: Any, self: PropertyVariable, value: VariableTracker | None) -> None:
+        if self.source is not None:
+            unsupported("mutation-of-unknown-object", self.describe())
+        self.name = value
+
+    @getset(property.__dict__["__name__"], _set_name)
     def property_name(tx: Any, self: PropertyVariable, /) -> VariableTracker:
         if self.name is not None:
             return self.name

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from .abstract import is_true, type_name
-from .base import VariableTracker
-from .constant import ConstantVariable, boolean, is_none
+from .base import ObservedException, VariableTracker
+from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import type_attribute
 from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
 
@@ -120,7 +120,11 @@ def _slot_next(self: UserSlots) -> Any:
 
 def _slot_compare(self: UserSlots) -> Any:
     def run(tx: Any, other: VariableTracker, op: str) -> VariableTracker:
-        return tx.call(special(tx, self, _COMPARE_NAMES[op]), [other])
+        try:
+            method = special(tx, self, _COMPARE_NAMES[op])
+        except ObservedException:  # out of the `__get__` of a descriptor
+            return NOT_IMPLEMENTED
+        return tx.call(method, [other])
 
     return run
 

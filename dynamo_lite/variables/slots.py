@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..exc import unsupported
 from .base import VariableTracker
-from .constant import ConstantVariable
+from .constant import ConstantVariable, is_none
 
 
 class SlotDef(NamedTuple):
@@ -124,7 +124,9 @@ def _delete(tx: Any, slot: Any, key: VariableTracker) -> VariableTracker:
 
 
 def _descr_get(tx: Any, slot: Any, obj: VariableTracker, cls: VariableTracker = NONE) -> VariableTracker:
-    instance = None if obj.is_python_constant() and obj.value is None else obj
+    instance = None if is_none(obj) else obj
+    if instance is None and is_none(cls):
+        return tx.raises(TypeError, "__get__(None, None) is invalid")
     return slot(tx, instance, cls)
 
 

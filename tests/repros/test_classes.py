@@ -584,3 +584,73 @@ def test_stand_ins_are_gone_after_the_analysis():
         captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
         made = captured()
     assert Base.__subclasses__() == [made]
+
+
+class TestChecks:
+    def test_stores_past_the_metaclass(self):
+        def program():
+            messages = []
+            for action in (lambda: object.__setattr__(str, "x", 1), lambda: object.__delattr__(str, "lower")):
+                try:
+                    action()
+                except TypeError as error:
+                    messages.append(str(error))
+            return messages
+
+        same(program, whole=True)
+
+    def test_slots_of_other_classes(self):
+        def program():
+            class A:
+                __slots__ = "a"
+
+            class B:
+                pass
+
+            messages = []
+            for action in (lambda: A.a.__set__(B(), 3), lambda: A.a.__get__(B())):
+                try:
+                    action()
+                except TypeError as error:
+                    messages.append(str(error))
+            return messages
+
+        same(program, whole=True)
+
+    def test_class_methods_of_builtin_types(self):
+        def program():
+            bound = dict.__dict__["fromkeys"]
+            messages = []
+            for args in ((None, None), (42,), (None, 42), (None, int)):
+                try:
+                    bound.__get__(*args)
+                except TypeError as error:
+                    messages.append(str(error))
+            return messages, bound.__get__(None, dict)([1])
+
+        same(program, whole=True)
+
+    def test_methods_of_c_as_special_methods(self):
+        def program():
+            class X(dict):
+                __setattr__ = dict.__setitem__
+                __neg__ = dict.copy
+
+            x = X()
+            x.y = 42
+            return x["y"], -x
+
+        same(program, whole=True)
+
+    def test_comparison_that_a_descriptor_hides(self):
+        def program():
+            def refuse(self):
+                raise AttributeError("hidden")
+
+            class E:
+                __eq__ = property(refuse)
+
+            e = E()
+            return E() == E(), e == e
+
+        same(program, whole=True)
