@@ -21,30 +21,37 @@ def _more(a: Any, b: Any) -> Any:
     return b < a
 
 
+def _compare(heap: list[Any], before: Any, a: int, b: int) -> Any:
+    """Compare two items; a comparison may not change the heap's length."""
+    size = len(heap)
+    result = before(heap[a], heap[b])
+    if len(heap) != size:
+        raise RuntimeError("list changed size during iteration")
+    return result
+
+
 def _sift_down(heap: list[Any], start: int, position: int, before: Any = _less) -> None:
-    """Move the item at `position` up to its place (the C code's names: down towards index 0)."""
-    item = heap[position]
+    """Move the item at `position` up to its place (the C code's names: down towards index 0). The heap has all its items at any
+    time: a comparison may look at it, or fail."""
     while position > start:
         parent = (position - 1) >> 1
-        if not before(item, heap[parent]):
+        if not _compare(heap, before, position, parent):
             break
-        heap[position] = heap[parent]
+        heap[position], heap[parent] = heap[parent], heap[position]
         position = parent
-    heap[position] = item
 
 
 def _sift_up(heap: list[Any], position: int, before: Any = _less) -> None:
     """Move the smaller child up until a leaf is reached, then the item from there to its place."""
-    end, start, item = len(heap), position, heap[position]
+    end, start = len(heap), position
     child = 2 * position + 1
     while child < end:
         right = child + 1
-        if right < end and not before(heap[child], heap[right]):
+        if right < end and not _compare(heap, before, child, right):
             child = right
-        heap[position] = heap[child]
+        heap[position], heap[child] = heap[child], heap[position]
         position = child
         child = 2 * position + 1
-    heap[position] = item
     _sift_down(heap, start, position, before)
 
 

@@ -453,3 +453,29 @@ def test_slots_of_a_class_with_getattr():
     def make_args(k):
         return [k, Slotted(k)]
     """)
+
+
+def test_heap_after_a_comparison_that_fails():
+    agrees("""
+    class Odd:
+        def __init__(self, heap):
+            self.heap = heap
+        def __lt__(self, other):
+            self.heap.append(7)
+            return False
+    def program(l, m):
+        found = []
+        for call in (
+            lambda: heapq.heappushpop(l, 4), lambda: heapq.heapify(l), lambda: heapq.heappush(m, 'x'), lambda: heapq.heappop(l),
+            lambda: heapq.heappush(m, Odd(m)),
+        ):
+            try:
+                found.append(call())
+            except (TypeError, RuntimeError) as error:
+                found.append(str(error))
+            found.append(list(map(str, l)))
+            found.append(len(m))
+        return found
+    def make_args(k):
+        return [[2, 1, 4, 0, 'a', None], [1, 2, 3]]
+    """)
