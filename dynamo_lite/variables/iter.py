@@ -114,6 +114,17 @@ class ListIterator(IteratorVariable):
 LIST_ITERATORS: dict[type, type] = {list: type(iter([])), tuple: type(iter(()))}
 
 
+def _state_is_relative() -> bool:
+    """Whether `__setstate__` of a range iterator counts from where it is, as in CPythons whose iterator forgets its start."""
+    iterator = iter(range(9))
+    next(iterator)
+    iterator.__setstate__(3)
+    return next(iterator) == 4
+
+
+RELATIVE_STATE = _state_is_relative()
+
+
 class ConstantIterator(IteratorVariable):
     """The iterator of a str, bytes or range constant."""
 
@@ -123,13 +134,14 @@ class ConstantIterator(IteratorVariable):
         self.seq: VariableTracker | None = seq
         self.values = values
         self.cls = type(iter(values))
+        self.size = values.index(values[-1]) + 1 if isinstance(values, range) and values else len(values)
         self.index = 0
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         if self.seq is None:
             return None
         i = self.index
-        if i < len(self.values):
+        if i < self.size:
             self.index = i + 1
             return ConstantVariable(self.values[i])
         self.seq = None
@@ -137,7 +149,7 @@ class ConstantIterator(IteratorVariable):
 
     def remaining(self, tx: Any) -> int:
         """`__length_hint__`."""
-        return 0 if self.seq is None else len(self.values) - self.index
+        return 0 if self.seq is None else self.size - self.index
 
     def reduced(self, tx: Any) -> tuple[Any, ...]:
         if isinstance(self.seq, ConstantVariable):
@@ -153,7 +165,8 @@ class ConstantIterator(IteratorVariable):
     def restore(self, tx: Any, state: VariableTracker) -> None:
         i = host_index(tx, state)
         if self.seq is not None:
-            self.index = min(max(i, 0), len(self.values))
+            start = self.index if RELATIVE_STATE and isinstance(self.values, range) else 0
+            self.index = min(start + max(i, 0), self.size)
 
     def emit_new(self, cg: Any) -> None:
         base = type(self.values)

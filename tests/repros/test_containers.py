@@ -586,3 +586,12 @@ class TestProtocols:
             return s, s.note
 
         same(program)
+
+    def test_iterators_over_huge_ranges(self):
+        def program():
+            iterator = iter(range(1 << 70))
+            next(iterator)
+            iterator.__setstate__(1 << 69)
+            return next(iterator), next(iter(range(0))) if range(0) else None
+
+        same(program, whole=True)

@@ -197,7 +197,7 @@ def test_types():
         hash([])
         hash({})
         hash(Hashed("a"))
-        id(o) == id(o), id(o) == id([]), id(o) != id(None), len({id(o), id(o)})
+        id(o) == id(o), id(o) == id(type(o)), id(o) != id(None), len({id(o), id(o)})
         bool(o), bool(Hashed(1)), object() is object(), object() == object(), isinstance(object(), object)
         o == o, o == Base(), o != o, o is o, Base == Base, len == len, o.method == o.method, o.method is o.method
         [].append == [].append

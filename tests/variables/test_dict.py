@@ -206,7 +206,7 @@ def test_keys():
         s = Same(); m = {(1, s): 2}; return m[1, s], (1, Same()) in m, (s,) in {(s,): 1}
         xs = [1]; m = {xs.append: 1}; return m[xs.append], [].append in m
         {1: "a"}[1.0], {1.0: "a"}[True], {"a": 1}["a"], {b"a": 1}[b"a"], {1j: 2}[1j], {2: "x"}[2 + 0j]
-        d = {}; d[id(d)] = 1; return d[id(d)], id([]) in d, id(d) == id(d)
+        d = {}; d[id(d)] = 1; return d[id(d)], id(dict) in d, id(d) == id(d)
         s = k; d[s] = 5; return d[s], len(d), k in d
         d[c], c in d, d.get(Colour.BLUE), Key(7) in d, d[Key(9)]
         """,
