@@ -26,6 +26,7 @@ from . import (  # noqa: F401
     exc,
     exc_members,
     exceptions,
+    foreign_generator,
     frame,
     function,
     functools,
