@@ -11,13 +11,28 @@ import operator
 import types
 from typing import Any
 
+from ..exc import unsupported
 from ..guards import ir
 from .base import VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
+from .descr import type_lookup
 from .dispatch import constructor, method
 from .native import run
 from .tuple import TupleVariable
 from .wrap import builds
+
+
+def combine(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    """`v | w` of constants. The parts are compared with each other, for which a metaclass may have a method of its own."""
+    if not (_is_quiet(v.value) and _is_quiet(w.value)):
+        unsupported("class-definition", "a union with a class whose metaclass compares")
+    return fold(tx, operator.or_, [v, w], {})
+
+
+def _is_quiet(part: Any) -> bool:
+    if issubclass(type(part), type):
+        return type_lookup(type(part), "__eq__") is object.__eq__
+    return all(map(_is_quiet, part.__args__)) if type(part) in (types.GenericAlias, types.UnionType) else True
 
 
 class TypeExpressionVariable(ConstantVariable):
@@ -25,7 +40,7 @@ class TypeExpressionVariable(ConstantVariable):
 
     @staticmethod
     def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-        return fold(tx, operator.or_, [v, w], {}) if is_constant(v, w) else NOT_IMPLEMENTED
+        return combine(tx, v, w) if is_constant(v, w) else NOT_IMPLEMENTED
 
 
 class AliasVariable(TypeExpressionVariable):

@@ -74,7 +74,7 @@ class TupleVariable(SequenceVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         custom = None if self.cls is tuple else type_attribute(tx, self.cls, "__repr__")
-        if custom is not None and isinstance(custom.value, types.FunctionType):
+        if custom is not None and (custom.value is MISSING or isinstance(custom.value, types.FunctionType)):
             return tx.call(custom, [self])
         return recursive_repr(tx, self, "(...)", lambda: self._repr(tx))
 
@@ -175,7 +175,7 @@ def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = 
     if real is tuple:
         return new_tuple(tx, cls, iterable)
     items = [] if iterable is None else iterate(tx, iterable)
-    if is_plain_subclass(real):
+    if not tx.tr.is_new_class(real) and is_plain_subclass(real):
         return TupleVariable(items, real)
     instance = tx.tr.new_instance(tx, real)
     instance.items = items

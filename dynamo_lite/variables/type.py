@@ -8,7 +8,6 @@ Mirrors `Objects/typeobject.c` (`type_getattro`, `type_call`).
 from __future__ import annotations
 
 import gc
-import operator
 import types
 from typing import Any
 
@@ -23,6 +22,7 @@ from .descr import GETSETS, Py_TPFLAGS_IMMUTABLETYPE, attribute_name, forget, ge
 from .dict import MappingProxyVariable
 from .dispatch import CONSTRUCTORS, PURE, builtin, method
 from .function import call_handler
+from .genericalias import combine
 from .list import ListVariable
 from .native import emit_call, readonly
 from .slot_functions import UserSlots, special
@@ -148,7 +148,7 @@ class TypeVariable(VariableTracker):
     def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         """`int | None` at run time."""
         if is_constant(v, w):
-            return fold(tx, operator.or_, [v, w], {})
+            return combine(tx, v, w)
         if all(isinstance(x, TypeVariable) or x.value is None for x in (v, w)):
             return unsupported("class-definition", "a union with a class made by the traced code")
         return NOT_IMPLEMENTED

@@ -1,6 +1,7 @@
 """Classes made and changed by captured code: metaclasses, hooks, descriptors, enums, dataclasses. Needs no torch."""
 
 import abc
+import collections
 import dataclasses
 import datetime
 import enum
@@ -654,3 +655,13 @@ class TestChecks:
             return E() == E(), e == e
 
         same(program, whole=True)
+
+
+def test_text_of_a_named_tuple_made_here():
+    def program():
+        pair = collections.namedtuple("Pair", "left right")
+        p = pair(1, [2])
+        template = "%r %s"
+        return repr(p), f"{p!r} {p}", template % (p, pair(3, 4)), p._asdict(), p.left, pair.__doc__
+
+    same(program, whole=True)
