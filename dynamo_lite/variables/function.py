@@ -591,7 +591,7 @@ class BuiltinClassMethodVariable(BuiltinVariable):
             tx.raises(TypeError, f"{who} needs either an object or a type")
         if not issubclass(cls.python_type(), type):
             tx.raises(TypeError, f"{who} needs a type, not a '{type_name(cls)}' as arg 2")
-        if self.value.__objclass__ not in cls.value.__mro__:
+        if not any(base is self.value.__objclass__ for base in cls.value.__mro__):
             what = f"descriptor '{name}' requires a subtype of '{owner}'"
             tx.raises(TypeError, f"{what} but received '{tp_name(cls.value)}'")
 
