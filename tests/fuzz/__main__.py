@@ -162,7 +162,9 @@ def main():
     started = time.perf_counter()
     failures, ran, captured, skipped, slow, reported = [], 0, 0, 0, 0, 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        for record in itertools.chain.from_iterable(pool.map(lambda place: stretch(options, *place, started), places(options))):
+        for record in itertools.chain.from_iterable(
+            pool.map(lambda place: stretch(options, *place, started), places(options))
+        ):
             ran += 1
             captured += record.get("captured", 0)
             skipped += record.get("skipped", 0)

@@ -113,7 +113,13 @@ class Describer:
         return [(n, self(object.__getattribute__(value, n))) for n in names if _has(value, n)]
 
     def tensor(self, tensor):
-        about = [repr(tensor.tolist()), str(tensor.dtype), tensor.stride(), tensor.storage_offset(), tensor.requires_grad]
+        about = [
+            repr(tensor.tolist()),
+            str(tensor.dtype),
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.requires_grad,
+        ]
         return [*about, self.storage(tensor), self(tensor.__dict__), *([self(tensor.grad)] if tensor.is_leaf else [])]
 
     def storage(self, tensor):
@@ -237,7 +243,9 @@ def run(code, captured):
         }  # fmt: skip
         observed["traceback"] = lines(outcome[1]) if outcome[0] == "raised" else []
         observed["events"] = list(events)
-        observed["generators"] = [drain(v) for where in (outcome[1], arguments, names.get("GL")) for v in _generators(where)]
+        observed["generators"] = [
+            drain(v) for where in (outcome[1], arguments, names.get("GL")) for v in _generators(where)
+        ]
         observed["events of generators"] = events[len(observed["events"]) :]
         seen.append(observed)
         events.clear()

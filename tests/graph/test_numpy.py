@@ -74,9 +74,7 @@ def test_arrays_are_changed_in_place():
 
 
 def test_tensors_and_arrays():
-    whole(
-        lambda t: (np.sum(t.numpy() * 2), torch.from_numpy(t.numpy() * 2), torch.tensor(np.ones((4, 4))) + t), x()
-    )
+    whole(lambda t: (np.sum(t.numpy() * 2), torch.from_numpy(t.numpy() * 2), torch.tensor(np.ones((4, 4))) + t), x())
 
 
 def test_memory_is_shared():

@@ -117,7 +117,9 @@ class Containers(Expressions):
 
     def s_remove(self, s):
         """Unbind a variable, which a closure may see."""
-        names = [n for k in ("int", "list", "func", "gen", "obj") for n in s.names[k] if n in s.own and n not in s.declared]
+        names = [
+            n for k in ("int", "list", "func", "gen", "obj") for n in s.names[k] if n in s.own and n not in s.declared
+        ]
         if not names:
             return self.s_mutate(s)
         name = self.pick(names)

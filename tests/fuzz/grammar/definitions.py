@@ -1,4 +1,3 @@
-
 """Functions, classes and context managers of the module."""
 
 from .scope import CAUGHT, Scope
@@ -64,7 +63,9 @@ class Definitions(Statements):
         bases = [c for c in self.classes if self.chance(50)][:2]
         keywords = []
         if not bases:
-            keywords = [[], [], ["Items"], ["dict"], ["Base"], ["metaclass=Meta"], ["Custom"], ["Base", "tag=2"]][self.choose(8)]
+            keywords = [[], [], ["Items"], ["dict"], ["Base"], ["metaclass=Meta"], ["Custom"], ["Base", "tag=2"]][
+                self.choose(8)
+            ]
         members = {m for b in bases for m in self.classes[b]}
         slots = not bases and not keywords and self.chance(15)
         self.put(f"class {name}{'(' + ', '.join([*reversed(bases), *keywords]) + ')' if bases or keywords else ''}:")
@@ -81,7 +82,9 @@ class Definitions(Statements):
         self.put("self.items = [v]")
         self.indent -= 1
         if self.chance(20):
-            self.put(f"named = {self.pick(['Named()', 'functools.cached_property(lambda self: stop(1, self.v))', 'property(len)'])}")
+            self.put(
+                f"named = {self.pick(['Named()', 'functools.cached_property(lambda self: stop(1, self.v))', 'property(len)'])}"
+            )
         self.simple_method("m", ["x"], self.pick(["self.v + x", "stop('m', x)", "len(self.items)"]), bases)
         for member in ("p", "c", "s", "g", "d", *DUNDERS):
             if self.chance(22):

@@ -1,4 +1,3 @@
-
 """Expressions, by the kind of their value; most are of the kind that is asked for."""
 
 from .library import Library

@@ -1,4 +1,3 @@
-
 """Expressions over what the standard library gives: itertools, functools, collections, the methods of builtin types, iterators.
 
 Each method returns alternatives for one kind of value, as functions without arguments that return text.
@@ -31,7 +30,9 @@ class Library(Chooser):
             lambda: f"advance({self.tag()}, {self.generator(s, d)})",
             lambda: f"functools.reduce(lambda {x}, y: {self.inner(s, x, d)} + y, {e('list')}, {e()})",
             lambda: f"{e('list')}.{self.pick(['index', 'count', '__len__', '__getitem__'])}({e()})",
-            lambda: f"{e('str')}.{self.pick(['count', 'find', 'index', 'rfind'])}({self.pick(['chr(97)', repr('b'), e('str')])})",
+            lambda: (
+                f"{e('str')}.{self.pick(['count', 'find', 'index', 'rfind'])}({self.pick(['chr(97)', repr('b'), e('str')])})"
+            ),
             lambda: f"int({self.pick([e('str'), e('float'), repr('12'), repr('z')])})",
             lambda: f"round({e('float')})",
             lambda: f"ord({e('str')}[{self.pick(['0', '-1'])}])",
@@ -39,10 +40,14 @@ class Library(Chooser):
             lambda: f"{self.pick(['min', 'max'])}({e('dict')}.values(), default={e()})",
             lambda: f"next(filter({self.pick(['None', e('func')])}, {e('list')}), {e()})",
             lambda: f"hash(({e()}, {e('str')} == 'a'))",
-            lambda: f"{v('deque', 'collections.deque([1])')}.{self.pick(['pop()', 'popleft()', '__len__()', 'count(1)'])}",
+            lambda: (
+                f"{v('deque', 'collections.deque([1])')}.{self.pick(['pop()', 'popleft()', '__len__()', 'count(1)'])}"
+            ),
             lambda: f"{v('deque', 'collections.deque([1])')}[{e()}]",
             lambda: f"len({e('view')})",
-            lambda: f"(lambda *q, **r: len(q) + len(r))(*{e('list')}, **{self.pick(['{}', repr({'a': 1}), v('dict', '{}')])})",
+            lambda: (
+                f"(lambda *q, **r: len(q) + len(r))(*{e('list')}, **{self.pick(['{}', repr({'a': 1}), v('dict', '{}')])})"
+            ),
             lambda: f"spread({e()}, *{e('list')}{self.pick(['', ', c=' + e(), ', **dict(c=' + e() + ')'])})",
             lambda: f"operator.{self.pick(['add', 'sub', 'mul', 'iadd', 'xor'])}({e()}, {e()})",
             lambda: f"operator.itemgetter({self.pick(['0', '-1', e()])})({e('list')})",
@@ -68,7 +73,9 @@ class Library(Chooser):
         return [
             lambda: f"{self.pick(['any', 'all'])}({self.generator(s, d)})",
             lambda: f"callable({e(self.pick(KINDS))})",
-            lambda: f"type({e()}) {self.pick(['is', 'is not', '=='])} {self.pick(['int', 'bool', 'type(' + e('str') + ')'])}",
+            lambda: (
+                f"type({e()}) {self.pick(['is', 'is not', '=='])} {self.pick(['int', 'bool', 'type(' + e('str') + ')'])}"
+            ),
             lambda: f"{e('set')} {self.pick(['<=', '<', '>', '==', '!='])} {e('set')}",
             lambda: f"{e('str')} {self.pick(['in', 'not in', '<', '=='])} {e('str')}",
             lambda: f"{e('str')}.{self.pick(['startswith', 'endswith'])}({self.pick([repr('a'), repr(('a', 'x'))])})",
@@ -111,14 +118,22 @@ class Library(Chooser):
         g = lambda: self.generator(s, d)  # noqa: E731
         k = self.fresh("k")
         return [
-            lambda: f"[*{e(self.pick(['tuple', 'set', 'dict', 'deque']))}, *{e()}][:6]" if not self.chance(20) else f"[*{g()}][:6]",
+            lambda: (
+                f"[*{e(self.pick(['tuple', 'set', 'dict', 'deque']))}, *{e()}][:6]"
+                if not self.chance(20)
+                else f"[*{g()}][:6]"
+            ),
             lambda: f"list(itertools.islice({g()}, {self.choose(4)}))",
             lambda: f"list(itertools.chain({e()}, {g()}))[:6]",
-            lambda: f"list(itertools.accumulate({e()}{self.pick(['', ', max', ', lambda p, q: stop(' + self.tag() + ', p + q)'])}))",
+            lambda: (
+                f"list(itertools.accumulate({e()}{self.pick(['', ', max', ', lambda p, q: stop(' + self.tag() + ', p + q)'])}))"
+            ),
             lambda: f"[{k} for {k}, {x} in itertools.groupby({e()}, {e('func')})]",
             lambda: f"[{k} for {k} in map(max, {e()}, {e()})]",
             lambda: f"list({e('dict')}.items())",
-            lambda: f"{e()}[{self.pick(['', e('int')])}:{self.pick(['', e('int')])}{self.pick(['', ':-1', ':' + e('int')])}]",
+            lambda: (
+                f"{e()}[{self.pick(['', e('int')])}:{self.pick(['', e('int')])}{self.pick(['', ':-1', ':' + e('int')])}]"
+            ),
             lambda: f"({e()} * ({e('int')} % 3))[:6]",
             lambda: f"[f() for f in [lambda: {x} for {x} in {e()}]]",
             lambda: f"[f({e('int')}) for f in [(lambda q, r={x}: q + r) for {x} in {e()}]]",
@@ -241,7 +256,9 @@ class Library(Chooser):
         ])()  # fmt: skip
 
     def e_view(self, s, depth):
-        dictionary = self.expr(s, "dict", depth - 1) if depth > 0 and self.chance(40) else self.variable(s, "dict", "GD")
+        dictionary = (
+            self.expr(s, "dict", depth - 1) if depth > 0 and self.chance(40) else self.variable(s, "dict", "GD")
+        )
         return self.variable(s, "view", "") or f"{dictionary}.{self.pick(['keys', 'items', 'values'])}()"
 
     def iterators(self, s, d):

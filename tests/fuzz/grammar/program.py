@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (one rule, one line)
+
 """Random Python programs as source text.
 
 Input: `choose(n)`, which returns a number in range(n); 0 leads to the simplest alternative, so that a source of choices that
@@ -43,7 +43,14 @@ class Writer(Definitions):
             parameters["o0"] = "obj"
             s.add("obj", "o0")
             s.classes["o0"] = self.pick(list(self.classes))
-        for name, kind in (("q0", "deque"), ("it0", "gen"), ("f0", "func"), ("fl", "float"), ("dd", "dict"), ("x0", "int")):
+        for name, kind in (
+            ("q0", "deque"),
+            ("it0", "gen"),
+            ("f0", "func"),
+            ("fl", "float"),
+            ("dd", "dict"),
+            ("x0", "int"),
+        ):
             if self.chance(30):
                 parameters[name] = kind
                 s.add(kind, name)
@@ -96,11 +103,23 @@ class Writer(Definitions):
             elif name == "d0" and alias == 2:
                 text = "{1: l}"
             elif name == "dd":
-                text = self.pick(["d", "collections.defaultdict(int, d)", "collections.Counter('aab')", "collections.OrderedDict(d)", "GD"])
+                text = self.pick(
+                    [
+                        "d",
+                        "collections.defaultdict(int, d)",
+                        "collections.Counter('aab')",
+                        "collections.OrderedDict(d)",
+                        "GD",
+                    ]
+                )
             elif name == "x0":
                 text = f"[{', '.join(self.pick(['1', 'True', 'None', '2.5', repr('q'), 'l', '(1, 2)', '7', 'len']) for _ in range(3))}][k]"
             elif name not in ("t0", "t1") and self.chance(10):
-                text = f"({values[kind]()} if k else {self.pick([values[kind](), 'None', '1', 'l'])})" if kind != "obj" else f"{s.classes[name]}(k)"
+                text = (
+                    f"({values[kind]()} if k else {self.pick([values[kind](), 'None', '1', 'l'])})"
+                    if kind != "obj"
+                    else f"{s.classes[name]}(k)"
+                )
             elif kind == "obj":
                 text = f"{s.classes[name]}({self.choose(4)})"
             elif name == "t1" and alias:

@@ -16,6 +16,7 @@ CAUGHT = (
     "ArithmeticError", "RuntimeError", "(TypeError, LookupError)", "StopIteration",
 )  # fmt: skip
 
+
 class Scope:
     """The names that a function body may use: kind → names. `own` ones can be assigned without a declaration."""
 

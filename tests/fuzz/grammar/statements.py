@@ -1,4 +1,3 @@
-
 """Statements; compound ones with their blocks."""
 
 from .containers import Containers
@@ -60,7 +59,9 @@ class Statements(Containers):
             self.indent += 1
             self.pick(simple)(s)
             self.indent -= 1
-            self.put(f"except Exception as error: {self.pick(['stop(' + self.tag() + ', error)', 'l0.append(repr(error))', 'pass'])}")
+            self.put(
+                f"except Exception as error: {self.pick(['stop(' + self.tag() + ', error)', 'l0.append(repr(error))', 'pass'])}"
+            )
         else:
             self.pick(simple)(s)
 
@@ -344,7 +345,9 @@ class Statements(Containers):
     def s_class(self, s, depth):
         """A class statement inside a function; its body and its methods see the variables around."""
         name = self.fresh("K")
-        base = self.pick(["", "", "(Items)", *(f"({c})" for c in self.classes), "(Custom)", "(metaclass=Meta)", "(Base, tag=3)"])
+        base = self.pick(
+            ["", "", "(Items)", *(f"({c})" for c in self.classes), "(Custom)", "(metaclass=Meta)", "(Base, tag=3)"]
+        )
         self.put(f"class {name}{base}:")
         self.indent += 1
         self.put(f"k = {self.expr(s, 'int', 1)}")
@@ -362,7 +365,9 @@ class Statements(Containers):
         if self.lines[-1].strip() == "@staticmethod":
             self.put(f"def m(x): return {self.expr(s, 'int', 1)}")
         if self.chance(40):
-            self.put(f"def own(self): return {self.pick(['__class__.k', 'self.__class__.__name__', 'type(self) is ' + name])}")
+            self.put(
+                f"def own(self): return {self.pick(['__class__.k', 'self.__class__.__name__', 'type(self) is ' + name])}"
+            )
         self.indent -= 1
         if self.chance(80):
             o = self.fresh("o")
@@ -436,7 +441,9 @@ class Statements(Containers):
         parameter = self.fresh("p")
         if not generator and self.chance(15):
             self.put(f"@{self.pick(['wrapper', 'functools.wraps(abs)', 'stopping'])}")
-        rest = self.pick(["", ", q=" + self.expr(s, "int", 0), ", /, q=1", ", *r", ", q=[], **r", ", *, q=" + self.expr(s, "int", 0)])
+        rest = self.pick(
+            ["", ", q=" + self.expr(s, "int", 0), ", /, q=1", ", *r", ", q=[], **r", ", *, q=" + self.expr(s, "int", 0)]
+        )
         self.put(f"def {name}({parameter}{rest}):")
         self.indent += 1
         if nonlocals:

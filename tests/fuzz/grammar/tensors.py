@@ -74,7 +74,9 @@ class Tensors(Chooser):
     def tensor_bool(self, s, d):
         t = self.e_tensor(s, d)
         other = self.e_tensor(s, 0)
-        return self.pick([f"{t}.{self.pick(TRUTHS)}", f"bool({t}.{self.pick(TRUTHS)})", f"{t} is {other}", f"{t}.sum() > {other}[0]"])
+        return self.pick(
+            [f"{t}.{self.pick(TRUTHS)}", f"bool({t}.{self.pick(TRUTHS)})", f"{t} is {other}", f"{t}.sum() > {other}[0]"]
+        )
 
     def s_tensor(self, s):
         t = self.variable(s, "tensor", "torch.ones(3)")
@@ -87,14 +89,20 @@ class Tensors(Chooser):
             s.add("tensor", name)
         elif form == 3:
             name = self.fresh("t")
-            self.put(f"{name} = {t}{self.pick(['[1:]', '.view(3)', '[:]', '.detach()', '[::2]', '.view(1, 3)[0]', '.data'])}")
+            self.put(
+                f"{name} = {t}{self.pick(['[1:]', '.view(3)', '[:]', '.detach()', '[::2]', '.view(1, 3)[0]', '.data'])}"
+            )
             s.add("tensor", name)
         elif form == 4:
             self.put(f"{t}.{self.pick(['add_', 'mul_', 'sub_', 'copy_', 'div_'])}({e('tensor')})")
         elif form == 5:
-            self.put(f"{t}[{self.pick(['0', '-1', '1:', 'MASK', '...', e()])}] = {self.pick([e, lambda: e('float'), lambda: '0'])()}")
+            self.put(
+                f"{t}[{self.pick(['0', '-1', '1:', 'MASK', '...', e()])}] = {self.pick([e, lambda: e('float'), lambda: '0'])()}"
+            )
         elif form == 6:
-            self.put(f"{t}[{self.pick([':', '1:', '[0, 2]'])}] {self.pick(['=', '+=', '*='])} {self.pick(['2', t + '[0].item()', e('float')])}")
+            self.put(
+                f"{t}[{self.pick([':', '1:', '[0, 2]'])}] {self.pick(['=', '+=', '*='])} {self.pick(['2', t + '[0].item()', e('float')])}"
+            )
         elif form == 7 and own:
             self.put(f"{self.pick(own)} {self.pick(['+=', '*=', '-=', '/=', '**='])} {self.pick([e('tensor'), '2'])}")
         elif form == 8:
@@ -102,7 +110,9 @@ class Tensors(Chooser):
         elif form == 9:
             self.put(f"{t}.{self.pick(IN_PLACE)}")
         elif form == 10:
-            self.put(f"with torch.{self.pick(['no_grad()', 'enable_grad()', 'set_grad_enabled(' + e('bool') + ')'])}: {t} = MODULE({t})")
+            self.put(
+                f"with torch.{self.pick(['no_grad()', 'enable_grad()', 'set_grad_enabled(' + e('bool') + ')'])}: {t} = MODULE({t})"
+            )
         elif form == 11:
             self.put(
                 self.pick([
