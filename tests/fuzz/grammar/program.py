@@ -1,4 +1,3 @@
-
 """Random Python programs as source text.
 
 Input: `choose(n)`, which returns a number in range(n); 0 leads to the simplest alternative, so that a source of choices that
