@@ -385,6 +385,7 @@ class Analysis:
         return entry
 
     def _entry(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None) -> Any:
+        tr.guards.settle()
         self.record.guards = _GuardText(tr.guards)
         self.record.steps = tr.steps
         version = Version(tr.guards, self.record, _module_id(self.values))

@@ -334,6 +334,11 @@ class Trace:
         if source.kind != ir.CONST or kind in (ir.LEN, ir.DICT_KEYS, ir.HAS_KEY, ir.LACKS_KEY):
             self.guards.check(source, kind, arg, self.here())
 
+    def expect(self, source: Any) -> None:
+        """Require that a path leads to something: a value that is merely passed on, or dropped, is never looked at."""
+        if source.kind != ir.CONST:
+            self.guards.expect(source, self.here())
+
     def mutating(self, vt: VariableTracker) -> None:
         """Announce the change of an object. One that existed before must know how to replay the change."""
         if vt.source is None or vt.mutated:

@@ -141,6 +141,14 @@ class GuardNode:
         return f"<GuardNode {self.path}>"
 
 
+_NO_VALUE = object()
+
+
+def _is_looked_at(node: GuardNode) -> bool:
+    """Whether a check, here or further along the path, fails where the node has no value."""
+    return bool(node.checks) or any(_is_looked_at(child) for child in node.children.values())
+
+
 class GuardSet:
     """All guards of one trace.
 
@@ -154,6 +162,7 @@ class GuardSet:
         self.nodes: list[GuardNode] = []
         self.guards: list[Guard] = []
         self._distinct: set[tuple[int, ...]] = set()
+        self._expected: dict[GuardNode, User] = {}
 
     def node(self, parent: GuardNode | None, kind: int, arg: Any = None) -> GuardNode:
         """The child of `parent` (None: a root) by this accessor; made at the first request."""
@@ -171,6 +180,17 @@ class GuardSet:
         if key not in node._seen:
             node._seen.add(key)
             node.checks.append(self._add(kind, node, (), arg, user, None))
+
+    def expect(self, node: GuardNode, user: User = None) -> None:
+        """Require that there is a value, should nothing else be asked of it."""
+        self._expected.setdefault(node, user)
+
+    def settle(self) -> None:
+        """Make checks of the expectations that no other guard covers. Called once, when the trace is done."""
+        for node, user in self._expected.items():
+            if not _is_looked_at(node):
+                self.check(node, IS_NOT, _NO_VALUE, user)
+        self._expected.clear()
 
     def same(self, node_a: GuardNode, node_b: GuardNode, user: User = None) -> None:
         """Require both nodes to lead to one object."""

@@ -37,6 +37,7 @@ class CellVariable(VariableTracker):
                 tr.guard(node, ir.ABSENT, None)
                 self.content = None
             else:
+                tr.expect(node)
                 self.content = tr.wrap(real, node)
         return self.content
 

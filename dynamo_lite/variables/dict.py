@@ -122,7 +122,7 @@ class DictVariable(NativeVariable):
             found = None
         else:
             node = tr.source(source, ir.DICT_ITEM, key)
-            tr.guard(node, ir.IS_NOT, MISSING)  # that there is a value, should nothing else be asked of it
+            tr.expect(node)
             found = tr.wrap(real, node)
         self.read[key] = found
         return found

@@ -154,7 +154,7 @@ class InstanceVariable(UserSlots):
             node = tx.tr.source(self.source, ir.ATTR, descriptor.__name__)
             try:
                 self.slots[descriptor] = tx.tr.wrap(descriptor.__get__(self.value), node)
-                tx.tr.guard(node, ir.IS_NOT, MISSING)  # that there is a value, should nothing else be asked of it
+                tx.tr.expect(node)
             except AttributeError:
                 tx.tr.guard(node, ir.ABSENT, None)
                 self.slots[descriptor] = None

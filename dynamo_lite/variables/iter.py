@@ -23,7 +23,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_item, length, type_name
-from .base import MISSING, ObservedException, VariableTracker
+from .base import ObservedException, VariableTracker
 from .constant import ConstantVariable
 from .dispatch import constructor, method
 from .native import NativeVariable, host_index, host_int, load_filled, same_or_equal
@@ -427,7 +427,7 @@ class SourcedIterator(IteratorVariable):
             return None
         self.consumed = k + 1
         node = tr.source(self.node, self.kind, k)
-        tr.guard(node, ir.IS_NOT, MISSING)  # an item that is only passed on has no guard of its own, but must be there
+        tr.expect(node)
         return tr.wrap(self.items[k], node)
 
     def _check_container(self, tx: Any) -> None:

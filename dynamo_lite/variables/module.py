@@ -59,8 +59,9 @@ class GlobalsNamespace(VariableTracker):
         if name not in self.value:
             tr.guard(self.source, ir.LACKS_KEY, name)
             return None
-        found = tr.wrap(self.value[name], tr.source(self.source, ir.DICT_ITEM, name))
-        self.loaded[name] = found
+        node = tr.source(self.source, ir.DICT_ITEM, name)
+        tr.expect(node)
+        found = self.loaded[name] = tr.wrap(self.value[name], node)
         return found
 
     def store(self, tx: Any, name: str, value: VariableTracker) -> None:

@@ -1,0 +1,84 @@
+"""Values that are read and then dropped, or only passed on: that they are there is part of what was seen."""
+
+import pytest
+
+from dynamo_lite import convert
+from dynamo_lite.config import config
+
+COUNT = 1
+
+
+@pytest.fixture(autouse=True)
+def pure_python():
+    with config.patch(capture_pure_python=True, debug=True):
+        yield
+
+
+def compiled(fn):
+    return convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+
+
+def test_a_global_that_is_gone(monkeypatch):
+    def read():
+        COUNT
+        return 1
+
+    fn = compiled(read)
+    assert fn() == 1
+    monkeypatch.delitem(globals(), "COUNT")
+    with pytest.raises(NameError, match="COUNT"):
+        fn()
+
+
+def test_a_cell_that_is_empty():
+    def outer(items):
+        for last in items:
+            pass
+
+        def read():
+            last
+            return 1
+
+        return read
+
+    bound = outer([1])
+    fn = compiled(bound)
+    assert fn() == 1
+    del bound.__closure__[0].cell_contents
+    with pytest.raises(NameError, match="last"):
+        fn()
+
+
+def test_a_cell_after_a_break():
+    """Found by the fuzzer: the continuation took a default from a cell without looking at it."""
+
+    def program(n):
+        for _, last in zip([0], [0] * n, strict=False):
+            pass
+        print(end="")
+
+        def inner(default=last):
+            return last, default
+
+        return 1
+
+    fn = compiled(program)
+    assert [fn(1), fn(2)] == [1, 1]
+    with pytest.raises(UnboundLocalError, match="last"):
+        fn(0)
+
+
+def test_an_attribute_that_is_gone():
+    class Holder:
+        def __init__(self):
+            self.x = 1
+
+    def read(holder):
+        holder.x
+        return 1
+
+    fn, holder = compiled(read), Holder()
+    assert fn(holder) == 1
+    del holder.x
+    with pytest.raises(AttributeError, match="x"):
+        fn(holder)
