@@ -34,12 +34,11 @@ class DictViewVariable(NativeVariable):
 
     kind: str
 
-    def __init__(self, mapping: Any, source: Any = None) -> None:
+    def __init__(self, mapping: Any, cls: type | None = None, source: Any = None) -> None:
+        # The type of a real view is known: the dict behind it may be lazy, and is left so.
+        self.cls = VIEW_TYPES[mapping.base is OrderedDict, self.kind] if cls is None else cls
         self.mapping = mapping
         self.source = source
-
-    def python_type(self) -> type:
-        return VIEW_TYPES[self.mapping.base is OrderedDict, self.kind]
 
     def children(self) -> Any:
         return (self.mapping,)
@@ -263,4 +262,4 @@ def build_view(tr: Any, value: Any, source: Any) -> DictViewVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     mapping = tr.wrap(dict_behind(value), tr.source(source, ir.CALL, dict_behind))
     kind = next(kind for (_, kind), cls in VIEW_TYPES.items() if cls is type(value))
-    return VIEW_MODELS[kind](mapping, source)
+    return VIEW_MODELS[kind](mapping, type(value), source)

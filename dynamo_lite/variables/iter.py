@@ -108,7 +108,15 @@ class ListIterator(IteratorVariable):
             self.index = min(max(i, 0), len(self.seq.items))
 
     def emit_new(self, cg: Any) -> None:
+        if self.seq is not None:
+            refuse_past_end(self.seq, self.index)
         emit_position(cg, self.seq, self.index, self.base)
+
+
+def refuse_past_end(seq: Any, index: int) -> None:
+    """Break where a list has fewer than `index` items now: `__setstate__` would put a new iterator on an item that is still there."""
+    if index and index > len(seq.items):
+        unsupported("reconstruct", "an iterator past the end of a list that has lost items since")
 
 
 LIST_ITERATORS: dict[type, type] = {list: type(iter([])), tuple: type(iter(()))}
@@ -339,6 +347,8 @@ class ReversedVariable(IteratorVariable):
         if self.seq is None:
             cg.load_const(() if self.base is reversed else [])
         else:
+            if self.base is not reversed:
+                refuse_past_end(self.seq, self.index + 1)
             load_filled(cg, self.seq)
         cg.load_const(self.index)
         cg.asm.call(2)

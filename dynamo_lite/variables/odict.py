@@ -13,15 +13,15 @@ import functools
 from typing import Any
 
 from ..guards import ir
-from .abstract import is_true
+from .abstract import get_item, get_iter, is_true, iter_next, set_item
 from .base import VariableTracker
-from .constant import NONE, NOT_IMPLEMENTED, is_none
+from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, is_none
 from .descr import generic_getattr, getset
-from .dict import DictVariable, dict_init, dict_update_common
+from .dict import DictVariable, dict_init
 from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
 from .keys import key_of, key_tracker
-from .native import emit_bare, emit_call, instance_state, raise_with, recursive_repr, repr_text
+from .native import emit_bare, emit_call, instance_state, optional_attr, raise_with, recursive_repr, repr_text
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -70,8 +70,13 @@ class OrderedDictVariable(DictVariable):
             return NOT_IMPLEMENTED
         owner = v if issubclass(v.python_type(), OrderedDict) else w
         result = tx.call(tx.tr.type_of(tx, owner), [v])
-        result.merge(tx, w)
+        update_from(tx, result, w)
         return result
+
+    @staticmethod
+    def nb_inplace_or(tx: Any, v: Any, w: VariableTracker) -> VariableTracker:
+        update_from(tx, v, w)
+        return v
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         name = self.python_type().__name__
@@ -126,10 +131,43 @@ def new_ordered_dict(tx: Any, cls: VariableTracker, /, *args: VariableTracker, *
 
 @method(OrderedDict.__init__, OrderedDict.update)
 def ordered_dict_update(tx: Any, self: DictVariable, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+    """`mutablemapping_update`"""
     if len(args) > 1:
         tx.raises(TypeError, f"update() takes at most 1 positional argument ({len(args)} given)")
-    dict_update_common(tx, self, "update", args, kwargs)
+    if args:
+        update_from(tx, self, args[0])
+    for name, value in kwargs.items():
+        set_item(tx, self, ConstantVariable(name), value)
     return NONE
+
+
+def update_from(tx: Any, self: DictVariable, other: VariableTracker) -> None:
+    """`mutablemapping_update_arg`: unlike a dict it asks for `items` too, and stores through the slot, which may be a subclass's own."""
+    if other.python_type() is dict:
+        for key, value in other.pairs():
+            set_item(tx, self, key, value)
+    elif (keys := optional_attr(tx, other, "keys")) is not None:
+        iterator = get_iter(tx, tx.call(keys, []))
+        while (key := iter_next(tx, iterator)) is not None:
+            set_item(tx, self, key, get_item(tx, other, key))
+    elif (items := optional_attr(tx, other, "items")) is not None:
+        add_pairs(tx, self, tx.call(items, []))
+    else:
+        add_pairs(tx, self, other)
+
+
+def add_pairs(tx: Any, self: DictVariable, pairs: VariableTracker) -> None:
+    """`mutablemapping_add_pairs`"""
+    iterator = get_iter(tx, pairs)
+    while (pair := iter_next(tx, iterator)) is not None:
+        parts = get_iter(tx, pair)
+        if (key := iter_next(tx, parts)) is None:
+            tx.raises(ValueError, "need more than 0 values to unpack")
+        if (value := iter_next(tx, parts)) is None:
+            tx.raises(ValueError, "need more than 1 value to unpack")
+        if iter_next(tx, parts) is not None:
+            tx.raises(ValueError, "too many values to unpack (expected 2)")
+        set_item(tx, self, key, value)
 
 
 @method(OrderedDict.move_to_end)

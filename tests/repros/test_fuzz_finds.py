@@ -479,3 +479,52 @@ def test_heap_after_a_comparison_that_fails():
     def make_args(k):
         return [[2, 1, 4, 0, 'a', None], [1, 2, 3]]
     """)
+
+
+def test_type_of_a_dict_view_from_outside_does_not_need_the_dict():
+    agrees("""
+    def program(l, dd):
+        items = dd.items()
+        stop(1, 0)
+        l.append(3)
+        return 0 in items
+    def make_args(k):
+        return [[], collections.defaultdict(int, {})]
+    """)
+
+
+def test_list_iterators_past_the_end_of_a_list_that_was_shortened():
+    agrees("""
+    def program(l, m):
+        backwards, forwards = reversed(l), iter(m)
+        found = [next(forwards), next(forwards), next(forwards), l.pop(), m.pop()]
+        stop(1, found)
+        m.extend([7, 8])
+        return found, list(backwards), list(forwards)
+    def make_args(k):
+        return [[1, 2], [3, 4, 5]]
+    """)
+
+
+def test_ordered_dict_of_pairs():
+    agrees("""
+    class Named:
+        def items(self):
+            stop('items', 1)
+            return [(1, 2)]
+    class Own(collections.OrderedDict):
+        def __setitem__(self, key, value):
+            GL.append(key)
+            super().__setitem__(key, value)
+    def program(sources):
+        found = []
+        for source in sources:
+            for cls in (collections.OrderedDict, Own):
+                try:
+                    found.append(cls(source, z=1))
+                except (TypeError, ValueError) as error:
+                    found.append(str(error))
+        return found
+    def make_args(k):
+        return [[collections.deque([2]), [()], [(1,)], [(1, 2, 3)], ['ab'], {1: 2}, collections.defaultdict(int, {3: 4}), Named(), 5]]
+    """)
