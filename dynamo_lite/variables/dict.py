@@ -40,6 +40,7 @@ from .native import (
     raise_with,
     readonly,
     recursive_repr,
+    refuse_finalizer,
     repr_text,
     same_or_equal,
 )
@@ -142,6 +143,8 @@ class DictVariable(NativeVariable):
     def store(self, tx: Any, key: Any, value: VariableTracker) -> None:
         """`d[key] = value` for a host key."""
         if self.source is not None:
+            if is_constant_key(key):
+                refuse_finalizer(dict.get(self.value, key))
             tx.tr.mutating(self)
             if "items" not in self.__dict__ and is_constant_key(key):
                 deleted, previous = self.pending.get(key, (False, value))
@@ -354,8 +357,11 @@ class DictVariable(NativeVariable):
         original, final = self.original, self.items
         kept = [key for key in original if key in final]
         gone = self.deleted_keys()
-        if not any(map(runs_program, gone)) and all(same_key(a, b) for a, b in zip(kept, final, strict=False)):
-            if gone and self.base is dict and gone == self.popped[::-1] == list(original)[-len(gone) :]:
+        pops = bool(gone) and self.base is dict and gone == self.popped[::-1] == list(original)[-len(gone) :]
+        cleared = bool(gone) and not final and not pops  # at once: finalizers of the values see an empty dict
+        in_order = all(same_key(a, b) for a, b in zip(kept, final, strict=False))
+        if in_order and not cleared and not any(map(runs_program, gone)):
+            if pops:
                 self.emit_pops(cg, len(gone))
             else:
                 self.emit_deletions(cg, gone)

@@ -140,6 +140,16 @@ def instance_state(tx: Any, v: VariableTracker) -> VariableTracker:
     return state if state is not None and is_true(tx, state) else NONE
 
 
+def refuse_finalizer(real: Any) -> None:
+    """Break before a container lets go of a real object whose class has a `__del__`, which has to run at that moment."""
+    cls = type(real)
+    if cls.__flags__ & _HEAPTYPE and any("__del__" in base.__dict__ for base in cls.__mro__):
+        unsupported("del-finalizer", cls.__qualname__)
+
+
+_HEAPTYPE = 1 << 9
+
+
 def raise_with(tx: Any, cls: type[BaseException], *args: VariableTracker) -> NoReturn:
     """Raise `cls(*args)` in the traced program, args being trackers."""
     tx.raise_exception(tx.call(tx.tr.type_tracker(cls), list(args)))

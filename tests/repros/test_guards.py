@@ -82,3 +82,21 @@ def test_an_attribute_that_is_gone():
     del holder.x
     with pytest.raises(AttributeError, match="x"):
         fn(holder)
+
+
+def test_a_store_that_drops_an_object_with_a_finalizer():
+    table = {}
+
+    class Clears(int):
+        def __del__(self):
+            table.clear()
+
+    table.update({i: Clears(i) for i in range(8)})
+
+    def run():
+        for key in table:
+            if key == 2:
+                table[2] = None
+
+    with pytest.raises(RuntimeError, match="changed size during iteration"):
+        compiled(run)()
