@@ -47,6 +47,7 @@ from . import (  # noqa: F401
     random,
     reduce,
     resumption,
+    sequence_slots,
     slice,
     sysmodule,
     text,

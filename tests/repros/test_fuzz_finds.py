@@ -528,3 +528,28 @@ def test_ordered_dict_of_pairs():
     def make_args(k):
         return [[collections.deque([2]), [()], [(1,)], [(1, 2, 3)], ['ab'], {1: 2}, collections.defaultdict(int, {3: 4}), Named(), 5]]
     """)
+
+
+def test_bisect_asks_the_sequence_slots():
+    agrees("""
+    class Own(dict):
+        def __len__(self):
+            return 3
+        def __getitem__(self, i):
+            return i
+    class Numbers:
+        def __getitem__(self, i):
+            return i
+    def program(sources):
+        found = []
+        for a in sources:
+            for bounds in ({}, {'hi': 2}, {'hi': 0}, {'lo': 5}, {'lo': -1}, {'hi': -1}, {'lo': 1.0}, {'hi': 'a'}, {'lo': 2, 'hi': -5}):
+                for function in (bisect.bisect_right, bisect.bisect_left):
+                    try:
+                        found.append(function(a, 1, **bounds))
+                    except (TypeError, ValueError, IndexError) as error:
+                        found.append(str(error))
+        return found
+    def make_args(k):
+        return [[{1: 2}, collections.defaultdict(int, {1: 0}), {1, 2}, 5, None, dict, [0, 1, 2], (0, 1), Own(), Numbers(), range(4)]]
+    """)
