@@ -87,11 +87,11 @@ SAMPLES = [
     object(), Plain, None, NotImplemented, ..., True, 5, 2.5, 1j, "ab", b"ab", bytearray(b"ab"), [1, 2], (1, 2), range(3),
     slice(1, 2), {"a": 1}, types.MappingProxyType({"a": 1}), {1, 2}, frozenset({1}), generator, Plain().__init__, len,
     list.append, int.__add__, property(lambda s: 1), types.CellType(1),
-    generator.__code__, collections, list[int], int | str, types.SimpleNamespace(a=1), ValueError(1), OSError(1, "x"),
+    generator.__code__, list[int], int | str, types.SimpleNamespace(a=1), ValueError(1), OSError(1, "x"),
     ImportError("a"), StopIteration(3), KeyError(1), collections.deque([1]), collections.OrderedDict(a=1),
     collections.defaultdict(list), functools.partial(len),
 ]  # fmt: skip
-SHARED = (type, types.ModuleType, types.CodeType, types.CellType, types.MappingProxyType)
+SHARED = (type, types.CodeType, types.CellType, types.MappingProxyType)
 NEW = [
     lambda: iter([1]),
     lambda: reversed([1]),
@@ -110,6 +110,7 @@ NEW = [
     lambda: itertools.chain([1]),
     lambda: staticmethod(len),
     lambda: classmethod(len),
+    lambda: types.ModuleType("own"),  # a new one each time: `__init__` renames it
     generator,
 ]
 MAKERS = {type(sample): (lambda s=sample: s if isinstance(s, SHARED) else copy.copy(s)) for sample in SAMPLES}
