@@ -44,7 +44,9 @@ def compare(fn, *args, breaks=0):
             runs.append(repr((outcome(target, own), own, SEEN)))
     assert runs[1] == runs[0]
     assert runs[2] == runs[0]
-    assert [b.slug for b in log.breaks()] == ["call-skipped-function"] * breaks, log.breaks()
+    # A collection of garbage may run callbacks of the test tools in the middle, which are frames like any others.
+    own_breaks = [b for b in log.breaks() if b.user_stack[0].filename == __file__]
+    assert [b.slug for b in own_breaks] == ["call-skipped-function"] * breaks, own_breaks
 
 
 class Number:
