@@ -39,6 +39,7 @@ _CUDNN_FLAGS = tuple(
         if hasattr(_C, f"_set_cudnn_{name}")
     ]
 )
+_HAVE_CUDNN_LIMIT = hasattr(_C, "_cuda_get_cudnn_benchmark_limit")  # in builds with CUDA
 _HAVE_FP32_PRECISION = hasattr(_C, "_set_fp32_precision_setter")
 
 
@@ -79,6 +80,11 @@ SETTINGS: dict[Callable[..., Any], Setting] = {
         _pair("sdp_priority_order"),
         *([Setting(_C._set_fp32_precision_setter, _C._get_fp32_precision_getter, 2)] if _HAVE_FP32_PRECISION else ()),
         *(_pair(f"cudnn_{name}") for name in _CUDNN_FLAGS),
+        *(
+            [Setting(_C._cuda_set_cudnn_benchmark_limit, _C._cuda_get_cudnn_benchmark_limit)]
+            if _HAVE_CUDNN_LIMIT
+            else ()
+        ),
         *(_pair(name) for name in ("cublas_allow_tf32", "float32_matmul_precision", "mkldnn_enabled")),
     )
 }
