@@ -6,10 +6,12 @@ process, the share captured whole, and the numbers of the breaks that cost the r
 
 import argparse
 import json
+import pathlib
 import sys
+import time
 
 from .modules import MODULES
-from .runner import report_lines, run_module, summary
+from .runner import record_lines, report_lines, run_module, summary
 
 
 def main():
@@ -18,6 +20,7 @@ def main():
     parser.add_argument("--only", default="", help="part of the test ids to run")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one test")
     parser.add_argument("--json", help="write the results here")
+    parser.add_argument("--record", metavar="ENGINE", help="write results/python-X.Y.md, with this name of the engine's state")
     parser.add_argument("--verbose", action="store_true", help="print the tracebacks of regressions")
     options = parser.parse_args()
     results = {}
@@ -28,6 +31,10 @@ def main():
     if options.json:
         with open(options.json, "w") as out:
             json.dump({"python": sys.version.split()[0], "modules": results}, out, indent=1)
+    if options.record:
+        version = sys.version.split()[0]
+        page = pathlib.Path(__file__).parent / "results" / f"python-{version.rpartition('.')[0]}.md"
+        page.write_text("\n".join(record_lines(results, version, time.strftime("%Y-%m-%d"), options.record)) + "\n")
     bad = any(r["regressions"] or r["crashes"] or r["hangs"] for r in results.values())
     return 1 if bad else 0
 

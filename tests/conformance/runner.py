@@ -181,3 +181,25 @@ def summary(results):
     total = {key: sum(r[key] for r in results.values()) for key in ("plain", "whole")}
     bad = {key: sum(len(r[key]) for r in results.values()) for key in ("regressions", "crashes", "hangs")}
     return f"total: {total['plain']} pass plainly, {bad}, {share(total)} whole"
+
+
+def record_lines(results, version, date, engine):
+    """The results of all modules as a page of Markdown, with the names of what is open."""
+    yield f"# CPython {version}"
+    yield ""
+    yield f"{date}, engine {engine}. {summary(results)}."
+    yield ""
+    yield "| module | pass plainly | captured whole | regressions | crashes | hangs | what keeps most tests from being whole |"
+    yield "|---|---:|---:|---:|---:|---:|---|"
+    for name, result in results.items():
+        if result.get("missing") or not result["plain"]:
+            continue
+        counts = [str(len(result[kind])) for kind in ("regressions", "crashes", "hangs")]
+        costs = ", ".join(f"{what} {n}" for what, n in list(result["breaks"].items())[:3])
+        yield f"| {name} | {result['plain']} | {share(result)} | {' | '.join(counts)} | {costs} |"
+    failed = [test for r in results.values() for kind in ("regressions", "crashes", "hangs") for test in r[kind]]
+    if failed:
+        yield ""
+        yield "Open:"
+        yield ""
+        yield from (f"- `{test}`" for test in failed)
