@@ -20,7 +20,7 @@ SKIPPED_MODULES = frozenset(
     asyncio atexit bdb cProfile code codeop concurrent ctypes dis faulthandler gc getpass glob http importlib io linecache
     logging mmap multiprocessing pathlib pdb pickle platform profile pstats runpy select selectors shutil signal socket
     sqlite3 ssl subprocess sys tempfile threading time timeit tokenize trace traceback tracemalloc urllib uuid zipfile
-    pytest _pytest tqdm
+    hypothesis pytest _pytest tqdm
     """.split()
 )
 

@@ -20,7 +20,9 @@ def main():
     parser.add_argument("--only", default="", help="part of the test ids to run")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one test")
     parser.add_argument("--json", help="write the results here")
-    parser.add_argument("--record", metavar="ENGINE", help="write results/python-X.Y.md, with this name of the engine's state")
+    parser.add_argument(
+        "--record", metavar="ENGINE", help="write results/python-X.Y.md, with this name of the engine's state"
+    )
     parser.add_argument("--verbose", action="store_true", help="print the tracebacks of regressions")
     options = parser.parse_args()
     results = {}
