@@ -364,7 +364,7 @@ OPTIONS += [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: " ".join(options))
 def test_json_encoder(options):
     """`make_encoder`, by which `json.dumps` encodes."""
     circular = []
