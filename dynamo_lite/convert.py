@@ -31,6 +31,7 @@ from .exc import (
     TorchDynamoException,
     Unsupported,
 )
+from .finalizers import check_finalizers, rebinds_finalized
 from .graph import side
 from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
@@ -184,6 +185,8 @@ class Region(_eval_frame.Region):
             for entry in cache.entries:  # another thread may have been here first
                 if entry.guards.check(values, fn.__closure__):
                     return entry
+                if entry.guards.outlived():
+                    cache.remove(entry)
             if cache.entries and stance == "fail_on_recompile":
                 raise RecompileError(self._miss_text(cache, fn, values))
             if not self._may_compile(cache, fn, values):
@@ -288,12 +291,13 @@ class Analysis:
         """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""
         hints = self.region.hints.setdefault(self.fn.__code__, {})
         for _ in range(MAX_RUNS):
-            self.tr = tr = Trace(self, self.fn, self.values, self.break_step, hints)
-            try:
-                entry = self._attempt(tr)
-            finally:
-                tr.state.restore()
-                tr.release()
+            with side.modes_aside():
+                self.tr = tr = Trace(self, self.fn, self.values, self.break_step, hints)
+                try:
+                    entry = self._attempt(tr)
+                finally:
+                    tr.state.restore()
+                    tr.release()
             if entry is not None:
                 return entry
         return self._eager_entry(Trace(self, self.fn, self.values, -1, hints))
@@ -334,6 +338,9 @@ class Analysis:
             # The call raises: eager execution gives the exception its true traceback.
             return self._eager_entry(tr)
         tr.state.restore()
+        if rebinds_finalized(tr):
+            return self._eager_entry(tr)
+        check_finalizers(tr)
         if tr.graph.is_empty and not tr.mutations and not config.capture_pure_python:
             return self._eager_entry(tr)
         codegen = Codegen(tr)
@@ -346,6 +353,9 @@ class Analysis:
         while frame is not None:
             frames.append(frame)
             frame = frame.parent
+        if rebinds_finalized(tr):
+            return self._eager_entry(tr)
+        check_finalizers(tr)
         codegen = Codegen(tr)
         entry = self._commit(tr, codegen.finish_break(frames[::-1]), True, codegen)
         if self.pending is not None:
@@ -378,7 +388,9 @@ class Analysis:
         if code is not self.fn.__code__:
             side.hide_code(code)
         entry = self._entry(tr, code, needs_hook, codegen)
-        if not entry.guards.check(self.values, self.fn.__closure__):
+        with side.modes_back():
+            holds = entry.guards.check(self.values, self.fn.__closure__)
+        if not holds:
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)
@@ -399,13 +411,15 @@ class Analysis:
         return self._commit(tr, self.fn.__code__, True)
 
     def compile_graph(self, tr: Trace) -> Any:
-        """Hand the finished graph to the backend; what it made of it."""
+        """Hand the finished graph to the backend; what it made of it, and what to ask when that raises."""
         if _eval_frame.program_collects():
             gc_enable()  # backends do as the program does
         try:
-            compiled, graph_record = side.compile_graph(tr.graph, self.region.backend, self.region.fullgraph)
+            compiled, on_failure, graph_record = side.compile_graph(
+                tr.graph, self.region.backend, self.region.fullgraph
+            )
         finally:
             gc_disable()
         self.record.backend_seconds += graph_record.compile_seconds
         self.record.graphs.append(graph_record)
-        return compiled
+        return compiled, on_failure

@@ -120,6 +120,7 @@ class Trace:
 
     def run(self) -> VariableTracker:
         """Interpret the frame to its end."""
+        self.graph.begin()
         return Frame(self, self.root, list(self.arguments), None, True).run()
 
     # -- the budget
@@ -204,6 +205,10 @@ class Trace:
     def _build_atomic(self, value: Any, source: Any) -> VariableTracker:
         if type(value) is int:
             symbolic = self.graph.symbolic_int(value, source)
+            if symbolic is not None:
+                return symbolic
+        elif type(value) is float:
+            symbolic = self.graph.symbolic_float(value, source)
             if symbolic is not None:
                 return symbolic
         singleton = value is None or value is True or value is False or value is Ellipsis or value is NotImplemented
@@ -348,7 +353,7 @@ class Trace:
         if type(vt.value) is dict and is_namespace(vt.value) and type(vt) is not GlobalsNamespace:
             # Names are looked up in the namespace's own model, which would not see the change.
             unsupported("mutation-of-unknown-object", f"the dictionary of module {vt.value.get('__name__')}")
-        vt.mutated = True
+        vt.mutated, vt.mutated_at = True, self.failing_step()
         self.mutations.append(vt)
 
     def guard_distinct(self) -> None:

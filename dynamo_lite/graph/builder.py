@@ -24,13 +24,15 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from .. import shapes
 from ..config import config
-from ..exc import unsupported
+from ..exc import Restart, unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
+from . import modes
 from .bodies import Body
 from .fake import Propagator
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
+from .numbers import FloatValue, is_indifferent, present
 from .state import AmbientState
 from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 
@@ -39,7 +41,7 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 
 MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
-items)`, `mapping(tx, keys, items)` make trackers."""
+items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame."""
 
 Packer = Callable[["Packing", Any], Any]
 
@@ -113,7 +115,7 @@ def _example_value(meta: NodeMeta) -> Any:
 def _stack_trace(meta: NodeMeta) -> str | None:
     if meta.place is None:
         return None
-    code, lineno = meta.place
+    code, lineno, _ = meta.place
     return f'  File "{code.co_filename}", line {lineno}, in {code.co_name}'
 
 
@@ -123,7 +125,7 @@ _MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}
 class Packing:
     """The arguments of one call on their way into the graph."""
 
-    __slots__ = ("builder", "key", "memorable", "tensors", "values")
+    __slots__ = ("builder", "floats", "key", "memorable", "tensors", "values")
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
@@ -131,6 +133,7 @@ class Packing:
         self.values: dict[Node, Any] = {}
         self.key: list[Any] = []
         self.memorable = True
+        self.floats = False  # some of the arguments are floats
 
     def pack(self, vt: Any) -> Any:
         """The argument for a tracker. Raises `Unsupported` for what can't be in a graph."""
@@ -159,9 +162,13 @@ class Packing:
 
     def symbol(self, value: SymValue) -> Any:
         """A symbolic number."""
-        self.memorable = False
         node = self.builder.node(value)
         self.values[node] = value
+        if isinstance(value, FloatValue):
+            self.floats = True
+            self.key.append(FloatValue)
+        else:
+            self.memorable = False
         return node
 
     def body(self, module: GraphModule) -> Node:
@@ -282,6 +289,11 @@ class GraphBuilder:
         self._items: dict[Any, Node] = {}
         self._create = NodeFactory(self.graph)
 
+    def begin(self) -> None:
+        """The trace is complete, its frame not yet entered."""
+        if modes.around():
+            MODELS.meet_modes(self.tr)
+
     # -- inputs
 
     def tensor_input(self, value: torch.Tensor, source: Any) -> Any:
@@ -328,6 +340,21 @@ class GraphBuilder:
         """The model of an int from outside if it is to be symbolic, else None."""
         return self.symint_input(value, source) if shapes.is_dynamic_int(self.tr, value, source) else None
 
+    def symbolic_float(self, value: float, source: Any) -> Any:
+        """The model of a float from outside if it is one that varies, else None."""
+        if not shapes.is_dynamic_float(self.tr, value, source):
+            return None
+        self.tr.guard(source, ir.TYPE_IS, float)
+        vt = MODELS.symbol(self.symbols.float_of(value, source))
+        vt.source, vt.real = source, value
+        return vt
+
+    def without_floats(self, error: Exception) -> None:
+        """The backend needs the floats of this graph as constants: have the frame analysed again."""
+        for path in self.symbols.floats:
+            self.tr.dynamic_hints[path] = shapes.STATIC_FLOAT
+        raise Restart(f"a graph with floats that vary cannot be compiled: {error}")
+
     def symint_input(self, value: int, source: Any) -> Any:
         """The model of an int whose value is not fixed."""
         self.tr.guard(source, ir.TYPE_IS, int)
@@ -343,7 +370,9 @@ class GraphBuilder:
         if node is not None and node.graph is self.graph:
             return node
         if node is None:
-            known = self._symbols.input_of(value) if self._symbols is not None and type(value) is SymValue else value
+            known = (
+                self._symbols.input_of(value) if self._symbols is not None and isinstance(value, SymValue) else value
+            )
             if known is not value:
                 node = self.node(known)
                 if self.scope is None:
@@ -386,7 +415,7 @@ class GraphBuilder:
     ) -> list[Any]:
         """Add the call of an operator that returns a tuple of new tensors whose fakes are known. Arguments are nodes."""
         node = self._create("call_function", target, tuple(args), kwargs)
-        _set_meta(node, NodeMeta(self.propagator, None, (tx.code, tx.lineno)))
+        _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         return [
             MODELS.tensor(TensorValue(meta_of_fake(fake), None, ("item", node, i), fake))
             for i, fake in enumerate(fakes)
@@ -427,7 +456,7 @@ class GraphBuilder:
     def _number(self, value: Any) -> Any:
         """The node or constant for an operand of symbolic arithmetic."""
         if type(value) is not SymValue:
-            return value
+            return self.node(value) if isinstance(value, FloatValue) else value
         known = value.sym.node.maybe_as_int() if isinstance(value.sym, torch.SymInt) else None
         return self.node(value) if known is None else known
 
@@ -455,16 +484,21 @@ class GraphBuilder:
                 packing.key.append(name)
                 fx_kwargs[name] = pack(a)
         ambient = self.state.key
+        values, tensors = packing.values, packing.tensors
+        if packing.floats:
+            if is_indifferent(target, tensors):
+                values = {node: present(v) if isinstance(v, FloatValue) else v for node, v in values.items()}
+            else:
+                packing.memorable = False
         key = (target, ambient, *packing.key) if memo and packing.memorable else None
-        tensors = packing.tensors
-        outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, packing.values, key)
+        outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key)
         result, changes = outcome
         if changes:
             self._apply_changes(tensors, changes, fakes is None)
         if type(result) is ConstantResult and result.value is not None and not changes:
             return MODELS.constant(tx, result.value)
         node = self._create(op, target, fx_args, fx_kwargs)
-        _set_meta(node, NodeMeta(self.propagator, None, (tx.code, tx.lineno)))
+        _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         return self._wrap_result(tx, result, node, tensors, fakes)
 
     def _wrap_result(
@@ -581,7 +615,7 @@ class GraphBuilder:
         """Cut what leads from the nodes, which live as long as the compiled code, to real tensors and trackers."""
         for node in self.graph.nodes:
             subject = node.meta.subject if isinstance(node.meta, NodeMeta) else None
-            if subject is not None:
+            if subject is not None and not isinstance(subject, FloatValue):  # the guards are made of those
                 subject.origin = None
                 if isinstance(subject, TensorValue):
                     subject.tracker = subject.family = None
@@ -627,7 +661,7 @@ def is_removable(node: Node) -> bool:
         return True
     if node.target is operator.getitem:
         return len(node.all_input_nodes) == 1
-    return type(node.meta.subject) is SymValue
+    return isinstance(node.meta.subject, SymValue)
 
 
 def _join_family(base: TensorValue, view: TensorValue) -> None:

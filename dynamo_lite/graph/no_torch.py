@@ -5,6 +5,7 @@ Mirrors the functions of `torch_side` and the part of `GraphBuilder` that the en
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import CodeType, SimpleNamespace
 from typing import Any, NoReturn
 
@@ -20,14 +21,21 @@ class EmptyGraph:
         self.state = SimpleNamespace(restore=lambda: None, final_changes=lambda: [])
         self.shapes = SimpleNamespace(finish=lambda tr: None)
 
+    def begin(self) -> None:
+        """Nobody looks at operators."""
+
     def symbolic_int(self, value: int, source: Any) -> None:
         """Ints are constants."""
+
+    def symbolic_float(self, value: float, source: Any) -> None:
+        """Floats are constants."""
 
     def finish(self) -> None:
         """There is no module to make."""
 
 
 new_graph = EmptyGraph
+modes_aside = modes_back = nullcontext
 
 
 def capture_is_off() -> bool:

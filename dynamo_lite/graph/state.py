@@ -10,7 +10,6 @@ lasting changes.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,9 +18,12 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import unsupported
 from ..guards.tensor import global_state_check
+from . import modes
 
 _C = torch._C
 
+
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _SDP_BACKENDS = tuple(
     [
@@ -153,7 +155,7 @@ class AmbientState:
     def key(self) -> Any:
         """Equal keys mean that operators behave alike. The first use guards the state."""
         if self._key is None:
-            self._guard_basics()
+            self.guard_modes()
             self._key = self._compute_key()
         return self._key
 
@@ -172,17 +174,14 @@ class AmbientState:
             _default_devices(),
         )
 
-    def _guard_basics(self) -> None:
+    def guard_modes(self) -> None:
         if "basics" in self.guarded:
             return
         self.guarded.add("basics")
-        check_modes()
         guards = self.builder.tr.guards
         guards.global_state(global_state_check(), "torch's global state (grad mode, autocast, default dtype, ...)")
-        expected = _default_devices()
-        guards.global_state(
-            lambda: _default_devices() == expected, "no TorchFunctionMode is active, default device unchanged"
-        )
+        around = modes.around() or modes.stack()
+        guards.global_state(_no_modes if not around else _same_modes(around), "the same modes are active")
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""
@@ -195,7 +194,7 @@ class AmbientState:
         return value
 
     def _guard(self, function: Any, args: tuple[Any, ...], value: Any) -> None:
-        self._guard_basics()
+        self.guard_modes()
         if function not in _COVERED and (function, args) not in self.guarded:
             self.guarded.add((function, args))
             text = f"{function.__name__}({', '.join(map(repr, args))}) == {value!r}"
@@ -237,7 +236,7 @@ class AmbientState:
 
     def nest(self, change: int) -> None:
         """Enter (1) or leave (-1) an autocast region. The depth of the process changes when the graph runs."""
-        self._guard_basics()
+        self.guard_modes()
         self.nesting += change
         self.writes = True
         self.builder.add_state_call(_NESTING[change], ())
@@ -245,7 +244,7 @@ class AmbientState:
     @contextlib.contextmanager
     def grad_mode(self, enabled: bool) -> Iterator[None]:
         """Analyse with another grad mode which the code that will run this part of the graph sets by itself."""
-        self._guard_basics()
+        self.guard_modes()
         before = torch.is_grad_enabled()
         self.initial.setdefault((_C._set_grad_enabled,), before)  # what is inside may set it as well
         _C._set_grad_enabled(enabled)
@@ -279,13 +278,12 @@ class AmbientState:
 
     # -- the end
 
-    @property
-    def protector(self) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
-        """A wrapper for the compiled graph which puts the state back when the graph raises half way; None if the graph
-        changes nothing."""
+    def protector(self, outer: Wrapper) -> Wrapper:
+        """A wrapper for the compiled graph which puts the state back when the graph raises half way, inside of `outer`."""
         if not self.writes:
-            return None
-        return functools.partial(_protect, tuple(self.initial.items()))
+            return outer
+        initial = tuple(self.initial.items())
+        return lambda compiled: outer(_protect(initial, compiled))
 
     def restore(self) -> None:
         """Put back the state that was found. What the traced code left is kept for `final_changes`."""
@@ -344,19 +342,19 @@ _NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
 
 
 def _default_devices() -> Any:
-    """The active `torch.set_default_device` contexts; other TorchFunctionModes see every operator, so they are a
-    break."""
-    n = _C._len_torch_function_stack()
-    if not n:
-        return ()
-    return tuple([getattr(_C._get_function_stack_at(i), "device", _C._get_function_stack_at(i)) for i in range(n)])
+    """The active contexts of a default device."""
+    return tuple([mode.device for mode in modes.stack()])
 
 
-def check_modes() -> None:
-    """Refuse to capture under a mode that wants to see every operator."""
-    if _C._len_torch_dispatch_stack():
-        unsupported("torch-function-mode", "a TorchDispatchMode is active")
-    for i in range(_C._len_torch_function_stack()):
-        mode = _C._get_function_stack_at(i)
-        if type(mode).__name__ != "DeviceContext":
-            unsupported("torch-function-mode", type(mode).__qualname__)
+def _no_modes() -> bool:
+    return not _C._len_torch_function_stack() and not _C._len_torch_dispatch_stack()
+
+
+def _kind_of_mode(mode: Any) -> Any:
+    return mode.device if modes.is_device_context(mode) else type(mode)
+
+
+def _same_modes(around: tuple[Any, ...]) -> Callable[[], bool]:
+    """Tells whether the stack of function modes has modes of the same kinds again. What they depend on is guarded where it is read."""
+    expected = list(map(_kind_of_mode, around))
+    return lambda: not _C._len_torch_dispatch_stack() and list(map(_kind_of_mode, modes.stack())) == expected

@@ -15,21 +15,28 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import torch
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..backends.registry import backend_name, call_backend
 from ..record import GRAPH_RECORD, GraphRecord, log
+from . import modes
 from .builder import GraphBuilder
+from .failure import Failure
+from .floats import Lowered, has_floats
 
 _LOOKED_AT = 16  # items of a container
 _HEAP_TYPE = 1 << 9  # classes made by a class statement
 
 new_graph = GraphBuilder
+modes_aside = modes.aside
+modes_back = modes.back
 _hook = torch._C._dynamo.eval_frame
 
 
 def capture_is_off() -> bool:
-    """True while torch itself traces the program for export: it must see the original code."""
-    return torch.compiler.is_exporting()
+    """True while torch itself traces the program for export, and under modes that want to see every operator of the dispatcher: they
+    must see the original code."""
+    return torch.compiler.is_exporting() or bool(torch._C._len_torch_dispatch_stack())
 
 
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
@@ -67,8 +74,8 @@ def is_module(value: Any) -> bool:
     return issubclass(type(value), torch.nn.Module)
 
 
-def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[Any, GraphRecord]:
-    """Hand a finished graph to the backend; the compiled callable and the graph's record."""
+def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[Any, Failure, GraphRecord]:
+    """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record."""
     gm = graph.finish()
     record = GraphRecord(
         log.next_graph_id(), graph.op_count, len(gm.graph.nodes), backend_name(backend), code_text=_text(gm)
@@ -78,10 +85,37 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     started = time.perf_counter()
     graph.propagator.allow_higher_order()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
-        compiled = call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
+        compiled = _compile(graph, gm, backend, fullgraph)
     record.compile_seconds = time.perf_counter() - started
-    protector = graph.state.protector
-    return compiled if protector is None else protector(compiled), record
+    protect = graph.state.protector(modes.without_modes if modes.around() else _as_it_is)
+    return protect(_direct(compiled)), Failure(gm, record.backend, fullgraph, protect), record
+
+
+def _as_it_is(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    return compiled
+
+
+def _direct(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A lazy module's `forward` goes through `Module.__call__` each time, which also prints errors and cuts their traceback."""
+    if getattr(compiled, "__func__", None) is _LazyGraphModule._lazy_forward:
+        compiled.__self__.real_recompile()
+        return compiled.__self__.forward
+    return compiled
+
+
+def _compile(graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool) -> Callable[..., Any]:
+    """What the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
+    if getattr(backend, "takes_floats", False) or not has_floats(gm):
+        return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
+    lowered = Lowered(gm, graph.example_inputs(), graph.propagator)
+    weakref.finalize(lowered.module, _forget_source, type(lowered.module))
+    if not lowered.has_operators:
+        lowered.compiled = lowered.module.forward
+    else:
+        lowered.compiled = call_backend(
+            backend, lowered.module, lowered.examples, fullgraph=fullgraph, on_failure=graph.without_floats
+        )
+    return lowered
 
 
 def _forget_source(cls: type) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,6 +54,12 @@ def local(values: Sequence[Any], i: int) -> Any:
 def free(cells: tuple | None, i: int) -> Any:
     """The i-th cell of the closure."""
     return cells[i] if cells is not None and i < len(cells) else WRONG
+
+
+def referent(reference: Any) -> Any:
+    """What a weak reference of the guards refers to."""
+    value = reference()
+    return WRONG if value is None else value
 
 
 def attr(value: Any, name: str) -> Any:
@@ -251,7 +258,13 @@ def tensor(value: Any, spec: tuple) -> bool:
 
 
 def tensor_differences(value: Any, spec: tuple) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (what, expected, found) for the metadata that differ; nothing after a type or layout that differs."""
+    """(what, expected, found) for the metadata that differ; nothing after a type or layout that differs. The program's function modes
+    don't see that anybody looks."""
+    with sys.modules["torch"]._C.DisableTorchFunction():
+        return iter(list(_differences(value, spec)))
+
+
+def _differences(value: Any, spec: tuple) -> Iterator[tuple[str, Any, Any]]:
     kind, dtype, device, layout, requires_grad, sizes, strides, keys, _ = spec
     if type(value) is not kind:
         yield "type", kind.__qualname__, type(value).__qualname__
@@ -281,10 +294,28 @@ def _dims(dims: Sequence[int | None]) -> str:
     return "(" + ", ".join("*" if dim is None else str(dim) for dim in dims) + ")"
 
 
+def no_finalizer(value: Any, _: Any) -> bool:
+    """Does no `__del__` of a class made by a class statement run when the object dies?"""
+    cls = type(value)
+    return not (cls.__flags__ & _HEAPTYPE and any("__del__" in base.__dict__ for base in cls.__mro__))
+
+
+def no_finalizer_at(value: Any, key: Any) -> bool:
+    """The like for what a dict has for a key, if anything."""
+    return isinstance(value, dict) and (
+        not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key), None)
+    )
+
+
+_HEAPTYPE = 1 << 9
+
 _CHECKS: dict[int, Callable[[Any, Any], Any]] = {
     ir.IS: lambda value, arg: value is arg,
     ir.IS_NOT: lambda value, arg: value is not arg,
     ir.TYPE_IS: lambda value, arg: type(value) is arg,
+    ir.REF_IS: lambda value, ref: value is ref() is not None,
+    ir.REF_IS_NOT: lambda value, ref: not (value is ref() is not None),
+    ir.REF_TYPE_IS: lambda value, ref: type(value) is ref(),
     ir.EQUALS: equals,
     ir.LEN: length,
     ir.DICT_KEYS: dict_keys,
@@ -293,6 +324,8 @@ _CHECKS: dict[int, Callable[[Any, Any], Any]] = {
     ir.TENSOR: tensor,
     ir.TRUTH: truth,
     ir.PYTHON: lambda value, arg: arg(value),
+    ir.NO_FINALIZER: no_finalizer,
+    ir.NO_FINALIZER_AT: no_finalizer_at,
 }
 
 
@@ -328,6 +361,9 @@ _CHECK_SOURCE = {
     ir.IS: "{v} is {k}",
     ir.IS_NOT: "{v} is not {k}",
     ir.TYPE_IS: "type({v}) is {k}",
+    ir.REF_IS: "{v} is {k}() is not None",
+    ir.REF_IS_NOT: "not ({v} is {k}() is not None)",
+    ir.REF_TYPE_IS: "type({v}) is {k}()",
     ir.EQUALS: "holds(equals, {v}, {k})",
     ir.LEN: "holds(length, {v}, {k})",
     ir.DICT_KEYS: "holds(dict_keys, {v}, {k})",
@@ -336,6 +372,8 @@ _CHECK_SOURCE = {
     ir.TENSOR: "holds(tensor, {v}, {k})",
     ir.TRUTH: "holds(truth, {v}, {k})",
     ir.PYTHON: "holds({k}, {v})",
+    ir.NO_FINALIZER: "holds(no_finalizer, {v}, {k})",
+    ir.NO_FINALIZER_AT: "holds(no_finalizer_at, {v}, {k})",
 }
 
 
@@ -424,6 +462,8 @@ def _first_guards(root: GuardNode, saved: set[GuardNode]) -> dict[GuardNode, int
 def _accessor_source(writer: _Writer, node: GuardNode, names: dict[GuardNode, str]) -> str:
     if node.kind == ir.CONST:
         return writer.constant(node.arg)
+    if node.kind == ir.REFERENT:
+        return f"referent({writer.constant(node.arg)})"
     function = _ACCESSOR_NAMES[node.kind]
     if node.kind in (ir.LOCAL, ir.FREEVAR):
         return f"{function}({'L' if node.kind == ir.LOCAL else 'C'}, {node.arg})"
@@ -489,7 +529,10 @@ _HELPERS: dict[str, Any] = {
     "WRONG": WRONG,
     "holds": holds,
     "all_distinct": all_distinct,
-    **{f.__name__: f for f in (equals, length, dict_keys, has_key, lacks_key, truth, tensor)},
+    **{
+        f.__name__: f
+        for f in (referent, equals, length, dict_keys, has_key, lacks_key, truth, tensor, no_finalizer, no_finalizer_at)
+    },
     **{_ACCESSOR_NAMES[kind]: accessor for kind, accessor in _ACCESSORS.items()},
 }
 
@@ -535,6 +578,8 @@ def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | Non
 def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], closure: tuple | None) -> Any:
     if node.kind == ir.CONST:
         return node.arg
+    if node.kind == ir.REFERENT:
+        return referent(node.arg)
     accessor = _ACCESSORS[node.kind]
     if node.parent is None:
         return accessor(values if node.kind == ir.LOCAL else closure, node.arg)
@@ -561,8 +606,15 @@ def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
     kind, arg = guard.kind, guard.arg
     if kind == ir.TENSOR:
         return _explain_tensor(value, arg)
+    if kind in _FIRM:
+        kind, arg = _FIRM[kind], arg()
+        if arg is None:
+            return "an object that is gone", short(value)
     if kind == ir.TYPE_IS:
         return f"type {arg.__qualname__}", f"type {type(value).__qualname__}"
+    if kind in (ir.NO_FINALIZER, ir.NO_FINALIZER_AT):
+        found = value if kind == ir.NO_FINALIZER else dict.get(value, arg)
+        return "an object without __del__", f"type {type(found).__qualname__}"
     if kind == ir.LEN:
         return f"length {arg}", f"length {_length_of(value)}"
     if kind == ir.DICT_KEYS:
@@ -577,6 +629,9 @@ def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
         ir.PYTHON: "{} to hold",
     }[kind]
     return text.format(short(arg)), short(value)
+
+
+_FIRM = {ir.REF_IS: ir.IS, ir.REF_IS_NOT: ir.IS_NOT, ir.REF_TYPE_IS: ir.TYPE_IS}
 
 
 def _length_of(value: Any) -> str:

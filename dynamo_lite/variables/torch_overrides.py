@@ -20,7 +20,8 @@ import torch
 from torch.utils._device import DeviceContext, _device_constructors
 
 from ..exc import Unsupported, unsupported
-from ..graph.builder import Packing, packs
+from ..graph import modes
+from ..graph.builder import MODELS, Packing, packs
 from ..guards import ir
 from .base import VariableTracker
 from .constant import FALSE, NONE, ConstantVariable, boolean
@@ -78,6 +79,7 @@ class FunctionModeStack(VariableTracker):
         self.source = source
         self.value = self
         self.modes: list[VariableTracker] = []
+        self.around: list[VariableTracker] = []  # those that were active when the frame was entered
 
     def python_type(self) -> type:
         return list
@@ -86,7 +88,14 @@ class FunctionModeStack(VariableTracker):
         return self.modes
 
     def emit_update(self, cg: Any) -> None:
-        for mode in self.modes:
+        kept = 0
+        while self.around[kept : kept + 1] == self.modes[kept : kept + 1] and kept < len(self.around):
+            kept += 1
+        for _ in self.around[kept:]:
+            cg.load_callable(_C._pop_torch_function_stack)
+            cg.asm.call(0)
+            cg.asm.pop_top()
+        for mode in self.modes[kept:]:
             cg.load_callable(_C._push_on_torch_function_stack)
             cg.load(mode)
             cg.asm.call(1)
@@ -182,11 +191,17 @@ class Overrides:
 def activate(tr: Any) -> Overrides:
     """The overrides of a trace, from now on asked about every call."""
     if tr.overrides is None:
-        if _C._len_torch_function_stack():
-            unsupported("torch-function-mode", "a mode beside one that is active already")
-        tr.overrides = Overrides(tr)
-        tr.mutations.append(tr.overrides.stack)
+        overrides = tr.overrides = Overrides(tr)
+        tr.mutations.append(overrides.stack)
+        tr.state.guard_modes()
+        for i, mode in enumerate(modes.take_all()):
+            source = tr.source(tr.constant_source(i), ir.CALL, _C._get_function_stack_at)
+            overrides.stack.around.append(tr.wrap(mode, source))
+        overrides.stack.modes.extend(overrides.stack.around)
     return tr.overrides
+
+
+MODELS.meet_modes = activate
 
 
 def _is_not_implemented(vt: VariableTracker) -> bool:
@@ -367,8 +382,9 @@ def pop_mode(tx: Any) -> VariableTracker:
 @builtin(_C._len_torch_function_stack)
 def len_of_stack(tx: Any) -> VariableTracker:
     overrides = tx.tr.overrides
-    known = len(overrides.stack.modes) if overrides is not None else 0
-    return ConstantVariable(known + tx.tr.state.read(_C._len_torch_function_stack, ()))
+    if overrides is not None:
+        return ConstantVariable(len(overrides.stack.modes))
+    return ConstantVariable(tx.tr.state.read(_C._len_torch_function_stack, ()))
 
 
 @builtin(_C._get_function_stack_at)
@@ -381,7 +397,7 @@ def stack_at(tx: Any, index: VariableTracker) -> VariableTracker:
 @builtin(_C._is_torch_function_mode_enabled)
 def is_mode_enabled(tx: Any) -> VariableTracker:
     overrides = tx.tr.overrides
-    if overrides is not None and overrides.stack.modes:
+    if overrides is not None:
         return boolean(overrides.has_mode)
     return ConstantVariable(tx.tr.state.read(_C._is_torch_function_mode_enabled, ()))
 

@@ -1,0 +1,106 @@
+"""Modes of the program that are active when a frame is entered: asked, guarded or the frame left alone, never ignored."""
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounter
+
+
+def x():
+    return torch.arange(6.0).reshape(2, 3) / 7 - 0.3
+
+
+class Calls(TorchFunctionMode):
+    """Notes the names of torch functions, and multiplies what `sin` returns."""
+
+    def __init__(self, factor=1):
+        super().__init__()
+        self.names = []
+        self.factor = factor
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.__name__)
+        result = func(*args, **(kwargs or {}))
+        return result * self.factor if func is torch.Tensor.sin else result
+
+
+class Operators(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def step(a):
+    return a.sin() + 1
+
+
+def broken(a):
+    b = a.sin()
+    print(end="")
+    return b.sin()
+
+
+def under(mode, fn):
+    with mode:
+        results = [fn(x()), fn(x() + 1)]
+    return results, mode.names
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [step, broken])
+@pytest.mark.parametrize("factor", [1, 3])
+def test_a_function_mode_sees_what_it_sees_in_eager(fn, factor, backend):
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    before = compiled(x())
+    results, names = under(Calls(factor), compiled)
+    expected, expected_names = under(Calls(factor), fn)
+    torch.testing.assert_close(results, expected)
+    assert names == expected_names
+    torch.testing.assert_close(compiled(x()), before)
+
+
+def test_modes_have_their_own_graphs():
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(step, backend=counter)
+    compiled(x())
+    with Calls(2), Calls(3):
+        twice = compiled(x())
+    with Calls(3):
+        once = compiled(x())
+    torch.testing.assert_close((twice, once), (x().sin() * 6 + 1, x().sin() * 3 + 1))
+    compiled(x())
+    assert counter.frame_count == 3
+
+
+def test_a_mode_is_entered_beside_an_active_one_and_a_default_device():
+    def both(a):
+        with Calls(3) as inner:
+            b = a.sin()
+        return b + torch.ones(3), inner.names
+
+    given = x()
+    torch.set_default_device("cpu")
+    try:
+        with Calls(2) as outer:
+            result, names = dynamo_lite.compile(both, backend="eager")(given)
+    finally:
+        torch.set_default_device(None)
+    torch.testing.assert_close(result, x().sin() * 6 + 1)
+    assert names == ["sin"] and outer.names[:1] == ["sin"] and "ones" in outer.names
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_dispatch_mode_sees_the_operators_of_the_program(backend):
+    compiled = dynamo_lite.compile(step, backend=backend)
+    before = compiled(x())
+    results, names = under(Operators(), compiled)
+    expected, expected_names = under(Operators(), step)
+    assert torch.equal(results[0], expected[0]) and names == expected_names
+    assert torch.equal(compiled(x()), before)
