@@ -16,6 +16,7 @@ from ..isa.canon import N_OPS, Instr, Op
 from ..isa.lift import NULL_FIRST
 from ..polyfills.exceptions import prepare_reraise_star
 from ..variables import abstract
+from ..variables.address import joined
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.builtins import format_value
 from ..variables.cell import CellVariable
@@ -507,7 +508,7 @@ def _dict_of(f: Frame, pairs: Any) -> DictVariable:
 
 @op(Op.BUILD_STRING)
 def build_string(f: Frame, i: Instr) -> None:
-    f.push(ConstantVariable("".join(v.as_python_constant() for v in f.popn(i.arg))))
+    f.push(joined(f, f.popn(i.arg)))
 
 
 @op(Op.BUILD_SLICE)

@@ -242,7 +242,10 @@ def is_true(tx: Any, v: VariableTracker) -> bool:
         return bool(v.value)
     if v.nb_bool is not None:
         result = v.nb_bool(tx)
-        if issubclass(v.python_type().__bool__.__class__, FunctionType) and result.python_type() is not bool:
+        if (
+            issubclass(getattr(v.python_type(), "__bool__", None).__class__, FunctionType)
+            and result.python_type() is not bool
+        ):
             tx.raises(TypeError, f"__bool__ should return bool, returned {type_name(result)}")
         if not isinstance(result, ConstantVariable):
             unsupported("data-dependent-branch", v.describe())

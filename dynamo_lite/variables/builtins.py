@@ -353,6 +353,8 @@ class _Fixed:
 class IdVariable(NativeVariable):
     """`id(x)`: known by what it is the address of; usable as a key and in comparisons for equality."""
 
+    holds_weakly = True
+
     def __init__(self, target: VariableTracker) -> None:
         self.target = target
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_iter, iter_next, type_name
-from .base import VariableTracker
+from .base import VariableTracker, missing_from, sourced_objects
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import getset
 from .dispatch import constructor, method
@@ -31,6 +31,7 @@ from .native import (
     host_int,
     instance_state,
     load_filled,
+    part_text,
     readonly,
     recursive_repr,
     repr_text,
@@ -67,6 +68,9 @@ class DequeVariable(NativeVariable):
 
     def children(self) -> Any:
         return list(self.__dict__.get("items", ()))
+
+    def let_go(self, tr: Any) -> Any:
+        return missing_from(self.items, sourced_objects(self.original)) if "items" in self.__dict__ else ()
 
     # -- slots
 
@@ -144,7 +148,7 @@ class DequeVariable(NativeVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         def text() -> str:
-            items = ", ".join([repr_text(tx, item) for item in self.items])
+            items = ", ".join([part_text(tx, item) for item in self.items])
             bound = f", maxlen={self.items.maxlen}" if self.items.maxlen is not None else ""
             return f"{self.python_type().__name__}([{items}]{bound})"
 

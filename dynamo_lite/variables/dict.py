@@ -22,7 +22,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import binary_op, get_attr, get_item, get_iter, iter_next, length, richcompare, type_name, unpack
-from .base import MISSING, VariableTracker
+from .base import MISSING, VariableTracker, held_items, missing_from, sourced_objects
 from .constant import ATOMIC_TYPES, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import getset
 from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
@@ -37,10 +37,10 @@ from .native import (
     host_value,
     object_str,
     optional_attr,
+    part_text,
     raise_with,
     readonly,
     recursive_repr,
-    refuse_finalizer,
     repr_text,
     same_or_equal,
 )
@@ -143,8 +143,6 @@ class DictVariable(NativeVariable):
     def store(self, tx: Any, key: Any, value: VariableTracker) -> None:
         """`d[key] = value` for a host key."""
         if self.source is not None:
-            if is_constant_key(key):
-                refuse_finalizer(dict.get(self.value, key))
             tx.tr.mutating(self)
             if "items" not in self.__dict__ and is_constant_key(key):
                 deleted, previous = self.pending.get(key, (False, value))
@@ -183,6 +181,16 @@ class DictVariable(NativeVariable):
         if items is None:
             return [value for _, value in self.pending.values() if value is not None]
         return [*map(key_tracker, items), *map(key_tracker, self.deleted_keys()), *items.values()]
+
+    def let_go(self, tr: Any) -> Any:
+        items = self.__dict__.get("items")
+        if items is None:
+            values = [value for _, value in self.pending.values() if value is not None]
+            held = held_items(tr, self.source, self.value, self.pending)
+        else:
+            values = [*map(key_tracker, items), *items.values()]
+            held = sourced_objects([*map(key_tracker, self.original), *self.original.values()])
+        return missing_from(values, held)
 
     def deleted_keys(self) -> list[Any]:
         """Host keys that the real dict has and the model has no more."""
@@ -276,7 +284,7 @@ class DictVariable(NativeVariable):
 
     def repr_items(self, tx: Any) -> str:
         """`key: value` texts with commas between."""
-        return ", ".join([f"{repr_text(tx, k)}: {repr_text(tx, v)}" for k, v in self.pairs()])
+        return ", ".join([f"{part_text(tx, k)}: {part_text(tx, v)}" for k, v in self.pairs()])
 
     # -- merging
 

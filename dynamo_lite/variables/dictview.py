@@ -22,7 +22,7 @@ from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dispatch import method
 from .iter import IteratorVariable, advance
 from .keys import key_of, key_tracker
-from .native import NativeVariable, emit_call, load_filled, recursive_repr, repr_text, same_or_equal
+from .native import NativeVariable, emit_call, load_filled, part_text, recursive_repr, same_or_equal
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -55,7 +55,7 @@ class DictViewVariable(NativeVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         def text() -> str:
-            return f"{self.python_type().__name__}([{', '.join([repr_text(tx, v) for v in self.objects()])}])"
+            return f"{self.python_type().__name__}([{', '.join([part_text(tx, v) for v in self.objects()])}])"
 
         return recursive_repr(tx, self, "...", text)
 

@@ -19,6 +19,7 @@ from ..guards import ir
 from ..isa import docstring
 from ..polyfills.registry import find_polyfill
 from .abstract import get_attr, tp_name, type_name
+from .address import address_part, joined
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
 from .constant import ConstantVariable, fold, is_constant, is_none
@@ -35,6 +36,7 @@ from .descr import (
 )
 from .dict import DictVariable
 from .dispatch import DIRECT_CALLS, HANDLERS, PURE
+from .native import object_repr, optional_attr
 from .slots import SLOTDEFS, call_slot
 from .stand import call_host, can_be_host, declines
 from .tuple import TupleVariable
@@ -334,6 +336,17 @@ class MethodVariable(VariableTracker):
     def describe(self) -> str:
         return f"method {self.function.describe()}"
 
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        cls = self.python_type()
+        if cls is types.MethodType:
+            names = (optional_attr(tx, self.function, name) for name in ("__qualname__", "__name__"))
+            name = next((name for name in names if name is not None), ConstantVariable(None))
+            known = name if issubclass(name.python_type(), str) else "?"
+            return joined(tx, ["<bound method ", known, " of ", object_repr(tx, self.self), ">"])
+        name, owner = self.function.value.__name__, tp_name(self.self.python_type())
+        kind = f"method-wrapper '{name}'" if cls is types.MethodWrapperType else f"built-in method {name}"
+        return joined(tx, [f"<{kind} of {owner} object at ", *address_part(tx, self.self), ">"])
+
     def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
         return self.function.direct_call(tx, [self.self, *args])
 
@@ -410,6 +423,9 @@ class BuiltinVariable(DescriptorVariable):
             return self
         return MethodVariable(self, obj)
 
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(repr(self.value))  # it is known by identity
+
     def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
         target = DIRECT_CALLS.get(self.value)
         return target(args) if target is not None else None
@@ -482,7 +498,7 @@ def call_handler(
 
 
 # What CPython's argument parsers say about the number and the names of arguments, before they look at one.
-_ARGUMENT_ERROR = re.compile(r"\b(takes|expected|missing|needs an)\b.*\bargument")
+_ARGUMENT_ERROR = re.compile(r"\b(takes|expected|missing|needs an|invalid|unexpected)\b.*\bargument")
 _PARSED_TYPES = (
     object,
     list,

@@ -29,9 +29,10 @@ from .native import (
     host_index,
     host_value,
     instance_state,
+    part_text,
     readonly,
     recursive_repr,
-    repr_text,
+    str_text,
 )
 from .subclass import native_base, register_native
 from .tuple import TupleVariable
@@ -84,8 +85,8 @@ class PartialVariable(NativeVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         def text() -> str:
-            parts = [repr_text(tx, self.function), *[repr_text(tx, arg) for arg in list(self.args.items)]]
-            parts += [f"{name}={repr_text(tx, value)}" for name, value in list(self.keywords.items.items())]
+            parts = [part_text(tx, self.function), *[part_text(tx, arg) for arg in list(self.args.items)]]
+            parts += [f"{str_text(tx, name)}={part_text(tx, value)}" for name, value in self.keywords.pairs()]
             return f"{_partial_name(self.python_type())}({', '.join(parts)})"
 
         return recursive_repr(tx, self, "...", text)

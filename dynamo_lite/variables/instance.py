@@ -9,6 +9,7 @@ Mirrors `Objects/typeobject.c` (`slot_nb_add` and the like) and `Objects/object.
 
 from __future__ import annotations
 
+import contextlib
 import types
 from typing import Any
 
@@ -16,7 +17,8 @@ from ..exc import unsupported
 from ..guards import ir
 from ..source import own_dict
 from .abstract import is_true, type_name
-from .base import MISSING, ObservedException, VariableTracker
+from .address import default_text
+from .base import MISSING, ObservedException, VariableTracker, missing_from
 from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .copies import adopt
 from .descr import (
@@ -167,6 +169,14 @@ class InstanceVariable(UserSlots):
         tx.tr.mutating(self)
         self.slots[descriptor] = value
         self.__dict__.setdefault("written_slots", set()).add(descriptor)
+
+    def let_go(self, tr: Any) -> Any:
+        held = [(None, real_dict(self.value))] if self.dict_replaced else []
+        for descriptor in self.__dict__.get("written_slots", ()):
+            with contextlib.suppress(AttributeError):
+                node = tr.source(self.source, ir.ATTR, descriptor.__name__)
+                held.append((node, descriptor.__get__(self.value)))
+        return missing_from(self.children(), held)
 
     # -- attributes
 
@@ -395,7 +405,7 @@ def object_hash(tx: Any, self: VariableTracker) -> VariableTracker:
 
 @method(object.__repr__)
 def object_repr(tx: Any, self: VariableTracker) -> VariableTracker:
-    return unsupported("object-identity", f"repr of {self.python_type().__name__}")
+    return default_text(tx, self)
 
 
 @method(object.__str__)

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from ..exc import unsupported
-from .abstract import binary_op, get_iter, is_number, is_true, iter_next, unpack
+from .abstract import binary_op, get_iter, is_number, is_true, iter_next, type_name, unpack
 from .base import VariableTracker
 from .constant import FALSE, NONE, ConstantVariable, is_none
 from .dispatch import builtin, constructor, method
@@ -32,13 +32,16 @@ def plain_only(vt: IteratorVariable, base: type) -> None:
         unsupported("reconstruct", f"a {vt.python_type().__name__} object that has been advanced")
 
 
-def state_items(tx: Any, state: VariableTracker, n: int) -> list[VariableTracker]:
-    """The items of the tuple that `__setstate__` of a C iterator wants."""
+def state_items(tx: Any, state: VariableTracker, least: int, most: int) -> list[VariableTracker]:
+    """The items of the tuple that `__setstate__` of a C iterator takes apart (`PyArg_ParseTuple`)."""
     if not issubclass(state.python_type(), tuple):
         tx.raises(TypeError, "state is not a tuple")
     items = state.items
-    if len(items) != n:
-        unsupported("call-c-function", "__setstate__() with a tuple of another length")
+    n = len(items)
+    if not least <= n <= most:
+        bound = "exactly" if least == most else "at least" if n < least else "at most"
+        limit = least if n < least else most
+        tx.raises(TypeError, f"function takes {bound} {limit} argument{'s' * (limit != 1)} ({n} given)")
     return items
 
 
@@ -176,9 +179,9 @@ class CycleVariable(IteratorVariable):
         return self.python_type(), (iterator,), (saved, True)
 
     def restore(self, tx: Any, state: VariableTracker) -> None:
-        saved, first_pass = state_items(tx, state, 2)
+        saved, first_pass = state_items(tx, state, 2, 2)
         if not isinstance(saved, ListVariable):
-            tx.raises(TypeError, "expected a list")
+            tx.raises(TypeError, f"argument 1 must be list, not {type_name(saved)}")
         self.saved = saved
         self.saves = not host_index(tx, first_pass)
         self.index = 0
@@ -242,9 +245,7 @@ class ChainVariable(IteratorVariable):
         return self.python_type(), (), (self.iterables, *active)
 
     def restore(self, tx: Any, state: VariableTracker) -> None:
-        items = state.items if issubclass(state.python_type(), tuple) else state_items(tx, state, 1)
-        if not 1 <= len(items) <= 2:
-            unsupported("call-c-function", "chain.__setstate__() with a tuple of another length")
+        items = state_items(tx, state, 1, 2)
         if any(item.tp_iternext is None for item in items):
             tx.raises(TypeError, "Arguments must be iterators.")
         self.iterables = items[0]
@@ -796,7 +797,7 @@ class GroupByVariable(IteratorVariable):
         return self.python_type(), args, (self.key, self.item, self.target)
 
     def restore(self, tx: Any, state: VariableTracker) -> None:
-        self.key, self.item, self.target = state_items(tx, state, 3)
+        self.key, self.item, self.target = state_items(tx, state, 3, 3)
 
     def emit_new(self, cg: Any) -> None:
         if self.key is not None or self.target is not None:

@@ -16,7 +16,7 @@ from .constant import NONE, NOT_IMPLEMENTED
 from .dict import dict_update_common
 from .dispatch import constructor, method
 from .instance import STATELESS, InstanceVariable
-from .native import emit_call, recursive_repr, repr_text, run
+from .native import emit_call, part_text, recursive_repr, run
 
 Namespace = types.SimpleNamespace
 STATELESS.add(Namespace)
@@ -82,6 +82,6 @@ def namespace_repr(tx: Any, self: Any, /) -> VariableTracker:
 
     def text() -> str:
         pairs = self.instance_dict(tx).pairs()
-        return f"{name}({', '.join([f'{key.value}={repr_text(tx, value)}' for key, value in pairs])})"
+        return f"{name}({', '.join([f'{key.value}={part_text(tx, value)}' for key, value in pairs])})"
 
     return recursive_repr(tx, self, f"{name}(...)", text)

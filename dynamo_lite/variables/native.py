@@ -15,9 +15,10 @@ from typing import Any, NoReturn
 
 from ..exc import NotConstant, unsupported
 from .abstract import equal, get_attr, index, is_true, type_name
+from .address import TEXTS, AddressedText, mark, unmarked
 from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
-from .descr import generic_getattr, generic_setattr
+from .descr import generic_getattr, generic_setattr, is_heap_type
 
 MAX_SIZE = 1_000_000
 """The longest sequence that the analysis builds from a count (`[0] * n`)."""
@@ -140,16 +141,6 @@ def instance_state(tx: Any, v: VariableTracker) -> VariableTracker:
     return state if state is not None and is_true(tx, state) else NONE
 
 
-def refuse_finalizer(real: Any) -> None:
-    """Break before a container lets go of a real object whose class has a `__del__`, which has to run at that moment."""
-    cls = type(real)
-    if cls.__flags__ & _HEAPTYPE and any("__del__" in base.__dict__ for base in cls.__mro__):
-        unsupported("del-finalizer", cls.__qualname__)
-
-
-_HEAPTYPE = 1 << 9
-
-
 def raise_with(tx: Any, cls: type[BaseException], *args: VariableTracker) -> NoReturn:
     """Raise `cls(*args)` in the traced program, args being trackers."""
     tx.raise_exception(tx.call(tx.tr.type_tracker(cls), list(args)))
@@ -181,11 +172,20 @@ def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> VariableTracke
     if issubclass(type(v.value), type) and type(v.value).__repr__ is type.__repr__:
         return ConstantVariable(repr(v.value))
     if slot is None:
-        unsupported("object-identity", f"text of a {type_name(v)}, which may contain its address")
+        return _text_in_c(tx, v)
     result = slot(tx)
     if not issubclass(result.python_type(), str):
         tx.raises(TypeError, f"{dunder} returned non-string (type {type_name(result)})")
     return result
+
+
+def _text_in_c(tx: Any, v: VariableTracker) -> VariableTracker:
+    """The text of an object whose model has no slot for it: that of all objects, of functions …"""
+    cls = v.python_type()
+    text = TEXTS.get(cls.__repr__) if cls.__str__ is object.__str__ and not is_heap_type(cls) else None
+    if text is None:
+        unsupported("object-identity", f"text of a {type_name(v)}, which may contain its address")
+    return text(tx, v)
 
 
 def readonly(descriptor: Any) -> Callable[..., None]:
@@ -203,18 +203,27 @@ def readonly(descriptor: Any) -> Callable[..., None]:
     return refuse
 
 
-_active_reprs: set[int] = set()
+_active_reprs: dict[int, list[AddressedText]] = {}
 
 
-def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable[[], str]) -> ConstantVariable:
-    """`Py_ReprEnter`: `text()`, or the placeholder for a container that is being printed already."""
+def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable[[], str]) -> VariableTracker:
+    """`Py_ReprEnter`: `text()`, or the placeholder for a container that is being printed already. `text` puts `part_text`s together."""
     if id(v) in _active_reprs:
         return ConstantVariable(placeholder)
-    _active_reprs.add(id(v))
+    marks = _active_reprs[id(v)] = []
     try:
-        return ConstantVariable(text())
+        result = text()
+        return unmarked(tx, result, marks) if marks else ConstantVariable(result)
     finally:
-        _active_reprs.discard(id(v))
+        del _active_reprs[id(v)]
+
+
+def part_text(tx: Any, v: VariableTracker) -> str:
+    """`repr(v)` for the innermost `recursive_repr`: a host string, which may have marks in it."""
+    result = object_repr(tx, v)
+    if isinstance(result, AddressedText):
+        return mark(result, _active_reprs[next(reversed(_active_reprs))])
+    return atom_value(result, "format")
 
 
 # -- code generation

@@ -21,7 +21,7 @@ from .dict import DictVariable, dict_init
 from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
 from .keys import key_of, key_tracker
-from .native import emit_bare, emit_call, instance_state, optional_attr, raise_with, recursive_repr, repr_text
+from .native import emit_bare, emit_call, instance_state, optional_attr, part_text, raise_with, recursive_repr
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -86,7 +86,7 @@ class OrderedDictVariable(DictVariable):
                 return f"{name}()"
             if PRINTED_AS_DICT:
                 return f"{name}({{{self.repr_items(tx)}}})"
-            return f"{name}([{', '.join([f'({repr_text(tx, k)}, {repr_text(tx, v)})' for k, v in self.pairs()])}])"
+            return f"{name}([{', '.join([f'({part_text(tx, k)}, {part_text(tx, v)})' for k, v in self.pairs()])}])"
 
         return recursive_repr(tx, self, "...", text)
 
@@ -298,7 +298,7 @@ class DefaultDictVariable(DictVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         def text() -> str:
-            return f"{self.python_type().__name__}({repr_text(tx, self.factory)}, {{{self.repr_items(tx)}}})"
+            return f"{self.python_type().__name__}({part_text(tx, self.factory)}, {{{self.repr_items(tx)}}})"
 
         return recursive_repr(tx, self, "...", text)
 

@@ -18,7 +18,7 @@ from .copies import family
 from .dispatch import constructor, method
 from .functools import partial_new
 from .iter import reduced_arg
-from .native import NativeVariable, emit_all, host_value, recursive_repr, repr_text
+from .native import NativeVariable, emit_all, host_value, part_text, recursive_repr
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -50,8 +50,8 @@ class GetterVariable(NativeVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         def text() -> str:
-            parts = [repr_text(tx, arg) for arg in self.args]
-            parts += [f"{name}={repr_text(tx, value)}" for name, value in self.kwargs.items()]
+            parts = [part_text(tx, arg) for arg in self.args]
+            parts += [f"{name}={part_text(tx, value)}" for name, value in self.kwargs.items()]
             return f"operator.{self.cls.__name__}({', '.join(parts)})"
 
         return recursive_repr(tx, self, f"operator.{self.cls.__name__}(...)", text)

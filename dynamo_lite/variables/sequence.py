@@ -16,7 +16,7 @@ from .abstract import COMPARE_OPS, richcompare, type_name
 from .base import VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .iter import ListIterator
-from .native import NativeVariable, checked_load, checked_size, host_index, host_int, repr_text, same_or_equal
+from .native import NativeVariable, checked_load, checked_size, host_index, host_int, part_text, same_or_equal
 
 
 class SequenceVariable(NativeVariable):
@@ -132,7 +132,7 @@ class SequenceVariable(NativeVariable):
         while i < len(self.items):  # an item's __repr__ may change the list
             item = self.items[i]
             atomic = type(item) is ConstantVariable and type(item.value) in ATOMIC_TYPES
-            parts.append(repr(item.value) if atomic else repr_text(tx, item))
+            parts.append(repr(item.value) if atomic else part_text(tx, item))
             i += 1
         return ", ".join(parts)
 

@@ -16,7 +16,7 @@ from typing import Any
 from ..exc import NotConstant, unsupported
 from ..guards import ir
 from .abstract import COMPARE_OPS, contains, get_iter, iter_next, length, unpack
-from .base import VariableTracker
+from .base import VariableTracker, sourced_objects
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dict import DictVariable
 from .dictview import DictKeysVariable, SetLike, is_set_like
@@ -33,9 +33,9 @@ from .native import (
     host_table,
     instance_state,
     load_filled,
+    part_text,
     raise_with,
     recursive_repr,
-    repr_text,
 )
 from .tuple import TupleVariable, _Hash, item_hash
 from .wrap import builds
@@ -98,6 +98,9 @@ class SetVariable(NativeVariable):
     def children(self) -> Any:
         return list(map(key_tracker, [*self.__dict__.get("items", ()), *self.removed()]))
 
+    def let_go(self, tr: Any) -> Any:
+        return sourced_objects(map(key_tracker, self.removed()))
+
     def removed(self) -> list[Any]:
         """Host keys that the real set has and the model has no more."""
         return [key for key in self.original if key not in self.items] if "original" in self.__dict__ else []
@@ -146,7 +149,7 @@ class SetVariable(NativeVariable):
         def text() -> str:
             if not self.items:
                 return f"{cls.__name__}()"
-            items = ", ".join([repr_text(tx, v) for v in self.objects()])
+            items = ", ".join([part_text(tx, v) for v in self.objects()])
             return f"{{{items}}}" if cls is set else f"{cls.__name__}({{{items}}})"
 
         return recursive_repr(tx, self, f"{cls.__name__}(...)", text)

@@ -14,10 +14,11 @@ from typing import Any
 
 from ..exc import unsupported
 from .abstract import get_attr, get_iter, iter_next
+from .address import AddressedText, mark
 from .base import ObservedException, VariableTracker
 from .constant import ATOM_BASES, ATOMIC_TYPES, ConstantVariable, atom_base
 from .list import ListVariable
-from .native import repr_text, str_text
+from .native import object_repr, object_str
 from .slots import COMPARISONS, SLOTDEFS
 from .tuple import TupleVariable
 
@@ -67,9 +68,19 @@ def shielded(function: Any) -> Any:
 
 
 def crossing(stand: Any, operation: Any) -> Any:
-    """Carry out an operation on the model for C code; its result as a host object."""
+    """Carry out an operation on the model for C code; its result as a host object. Formatting code gets a mark for a text with
+    addresses in it."""
     tx = object.__getattribute__(stand, "_dl_tx")
-    return shielded(lambda: to_host(tx, operation(tx, tracker_of(stand))))
+
+    def host_result() -> Any:
+        result = operation(tx, tracker_of(stand))
+        if isinstance(result, AddressedText):
+            marks = object.__getattribute__(stand, "__dict__").get("_dl_marks")
+            if marks is not None:
+                return mark(result, marks)
+        return to_host(tx, result)
+
+    return shielded(host_result)
 
 
 @functools.cache
@@ -94,10 +105,6 @@ def _forwarder(dunder: str) -> Any:
     return method
 
 
-def _text(function: Any) -> Any:
-    return lambda self: crossing(self, lambda tx, vt: ConstantVariable(function(tx, vt)))
-
-
 class _Iterator:
     """The iterator of a stand."""
 
@@ -117,7 +124,10 @@ class _Iterator:
 
 _FORWARDERS = {dunder: _forwarder(dunder) for dunder in FORWARDED}
 _FORWARDERS["__iter__"] = lambda self: _Iterator(object.__getattribute__(self, "_dl_tx"), tracker_of(self))
-_OBJECT_METHODS = {"__repr__": _text(repr_text), "__str__": _text(str_text)}
+_OBJECT_METHODS = {
+    "__repr__": lambda self: crossing(self, object_repr),
+    "__str__": lambda self: crossing(self, object_str),
+}
 
 
 def stand_class(tx: Any, cls: type) -> type:

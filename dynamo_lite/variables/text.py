@@ -17,6 +17,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_attr, get_item, get_iter, type_name, unpack
+from .address import AddressedText, joined, unmarked
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, constant_slot, fold
 from .dispatch import builtin, method
@@ -59,7 +60,7 @@ def text_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> Varia
 
 @constant_slot("sq_contains", *CHAR)
 def text_contains(vt: ConstantVariable, tx: Any, item: VariableTracker) -> VariableTracker:
-    if can_be_host(item):
+    if can_be_host(item) or isinstance(item, AddressedText):
         return call_host(tx, type(vt.value).__contains__, [vt, item])
     if isinstance(vt.value, str):
         return tx.raises(TypeError, f"'in <string>' requires string as left operand, not {type_name(item)}")
@@ -71,6 +72,8 @@ def text_concat(vt: ConstantVariable, tx: Any, other: VariableTracker) -> Variab
     if can_be_host(other):
         return call_host(tx, type(vt.value).__add__, [vt, other])
     if isinstance(vt.value, str):
+        if isinstance(other, AddressedText):
+            return joined(tx, [vt, other])
         return tx.raises(TypeError, f'can only concatenate str (not "{type_name(other)}") to str')
     return tx.raises(TypeError, f"can't concat {type_name(other)} to bytes")
 
@@ -138,16 +141,26 @@ class NumberStand(ModelStand):
 
 
 def _part(stand: Any, operation: Any) -> Any:
-    tx = object.__getattribute__(stand, "_dl_tx")
-    return shielded(lambda: stand_in(tx, operation(tx, tracker_of(stand))))
+    tx, marks = (object.__getattribute__(stand, name) for name in ("_dl_tx", "_dl_marks"))
+    return shielded(lambda: stand_in(tx, operation(tx, tracker_of(stand)), marks))
 
 
-def stand_in(tx: Any, vt: VariableTracker) -> Any:
+_WIDTHS = {
+    "__mod__": re.compile(r"%(\([^)]*\))?[-#0 +]*[\d.*]"),
+    "format": re.compile(r"![rsa]:|[.\[][^{}]*:|\{[^{}]*\{"),
+}
+_WIDTHS["format_map"] = _WIDTHS["format"]
+
+
+def stand_in(tx: Any, vt: VariableTracker, marks: list[AddressedText]) -> Any:
     """A host value that can be formatted as the object would be."""
     if isinstance(vt, ConstantVariable) or vt.can_stand:
-        return to_host(tx, vt)
+        host = to_host(tx, vt)
+        if issubclass(type(host), Stand):
+            host._dl_marks = marks
+        return host
     if type(vt) is TupleVariable and vt.python_type() is tuple:
-        return tuple([stand_in(tx, item) for item in vt.items])
+        return tuple([stand_in(tx, item, marks) for item in vt.items])
     if vt.mp_subscript is not None or vt.sq_item is not None:
         kind = ItemStand
     elif vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
@@ -155,7 +168,7 @@ def stand_in(tx: Any, vt: VariableTracker) -> Any:
     else:
         kind = ModelStand
     stand = object.__new__(_named(kind, type_name(vt)))
-    stand._dl_tx, stand._dl_vt = tx, vt
+    stand._dl_tx, stand._dl_vt, stand._dl_marks = tx, vt, marks
     return stand
 
 
@@ -167,14 +180,20 @@ def _named(kind: type[ModelStand], name: str) -> type[ModelStand]:
 
 def formatting(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
     """`function(*args, **kwargs)`, a real formatting function, on stands."""
-    host = [stand_in(tx, a) for a in args]
-    return run_host(tx, function, host, {k: stand_in(tx, v) for k, v in (kwargs or {}).items()})
+    marks: list[AddressedText] = []
+    host = [stand_in(tx, a, marks) for a in args]
+    result = run_host(tx, function, host, {k: stand_in(tx, v, marks) for k, v in (kwargs or {}).items()})
+    if marks and _WIDTHS[function.__name__].search(function.__self__):
+        return marks[0].refuse(tx)  # what it is padded to, or cut, hangs on its length
+    return unmarked(tx, result.value, marks) if marks else result
 
 
 def format_object(tx: Any, v: VariableTracker, spec: VariableTracker) -> VariableTracker:
     """`PyObject_Format`."""
     if isinstance(v, ConstantVariable) and isinstance(spec, ConstantVariable):
         return fold(tx, format, [v, spec], {})
+    if isinstance(v, AddressedText) and spec.value == "":
+        return v
     if not issubclass(spec.python_type(), str):
         return tx.raises(TypeError, f"format() argument 2 must be str, not {type_name(spec)}")
     result = tx.call(tx.tr.lookup_special(tx, v, "__format__"), [spec])
@@ -211,11 +230,31 @@ def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker, /) -> V
         return tx.raises(TypeError, "can only join an iterable")
     template = atom_value(self)
     parts = unpack(tx, iterable)
+    if any(isinstance(item, AddressedText) for item in parts) and all(_is_text(item) for item in parts):
+        return joined(tx, parts, template)
     for i, item in enumerate(parts):
         if not can_be_host(item) and not hasattr(item, "host_copy"):
             what = "str instance" if isinstance(template, str) else "a bytes-like object"
             return tx.raises(TypeError, f"sequence item {i}: expected {what}, {type_name(item)} found")
     return call_host(tx, template.join, [ListVariable(parts)])
+
+
+def _is_text(v: VariableTracker) -> bool:
+    return issubclass(v.python_type(), str)
+
+
+def _at_end(function: Any) -> None:
+    @method(function)
+    def at_end(tx: Any, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+        if isinstance(self, AddressedText) and len(args) == 1 and isinstance(args[0], ConstantVariable):
+            text = self.parts[0 if function is str.startswith else -1]
+            if type(text) is str and type(args[0].value) is str and len(args[0].value) <= len(text):
+                return fold(tx, function, [ConstantVariable(text), args[0]], {})
+        return call_host(tx, function, [self, *args])
+
+
+_at_end(str.startswith)
+_at_end(str.endswith)
 
 
 @method(str.translate)

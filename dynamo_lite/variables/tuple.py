@@ -20,7 +20,7 @@ from .constant import ConstantVariable, is_none
 from .descr import generic_getattr, getset, type_attribute
 from .dispatch import builtin, constructor, method
 from .list import iterate
-from .native import LONG, NativeVariable, emit_all, emit_list, host_value, recursive_repr, repr_text
+from .native import LONG, NativeVariable, emit_all, emit_list, host_value, part_text, recursive_repr
 from .sequence import SequenceVariable, all_constant
 from .slots import SLOTDEFS
 from .wrap import builds, builds_if
@@ -81,7 +81,7 @@ class TupleVariable(SequenceVariable):
     def _repr(self, tx: Any) -> str:
         names = getattr(self.cls, "__match_args__", ()) if is_struct_sequence(self.cls) else ()
         if names:
-            fields = ", ".join(f"{n}={repr_text(tx, v)}" for n, v in zip(names, self.items, strict=False))
+            fields = ", ".join(f"{n}={part_text(tx, v)}" for n, v in zip(names, self.items, strict=False))
             return f"{self.cls.__module__}.{self.cls.__qualname__}({fields})"
         return f"({self.repr_items(tx)}{',' * (len(self.items) == 1)})"
 

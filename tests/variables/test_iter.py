@@ -1,6 +1,7 @@
 """Iterators: builtin ones, those of itertools, and iterators that come from outside."""
 
 import itertools
+import sys
 
 import pytest
 from differential import capture, check, check_lines
@@ -297,3 +298,29 @@ def test_aliases_of_iterators_from_outside():
         for _ in range(2):
             one, other = iter(range(5)), iter(range(5))
             assert f(one, [1]) == compiled(other, [1])
+
+
+def test_errors_of_arguments():
+    check_lines(
+        """
+        enumerate(iterable=[], x=3)
+        enumerate(x=0, y=3)
+        zip([1], newarg=3)
+        itertools.cycle([1], newarg=3)
+        """
+    )
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="it warns")
+def test_errors_of_states():
+    check_lines(
+        """
+        itertools.chain().__setstate__(())
+        itertools.chain().__setstate__((1, 2, 3))
+        itertools.chain().__setstate__([])
+        itertools.cycle("").__setstate__(([],))
+        itertools.cycle("").__setstate__(((), 0))
+        itertools.cycle("").__setstate__(([], "x"))
+        itertools.groupby([]).__setstate__((1,))
+        """
+    )

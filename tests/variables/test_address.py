@@ -1,0 +1,85 @@
+"""Texts that have addresses in them."""
+
+import re
+
+from differential import breaks, capture, check_lines
+
+from dynamo_lite.config import config
+
+
+class Plain:
+    def method(self):
+        pass
+
+
+def outside():
+    pass
+
+
+def test_texts_agree_with_the_objects():
+    def program(old):
+        def inner():
+            yield
+
+        new, bare, running = Plain(), object(), inner()
+        texts = [
+            repr(new),
+            str(bare),
+            f"{inner!r} and {outside}",
+            "%s, %r" % (new, old),  # noqa: UP031
+            "{} {!r}".format(bare, [new]),  # noqa: UP032
+            "{a!r}".format_map({"a": inner}),
+            ", ".join([repr(new), "x"]),
+            "<" + repr(running),
+            str({"k": new, new: (bare,)}),
+            repr(new.method),
+            repr([].append),
+            repr(iter([])),
+        ]
+        return texts, new, bare, inner, running, len, old
+
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        compiled = capture(program)
+        for old in (Plain(), Plain()):
+            texts, new, bare, inner, running, _, old = compiled(old)
+            assert texts[:-2] == [
+                repr(new),
+                str(bare),
+                f"{inner!r} and {outside}",
+                f"{new}, {old!r}",
+                f"{bare} {[new]!r}",
+                repr(inner),
+                f"{new!r}, x",
+                "<" + repr(running),
+                str({"k": new, new: (bare,)}),
+                repr(new.method),
+            ]
+            assert re.fullmatch(r"<built-in method append of list object at 0x[0-9a-f]+>", texts[-2])
+            assert re.fullmatch(r"<list_iterator object at 0x[0-9a-f]+>", texts[-1])
+
+
+def test_what_does_not_hang_on_the_address_is_known():
+    check_lines(
+        """
+        repr(o) == repr(o), repr(o) != repr(o), repr(o) == "text", repr(o) == 5
+        a, b = C(), C(); return repr(a) == repr(b), f"x{a}" == f"y{a}"
+        repr(C()).startswith("<"), repr(C()).endswith(">"), "object at" in repr(C())
+        repr(len), repr(list.append), repr(C), repr(list.__add__)
+        bool(repr(C())), isinstance(repr(C()), str)
+        f = functools.partial(len); f.__setstate__((len, (f,), {}, None)); return repr(f)
+        """,
+        names={"C": Plain, "o": Plain()},
+    )
+
+
+def test_what_hangs_on_it_breaks():
+    for text in (
+        "len(repr(C()))",
+        "'%60r' % C()",
+        "'{!r:>60}'.format(C())",
+        "repr(C())[3]",
+        "{repr(C())}",
+        "repr(C()) in 'x'",
+    ):
+        breaks(text, "object-identity", names={"C": Plain})
+    breaks("repr(C()) == repr(C())", "object-identity", names={"C": Plain})  # the second may be where the first was
