@@ -76,10 +76,10 @@ def is_alive(tx: Any, target: VariableTracker) -> bool:
     if not through_reference and node.kind != ir.LOCAL:
         return True
     slots = range(len(tr.arguments)) if through_reference else [node.arg]
-    return all(_still_held(tx, slot, target) for slot in slots) or (through_reference and tr.is_reachable(target))
+    return all(still_held(tx, slot, target) for slot in slots) or (through_reference and tr.is_reachable(target))
 
 
-def _still_held(tx: Any, slot: int, target: VariableTracker) -> bool:
+def still_held(tx: Any, slot: int, target: VariableTracker) -> bool:
     """Whether an argument of the outermost frame is still in its variable."""
     frame = tx
     while frame.parent is not None:
