@@ -285,6 +285,7 @@ class Analysis:
         self.record = record
         self.break_step = -1
         self.pending: Unsupported | None = None  # why the next run breaks
+        self.collected = False  # garbage, because the program does that
         self.tr: Trace | None = None
 
     def run(self) -> Any:

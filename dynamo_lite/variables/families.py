@@ -30,6 +30,7 @@ from . import (  # noqa: F401
     frame,
     function,
     functools,
+    gcmodule,
     generator,
     genericalias,
     inspect,

@@ -1,0 +1,75 @@
+"""The garbage collector, asked by the program."""
+
+import gc
+import weakref
+
+from differential import breaks, capture, check_lines
+
+from dynamo_lite.config import config
+
+NOTES = []
+
+
+class Noted:
+    """Leaves a note when it is collected."""
+
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        NOTES.append(len(NOTES))
+
+
+class Cyclic:
+    def __init__(self):
+        self.me = self
+
+
+def settings():
+    return config.patch(capture_pure_python=True, suppress_errors=False, debug=True)
+
+
+def test_what_finalizers_of_earlier_garbage_do_is_seen():
+    def count():
+        gc.collect()
+        return len(NOTES)
+
+    with settings():
+        compiled = capture(count)
+        NOTES.clear()
+        gc.disable()
+        try:
+            for expected in (1, 2, 3):
+                Noted()
+                assert compiled() == expected
+        finally:
+            gc.enable()
+
+
+def test_new_objects_that_are_collected():
+    def program():
+        kept, lost = Cyclic(), Cyclic()
+        references = weakref.ref(kept), weakref.ref(lost)
+        del lost
+        gc.collect()
+        return [r() is not None for r in references], kept
+
+    with settings():
+        assert capture(program, fullgraph=False)()[0] == [True, False]
+
+
+def test_the_frame_lets_go_of_something_first():
+    breaks("xs.clear(); gc.collect()", "call-c-function", names={"gc": gc}, xs=[Cyclic()])
+    breaks("del x; gc.collect()", "call-c-function", names={"gc": gc}, x=Cyclic())
+    breaks("return gc.collect()", "call-c-function", names={"gc": gc})
+
+
+def test_is_tracked():
+    check_lines(
+        """
+        gc.is_tracked(1), gc.is_tracked("a"), gc.is_tracked([]), gc.is_tracked(C()), gc.is_tracked(C), gc.is_tracked({1})
+        gc.is_tracked(([],)), gc.is_tracked({1: []}), gc.is_tracked(((1, []),)), gc.is_tracked(iter([]))
+        gc.collect(7)
+        """,
+        names={"gc": gc, "C": Cyclic},
+    )
