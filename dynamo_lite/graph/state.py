@@ -185,6 +185,7 @@ class AmbientState:
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""
+        function, args = _ALIASES.get((function, *args), (function, args))
         value = function(*args)
         if function is torch.is_inference_mode_enabled and self.has_inference:
             return value
@@ -338,6 +339,13 @@ def _autocast_depth() -> int:
 
 _SDP_READS = tuple([getattr(_C, f"_get_{name}_sdp_enabled") for name in _SDP_BACKENDS])
 _WRITE_OF = {setting.read: setting.write for setting in SETTINGS.values()}
+_ALIASES = {
+    (torch.is_autocast_enabled,): (torch.is_autocast_enabled, ("cuda",)),
+    (torch.is_autocast_cpu_enabled,): (torch.is_autocast_enabled, ("cpu",)),
+    (torch.get_autocast_cpu_dtype,): (torch.get_autocast_dtype, ("cpu",)),
+    (torch.get_autocast_gpu_dtype,): (torch.get_autocast_dtype, ("cuda",)),
+}
+"""Reads that have another name for the same part of the state."""
 _NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
 
 

@@ -86,6 +86,7 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     graph.propagator.allow_higher_order()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         compiled = _compile(graph, gm, backend, fullgraph)
+    compiled = _function_of(compiled)
     record.compile_seconds = time.perf_counter() - started
     protect = graph.state.protector(modes.without_modes if modes.around() else _as_it_is)
     return protect(_direct(compiled)), Failure(gm, record.backend, fullgraph, protect), record
@@ -116,6 +117,22 @@ def _compile(graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgr
             backend, lowered.module, lowered.examples, fullgraph=fullgraph, on_failure=graph.without_floats
         )
     return lowered
+
+
+def _function_of(compiled: Any) -> Any:
+    """What runs a graph that the backend gave back as a module, without what calling a module does besides: a program's hooks for all
+    modules are not for ours."""
+    module = getattr(compiled, "__self__", compiled)
+    if (
+        not isinstance(module, torch.fx.GraphModule)
+        or compiled not in (module, module.forward)
+        or module._forward_hooks
+    ):
+        return compiled
+    recompile = getattr(module, "real_recompile", None)
+    if recompile is not None:
+        recompile()
+    return module.forward
 
 
 def _forget_source(cls: type) -> None:

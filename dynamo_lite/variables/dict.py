@@ -99,9 +99,14 @@ class DictVariable(NativeVariable):
         if self.value is sys.modules:
             unsupported("import", "all of sys.modules, to which the analysis may add")
         checked_load(dict.__len__(self.value))
-        pairs = list(dict.items(self.value))
+        pairs = self.pairs_in_order(self.value)
         tr.guard(self.source, ir.DICT_KEYS, tuple([key for key, _ in pairs]))
         return pairs
+
+    @staticmethod
+    def pairs_in_order(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
+        """The keys and values as the dict iterates over them."""
+        return list(dict.items(value))
 
     def _has_plain_keys(self) -> bool:
         """Whether a constant can be looked up in the real dict without running code of the program."""

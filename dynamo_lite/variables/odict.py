@@ -1,15 +1,13 @@
 """`collections.OrderedDict` and `collections.defaultdict`.
 
 Input: as for dicts. Output: `OrderedDictVariable`, `DefaultDictVariable`.
-Invariant: an ordered dict's `items` is a host OrderedDict; the order of a sourced one is guarded by a predicate,
-since the order of its underlying dict may be another.
+Invariant: an ordered dict's `items` is a host OrderedDict, whose order is the one that counts and that guards look at.
 Mirrors `Objects/odictobject.c` and `Modules/_collectionsmodule.c` (defaultdict).
 """
 
 from __future__ import annotations
 
 import collections
-import functools
 from typing import Any
 
 from ..guards import ir
@@ -51,11 +49,9 @@ class OrderedDictVariable(DictVariable):
     def children(self) -> Any:
         return [*super().children(), *([] if self.attributes is None else [self.attributes])]
 
-    def real_items(self, tr: Any) -> list[tuple[Any, Any]]:
-        keys = tuple(OrderedDict.__iter__(self.value))
-        super().real_items(tr)
-        tr.guard(self.source, ir.PYTHON, functools.partial(has_order, keys))
-        return [(key, dict.__getitem__(self.value, key)) for key in keys]
+    @staticmethod
+    def pairs_in_order(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
+        return [(key, dict.__getitem__(value, key)) for key in OrderedDict.__iter__(value)]
 
     def equals(self, tx: Any, other: Any) -> bool:
         if issubclass(other.python_type(), OrderedDict):
@@ -107,11 +103,6 @@ class OrderedDictVariable(DictVariable):
 
 PRINTED_AS_DICT = "{" in repr(OrderedDict(key=None))
 """Earlier versions print a list of pairs."""
-
-
-def has_order(keys: tuple[Any, ...], value: Any) -> bool:
-    """Guard: an OrderedDict's keys in its own order."""
-    return all(a is b or a == b for a, b in zip(OrderedDict.__iter__(value), keys, strict=True))
 
 
 @builds(OrderedDict)

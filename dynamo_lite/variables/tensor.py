@@ -202,10 +202,12 @@ class TensorVariable(VariableTracker):
             if value is not None:
                 cg.load(value)
             cg.load(self)
-            if value is None:
+            if value is not None:
+                cg.asm.store_attr(name)
+            elif self.source is not None and name in self.value.__dict__:
                 cg.asm.delete_attr(name)
             else:
-                cg.asm.store_attr(name)
+                cg.asm.pop_top()  # stored by the traced code itself
 
 
 class NewParameterVariable(TensorVariable):

@@ -112,7 +112,16 @@ _from_meta("is_floating_point", read=lambda meta: meta.dtype.is_floating_point)
 _from_meta("is_complex", read=lambda meta: meta.dtype.is_complex)
 _from_meta("is_signed", read=lambda meta: meta.dtype.is_signed)
 _from_meta("get_device", read=lambda meta: -1 if meta.device.type in ("cpu", "meta") else meta.device.index)
-_from_meta("is_conj", "is_neg", "is_coalesced", "is_distributed", read=lambda meta: False)
+_from_meta("is_conj", read=lambda meta: meta.live and meta.fake.is_conj())
+_from_meta("is_neg", read=lambda meta: meta.live and meta.fake.is_neg())
+_from_meta("is_distributed", read=lambda meta: False)
+
+
+@method(T.is_coalesced)
+def tensor_is_coalesced(tx: Any, self: TensorVariable) -> VariableTracker:
+    if self.proxy.meta.layout is torch.strided:
+        return unsupported("fake-tensor-error", "is_coalesced of a tensor that is not sparse")
+    return unsupported("data-dependent-operator", "is_coalesced")
 
 
 @method(T.is_inference)

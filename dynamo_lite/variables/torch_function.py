@@ -27,7 +27,7 @@ from ..guards import ir
 from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
 from ..polyfills.torch_autograd import InferenceMode
 from .base import VariableTracker
-from .constant import FALSE, NONE, NOT_IMPLEMENTED, TRUE, ConstantVariable, boolean, fold, is_constant, is_none
+from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant, is_none
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable
 from .dispatch import HANDLERS, builtin, constructor, refuse
 from .function import MethodVariable, build_function, call_handler
@@ -326,7 +326,16 @@ def _existing(*paths: str) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
-_always(TRUE, *_existing("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling"))
+_CUT_SHORT = frozenset({torch.nn.Module._call_impl.__code__})
+"""Code of torch that leaves out under its own compiler what it does in eager execution."""
+
+
+def _is_compiling(tx: Any) -> VariableTracker:
+    return boolean(tx.code not in _CUT_SHORT)
+
+
+for _function in _existing("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling"):
+    HANDLERS[_function] = _is_compiling
 _always(
     FALSE,
     *_existing(

@@ -386,3 +386,20 @@ def test_sparse_input():
 def test_scalar_arguments_keep_their_type():
     check(lambda a: (a + 1, a + 1.0, a + True), torch.tensor([1, 2]))
     check(lambda a: (a + 1.0, a + 1), torch.tensor([1, 2]))
+
+
+def test_attribute_stored_and_deleted():
+    def once(t):
+        t.note = 1
+        del t.note
+        return hasattr(t, "note"), t * 2
+
+    run_both(once, torch.ones(2), _fullgraph=True)
+
+
+def test_lazy_conjugation_is_known():
+    def flags(t):
+        c = torch.complex(t, t)
+        return c.is_conj(), c.conj().is_conj(), c.conj().imag.is_neg(), c.conj().resolve_conj().is_conj()
+
+    assert run_both(flags, torch.ones(2), _fullgraph=True).result == (False, True, True, False)

@@ -1,0 +1,150 @@
+"""Hooks of modules: run as in eager execution wherever and whenever they are added and removed."""
+
+from collections import OrderedDict
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as global_hooks
+
+import dynamo_lite
+from dynamo_lite.testing import same
+
+
+def x():
+    return torch.arange(12.0).reshape(4, 3) / 7 - 0.5
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.b = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.b(self.a(x).relu())
+
+
+class Registering(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+
+    def forward(self, x):
+        handle = self.a.register_forward_hook(lambda module, args, out: out * 2)
+        y = self.a(x)
+        handle.remove()
+        return y + self.a(x)
+
+
+class Raising(nn.Module):
+    def forward(self, x):
+        raise ValueError("no")
+
+
+def steps(call, net):
+    """Results and gradients of two training steps."""
+    results = []
+    for i in range(2):
+        out = call(x() + i)
+        out.sum().backward()
+        results.append(out.detach())
+    return results, [p.grad.clone() for p in net.parameters()]
+
+
+def names(seen):
+    return lambda module, *rest: seen.append(type(module).__name__)
+
+
+def first_last(opt, net, seen):
+    net.a.register_forward_hook(lambda module, args, out: out * 2)
+    net.a.register_forward_hook(lambda module, args, out: out + 1, prepend=True)
+    return steps(opt(net), net)
+
+
+def added_and_removed(opt, net, seen):
+    call = opt(net)
+    results = [steps(call, net)]
+    handle = net.a.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
+    results.append(steps(call, net))
+    net.b.register_forward_hook(names(seen))
+    results.append(steps(call, net))
+    handle.remove()
+    return results, steps(call, net)
+
+
+def full_backward(opt, net, seen):
+    handle = net.a.register_full_backward_hook(lambda module, given, got: seen.append(got[0].sum().item()))
+    net.b.register_full_backward_pre_hook(lambda module, got: (got[0] * 3,))
+    call = opt(net)
+    results = steps(call, net)
+    handle.remove()
+    return results, steps(call, net)
+
+
+def for_all_modules(register, hook):
+    def run(opt, net, seen):
+        call = opt(net)
+        results = steps(call, net)
+        handle = register(hook(seen))
+        try:
+            during = steps(call, net)
+        finally:
+            handle.remove()
+        return results, during, steps(call, net)
+
+    return run
+
+
+SCENARIOS = {
+    "prepend": first_last,
+    "added and removed": added_and_removed,
+    "full backward": full_backward,
+    "all forward": for_all_modules(global_hooks.register_module_forward_hook, names),
+    "all pre": for_all_modules(global_hooks.register_module_forward_pre_hook, lambda seen: lambda m, a: (a[0] + 1,)),
+    "all backward": for_all_modules(global_hooks.register_module_full_backward_hook, names),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_as_in_eager(name, backend):
+    def run(opt):
+        torch.manual_seed(0)
+        seen = []
+        return SCENARIOS[name](opt, Net(), seen), seen
+
+    assert same(run(lambda fn: fn), run(lambda fn: dynamo_lite.compile(fn, backend=backend)), tol=1e-5)
+
+
+def test_registered_and_removed_in_forward():
+    net = Registering()
+    expected = [net(x() + i) for i in range(3)]
+    compiled = dynamo_lite.compile(net, backend="eager")
+    assert same(expected, [compiled(x() + i) for i in range(3)])
+    assert not net.a._forward_hooks
+
+
+def test_always_called():
+    seen = []
+    net = Raising()
+    net.register_forward_hook(lambda module, args, out: seen.append(1), always_call=True)
+
+    def catch(a):
+        try:
+            net(a)
+        except ValueError:
+            return a + 1
+
+    compiled = dynamo_lite.compile(catch, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x()), x() + 1) and torch.equal(compiled(x()), x() + 1)
+    assert seen == [1, 1]
+
+
+def test_an_ordered_dict_has_its_own_order():
+    d = OrderedDict(a=1, b=2)
+    d.move_to_end("b", last=False)
+    compiled = dynamo_lite.compile(lambda d, t: [t * v for v in d.values()], backend="eager", fullgraph=True)
+    assert [t.item() for t in compiled(d, torch.ones(()))] == [2, 1]
+    d.move_to_end("a", last=False)
+    assert [t.item() for t in compiled(d, torch.ones(()))] == [1, 2]
