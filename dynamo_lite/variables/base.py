@@ -115,6 +115,10 @@ class VariableTracker:
         """`(function, arguments)` if calling the object with `args` is nothing but a call of that Python function, else None."""
         return None
 
+    def refuses(self, method: Any) -> bool:
+        """True for a method of a builtin base whose effect on the object this model can't follow."""
+        return False
+
     def lacks_layout(self, cls: type) -> bool:
         """True if the object is an instance of the builtin type `cls` of which this model does not have the state."""
         return False

@@ -261,5 +261,7 @@ def dict_behind(view: Any) -> Any:
 def build_view(tr: Any, value: Any, source: Any) -> DictViewVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     mapping = tr.wrap(dict_behind(value), tr.source(source, ir.CALL, dict_behind))
-    kind = next(kind for (_, kind), cls in VIEW_TYPES.items() if cls is type(value))
+    ordered, kind = next(key for key, cls in VIEW_TYPES.items() if cls is type(value))
+    if not ordered and isinstance(dict_behind(value), OrderedDict):
+        unsupported("call-c-function", "the order of an OrderedDict's table")
     return VIEW_MODELS[kind](mapping, type(value), source)

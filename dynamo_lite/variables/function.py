@@ -9,7 +9,6 @@ Mirrors `Objects/funcobject.c`, `Objects/classobject.c`, `Objects/methodobject.c
 
 from __future__ import annotations
 
-import collections
 import re
 import types
 from typing import Any
@@ -36,6 +35,7 @@ from .descr import (
 )
 from .dict import DictVariable
 from .dispatch import DIRECT_CALLS, HANDLERS, PURE
+from .getargs import argument_error, ignores_keywords
 from .native import object_repr, optional_attr
 from .slots import SLOTDEFS, call_slot
 from .stand import call_host, can_be_host, declines
@@ -476,8 +476,8 @@ def check_self(tx: Any, fn: Any, args: list[VariableTracker]) -> None:
         if kind is types.WrapperDescriptorType:
             tx.raises(TypeError, f"descriptor '{fn.__name__}' requires a '{wanted}' object but received a '{name}'")
         tx.raises(TypeError, f"descriptor '{fn.__name__}' for '{wanted}' objects doesn't apply to a '{name}' object")
-    if args[0].lacks_layout(owner):
-        unsupported("call-c-function", f"{fn.__qualname__} of {args[0].describe()}")
+    if args[0].lacks_layout(owner) or args[0].refuses(fn):
+        unsupported("call-c-function", f"{fn.__qualname__} of a {type_name(args[0])}")
 
 
 def call_handler(
@@ -493,66 +493,10 @@ def call_handler(
         mismatch = argument_error(fn, args, kwargs)
         if mismatch is not None:
             tx.raises_like(mismatch)
+        if kwargs and ignores_keywords(fn, args):
+            return call_handler(tx, fn, handler, args, {})
         unsupported("call-c-function", f"{getattr(fn, '__qualname__', fn)} with arguments that don't fit", error)
     return result if result is not None else ConstantVariable(None)
-
-
-# What CPython's argument parsers say about the number and the names of arguments, before they look at one.
-_ARGUMENT_ERROR = re.compile(r"\b(takes|expected|missing|needs an|invalid|unexpected)\b.*\bargument")
-_PARSED_TYPES = (
-    object,
-    list,
-    dict,
-    set,
-    frozenset,
-    tuple,
-    str,
-    bytes,
-    bytearray,
-    int,
-    float,
-    complex,
-    bool,
-    range,
-    slice,
-    collections.OrderedDict,
-    collections.defaultdict,
-    collections.deque,
-)
-# Modules in C whose functions and types do nothing when they are given None.
-_HARMLESS = frozenset(
-    "itertools functools _functools operator _operator collections _collections _heapq _bisect math".split()
-)
-
-
-def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> TypeError | None:
-    """The TypeError of a C callable for this number of arguments and these keywords, None if they are right or it can't be told.
-
-    The callable is asked itself, with None for each argument and an empty object as self: a wrong number is found out first.
-    Only callables that could do no harm with such arguments are asked: pure functions, builtin types, methods of builtin types,
-    and what a few modules in C consist of.
-    """
-    owner = getattr(fn, "__objclass__", None)
-    if owner is None:
-        harmless = fn.__module__ in _HARMLESS or (isinstance(fn, type) and fn.__module__ == "builtins")
-        if fn not in PURE and not harmless:
-            return None
-        host: list[Any] = [None] * len(args)
-    elif owner in _PARSED_TYPES and args:
-        host = [owner(None) if owner is slice else owner(0) if owner is range else owner(), *[None] * (len(args) - 1)]
-    else:
-        return None
-    if isinstance(fn, type):
-        host = host[1:]  # the class itself comes first in the arguments of a constructor's handler
-    elif not isinstance(fn, (types.BuiltinFunctionType, *METHOD_DESCRIPTORS)):
-        return None
-    try:
-        fn(*host, **dict.fromkeys(kwargs))
-    except TypeError as error:
-        return error if _ARGUMENT_ERROR.search(str(error)) else None
-    except Exception:
-        return None
-    return None
 
 
 _METHOD_WITH_CLASS = type(re.compile("").match)

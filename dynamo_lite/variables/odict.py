@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
+from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_item, get_iter, is_true, iter_next, set_item
 from .base import VariableTracker
@@ -46,12 +47,23 @@ class OrderedDictVariable(DictVariable):
                 self.attributes = tx.tr.wrap(self.value.__dict__, node)
         return self.attributes
 
+    def refuses(self, method: Any) -> bool:
+        """A dict's own method leaves the order alone that is kept beside the table, or goes by the table's."""
+        replaced = method.__objclass__ is dict and getattr(OrderedDict, method.__name__) is not method
+        return replaced and method not in (dict.__eq__, dict.__ne__, dict.__hash__)
+
     def children(self) -> Any:
         return [*super().children(), *([] if self.attributes is None else [self.attributes])]
 
     @staticmethod
     def pairs_in_order(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
-        return [(key, dict.__getitem__(value, key)) for key in OrderedDict.__iter__(value)]
+        try:
+            pairs = [(key, dict.__getitem__(value, key)) for key in OrderedDict.__iter__(value)]
+        except KeyError:
+            pairs = None
+        if pairs is None or len(pairs) != dict.__len__(value):
+            unsupported("call-c-function", "an OrderedDict whose table was changed past its order")
+        return pairs
 
     def equals(self, tx: Any, other: Any) -> bool:
         if issubclass(other.python_type(), OrderedDict):

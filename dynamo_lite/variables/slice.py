@@ -104,6 +104,11 @@ def slice_indices(tx: Any, self: SliceVariable, object: VariableTracker, /) -> V
     return TupleVariable([ConstantVariable(i) for i in self.host_slice(tx).indices(n)])
 
 
+@method(slice.__reduce__)
+def slice_reduce(tx: Any, self: SliceVariable, /) -> VariableTracker:
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(self.children())])
+
+
 class RangeVariable(NativeVariable):
     """A range object, known as a whole."""
 

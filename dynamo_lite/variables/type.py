@@ -229,7 +229,7 @@ def _register_member(descriptor: Any) -> None:
         return cls.member(tx, descriptor)
 
 
-_VALID_VERSION_TAG, _IS_ABSTRACT = 1 << 19, 1 << 20
+_DISALLOW_INSTANTIATION, _VALID_VERSION_TAG, _IS_ABSTRACT = 1 << 7, 1 << 19, 1 << 20
 
 
 def lasting_flags(cls: type) -> int:
@@ -297,6 +297,8 @@ def type_call(
     polyfill = find_polyfill(real) if type(real) is type else None  # a metaclass would be asked for attributes
     if polyfill is not None:
         return tx.call(tx.tr.build_constant_object(polyfill), args, kwargs)
+    if real.__flags__ & _DISALLOW_INSTANTIATION:
+        tx.raises(TypeError, f"cannot create '{tp_name(real)}' instances")
     foreign = tx.tr.construct_foreign(tx, cls, args, kwargs)
     if foreign is not None:
         return foreign

@@ -68,6 +68,9 @@ def describe(region, function):
 
 CURRENT = {}
 
+STEPS = 3_000_000
+"""Instructions followed in one test: what the engine does with a long loop is asked here, not whether it pays to."""
+
 
 class Result(unittest.TestResult):
     """Reports each test as it starts and ends."""
@@ -156,6 +159,7 @@ def main():
         from dynamo_lite.config import config
 
         config.capture_pure_python = True
+        config.max_idle_steps = config.max_steps = STEPS
         config.debug = not options.internal_errors_fall_back
         unittest.TestCase._callTestMethod = call_captured
     elif options.mode == "hooked":

@@ -595,3 +595,102 @@ class TestProtocols:
             return next(iterator), next(iter(range(0))) if range(0) else None
 
         same(program, whole=True)
+
+
+class TestArgumentsOfC:
+    """Calls that the argument parsers of C refuse, and those whose keywords they leave to `__init__`."""
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda: dict.fromkeys(),
+            lambda: dict.__init__(),
+            lambda: dict.update(),
+            lambda: collections.OrderedDict.__init__(),
+            lambda: collections.OrderedDict.update(),
+            lambda: list.append(),
+            lambda: slice.indices(),
+        ],
+    )
+    def test_too_few(self, call):
+        def program():
+            try:
+                call()
+            except TypeError as error:
+                return str(error)
+
+        same(program, whole=True)
+
+    @pytest.mark.parametrize("base", [tuple, frozenset, float])
+    def test_keywords_of_a_subclass(self, base):
+        class Plain(base):
+            pass
+
+        class WithInit(base):
+            def __init__(self, value, note=None):
+                self.note = note
+
+        def program():
+            made = WithInit("1", note=2)
+            try:
+                Plain(note=3)
+            except TypeError as error:
+                return made == base("1"), made.note, str(error)
+
+        same(program, whole=True)
+
+    @pytest.mark.parametrize("make", [lambda: {}.keys(), lambda: iter(range(3)), lambda: iter({}), lambda: iter(set())])
+    def test_types_that_cannot_be_called(self, make):
+        def program():
+            try:
+                type(make())()
+            except TypeError as error:
+                return str(error)
+
+        same(program, whole=True)
+
+    def test_slices_are_copied(self):
+        def program():
+            s = slice([1], 2)
+            t = copy.deepcopy(s)
+            return t, t.start is not s.start, s.__reduce__()
+
+        same(program, whole=True)
+
+
+class TestOrderedDictAsADict:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda od: dict.pop(od, "a"),
+            lambda od: dict.popitem(od),
+            lambda od: dict.__delitem__(od, "a"),
+            lambda od: dict.clear(od),
+        ],
+    )
+    @pytest.mark.parametrize("outside", [False, True])
+    def test_changes_past_its_order(self, change, outside):
+        def program(od):
+            if not outside:
+                change(od)
+            try:
+                return repr(od), list(od)
+            except KeyError:
+                return "KeyError"
+
+        def make():
+            od = collections.OrderedDict(a=1, b=2)
+            if outside:
+                change(od)
+            return od
+
+        assert captured(program)(make()) == program(make())
+
+    def test_the_order_of_the_table(self):
+        def program(od):
+            keys = dict.keys(od)
+            return list(keys), list(od), dict.get(od, "a"), dict.__eq__(od, {"a": 1, "b": 2})
+
+        od = collections.OrderedDict(a=1, b=2)
+        od.move_to_end("a")
+        same(program, od)
