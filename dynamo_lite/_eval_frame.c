@@ -2068,6 +2068,9 @@ static PyMethodDef module_methods[] = {
      "runs_its_code(fn) -> bool\n\nIs calling this function nothing but running its code?"},
     {"tail_call", (PyCFunction)(void (*)(void))module_tail_call, METH_FASTCALL,
      "tail_call(cache, fn, *args)\n\nWhat generated code returns so that cache(fn, *args) is called in its place."},
+    {"eager_call", (PyCFunction)(void (*)(void))module_eager_call, METH_FASTCALL,
+     "eager_call(fn, args, kwnames)\n\nWhat generated code returns so that fn is called in its place and not captured; `kwnames`\n"
+     "are the names of the last arguments."},
     {"call_moved", (PyCFunction)(void (*)(void))module_call_moved, METH_FASTCALL,
      "call_moved(fn, list)\n\nfn(*list), where fn owns the arguments: the list is emptied."},
     {"raise_again", module_raise_again, METH_O,
@@ -2113,10 +2116,14 @@ PyInit__eval_frame(void)
     }
     extra_index = CODE_EXTRA_INDEX(NULL);
     s_callback = PyUnicode_InternFromString("callback");
+    GraphFailed = PyErr_NewExceptionWithDoc("dynamo_lite._eval_frame.GraphFailed",
+                                            "A graph has raised before anything happened: the frame is to start again.",
+                                            PyExc_BaseException, NULL);
     if (extra_index < 0) {
         PyErr_SetString(PyExc_ImportError, "CPython has no free code-extra slot");
     }
-    if (extra_index < 0 || s_callback == NULL || find_function_vectorcall() < 0 || add_types(module) < 0 || guards_module_init(module) < 0
+    if (extra_index < 0 || s_callback == NULL || GraphFailed == NULL || PyModule_AddObjectRef(module, "GraphFailed", GraphFailed) < 0
+        || find_function_vectorcall() < 0 || add_types(module) < 0 || guards_module_init(module) < 0
         || PyModule_AddIntConstant(module, "COMPILE", STATE_COMPILE) < 0
         || PyModule_AddIntConstant(module, "SKIP", STATE_SKIP) < 0
         || PyModule_AddIntConstant(module, "RUN_ONLY", STATE_RUN_ONLY) < 0

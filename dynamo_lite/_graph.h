@@ -12,7 +12,14 @@
    So the topmost Handover for this GraphCall is the one of this call. Code objects that somebody fished out of an
    entry and called by hand get a RuntimeError.
 
-   A Handover owns its arguments, during the call only: nothing outlives the objects that it hangs on. */
+   A Handover owns its arguments, during the call only: nothing outlives the objects that it hangs on.
+
+   Graphs that raise. What the program did in Python before the operator that raises has not happened yet: generated code does
+   it after the graph. So `on_failure` is asked: it returns the graph's results after all, or says that the frame can start
+   again as ordinary Python, which then raises at the right place. For this GraphFailed is raised instead; generated code
+   catches it. */
+
+static PyObject *GraphFailed;
 
 /* Put the handover of an entry (NULL: none) where the entry's code will look for it. */
 static inline void
@@ -54,15 +61,78 @@ handover_take(Thread *thread, GraphCall *graph)
     return NULL;
 }
 
+static PyObject *tuple_of(PyObject *const *, Py_ssize_t);
+
+/* Take the current exception, complete with its traceback. */
+static PyObject *
+take_exception(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(error, traceback);
+        Py_DECREF(traceback);
+    }
+    Py_DECREF(type);
+    return error;
+#endif
+}
+
+static void
+put_exception(PyObject *error)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(error);
+#else
+    PyErr_Restore(Py_NewRef(Py_TYPE(error)), error, PyException_GetTraceback(error));
+#endif
+}
+
+/* The compiled graph has raised. Interrupts and lack of memory are nothing that starting again could put right. */
+static PyObject *
+graph_failed(GraphCall *graph, PyObject *const *args, Py_ssize_t n)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return NULL;
+    }
+    PyObject *error = take_exception(), *values = tuple_of(args, n);
+    PyObject *answer = values == NULL ? NULL
+        : PyObject_CallFunctionObjArgs(graph->on_failure, graph, error, values, NULL);
+    Py_XDECREF(values);
+    if (answer == NULL && !PyErr_ExceptionMatches(PyExc_Exception)) {
+        Py_DECREF(error);
+        return NULL;
+    }
+    if (answer == NULL || answer == Py_False) {
+        Py_XDECREF(answer);
+        PyErr_Clear();
+        put_exception(error);
+        return NULL;
+    }
+    Py_DECREF(error);
+    if (answer == Py_True) {
+        Py_DECREF(answer);
+        PyErr_SetNone(GraphFailed);
+        return NULL;
+    }
+    return answer;
+}
+
 static PyObject *
 graph_run(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf)
 {
-    if (thread->region == NULL) {
-        return PyObject_Vectorcall(graph->compiled, args, nargsf, NULL);
-    }
-    Region *previous = swap_region(thread, NULL);
+    Region *previous = thread->region == NULL ? NULL : swap_region(thread, NULL);
     PyObject *result = PyObject_Vectorcall(graph->compiled, args, nargsf, NULL);
-    restore_region(thread, previous);
+    if (result == NULL && graph->on_failure != NULL) {
+        result = graph_failed(graph, args, PyVectorcall_NARGS(nargsf));
+    }
+    if (previous != NULL) {
+        restore_region(thread, previous);
+    }
     return result;
 }
 
@@ -128,10 +198,11 @@ graph_lay_out(GraphCall *graph, Py_ssize_t n, PyObject *handed)
 static PyObject *
 graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"compiled", "n_args", "handed", NULL};
-    PyObject *compiled, *handed;
+    static char *names[] = {"compiled", "n_args", "handed", "on_failure", NULL};
+    PyObject *compiled, *handed, *on_failure = NULL;
     int n_args;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO!:GraphCall", names, &compiled, &n_args, &PyTuple_Type, &handed)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO!|O:GraphCall", names, &compiled, &n_args, &PyTuple_Type, &handed,
+                                     &on_failure)) {
         return NULL;
     }
     GraphCall *graph = (GraphCall *)type->tp_alloc(type, 0);
@@ -140,6 +211,7 @@ graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     }
     graph->vectorcall = (vectorcallfunc)graph_vectorcall;
     graph->compiled = Py_NewRef(compiled);
+    graph->on_failure = Py_XNewRef(on_failure);
     if (graph_lay_out(graph, n_args, handed) < 0) {
         Py_DECREF(graph);
         return NULL;
@@ -151,6 +223,7 @@ static int
 graph_traverse(GraphCall *graph, visitproc visit, void *arg)
 {
     Py_VISIT(graph->compiled);
+    Py_VISIT(graph->on_failure);
     return 0;
 }
 
@@ -160,22 +233,48 @@ graph_dealloc(GraphCall *graph)
 {
     PyObject_GC_UnTrack(graph);
     Py_XDECREF(graph->compiled);
+    Py_XDECREF(graph->on_failure);
     PyMem_Free(graph->handed);
     PyMem_Free(graph->given);
     Py_TYPE(graph)->tp_free(graph);
 }
 
 static PyMemberDef graph_members[] = {
-    {"compiled", T_OBJECT, offsetof(GraphCall, compiled), READONLY},
+    {"on_failure", T_OBJECT, offsetof(GraphCall, on_failure), READONLY},
+    {NULL}
+};
+
+static PyObject *
+graph_get_compiled(GraphCall *graph, void *Py_UNUSED(closure))
+{
+    return Py_NewRef(graph->compiled);
+}
+
+/* Calls in progress borrow the old one: who replaces it keeps it. */
+static int
+graph_set_compiled(GraphCall *graph, PyObject *value, void *Py_UNUSED(closure))
+{
+    if (value == NULL) {
+        PyErr_SetString(PyExc_TypeError, "a graph is called by something");
+        return -1;
+    }
+    Py_SETREF(graph->compiled, Py_NewRef(value));
+    return 0;
+}
+
+static PyGetSetDef graph_getset[] = {
+    {"compiled", (getter)graph_get_compiled, (setter)graph_set_compiled, NULL, NULL},
     {NULL}
 };
 
 static PyTypeObject GraphCall_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dynamo_lite._eval_frame.GraphCall",
-    .tp_doc = "GraphCall(compiled, n_args, handed)\n--\n\n"
+    .tp_doc = "GraphCall(compiled, n_args, handed, on_failure=None)\n--\n\n"
               "Calls compiled(*args) with this thread's region switched off. The arguments at the positions `handed` come\n"
-              "from the guards of the entry whose code calls this; the others are its own arguments.",
+              "from the guards of the entry whose code calls this; the others are its own arguments. When it raises,\n"
+              "on_failure(self, error, args) returns the results after all, or True: raise GraphFailed, or False: raise\n"
+              "the error.",
     .tp_basicsize = sizeof(GraphCall),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(GraphCall, vectorcall),
@@ -184,4 +283,5 @@ static PyTypeObject GraphCall_Type = {
     .tp_dealloc = (destructor)graph_dealloc,
     .tp_traverse = (traverseproc)graph_traverse,
     .tp_members = graph_members,
+    .tp_getset = graph_getset,
 };

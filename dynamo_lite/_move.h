@@ -7,7 +7,8 @@
 
    TailCall: how generated code goes on in a resume function. The code returns one instead of a result, its frame ends, and
    the caller of the code, here in C, calls the resume function. So the frames are those that the original has, however many
-   parts a function, or a loop with a graph break, is cut into. */
+   parts a function, or a loop with a graph break, is cut into. With no cache it is a call that is not captured: of the
+   function's own code, from its start. */
 
 typedef struct Move {
     PyObject *function;           /* borrowed */
@@ -18,8 +19,9 @@ typedef struct Move {
 
 typedef struct TailCall {
     PyObject_VAR_HEAD
-    Cache *cache;
+    Cache *cache;                 /* NULL: the function runs eagerly */
     PyFunctionObject *function;
+    PyObject *kwnames;            /* of the last items; or NULL */
     PyObject *items[1];
 } TailCall;
 
@@ -38,16 +40,17 @@ move_finish(Thread *thread)
     }
 }
 
-/* Call a Python function with positional arguments whose references are taken from `items`. */
+/* Call a Python function with n arguments whose references are taken from `items`. */
 static PyObject *
-call_moving(Thread *thread, PyObject *function, PyObject **items, Py_ssize_t n)
+call_moving(Thread *thread, PyObject *function, PyObject **items, Py_ssize_t n, PyObject *kwnames)
 {
     Move move = {function, items, n, thread->region == NULL};
     if (move.has_hook) {
         hook_acquire();
     }
     thread->move = &move;
-    PyObject *result = ((PyFunctionObject *)function)->vectorcall(function, items, (size_t)n, NULL);
+    size_t positional = (size_t)(n - (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)));
+    PyObject *result = ((PyFunctionObject *)function)->vectorcall(function, items, positional, kwnames);
     if (thread->move == &move) {   /* no frame has begun */
         move_finish(thread);
     }
@@ -61,7 +64,7 @@ call_function(Thread *thread, PyFunctionObject *function, PyObject *const *args,
     TailCall *tail = thread->tail;
     if (tail != NULL && args == tail->items) {
         thread->tail = NULL;
-        return call_moving(thread, (PyObject *)function, tail->items, Py_SIZE(tail));
+        return call_moving(thread, (PyObject *)function, tail->items, Py_SIZE(tail), NULL);
     }
     return function->vectorcall((PyObject *)function, args, nargsf, kwnames);
 }
@@ -69,8 +72,21 @@ call_function(Thread *thread, PyFunctionObject *function, PyObject *const *args,
 static PyObject *call_once(Thread *, Cache *, PyFunctionObject *, PyObject *const *, size_t, PyObject *);
 
 static PyObject *
+tail_run_eagerly(Thread *thread, TailCall *tail)
+{
+    Region *previous = swap_region(thread, NULL);
+    PyObject *result = call_moving(thread, (PyObject *)tail->function, tail->items, Py_SIZE(tail), tail->kwnames);
+    restore_region(thread, previous);
+    Py_DECREF(tail);
+    return result;
+}
+
+static PyObject *
 tail_run(Thread *thread, TailCall *tail)
 {
+    if (tail->cache == NULL) {
+        return tail_run_eagerly(thread, tail);
+    }
     TailCall *outer = thread->tail;
     thread->tail = tail;
     PyObject *result = call_once(thread, tail->cache, tail->function, tail->items, (size_t)Py_SIZE(tail), NULL);
@@ -95,8 +111,9 @@ tail_dealloc(TailCall *tail)
     for (Py_ssize_t i = 0; i < Py_SIZE(tail); i++) {
         Py_XDECREF(tail->items[i]);
     }
-    Py_DECREF(tail->cache);
+    Py_XDECREF(tail->cache);
     Py_DECREF(tail->function);
+    Py_XDECREF(tail->kwnames);
     PyObject_Free(tail);
 }
 
@@ -111,6 +128,21 @@ static PyTypeObject TailCall_Type = {
     .tp_dealloc = (destructor)tail_dealloc,
 };
 
+static TailCall *
+tail_new(PyObject *cache, PyObject *function, PyObject *const *items, Py_ssize_t n, PyObject *kwnames)
+{
+    TailCall *tail = PyObject_NewVar(TailCall, &TailCall_Type, n);
+    if (tail != NULL) {
+        tail->cache = (Cache *)Py_XNewRef(cache);
+        tail->function = (PyFunctionObject *)Py_NewRef(function);
+        tail->kwnames = Py_XNewRef(kwnames);
+        for (Py_ssize_t i = 0; i < n; i++) {
+            tail->items[i] = Py_NewRef(items[i]);
+        }
+    }
+    return tail;
+}
+
 static PyObject *
 module_tail_call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
 {
@@ -119,15 +151,20 @@ module_tail_call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t 
         PyErr_SetString(PyExc_TypeError, "tail_call() takes a cache, a function with its code, and arguments");
         return NULL;
     }
-    TailCall *tail = PyObject_NewVar(TailCall, &TailCall_Type, nargs - 2);
-    if (tail != NULL) {
-        tail->cache = (Cache *)Py_NewRef(args[0]);
-        tail->function = (PyFunctionObject *)Py_NewRef(args[1]);
-        for (Py_ssize_t i = 2; i < nargs; i++) {
-            tail->items[i - 2] = Py_NewRef(args[i]);
-        }
+    return (PyObject *)tail_new(args[0], args[1], args + 2, nargs - 2, NULL);
+}
+
+/* eager_call(function, args, kwnames) */
+static PyObject *
+module_eager_call(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 3 || !PyFunction_Check(args[0]) || !PyTuple_CheckExact(args[1]) || !PyTuple_CheckExact(args[2])
+        || PyTuple_GET_SIZE(args[2]) > PyTuple_GET_SIZE(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "eager_call() takes a function, a tuple of arguments, and the names of the last of them");
+        return NULL;
     }
-    return (PyObject *)tail;
+    PyObject *kwnames = PyTuple_GET_SIZE(args[2]) == 0 ? NULL : args[2];
+    return (PyObject *)tail_new(NULL, args[0], ((PyTupleObject *)args[1])->ob_item, PyTuple_GET_SIZE(args[1]), kwnames);
 }
 
 /* call_moved(function, list): function(*list), the list's items handed over. */
@@ -146,7 +183,7 @@ module_call_moved(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t
     }
     memcpy(items, list->ob_item, n * sizeof(PyObject *));
     Py_SET_SIZE(list, 0);
-    PyObject *result = call_moving(this_thread(), args[0], items, n);
+    PyObject *result = call_moving(this_thread(), args[0], items, n, NULL);
     PyMem_Free(items);
     return result;
 }

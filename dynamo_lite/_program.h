@@ -14,11 +14,13 @@ enum { GUARDS_PASS = -1, GUARDS_RAISED = -2,
 #define ACCESSOR_KINDS(X) \
     X(LOCAL, 0) X(FREEVAR, 1) X(CONST, 2) X(ATTR, 3) X(INSTANCE_DICT, 4) X(DICT_ITEM, 5) X(INDEX, 6) \
     X(CELL_CONTENTS, 7) X(TYPE, 8) X(TYPE_ATTR, 9) X(FUNC_CODE, 10) X(FUNC_DEFAULTS, 11) X(FUNC_KWDEFAULTS, 12) \
-    X(FUNC_CLOSURE, 13) X(METHOD_SELF, 14) X(METHOD_FUNC, 15) X(ITER_ITEM, 16) X(DICT_KEY, 17) X(CALL, 18)
+    X(FUNC_CLOSURE, 13) X(METHOD_SELF, 14) X(METHOD_FUNC, 15) X(ITER_ITEM, 16) X(DICT_KEY, 17) X(CALL, 18) \
+    X(REFERENT, 19)
 
 #define CHECK_KINDS(X) \
     X(IS, 32) X(IS_NOT, 33) X(TYPE_IS, 34) X(EQUALS, 35) X(LEN, 36) X(DICT_KEYS, 37) X(HAS_KEY, 38) X(LACKS_KEY, 39) \
-    X(ABSENT, 40) X(TENSOR, 41) X(TRUTH, 42) X(PYTHON, 43) X(SAVE, 44)
+    X(ABSENT, 40) X(TENSOR, 41) X(TRUTH, 42) X(PYTHON, 43) X(SAVE, 44) X(REF_IS, 45) X(REF_IS_NOT, 46) X(REF_TYPE_IS, 47) \
+    X(NO_FINALIZER, 48) X(NO_FINALIZER_AT, 49)
 
 #define RELATION_KINDS(X) X(SAME, 64) X(DISTINCT, 65) X(PREDICATE, 66) X(GLOBAL_STATE, 67)
 
@@ -147,6 +149,35 @@ pointer_set_has(const PointerSet *set, void *pointer)
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
+   Objects that a program knows without keeping them alive. */
+
+typedef struct {
+    PyObject *object;        /* only compared with; NULL: nothing is known */
+    PyObject *weakref;       /* tells whether it is still the same object; NULL: something else keeps it alive */
+} Known;
+
+static inline int
+is_known_alive(const Known *known)
+{
+    return known->weakref == NULL || ((PyWeakReference *)known->weakref)->wr_object == known->object;
+}
+
+/* Is `value` this very object, not merely one that has got its address? */
+static inline int
+is_known(const Known *known, const void *value)
+{
+    return value == known->object && is_known_alive(known);
+}
+
+/* Of the referent of a weak reference, which is borrowed. */
+static Known
+known_referent(PyObject *weakref)
+{
+    PyObject *object = ((PyWeakReference *)weakref)->wr_object;
+    return (Known){.object = object == Py_None ? NULL : object, .weakref = weakref};
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
    The trie of guards. */
 
 typedef struct {
@@ -156,6 +187,7 @@ typedef struct {
     union {
         Py_ssize_t n;        /* LEN, SAVE, TRUTH */
         TensorSpec *tensor;  /* TENSOR */
+        Known known;         /* IS, IS_NOT, TYPE_IS, and the same of a referent */
     };
 } Check;
 
@@ -164,8 +196,8 @@ typedef struct Node {
     int first_index;         /* reported when the accessor itself fails */
     int absent_index;        /* index of this node's ABSENT check, or -1 */
     int anchor_index;        /* of the IS check */
-    PyObject *anchor;        /* argument of this node's IS check: the only value it can have; or NULL */
-    PyObject *only_type;     /* all that there is to check here and below; or NULL */
+    Known anchor;            /* argument of this node's IS check: the only value it can have. REFERENT: the value */
+    Known only_type;         /* all that there is to check here and below */
     PyObject *arg;
     Py_ssize_t n;            /* LOCAL, FREEVAR, INDEX, ITER_ITEM, DICT_KEY */
     Check *checks;
@@ -185,12 +217,6 @@ typedef struct {
 
 /* ------------------------------------------------------------------------------------------------------------------
    Records: see _record.h. */
-
-/* An object that is not fixed by the program, but for which a record was made: a module instance, say. */
-typedef struct {
-    PyObject *object;        /* only compared with; NULL: nothing pinned here */
-    PyObject *weakref;       /* owned; tells whether it is still the same object */
-} Pin;
 
 enum StepKind {
     POINTER_IS,        /* *address is `expected` */
@@ -215,6 +241,7 @@ typedef struct {
     };
     PyObject *expected;      /* only compared with */
     PyObject *keeper;        /* owned: the expected object, or a weak reference to it, or NULL */
+    int watched;             /* a weak reference is to be the keeper */
 } Step;
 
 typedef struct {
@@ -232,8 +259,10 @@ typedef struct {
 
 typedef struct Record {
     Steps pure, impure;      /* phase 1 and 2 */
-    Pin *pins;
-    int n_pins;
+    Known *pins;             /* by Node.pin_slot, and weakrefs owned: objects that are not fixed by the program, but for which
+                                the record was made (a module instance, say); NULL: nothing pinned here */
+    Known *anchors;          /* those that the program does not keep alive; weakrefs owned */
+    int n_pins, n_anchors;
     Py_ssize_t hits;
     Node *stale;             /* the node whose step failed last */
     PyObject **pinned;       /* by slot of a saved value: the pinned one (borrowed), or NULL */
@@ -250,6 +279,7 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *compiled;
+    PyObject *on_failure;    /* asked what to do when `compiled` raises; or NULL */
     int *given, *handed;     /* positions of the arguments, ascending */
     int n_given, n_handed;
 } GraphCall;
@@ -302,6 +332,8 @@ typedef struct {
     int n_records, last_record;
     int n_pin_slots;
     int hopeless;            /* how often no record could be made */
+    int n_seen;
+    uintptr_t *seen;         /* fingerprints of the objects that records were to watch: see record_is_due() */
     PointerSet scratch;      /* of DISTINCT */
     PyObject *spec;          /* owns every object that the nodes point to */
     GraphCall *graph;        /* owned: what an evaluation makes a Handover for; or NULL */

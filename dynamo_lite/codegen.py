@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from types import CodeType, FunctionType
 from typing import Any
+from weakref import ref
 
-from ._eval_frame import GraphCall, tail_call
+from ._eval_frame import GraphCall, GraphFailed, tail_call
 from .exc import Unsupported, unsupported
+from .failure import Original, take_place
 from .guards import ir
 from .interp.frame import NULL, ExcInfo, Frame, Lasti
 from .isa.canon import Instr, Op
@@ -26,6 +28,7 @@ from .source import emit_source
 from .variables.base import VariableTracker, is_lazy
 from .variables.cell import CellVariable
 from .variables.constant import ConstantVariable
+from .variables.module import is_module_level
 
 # How many stack entries each op takes (those that take a number by their operand: a function of it) and pushes.
 OPERANDS: dict[Op, Any] = {
@@ -100,6 +103,7 @@ class Codegen:
         self.graph_out = ""
         self.graph_call = -1  # index in asm.items of the instruction that loads the compiled graph
         self.graph: Any = None  # the GraphCall
+        self.graph_failed = self.asm.label()  # where its exceptions go
         self.handed: list[Any] = []  # paths of the graph's inputs that the guards hand over to it
         self.has_break = False
         self.needed_after: set[int] = set()  # id(tracker) of what resume functions get
@@ -112,9 +116,17 @@ class Codegen:
         return f"__dl_{self.names}"
 
     def load_const(self, value: Any) -> None:
-        """Push a real object; for the stand-in of a class that the traced code made, that class."""
+        """Push a real object; for the stand-in of a class that the traced code made, that class. Functions and classes of the
+        program that may go away are not kept by the code: the guards say that they are there."""
         if id(value) in self.tr.new_classes:
             self.load(self.tr.new_classes[id(value)])
+        elif (
+            issubclass(type(value), (FunctionType, type))
+            and self.tr.guards.is_released(value)
+            and not is_module_level(value)
+        ):
+            self.asm.push_callable(lambda: self.asm.load_const(ref(value)))
+            self.asm.call(0)
         else:
             self.asm.load_const(value)
 
@@ -240,6 +252,7 @@ class Codegen:
 
     def _call_graph(self) -> None:
         """Call the compiled graph, which does not exist yet: `assemble` puts it in."""
+        self.asm.begin_try(self.graph_failed)
         self.graph_call = len(self.asm.items) + NULL_FIRST
         self.load_callable(None)
         sources = [i.source for i in self.tr.graph.inputs]
@@ -250,6 +263,7 @@ class Codegen:
             self.load_source(source)
         self.shared = set()
         self.asm.call(len(given))
+        self.asm.end_try()
         self.graph_out = self.new_local()
         self.asm.store_fast(self.graph_out)
 
@@ -297,11 +311,12 @@ class Codegen:
         """The code object, with the original's signature. The backend is called here: nothing can fail after it."""
         code = self.code
         if self.graph_call >= 0:
-            compiled = self.tr.analysis.compile_graph(self.tr)
+            compiled, on_failure = self.tr.analysis.compile_graph(self.tr)
             sources = [i.source for i in self.tr.graph.inputs]
             handed = tuple(i for i, source in enumerate(sources) if _is_handed_over(source))
-            self.graph = GraphCall(compiled, len(sources), handed)
+            self.graph = GraphCall(compiled, len(sources), handed, on_failure)
             self.asm.items[self.graph_call] = make_instr("LOAD_CONST", self.graph)
+            self._after_failure()
         return self.asm.assemble(
             code.co_name,
             code.co_qualname,
@@ -315,6 +330,32 @@ class Codegen:
             (),
             code.co_freevars,
         )
+
+    def _after_failure(self) -> None:
+        """The graph has raised: the frame starts again as the original, or the error goes on."""
+        asm, code = self.asm, self.code
+        passed_on = asm.label()
+        asm.set_location(code.co_firstlineno)
+        asm.place(self.graph_failed)
+        asm.load_const(GraphFailed)
+        asm.check_exc_match()
+        asm.jump_if(False, passed_on)
+        asm.pop_top()
+        self.load_callable(Original(code, self.globals))
+        for name in code.co_freevars:
+            asm.load_cell(name)
+        asm.build_tuple(len(code.co_freevars))
+        names = code.co_varnames[: _parameter_count(code)]
+        for name in names:
+            asm.load_fast(name)
+        asm.call(1 + len(names))
+        asm.return_value()
+        asm.place(passed_on)
+        self.load_callable(take_place)
+        asm.copy(3)
+        asm.call(1)
+        asm.pop_top()
+        asm.reraise(0)
 
     # -- graph breaks
 
@@ -510,9 +551,9 @@ class _FrameState:
     """What a resume function gets of one frame: its stack below the current instruction's operands, locals, cells.
 
     Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell.
-    So those are passed on too whose objects existed before, or are `seen` by the breaking instruction or a weak reference; and
-    constants, for who looks into the frame. Others die unnoticed, such as the results of operations, which a graph had better not
-    return.
+    So those are passed on too whose objects existed before, or are `seen` by the breaking instruction or a weak reference; weak
+    references, which their objects know; and constants, for who looks into the frame. Others die unnoticed, such as the results
+    of operations, which a graph had better not return.
     """
 
     def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:
@@ -525,7 +566,7 @@ class _FrameState:
             for slot, vt in enumerate(frame.locals[:plain])
             if vt is not None
             and not is_cell[slot]
-            and (id(vt) in seen or vt.__dict__.get("source") is not None or is_constant_value(vt))
+            and (id(vt) in seen or vt.__dict__.get("source") is not None or is_constant_value(vt) or vt.holds_weakly)
         }
         self.cells = [frame.locals[frame.lifted.local_names.index(name)] for name in resume_freevars(frame.code)]
 

@@ -179,7 +179,7 @@ def test_an_exception_in_the_graph():
     def backend(gm, example_inputs):
         def run(*args):
             if fail:
-                raise ZeroDivisionError
+                raise KeyboardInterrupt
             return gm(*args)
 
         return run
@@ -189,7 +189,7 @@ def test_an_exception_in_the_graph():
     assert torch.equal(f(X), X * 2)
     fail.append(1)
     for _ in range(3):
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(KeyboardInterrupt):
             f(X)
     fail.clear()
     assert torch.equal(f(X), X * 2)

@@ -29,7 +29,8 @@ from ..guards import ir
 from ..guards.tensor import tensor_spec
 from . import modes
 from .bodies import Body
-from .fake import Propagator
+from .fake import MEMO, Propagator
+from .gradients import check_escape
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .numbers import FloatValue, is_indifferent, present
@@ -109,6 +110,8 @@ def _example_value(meta: NodeMeta) -> Any:
     subject = meta.subject
     if isinstance(subject, TensorValue):
         return meta.propagator.fake_of(subject)
+    if isinstance(subject, FloatValue):
+        return subject.real
     return subject.sym if isinstance(subject, SymValue) else None
 
 
@@ -125,7 +128,7 @@ _MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}
 class Packing:
     """The arguments of one call on their way into the graph."""
 
-    __slots__ = ("builder", "floats", "key", "memorable", "tensors", "values")
+    __slots__ = ("builder", "floats", "key", "memorable", "symbolic", "tensors", "values")
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
@@ -133,6 +136,7 @@ class Packing:
         self.values: dict[Node, Any] = {}
         self.key: list[Any] = []
         self.memorable = True
+        self.symbolic = False  # some of the arguments have symbolic sizes, or are symbolic numbers
         self.floats = False  # some of the arguments are floats
 
     def pack(self, vt: Any) -> Any:
@@ -149,8 +153,10 @@ class Packing:
         if node is None or self.builder.has_bodies:
             node = self.builder.node(value)
         meta = value.meta
-        if meta.live or (value.fake is not None and value.fake.constant is not None):
+        if not meta.interned or (value.fake is not None and value.fake.constant is not None):
             self.memorable = False
+        elif meta.live:
+            self.symbolic = True
         for i, other in enumerate(self.tensors):  # which argument the result is, or is a view of, depends on this
             if other is value or (value.family is not None and other.family is value.family):
                 self.key.append((i, other is value))
@@ -168,7 +174,8 @@ class Packing:
             self.floats = True
             self.key.append(FloatValue)
         else:
-            self.memorable = False
+            self.symbolic = True
+            self.key.append((SymValue, value.sym.node.expr))
         return node
 
     def body(self, module: GraphModule) -> Node:
@@ -286,6 +293,7 @@ class GraphBuilder:
         self.scope: Body | None = None
         self.has_bodies = False
         self.bodies: dict[str, GraphModule] = {}
+        self.made_leaves: dict[TensorValue, int] = {}  # tensors that begin to require gradients in the graph → step
         self._items: dict[Any, Node] = {}
         self._create = NodeFactory(self.graph)
 
@@ -317,7 +325,7 @@ class GraphBuilder:
         fixed = [s if type(s) is int else None for s in stride]
         self.tr.guard(source, ir.TENSOR, tensor_spec(value, dynamic, fixed))
         fake = self.propagator.symbolic_fake(size, stride, value)
-        return TensorValue(LiveMeta(fake), origin=origin, fake=fake)
+        return TensorValue(meta_of_fake(fake), origin=origin, fake=fake)
 
     @property
     def symbols(self) -> Any:
@@ -413,11 +421,13 @@ class GraphBuilder:
     def call_with_results(
         self, tx: Any, target: Any, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]
     ) -> list[Any]:
-        """Add the call of an operator that returns a tuple of new tensors whose fakes are known. Arguments are nodes."""
+        """Add the call of an operator that returns a tuple of new tensors, or None, whose fakes are known. Arguments are nodes."""
         node = self._create("call_function", target, tuple(args), kwargs)
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         return [
             MODELS.tensor(TensorValue(meta_of_fake(fake), None, ("item", node, i), fake))
+            if fake is not None
+            else MODELS.constant(tx, None)
             for i, fake in enumerate(fakes)
         ]
 
@@ -491,9 +501,11 @@ class GraphBuilder:
             else:
                 packing.memorable = False
         key = (target, ambient, *packing.key) if memo and packing.memorable else None
-        outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key)
+        memory = self.propagator.memo if packing.symbolic else MEMO
+        outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
         result, changes = outcome
         if changes:
+            self._refuse_resize(target, tensors, changes)
             self._apply_changes(tensors, changes, fakes is None)
         if type(result) is ConstantResult and result.value is not None and not changes:
             return MODELS.constant(tx, result.value)
@@ -508,6 +520,8 @@ class GraphBuilder:
         if kind is TensorResult:
             value = TensorValue(result.meta, node, None, fakes[0] if fakes is not None else None)
             node.meta.subject = value
+            if result.meta.requires_grad and result.meta.is_leaf:
+                self.made_leaves[value] = self.tr.failing_step()
             if result.base is not None:
                 _join_family(tensors[result.base], value)
             return MODELS.tensor(value)
@@ -556,6 +570,14 @@ class GraphBuilder:
             return MODELS.mapping(tx, result.keys, items)
         return MODELS.sequence(tx, result.type, items)
 
+    def _refuse_resize(self, target: Any, tensors: list[TensorValue], changes: Any) -> None:
+        """`resize_`, and an `out=` of another size, give an input another storage. A compiled graph may work on a copy of it."""
+        for position, meta in changes:
+            value = tensors[position]
+            name = getattr(target, "__name__", target)
+            if meta.shape != value.meta.shape and name not in VIEWS_IN_PLACE and _is_of_an_input(value):
+                unsupported("tensor-attribute", f"{name} resizes an input")
+
     def _apply_changes(self, tensors: list[TensorValue], changes: Any, remembered: bool) -> None:
         for position, meta in changes:
             value = tensors[position]
@@ -563,6 +585,8 @@ class GraphBuilder:
             value.meta = meta
             if remembered:
                 value.fake = None
+            if gains_grad and meta.is_leaf:
+                self.made_leaves[value] = self.tr.failing_step()
             if gains_grad and value.family is not None:
                 _require_grad(value)
 
@@ -585,6 +609,8 @@ class GraphBuilder:
     def output(self, vt: Any) -> int:
         """Register the tensor or symbolic number of a tracker as an output; its index among the outputs."""
         node = self.node(vt.proxy)
+        if self.made_leaves and type(vt.proxy) is TensorValue and vt.proxy.meta.requires_grad:
+            check_escape(self, vt.proxy)
         for i, known in enumerate(self.outputs):
             if known is node:
                 return i
@@ -664,6 +690,17 @@ def is_removable(node: Node) -> bool:
     return isinstance(node.meta.subject, SymValue)
 
 
+VIEWS_IN_PLACE = frozenset(
+    {"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_"}
+)
+"""The methods that make a tensor another view of the storage that it has."""
+
+
+def _is_of_an_input(value: TensorValue) -> bool:
+    """Whether a tensor is an input or a view of one."""
+    return any(member.origin is not None and member.origin[0] == "input" for member in value.family or (value,))
+
+
 def _join_family(base: TensorValue, view: TensorValue) -> None:
     if base.family is None:
         base.family = [base]
@@ -674,7 +711,7 @@ def _join_family(base: TensorValue, view: TensorValue) -> None:
 def _require_grad(value: TensorValue) -> None:
     """A write to one member gave all views of the storage a gradient."""
     for member in value.family:
-        if member is not value and not member.meta.live and not member.meta.requires_grad:
+        if member is not value and member.meta.interned and not member.meta.requires_grad:
             member.meta = member.meta.replace(requires_grad=True, is_leaf=False)
             member.fake = None
 

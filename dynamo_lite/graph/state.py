@@ -257,6 +257,18 @@ class AmbientState:
                 _C._set_grad_enabled(before)
             self._key = None
 
+    @contextlib.contextmanager
+    def from_the_start(self) -> Iterator[None]:
+        """The state in which the graph begins, for running it once more; afterwards that of now."""
+        now = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+        try:
+            for key, value in self.initial.items():
+                key[0](*key[1:], value)
+            yield
+        finally:
+            for key, value in now.items():
+                key[0](*key[1:], value)
+
     def enter_inference(self, enabled: bool) -> Any:
         """Enter an inference mode; its node."""
         if not self.has_inference:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from ..config import config
 from ..exc import SkipFrame, Unsupported, unsupported
+from ..failure import Place
 from ..isa.canon import Instr, Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
 from ..resume import is_resumed
@@ -73,6 +74,7 @@ class Frame:
 
     __slots__ = (
         "builtins",
+        "caller",
         "class_namespace",
         "code",
         "cur",
@@ -108,6 +110,7 @@ class Frame:
         self.ip = 0
         self.cur = 0
         self.parent = parent
+        self.caller: Place | None = None
         self.direct = direct
         self.step = tr.steps
         self.generator = None
@@ -290,6 +293,14 @@ class Frame:
     def last_instr(self) -> Instr:
         """The instruction at which the frame is, or says it is."""
         return self.lifted.instrs[self.cur if self.raised_at is None else self.raised_at]
+
+    def place(self) -> Place:
+        """The user's line now, and those that led here. A generator is called from many places: none is named."""
+        if self.parent is None or self.generator is not None:
+            return Place(self.code, self.lineno)
+        if self.caller is None:
+            self.caller = self.parent.place()
+        return Place(self.code, self.lineno, self.caller)
 
     @property
     def lineno(self) -> int:

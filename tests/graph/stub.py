@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
+from dynamo_lite.failure import Place
 from dynamo_lite.graph.builder import GraphBuilder
 from dynamo_lite.guards import ir
 from dynamo_lite.variables import graph_args, numpy, symnode, tensor, tensor_methods, torch_misc  # noqa: F401
@@ -17,7 +18,8 @@ class StubTrace:
         self.dynamic_hints = {} if hints is None else hints
         self.guards = ir.GuardSet([f"x{i}" for i in range(20)])
         self.heap = {}
-        self.frame = SimpleNamespace(tr=self, code=StubTrace.__init__.__code__, lineno=1, raises=self.raises)
+        place = Place(StubTrace.__init__.__code__, 1)
+        self.frame = SimpleNamespace(tr=self, code=place.code, lineno=1, place=lambda: place, raises=self.raises)
         self.graph = GraphBuilder(self)
         self.state = self.graph.state
         self.n = 0

@@ -1,0 +1,227 @@
+"""What to do when a compiled graph raises.
+
+Input: the graph as captured, its arguments, the error. Output: the answer that `_graph.h` wants: True, the frame starts again as
+ordinary Python; False, the error goes on; or the graph's results, computed without the backend.
+Invariant: a frame starts again only if the graph has left no trace. Which operators have run is known if the graph itself ran
+(`<eval_with_key>` is in the traceback); a backend may have run all of them. What they change is found out by running them once more
+on fake tensors, here, so that neither a capture nor a call that succeeds pays for it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from ..failure import put_place
+from .fake import Propagator
+from .lean import without_compiler
+
+NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
+"""Where operators do nothing but what their schema says. Others may talk to the world (collectives, custom operators)."""
+
+OVERWRITES = frozenset(
+    """
+    copy_ fill_ zero_ masked_fill_ masked_scatter_ index_fill_ index_copy_ index_put_ _index_put_impl_ scatter_
+    """.split()
+)
+"""In-place operators that may raise half way, and come to the same when they are repeated; pointwise ones raise before they begin."""
+
+DIVISIONS = frozenset({"floor_divide_", "remainder_", "fmod_", "div_", "divide_"})
+"""Pointwise operators that find a zero, among integers, half way."""
+
+OWN_MODULES = ("torch", "_operator", "operator", "builtins", "math", "dynamo_lite")
+
+
+class Failure:
+    """The `on_failure` of one graph. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient state."""
+
+    def __init__(self, gm: Any, backend: str, fullgraph: bool, protect: Callable[[Any], Any]) -> None:
+        self.gm = gm
+        self.backend = backend
+        self.fullgraph = fullgraph
+        self.protect = protect
+        self.traces: dict[int, str | None] = {}  # index of a node → what has changed when it raises
+        self.replaced: list[Any] = []  # calls in progress may still use it
+
+    def __call__(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
+        node = self._failed_node(error.__traceback__)
+        if node is None:
+            trace = self._trace(len(self.gm.graph.nodes) - 1, args)
+            return self._without_backend(call, error, args) if trace is None else self._pass_on(error, None, trace)
+        trace = self._trace(node, args)
+        return True if trace is None else self._pass_on(error, node, trace)
+
+    def _failed_node(self, traceback: TracebackType | None) -> int | None:
+        """The index of the node that raised, if the graph itself was running."""
+        code = type(self.gm).forward.__code__
+        lines = self.gm.__dict__.get("_lineno_map")
+        while traceback is not None and lines is not None:
+            if traceback.tb_frame.f_code is code:
+                return lines.get(traceback.tb_lineno - code.co_firstlineno)
+            traceback = traceback.tb_next
+        return None
+
+    def _trace(self, last: int, args: tuple[Any, ...]) -> str | None:
+        if last not in self.traces:
+            self.traces[last] = trace_left(self.gm, last, args, self.protect)
+        return self.traces[last]
+
+    def _without_backend(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
+        self.gm.real_recompile()
+        run = self.protect(self.gm.forward)
+        try:
+            results = run(*args)
+        except Exception:
+            return True  # the program's own error: the frame raises it in its place
+        what = f"{type(error).__name__}: " + str(error).strip().split("\n", 1)[0]
+        if self.fullgraph:
+            error.add_note(f"backend {self.backend!r} raised this where eager execution succeeds")
+            return False
+        warnings.warn(f"backend {self.backend!r} failed at run time, the graph runs eagerly: {what}", stacklevel=2)
+        self.replaced.append(call.compiled)
+        call.compiled = run
+        return results
+
+    def _pass_on(self, error: Exception, node: int | None, trace: str) -> bool:
+        if node is not None:
+            put_place(error, getattr(list(self.gm.graph.nodes)[node].meta, "place", None))
+        error.add_note(
+            f"This was raised in a compiled graph, {trace}. So the function could not start again as ordinary Python: what\n"
+            "it changed in Python objects before this operator is lost, and no `except` of its own has seen the error."
+        )
+        return False
+
+
+def trace_left(gm: Any, last: int, args: tuple[Any, ...], protect: Callable[[Any], Any]) -> str | None:
+    """What the nodes up to number `last`, which raises, have changed for good; None: nothing."""
+    propagator = Propagator()
+    found: list[str | None] = []
+
+    def run() -> None:
+        try:
+            _run_on_fakes(gm, last, args, propagator)
+        except _Trace as trace:
+            found.append(str(trace))
+        raise _Done
+
+    try:
+        protect(run)()
+    except _Done:
+        return found[0] if found else None
+    except Exception as error:
+        return f"which may have changed something ({type(error).__name__} on fake tensors)"
+
+
+class _Done(Exception):
+    """Ends a run on fake tensors in such a way that the ambient state is put back."""
+
+
+class _Trace(Exception):
+    """An operator has changed something that outlives the graph."""
+
+
+def _run_on_fakes(gm: Any, last: int, args: tuple[Any, ...], propagator: Propagator) -> None:
+    fakes = [propagator.slow_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
+    inputs = iter(fakes)
+    values: dict[Node, Any] = {}
+    propagator.allow_higher_order()
+    watch = _Watch(fakes)
+    with propagator.mode, without_compiler, watch:
+        for i, node in enumerate(gm.graph.nodes):
+            if i > last or node.op == "output":
+                break
+            watch.is_last = i == last
+            values[node] = next(inputs) if node.op == "placeholder" else _run_node(gm, node, values)
+
+
+def _run_node(gm: Any, node: Node, values: dict[Node, Any]) -> Any:
+    if node.op == "get_attr":
+        return getattr(gm, node.target)
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+    if node.op == "call_method":
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    if not _is_own(node.target):
+        raise _Trace("in which a function had run that torch does not know")
+    return node.target(*args, **kwargs)
+
+
+def _is_own(target: Any) -> bool:
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        name = target.name() if isinstance(target, torch._ops.OpOverload) else target._qualified_op_name
+        return name.partition("::")[0] in NAMESPACES
+    return (getattr(target, "__module__", None) or "torch").partition(".")[0] in OWN_MODULES
+
+
+class _Watch(TorchDispatchMode):
+    """Raises `_Trace` for an operator that consumes random numbers, or writes to one of the inputs in such a way that it can't be
+    undone by starting again."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, inputs: list[Any]) -> None:
+        super().__init__()
+        self.inputs = set(_storages(inputs))
+        self.read: set[int] = set()
+        self.is_last = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload) or func.namespace not in NAMESPACES:
+            raise _Trace(f"in which {func} had run")
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise _Trace("which had consumed random numbers")
+        if func.namespace != "prim":  # those tell metadata
+            self._look(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        written, others, combines = [], [], False
+        for name, value, is_written in _arguments(func, args, kwargs):
+            (written if is_written else others).append(value)
+            combines = combines or name == "reduce" or (name == "accumulate" and value)
+        changed = self.inputs.intersection(_storages(written))
+        read = set(_storages(others))
+        if changed and not (self.is_last and self._comes_to_the_same(func, combines, written, changed, read)):
+            raise _Trace("which had changed a tensor in place")
+        if not _is_view(func):
+            self.read |= read
+
+    def _comes_to_the_same(
+        self, func: Any, combines: bool, written: list[Any], changed: set[int], read: set[int]
+    ) -> bool:
+        """For the operator that raises: it has changed nothing, or what it did is done again and nothing has seen it."""
+        name = func._schema.name.partition("::")[2]
+        if torch.Tag.pointwise in func.tags:
+            return name not in DIVISIONS or all(t.is_floating_point() for t in written)
+        return name in OVERWRITES and not combines and not changed & (self.read | read)
+
+
+def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
+    """(name, value, whether it is written to)."""
+    schema = func._schema
+    # Its schema does not say so.
+    hidden = "batch_norm" in schema.name and "backward" not in schema.name
+    for i, argument in enumerate(schema.arguments):
+        if i < len(args) or argument.name in kwargs:
+            value = args[i] if i < len(args) else kwargs[argument.name]
+            alias = argument.alias_info
+            is_written = (alias is not None and alias.is_write) or (hidden and argument.name.startswith("running_"))
+            yield argument.name, value, is_written
+
+
+def _is_view(func: Any) -> bool:
+    infos = [argument.alias_info for argument in func._schema.arguments]
+    return any(info is not None and not info.is_write for info in infos)
+
+
+def _storages(values: Any) -> Iterator[int]:
+    for value in tree_iter(values):
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            yield value.untyped_storage()._cdata

@@ -1,0 +1,416 @@
+"""Errors that only the running graph raises: the program sees them as in eager execution, or is told what was lost."""
+
+import contextlib
+import traceback
+import warnings
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounter
+
+X = torch.arange(3.0)
+GOOD, BAD = torch.tensor([0]), torch.tensor([7])
+
+
+def outcome(fn, *args):
+    """(result or exception, the program's lines in the traceback)."""
+    try:
+        return fn(*args), []
+    except Exception as error:
+        assert error.__context__ is None
+        places = [(f.name, f.lineno) for f in traceback.extract_tb(error.__traceback__) if f.filename == __file__]
+        return (type(error), error.args, getattr(error, "__notes__", None)), places[1:]
+
+
+def same_as_eager(fn, make_args, backend=None, calls=(GOOD, BAD, GOOD, BAD)):
+    """Both ways, with fresh arguments; results, lines and arguments afterwards are the same. The backend that counted."""
+    backend = backend or CompileCounter()
+    captured = dynamo_lite.compile(fn, backend=backend)
+    for index in calls:
+        expected_args, args = make_args(index), make_args(index)
+        expected, got = outcome(fn, *expected_args), outcome(captured, *args)
+        assert repr(got) == repr(expected)
+        assert repr(args) == repr(expected_args)
+    return backend
+
+
+def test_changes_before_the_operator_are_there():
+    def f(x, i, seen):
+        seen.append("before")
+        y = x + 1
+        seen.append(y)
+        z = y.index_select(0, i)
+        seen.append("after")
+        return z
+
+    assert same_as_eager(f, lambda i: [X, i, []]).frame_count == 1
+
+
+def test_the_function_catches_it():
+    def f(x, i, seen):
+        try:
+            seen.append(x * 2)
+            return torch.nn.functional.embedding(i, x.view(3, 1))
+        except IndexError as error:
+            seen.append((type(error), error.args))
+            return x - 1
+        finally:
+            seen.append("end")
+
+    assert same_as_eager(f, lambda i: [X, i, []]).frame_count == 1
+
+
+def test_in_an_inlined_function_and_a_generator():
+    def pick(x, i, log):
+        log["picked"] = True
+        return x[i]
+
+    def each(x, indices, log):
+        for i in indices:
+            yield pick(x, i, log)
+
+    def f(x, i, log):
+        log["begun"] = len(log)
+        return [v + 1 for v in each(x, [torch.tensor([1]), i], log)]
+
+    assert same_as_eager(f, lambda i: [X, i, {}]).frame_count == 1
+
+
+def test_after_a_graph_break():
+    def f(x, i, seen):
+        y = x + 1
+        seen.append(y)
+        print(end="")
+        seen.append(2)
+        try:
+            return y.gather(0, i)
+        except RuntimeError:
+            seen.append(3)
+            print(end="")
+            return y[i]  # the second error has the first one as its context
+        finally:
+            seen.append(4)
+
+    counter = CompileCounter()
+    captured = dynamo_lite.compile(f, backend=counter)
+    for index in (GOOD, BAD, BAD):
+        seen = []
+        with contextlib.suppress(IndexError):
+            captured(X, index, seen)
+        assert seen[1:] == ([2, 4] if index is GOOD else [2, 3, 4])
+    assert counter.frame_count >= 2
+
+
+def test_a_break_in_an_inlined_function():
+    def inner(x, i, seen):
+        seen.append("in")
+        print(end="")
+        seen.append("still in")
+        return x[i]
+
+    def f(x, i, seen):
+        try:
+            return inner(x + 1, i, seen)
+        except IndexError:
+            seen.append("caught")
+
+    same_as_eager(f, lambda i: [X, i, []])
+
+
+def test_every_kind_of_parameter_and_free_variables():
+    outside = []
+
+    def f(x, /, i, *rest, flag, other=2, **named):
+        outside.append((len(rest), flag, other, sorted(named)))
+
+        def add(v):
+            return v + other
+
+        named["new"] = 1
+        return add(x[i]), rest
+
+    def call(x, i, *rest):
+        return captured(x, i, *rest, flag=True, more=3)
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    assert torch.equal(call(X, GOOD, 1, 2)[0], torch.tensor([2.0]))
+    with pytest.raises(IndexError):
+        call(X, BAD, 1, 2)
+    assert outside == [(2, True, 2, ["more"])] * 2
+
+
+def test_arguments_are_not_kept():
+    import gc
+    import weakref
+
+    class Thing:
+        pass
+
+    def f(x, i, thing):
+        ref = weakref.ref(thing)
+        del thing
+        try:
+            return x[i]
+        except IndexError:
+            return ref
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    gc.disable()
+    try:
+        for index in (GOOD, BAD):
+            f(X, index, Thing())
+            result = captured(X, index, Thing())
+        assert result() is None
+    finally:
+        gc.enable()
+
+
+def test_a_tensor_changed_before_it_raises():
+    def f(x, i, seen):
+        seen.append(1)
+        x.add_(1)
+        return x[i]
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    captured(X.clone(), GOOD, [])
+    x, seen = X.clone(), []
+    with pytest.raises(IndexError) as caught:
+        captured(x, BAD, seen)
+    assert torch.equal(x, X + 1)  # once
+    assert seen == []
+    (note,) = caught.value.__notes__
+    assert "changed a tensor in place" in note
+    (entry,) = [e for e in traceback.extract_tb(caught.tb) if e.name == "f"]
+    assert entry.line == "return x[i]"
+
+
+def test_random_numbers_consumed_before_it_raises():
+    def f(x, i):
+        return torch.nn.functional.dropout(x)[i]
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    captured(X, GOOD)
+    torch.manual_seed(0)
+    torch.nn.functional.dropout(X)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    with pytest.raises(IndexError, match="out of bounds") as caught:
+        captured(X, BAD)
+    assert torch.equal(torch.rand(1), expected)
+    assert "random numbers" in caught.value.__notes__[0]
+
+
+def test_the_line_in_an_inlined_function():
+    def inner(x, i):
+        return x[i]
+
+    def f(x, i):
+        x.mul_(2)
+        return inner(x, i)
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    captured(X.clone(), GOOD)
+    with pytest.raises(IndexError) as caught:
+        captured(X.clone(), BAD)
+    found = [(e.name, e.line) for e in traceback.extract_tb(caught.tb) if e.filename == __file__]
+    assert found[1:] == [("f", "return inner(x, i)"), ("inner", "return x[i]")]
+
+
+def test_the_operator_that_raises_is_an_assignment():
+    def f(x, i, seen):
+        seen.append(0)
+        try:
+            x[i] = 5.0
+        except IndexError:
+            seen.append(1)
+
+    same_as_eager(f, lambda i: [X.clone(), i, []])
+
+
+def test_overlapping_memory():
+    def f(x, y, seen):
+        seen.append(0)
+        try:
+            x.expand(3).add_(y)
+        except RuntimeError:
+            seen.append(1)
+            raise
+
+    same_as_eager(f, lambda i: [torch.zeros(1), X, []], calls=(0, 1))
+
+
+def test_an_operator_that_adds_up_is_not_repeated():
+    def f(x, i):
+        return x.index_add_(0, i, torch.ones(2))
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    captured(X.clone(), torch.tensor([0, 1]))
+    eager, x, bad = X.clone(), X.clone(), torch.tensor([0, 9])
+    with pytest.raises(IndexError):
+        f(eager, bad)
+    with pytest.raises(IndexError) as caught:
+        captured(x, bad)
+    assert torch.equal(x, eager)
+    assert caught.value.__notes__
+
+
+def test_integer_division_by_zero():
+    def f(x, y):
+        x //= y
+        return x
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    two, zero = torch.tensor([2, 2, 2]), torch.tensor([2, 2, 0])
+    captured(torch.tensor([8, 8, 8]), two)
+    eager, x = torch.tensor([8, 8, 8]), torch.tensor([8, 8, 8])
+    for fn, value in ((f, eager), (captured, x)):
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            fn(value, zero)
+    assert torch.equal(x, eager)
+
+
+def test_buffers_of_batch_norm():
+    norm = torch.nn.BatchNorm1d(3)
+
+    def f(x, target):
+        return torch.nn.functional.cross_entropy(norm(x), target)
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    x = torch.arange(6.0).view(2, 3)
+    captured(x, torch.tensor([0, 1]))
+    with pytest.raises(IndexError) as caught:
+        captured(x, torch.tensor([0, 9]))
+    assert norm.num_batches_tracked == 2
+    assert "changed a tensor in place" in caught.value.__notes__[0]
+
+
+def test_ambient_state_is_as_before():
+    def f(x, i, seen):
+        with torch.no_grad():
+            seen.append(torch.is_grad_enabled())
+            return x[i]
+
+    same_as_eager(f, lambda i: [X, i, []])
+    assert torch.is_grad_enabled()
+
+
+def failing(error, when=lambda: True):
+    """A backend whose graphs raise."""
+    calls = []
+
+    def backend(gm, inputs):
+        def run(*args):
+            calls.append(1)
+            if when():
+                raise error
+            return gm.forward(*args)
+
+        return run
+
+    backend.calls = calls
+    return backend
+
+
+def test_a_backend_that_fails_at_run_time():
+    def f(x, seen):
+        seen.append(1)
+        return x + 1
+
+    backend = failing(ValueError("no kernel"))
+    captured = dynamo_lite.compile(f, backend=backend)
+    seen = []
+    with pytest.warns(UserWarning, match="failed at run time.*no kernel"):
+        assert torch.equal(captured(X, seen), X + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(captured(X, []), X + 1)
+    assert seen == [1]
+    assert len(backend.calls) == 1
+
+
+def test_a_backend_that_fails_under_fullgraph():
+    captured = dynamo_lite.compile(lambda x: x + 1, backend=failing(ValueError("no kernel")), fullgraph=True)
+    with pytest.raises(ValueError, match="no kernel") as caught:
+        captured(X)
+    assert "eager execution succeeds" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), SystemExit()])
+def test_interrupts_are_passed_on(error):
+    def f(x, seen):
+        try:
+            seen.append(1)
+            return x + 1
+        except BaseException:
+            seen.append(2)
+
+    backend = failing(error)
+    captured = dynamo_lite.compile(f, backend=backend)
+    seen = []
+    with pytest.raises(type(error)):
+        captured(X, seen)
+    assert seen == []
+    assert len(backend.calls) == 1
+
+
+def test_a_function_that_torch_does_not_know_is_not_run_twice():
+    calls = []
+
+    @torch.compiler.allow_in_graph
+    def noted(x):
+        calls.append(type(x).__name__)
+        return x + 1
+
+    def f(x, i):
+        return noted(x)[i]
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    captured(X, GOOD)
+    calls.clear()
+    with pytest.raises(IndexError) as caught:
+        captured(X, BAD)
+    assert calls == ["Tensor"]
+    assert "torch does not know" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager"])
+def test_compiled_graphs(backend):
+    def f(x, i, seen):
+        seen.append(1)
+        try:
+            return (x * 2).index_select(0, i)
+        except IndexError:
+            seen.append(2)
+            return None
+
+    same_as_eager(f, lambda i: [X, i, []], backend)
+
+
+def test_threads():
+    import threading
+
+    def f(x, i, seen):
+        seen.append(1)
+        try:
+            return x[i]
+        except IndexError:
+            seen.append(2)
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    captured(X, GOOD, [])
+    found = []
+
+    def work():
+        for _ in range(50):
+            seen = []
+            captured(X, BAD, seen)
+            found.append(seen)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[1, 2]] * 200
