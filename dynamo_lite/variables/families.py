@@ -56,6 +56,7 @@ from . import (  # noqa: F401
     traceback,
     type,
     typing,
+    unpickler,
     zip,
 )
 from .bytearray import BytearrayVariable
@@ -113,6 +114,7 @@ if find_spec("torch") is not None:
         torch_autograd,
         torch_func,
         torch_function,
+        torch_gradients,
         torch_higher_order,
         torch_misc,
         torch_optim,

@@ -1,17 +1,17 @@
-"""`pickle.dumps` and `pickle.loads`.
+"""`pickle.dumps`.
 
-Input: a model, or bytes. Output: bytes, or models of what they describe.
-Invariant: the real pickler works on a real copy of the object, and the real unpickler's result is taken over as new
-objects; neither runs code of the program. Objects whose classes take part in pickling themselves break the graph.
-Mirrors `Modules/_pickle.c`.
+Input: a model. Output: bytes.
+Invariant: the real pickler works on a real copy of the object and runs no code of the program. An object whose class takes part in
+pickling is represented by what its `__reduce_ex__`, which is followed, says of it.
+Mirrors `PicklerObject` of `Modules/_pickle.c`, and `Lib/pickle.py`.
 """
 
 from __future__ import annotations
 
-import _codecs
 import collections
 import copyreg
 import functools
+import importlib.util
 import io
 import pickle
 import sys
@@ -19,22 +19,20 @@ import types
 from typing import Any
 
 from ..exc import unsupported
-from .base import MISSING, VariableTracker
-from .constant import ATOMIC_TYPES, NONE, TRUE, ConstantVariable, is_none
-from .deque import DequeVariable
+from .abstract import get_attr, unpack
+from .base import MISSING, VariableTracker, is_lazy
+from .constant import NONE, TRUE, ConstantVariable, is_none
 from .descr import is_heap_type
 from .dict import DictVariable
 from .dispatch import builtin
-from .functools import PartialVariable
+from .functools import CachedFunctionVariable
 from .instance import InstanceVariable
 from .iter import IteratorVariable
-from .keys import key_of
-from .list import ListVariable
 from .native import host_value
-from .odict import DefaultDictVariable, OrderedDictVariable
+from .odict import DefaultDictVariable
 from .operator import GetterVariable
 from .reduce import taking_apart_warns
-from .set import FrozenSetVariable, SetVariable
+from .set import SetVariable
 from .slice import SliceVariable
 from .tuple import TupleVariable
 
@@ -74,16 +72,19 @@ def container_base(cls: type) -> type | None:
 class Copier:
     """Makes real copies of models; one copy for one model."""
 
-    def __init__(self, tx: Any) -> None:
+    def __init__(self, tx: Any, protocol: int) -> None:
         self.tx = tx
+        self.protocol = protocol
         self.made: dict[int, Any] = {}
         self.active: set[int] = set()
+        self.cyclic = False  # an object is a part of what describes it, which the pickler may not survive
 
     def real(self, vt: Any) -> Any:
         """The copy of an object."""
         if isinstance(vt, ConstantVariable):
             return vt.value
         if id(vt) in self.made:
+            self.cyclic = self.cyclic or id(vt) in self.active
             return self.made[id(vt)]
         if vt.python_type() in _EMPTY:
             return self._container(vt)
@@ -93,6 +94,7 @@ class Copier:
             unsupported("call-c-function", f"pickling of {vt.describe()}, which contains itself")
         self.active.add(id(vt))
         made = self._immutable(vt)
+        self.active.discard(id(vt))
         self.made[id(vt)] = made
         return made
 
@@ -124,8 +126,10 @@ class Copier:
 
     def _instance(self, vt: Any) -> Any:
         cls = vt.python_type()
-        if not is_plain(cls) or self.tx.tr.is_new_class(cls):
+        if self.tx.tr.is_new_class(cls) or cls in copyreg.dispatch_table:
             unsupported("call-c-function", f"pickling of {vt.describe()}")
+        if not is_plain(cls):
+            return self._reduced(vt)
         native = container_base(cls)
         if native is None:
             made = self.made[id(vt)] = object.__new__(cls)
@@ -146,9 +150,6 @@ class Copier:
             return frozenset([self.real(item) for item in vt.objects()])
         if isinstance(vt, SliceVariable):
             return slice(*[self.real(part) for part in (vt.start, vt.stop, vt.step)])
-        if isinstance(vt, PartialVariable) and cls is functools.partial and vt.dict is MISSING:
-            keywords = {name: self.real(value) for name, value in vt.keywords.items.items()}
-            return functools.partial(self.real(vt.function), *self.real(vt.args), **keywords)
         if isinstance(vt, GetterVariable) and cls.__module__ == "operator":
             return cls(*[self.real(arg) for arg in vt.args], **{k: self.real(v) for k, v in vt.kwargs.items()})
         if isinstance(vt, IteratorVariable) and vt.source is None and not is_heap_type(cls):
@@ -156,9 +157,32 @@ class Copier:
         value = vt.as_python_constant() if vt.is_python_constant() else None
         if type(value) is range:
             return value
-        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)) and _is_global(self.tx, value):
+        is_named = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
+        if (is_named or isinstance(vt, CachedFunctionVariable)) and is_global(self.tx, value):
             return value
-        return unsupported("call-c-function", f"pickling of a {cls.__name__}")
+        if value is not None or cls in copyreg.dispatch_table:
+            return unsupported("call-c-function", f"pickling of a {cls.__name__}")
+        return self._reduced(vt)
+
+    def _reduced(self, vt: VariableTracker) -> Any:
+        """What represents an object that says itself how it is made again."""
+        tx = self.tx
+        kind = _Described if vt.tp_call is None else _DescribedCallable
+        stand = self.made[id(vt)] = kind(vt.python_type())
+        self.active.add(id(vt))
+        said = tx.call(get_attr(tx, vt, "__reduce_ex__"), [ConstantVariable(self.protocol)])
+        if not isinstance(said, TupleVariable) or not 2 <= len(said.items) <= 5:
+            return unsupported("call-c-function", f"pickling of {vt.describe()}, whose __reduce_ex__() gives no tuple")
+        function, args, state, items, pairs = [*said.items, NONE, NONE, NONE][:5]
+        stand.parts = (
+            self.real(function),
+            self.real(args),
+            self.real(state),
+            None if is_none(items) else iter([self.real(item) for item in unpack(tx, items)]),
+            None if is_none(pairs) else iter([self.real(pair) for pair in unpack(tx, pairs)]),
+        )
+        self.active.discard(id(vt))
+        return stand
 
     def _iterator(self, vt: IteratorVariable) -> Any:
         if taking_apart_warns(vt.python_type()):
@@ -182,19 +206,79 @@ _EMPTY: dict[type, Any] = {
 }
 
 
-def _is_global(tx: Any, value: Any) -> bool:
-    """Whether an object is pickled as a name, and that name can be looked up."""
-    module = sys.modules.get(getattr(value, "__module__", None) or "")
-    found: Any = module
-    for name in value.__qualname__.split("."):
-        found = vars(found).get(name) if isinstance(found, (types.ModuleType, type)) else None
-    return found is value
+class _Described:
+    """Stands for an object of a class in front of the pickler; `parts` is what its `__reduce_ex__` said."""
+
+    def __init__(self, cls: type) -> None:
+        self.__dict__["cls"] = cls
+
+    @property
+    def __class__(self) -> type:
+        return self.__dict__["cls"]
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        return self.parts
 
 
-def _modules_changed(tx: Any) -> bool:
-    """Whether the traced program has changed `sys.modules`, which the real one does not show."""
+class _DescribedCallable(_Described):
+    def __call__(self) -> None:
+        """The pickler asks whether it could be called."""
+
+
+def modules_of(tx: Any) -> dict[str, Any]:
+    """`sys.modules` as the traced program has left it."""
     found = tx.tr.heap.get(id(sys.modules))
-    return found is not None and bool(found.__dict__.get("mutated"))
+    if found is None or not found.__dict__.get("mutated"):
+        return sys.modules
+    if "items" in found.__dict__:
+        return unsupported("import", "pickling after all of sys.modules was looked at and changed")
+    modules = dict(sys.modules)
+    for name, (_, module) in found.pending.items():
+        modules.pop(name, None)
+        if module is not None:
+            modules[name] = _real_object(module)
+    return modules
+
+
+def _real_object(vt: Any) -> Any:
+    return vt.__dict__["_lazy"][1] if is_lazy(vt) else vt.value
+
+
+def named(modules: dict[str, Any], module: str, name: str) -> Any:
+    """The object of that name, found without running code; MISSING if that is impossible."""
+    found: Any = modules.get(module, MISSING)
+    for part in name.split("."):
+        if isinstance(found, type):
+            found = next((base.__dict__[part] for base in found.__mro__ if part in base.__dict__), MISSING)
+        else:
+            found = vars(found).get(part, MISSING) if isinstance(found, types.ModuleType) else MISSING
+        found = found.__func__ if isinstance(found, staticmethod) else found
+    return found
+
+
+def is_global(tx: Any, value: Any) -> bool:
+    """Whether an object is pickled as a name, and that name can be looked up."""
+    return named(modules_of(tx), getattr(value, "__module__", None) or "", value.__qualname__) is value
+
+
+@functools.cache
+def _pickle_in_python() -> Any:
+    """A `pickle` module of our own, in Python, which can be told which modules there are."""
+    spec = importlib.util.find_spec("pickle")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.__import__ = lambda name, **how: None
+    return module
+
+
+def _dump(modules: dict[str, Any], obj: Any, protocol: int | None, fix_imports: bool) -> bytes:
+    if modules is sys.modules:
+        return pickle.dumps(obj, protocol, fix_imports=fix_imports)
+    module = _pickle_in_python()
+    module.sys = types.SimpleNamespace(modules=modules)
+    out = io.BytesIO()
+    module._Pickler(out, protocol, fix_imports=fix_imports).dump(obj)
+    return out.getvalue()
 
 
 @builtin(pickle.dumps)
@@ -206,161 +290,20 @@ def pickle_dumps(
     fix_imports: VariableTracker = TRUE,
     buffer_callback: VariableTracker = NONE,
 ) -> VariableTracker:
-    if not is_none(buffer_callback) or _modules_changed(tx):
+    if not is_none(buffer_callback):
         return unsupported("call-c-function", "pickle.dumps")
-    copied = Copier(tx).real(obj)
+    wanted = host_value(protocol)
+    version = pickle.DEFAULT_PROTOCOL if wanted is None else pickle.HIGHEST_PROTOCOL if wanted < 0 else wanted
+    if version > pickle.HIGHEST_PROTOCOL:
+        return tx.raises(ValueError, f"pickle protocol must be <= {pickle.HIGHEST_PROTOCOL}")
+    copier = Copier(tx, version)
+    copied = copier.real(obj)
     try:
-        data = pickle.dumps(copied, host_value(protocol), fix_imports=host_value(fix_imports))
+        data = _dump(modules_of(tx), copied, version, host_value(fix_imports))
     except Exception as error:
-        if type(error) not in (ValueError, TypeError, pickle.PicklingError):
+        if type(error) not in (ValueError, TypeError, pickle.PicklingError, RecursionError):
             raise
+        if type(error) is RecursionError and not copier.cyclic:
+            return unsupported("recursion-limit", "pickle.dumps")  # how deep it may go hangs on how deep the program is
         return tx.raises_like(error)
     return ConstantVariable(data)
-
-
-# -- to models
-
-
-class _Refused(Exception):
-    """The bytes name something whose making would run code of the program."""
-
-
-class _Reference:
-    """Stands for a function of which the bytes have the name."""
-
-    def __init__(self, target: Any) -> None:
-        self.target = target
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise _Refused(f"a call of {self.target!r}")
-
-
-_FUNCTIONS = (iter, getattr, copyreg._reconstructor, copyreg.__newobj__, _codecs.encode)
-_OLD_MODULES = frozenset(
-    {"__builtin__", "copy_reg", "exceptions", "UserDict"}
-)  # names of Python 2, which pickle translates
-_MODULES = frozenset({"builtins", "collections", "itertools", "functools", "operator", "_collections"})
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if module not in sys.modules and module not in _OLD_MODULES:
-            raise _Refused(f"{module}.{name}")
-        found = super().find_class(module, name)
-        if found in _FUNCTIONS:
-            return found
-        if isinstance(found, (types.FunctionType, types.BuiltinFunctionType)):
-            return _Reference(found)
-        if isinstance(found, type) and (found.__module__ in _MODULES or found in ATOMIC_TYPES or is_plain(found)):
-            return found
-        raise _Refused(f"{module}.{name}")
-
-
-class Adopter:
-    """Makes models of real objects nobody else holds; one model for one object."""
-
-    def __init__(self, tx: Any) -> None:
-        self.tx = tx
-        self.made: dict[int, VariableTracker] = {}
-        self.alive: list[Any] = []
-
-    def model(self, value: Any) -> VariableTracker:
-        """The model of an object."""
-        cls = type(value)
-        if cls in ATOMIC_TYPES:
-            return ConstantVariable(value)
-        found = self.made.get(id(value))
-        if found is None:
-            self.alive.append(value)
-            found = self._make(cls, value)
-            self.made[id(value)] = found
-        return found
-
-    def _make(self, cls: type, value: Any) -> VariableTracker:
-        tx = self.tx
-        if cls is range:
-            return tx.tr.wrap_new(value)
-        if cls is _Reference:
-            return tx.tr.build_constant_object(value.target)
-        if cls in (tuple, frozenset):
-            items = [self.model(item) for item in value]
-            return TupleVariable(items) if cls is tuple else FrozenSetVariable([key_of(tx, item) for item in items])
-        if cls in _MODELS:
-            return self._fill(value, _MODELS[cls](value))
-        if is_heap_type(cls) and is_plain(cls):
-            made = self.made[id(value)] = tx.tr.new_instance(tx, cls)
-            native = container_base(cls)
-            if native is collections.deque:
-                made.items = collections.deque((), value.maxlen)
-            if native is not None:
-                self._fill(value, made)
-            for name, item in value.__dict__.items():
-                made.instance_dict(tx).store(tx, name, self.model(item))
-            return made
-        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
-            return tx.tr.build_constant_object(value)
-        if cls.__module__ not in _MODULES or is_heap_type(cls) or taking_apart_warns(cls):
-            return unsupported("call-c-function", f"pickle.loads: a {cls.__qualname__}")
-        return self._reduced(value)
-
-    def _fill(self, value: Any, made: Any) -> VariableTracker:
-        self.made[id(value)] = made
-        tx = self.tx
-        if isinstance(made, DictVariable):
-            if isinstance(made, DefaultDictVariable):
-                made.factory = self.model(value.default_factory)
-            for key, item in list(dict.items(value)):
-                made.items[key_of(tx, self.model(key))] = self.model(item)
-        elif isinstance(made, SetVariable):
-            made.items.update([key_of(tx, self.model(item)) for item in value])
-        else:
-            made.items.extend([self.model(item) for item in value])
-        return made
-
-    def _reduced(self, value: Any) -> VariableTracker:
-        """An object of a C type, by its own pickling support."""
-        tx = self.tx
-        reduced = value.__reduce__()
-        if type(reduced) is str:
-            return tx.tr.build_constant_object(value)
-        function, args, *state = reduced
-        made = self.made[id(value)] = tx.call(self.model(function), [self.model(arg) for arg in args])
-        if state and state[0] is not None:
-            restore = made.tp_getattro(tx, "__setstate__")
-            tx.call(restore, [self.model(state[0])])
-        return made
-
-
-_MODELS: dict[type, Any] = {
-    list: lambda value: ListVariable(),
-    dict: lambda value: DictVariable(),
-    set: lambda value: SetVariable(),
-    collections.OrderedDict: lambda value: OrderedDictVariable(),
-    collections.defaultdict: lambda value: DefaultDictVariable(),
-    collections.deque: lambda value: DequeVariable((), value.maxlen),
-}
-
-
-@builtin(pickle.loads)
-def pickle_loads(
-    tx: Any,
-    data: VariableTracker,
-    /,
-    *,
-    fix_imports: VariableTracker = TRUE,
-    encoding: VariableTracker = ConstantVariable("ASCII"),  # noqa: B008  (a constant)
-    errors: VariableTracker = ConstantVariable("strict"),  # noqa: B008
-    buffers: VariableTracker = NONE,
-) -> VariableTracker:
-    if not is_none(buffers) or not isinstance(data, ConstantVariable) or type(data.value) is not bytes:
-        return unsupported("call-c-function", "pickle.loads")
-    if _modules_changed(tx):
-        return unsupported("call-c-function", "pickle.loads after a change of sys.modules")
-    options = {"fix_imports": host_value(fix_imports), "encoding": host_value(encoding), "errors": host_value(errors)}
-    try:
-        value = _Unpickler(io.BytesIO(data.value), **options).load()
-    except _Refused as error:
-        return unsupported("call-c-function", f"pickle.loads: {error}")
-    except (pickle.UnpicklingError, EOFError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-        return tx.raises_like(error)
-    return Adopter(tx).model(value)

@@ -1,0 +1,129 @@
+"""`pickle.dumps` and `pickle.loads` of objects whose classes take part."""
+
+import functools
+import operator
+import pickle
+import sys
+import types
+
+from differential import capture, check, check_lines
+
+from dynamo_lite.config import config
+
+
+class Reduced:
+    def __init__(self, a, b=2):
+        self.a, self.b = a, b
+
+    def __reduce__(self):
+        return type(self), (self.a,), {"b": self.b}
+
+
+class Stated:
+    def __getstate__(self):
+        return {"x": self.x, "me": self}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, restored=True)
+
+
+class Slotted:
+    __slots__ = ("x", "y")
+
+
+class Chosen:
+    def __new__(cls, a, *, b):
+        self = super().__new__(cls)
+        self.a, self.b = a, b
+        return self
+
+    def __getnewargs_ex__(self):
+        return (self.a,), {"b": self.b}
+
+
+class Counting(dict):
+    def __setitem__(self, key, value):
+        super().__setitem__(key, (value, len(self)))
+
+
+class Items(list):
+    def __reduce__(self):
+        return type(self), (), None, iter(self)
+
+
+class Part(functools.partial):
+    pass
+
+
+def add(a, b):
+    return a + b
+
+
+@functools.lru_cache
+def cached(x):
+    return x
+
+
+NAMES = {name: value for name, value in globals().items() if not name.startswith("_")}
+
+
+def test_classes_that_take_part():
+    check_lines(
+        """
+        o = pickle.loads(pickle.dumps(Reduced([1], b=7))); return type(o), o.a, o.b
+        s = Stated(); s.x = 1; t = pickle.loads(pickle.dumps(s)); return t.x, t.me is t, t.restored
+        s = Slotted(); s.x = 5; t = pickle.loads(pickle.dumps(s, 2)); return t.x, hasattr(t, "y")
+        pickle.dumps(Slotted(), 0)
+        o = pickle.loads(pickle.dumps(Chosen(1, b=2), p)); return o.a, o.b
+        pickle.loads(pickle.dumps(Counting(a=1), p))
+        pickle.loads(pickle.dumps(Items([1, 2]), p))
+        pickle.dumps(Reduced([1], b=7), p), pickle.dumps(Items([1, 2]), p), pickle.dumps(Chosen(1, b=2), p)
+        f = pickle.loads(pickle.dumps(Part(add, 1), p)); return type(f), f(2)
+        f = Part(add); f.__setstate__((add, (f,), {}, {})); g = pickle.loads(pickle.dumps(f, p)); return g.args[0] is g
+        pickle.loads(pickle.dumps(cached, p)) is cached
+        pickle.dumps(x for x in [1])
+        """,
+        names=NAMES,
+        p=pickle.HIGHEST_PROTOCOL,
+    )
+    check(
+        """
+        f = Part(add)
+        f.__setstate__((f, (), {}, {}))
+        try:
+            pickle.dumps(f)
+        except RecursionError:
+            return "too deep"
+        """,
+        names=NAMES,
+    )
+
+
+class Item:
+    def __init__(self, key):
+        self.key = key
+
+    def __reduce__(self):
+        return type(self), (self.key,)
+
+
+def test_other_modules_than_there_are():
+    other = types.ModuleType("operator")
+    other.itemgetter = type("itemgetter", (Item,), {"__module__": "operator", "__qualname__": "itemgetter"})
+
+    def program():
+        before = sys.modules["operator"]
+        sys.modules["operator"] = other
+        try:
+            data = [pickle.dumps(other.itemgetter(3), protocol) for protocol in range(6)]
+            same = pickle.loads(data[0])
+            sys.modules["operator"] = before
+            return data, [*[pickle.loads(text) for text in data], same]
+        finally:
+            sys.modules["operator"] = before
+
+    data, made = program()
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        again, copies = capture(program)()
+    assert again == data
+    assert [type(x) for x in copies] == [type(x) for x in made] == [operator.itemgetter] * 6 + [other.itemgetter]
