@@ -392,6 +392,25 @@ check_predicate(PyObject *predicate, PyObject *value)
     return truth;
 }
 
+/* Does `__del__` of a class made by a class statement run when this object dies? */
+static int
+has_finalizer(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    return type->tp_finalize != NULL && PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
+}
+
+static int
+check_item_finalizer(PyObject *value, PyObject *key)
+{
+    PyObject *item;
+    if (!PyDict_Check(value)) {
+        return NO;
+    }
+    item = PyDict_GetItemWithError(value, key);
+    return item != NULL ? !has_finalizer(item) : PyErr_Occurred() ? RAISED : YES;
+}
+
 /* YES, NO, or RAISED with a BaseException set. */
 static int
 check_holds(const Check *check, PyObject *value, PyObject **saved)
@@ -399,11 +418,19 @@ check_holds(const Check *check, PyObject *value, PyObject **saved)
     int result;
     switch (check->kind) {
     case K_IS:
-        return value == check->arg;
+    case K_REF_IS:
+        return is_known(&check->known, value);
     case K_IS_NOT:
-        return value != check->arg;
+    case K_REF_IS_NOT:
+        return !is_known(&check->known, value);
     case K_TYPE_IS:
-        return (PyObject *)Py_TYPE(value) == check->arg;
+    case K_REF_TYPE_IS:
+        return is_known(&check->known, Py_TYPE(value));
+    case K_NO_FINALIZER:
+        return !has_finalizer(value);
+    case K_NO_FINALIZER_AT:
+        result = check_item_finalizer(value, check->arg);
+        break;
     case K_SAVE:
         Py_XSETREF(saved[check->n], Py_NewRef(value));
         return YES;
@@ -445,7 +472,7 @@ check_holds(const Check *check, PyObject *value, PyObject **saved)
 static int
 record_has_pin(Record *record, const Node *node, PyObject *value, int *holds)
 {
-    const Pin *pin = node->pin_slot <= record->n_pins ? &record->pins[node->pin_slot - 1] : NULL;
+    const Known *pin = node->pin_slot <= record->n_pins ? &record->pins[node->pin_slot - 1] : NULL;
     if (pin == NULL || pin->object == NULL) {
         return 0;
     }
@@ -480,8 +507,8 @@ evaluate_node(const Node *node, PyObject *value, PyObject **saved, Record *recor
 {
     if (record != NULL) {
         int holds;
-        if (node->anchor != NULL) {
-            return value == node->anchor ? GUARDS_PASS : node->anchor_index;
+        if (node->anchor.object != NULL) {
+            return is_known(&node->anchor, value) ? GUARDS_PASS : node->anchor_index;
         }
         if (node->pin_slot != 0 && record_has_pin(record, node, value, &holds)) {
             return holds ? GUARDS_PASS : OTHER_OBJECT;
@@ -510,6 +537,8 @@ root_value(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, PyObj
     switch (root->kind) {
     case K_CONST:
         return root->arg;
+    case K_REFERENT:
+        return root->anchor.object != NULL && is_known_alive(&root->anchor) ? root->anchor.object : NULL;
     case K_LOCAL:
         return root->n < n_locals ? locals[root->n] : NULL;
     default:   /* FREEVAR */
@@ -525,10 +554,16 @@ evaluate_root(const Node *root, PyObject *const *locals, Py_ssize_t n_locals, Py
     if (value == NULL) {
         return root->first_index;
     }
-    if (root->only_type != NULL) {
-        return (PyObject *)Py_TYPE(value) == root->only_type ? GUARDS_PASS : root->first_index;
+    if (root->only_type.object != NULL) {
+        return is_known(&root->only_type, Py_TYPE(value)) ? GUARDS_PASS : root->first_index;
     }
-    return evaluate_node(root, value, saved, record);
+    if (root->kind != K_REFERENT) {
+        return evaluate_node(root, value, saved, record);
+    }
+    Py_INCREF(value);   /* of the others there is an owner */
+    int result = evaluate_node(root, value, saved, record);
+    Py_DECREF(value);
+    return result;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------

@@ -82,13 +82,26 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
     switch (kind) {
     case K_IS:
     case K_IS_NOT:
+        check->known = (Known){.object = f[1]};
+        return 0;
+    case K_REF_IS:
+    case K_REF_IS_NOT:
+    case K_REF_TYPE_IS:
+        if (!PyWeakref_CheckRefExact(f[1])) {
+            return bad_spec("expected a weak reference", spec);
+        }
+        check->known = known_referent(f[1]);
+        return 0;
     case K_EQUALS:
     case K_HAS_KEY:
     case K_LACKS_KEY:
     case K_ABSENT:
     case K_PYTHON:
+    case K_NO_FINALIZER:
+    case K_NO_FINALIZER_AT:
         return 0;
     case K_TYPE_IS:
+        check->known = (Known){.object = f[1]};
         return PyType_Check(f[1]) ? 0 : bad_spec("TYPE_IS takes a type", spec);
     case K_DICT_KEYS:
         return PyTuple_Check(f[1]) ? 0 : bad_spec("DICT_KEYS takes a tuple", spec);
@@ -118,11 +131,21 @@ parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *
     case K_LOCAL:
     case K_FREEVAR:
     case K_CONST:
+    case K_REFERENT:
         if (!root) {
             return bad_spec("a root accessor inside the trie", spec);
         }
-        p->is_plain &= node->kind != K_CONST;
-        return node->kind == K_CONST ? 0 : parse_small(arg, spec, &node->n);
+        if (node->kind == K_REFERENT) {
+            if (!PyWeakref_CheckRefExact(arg)) {
+                return bad_spec("expected a weak reference", spec);
+            }
+            node->anchor = known_referent(arg);
+        }
+        if (node->kind == K_CONST || node->kind == K_REFERENT) {
+            p->is_plain = 0;
+            return 0;
+        }
+        return parse_small(arg, spec, &node->n);
     case K_INDEX:
     case K_ITER_ITEM:
     case K_DICT_KEY:
@@ -153,7 +176,7 @@ parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *
     default:
         return bad_spec("unknown accessor kind", spec);
     }
-    return root ? bad_spec("a root must be LOCAL, FREEVAR or CONST", spec) : 0;
+    return root ? bad_spec("a root must be LOCAL, FREEVAR, CONST or REFERENT", spec) : 0;
 }
 
 static int
@@ -187,9 +210,9 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
         if (check->kind == K_ABSENT) {
             node->absent_index = check->index;
         }
-        else if (check->kind == K_IS) {
+        else if ((check->kind == K_IS || check->kind == K_REF_IS) && node->kind != K_REFERENT) {
             p->is_plain = 0;
-            node->anchor = check->arg;
+            node->anchor = check->known;
             node->anchor_index = check->index;
         }
     }
@@ -199,8 +222,9 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
     if (n == 0 && node->n_children == 0) {
         return bad_spec("a node with nothing to check", spec);
     }
-    if (n == 1 && node->n_children == 0 && node->checks[0].kind == K_TYPE_IS) {
-        node->only_type = node->checks[0].arg;
+    int kind_of_first = n == 1 && node->n_children == 0 ? node->checks[0].kind : -1;
+    if (kind_of_first == K_TYPE_IS || kind_of_first == K_REF_TYPE_IS) {
+        node->only_type = node->checks[0].known;
     }
     node->first_index = n > 0 ? node->checks[0].index : node->children[0].first_index;
     return 0;
@@ -376,6 +400,7 @@ program_dealloc(GuardProgram *p)
     program_clear(p);
     PyMem_Free(p->scratch.slots);
     PyMem_Free(p->handed_slots);
+    PyMem_Free(p->seen);
     Py_TYPE(p)->tp_free(p);
 }
 
@@ -480,7 +505,38 @@ program_first_failure(GuardProgram *p, PyObject *args)
     return result == GUARDS_RAISED ? NULL : PyLong_FromLong(result);
 }
 
+/* Does something here demand an object that is gone? */
+static int
+nodes_are_outlived(const Node *nodes, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const Node *node = &nodes[i];
+        if (node->kind == K_REFERENT && (node->anchor.object == NULL || !is_known_alive(&node->anchor))) {
+            return 1;
+        }
+        for (int k = 0; k < node->n_checks; k++) {
+            const Check *check = &node->checks[k];
+            if ((check->kind == K_REF_IS || check->kind == K_REF_TYPE_IS)
+                && (check->known.object == NULL || !is_known_alive(&check->known))) {
+                return 1;
+            }
+        }
+        if (nodes_are_outlived(node->children, node->n_children)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static PyObject *
+program_outlived(GuardProgram *p, PyObject *Py_UNUSED(ignored))
+{
+    return PyBool_FromLong(nodes_are_outlived(p->roots, p->n_roots));
+}
+
 static PyMethodDef program_methods[] = {
+    {"outlived", (PyCFunction)program_outlived, METH_NOARGS,
+     "outlived() -> bool\n\nWhether the guards can never hold again: they demand an object that is gone."},
     {"check", (PyCFunction)program_check, METH_VARARGS,
      "check(locals, closure=None) -> bool\n\nWhether all guards hold for these bound arguments."},
     {"first_failure", (PyCFunction)program_first_failure, METH_VARARGS,

@@ -2,16 +2,16 @@
    nanoseconds per dict instead of per guard.
 
    A record is a list of steps about *pinned* objects: constants of the program, arguments of IS checks (the program owns
-   both), objects found where such a thing is not demanded but likely to stay the same ("pins": a module instance, known
-   by a weak reference), and what is reachable from all these in verified ways. A later call evaluates the other
-   nodes as always, down to IS checks and pins ("the shallow part"), then the steps. There can be several records for
+   both, or references them weakly: the anchors), objects found where such a thing is not demanded but likely to stay the
+   same ("pins": a module instance, known by a weak reference), and what is reachable from all these in verified ways. A
+   later call evaluates the other nodes as always, down to IS checks and pins ("the shallow part"), then the steps. There can be several records for
    one program: a function that all layers of a model share is called with one instance after the other.
 
    Why the steps are enough. Claim: if the shallow part and all steps hold, a full evaluation would succeed.
    Every node lies in the shallow part, or at or below a CONST root, an IS check or a pin. The shallow part is evaluated.
    For the rest, by induction along the path: suppose a node's object is pinned, that is, it has been alive without
    interruption since it was recorded, and the same path leads to it now. (For a pin, the shallow part has compared the
-   object, and the weak reference says that it never died.)
+   object, and the weak reference says that it never died; the same goes for anchors.)
    - Its checks whose outcome can never change for this very object (identity; equality of immutable builtin constants;
      length of a tuple; type, where the type of the object cannot be assigned) were run when the record was made, in
      the same uninterrupted stretch of C code that took down the steps. All others are steps or are covered by them.
@@ -25,25 +25,31 @@
      use): the slot must hold the recorded pointer. An equal pointer alone proves nothing, since the object may have died
      and another one may have got its address. So a pointer step is only used where the value is (a) an immutable
      constant, kept alive by the record; (b) referenced weakly by the record, so that its death is noticed; (c) a dict,
-     about which nothing is taken for granted but what its version proves; (d) a class, likewise; or (e) owned by the
-     program. Anything else is not pinned: such a child is evaluated in full at each call.
+     about which nothing is taken for granted but what its version proves; (d) a class, likewise; or (e) known to the
+     program, which owns it or has a weak reference to it. Anything else is not pinned: such a child is evaluated in full at each call.
 
    Why no step touches freed memory. Steps run in the order of the paths and stop at the first that fails. When a step
-   about an object runs, the steps before have proved that a live parent holds it; pins are found alive just before the
-   first step. Phase 1 consists of steps that can run no Python code (dict lookups only with str keys in dicts with only
+   about an object runs, the steps before have proved that a live parent holds it; pins and anchors are found alive just
+   before the first step. Phase 1 consists of steps that can run no Python code (dict lookups only with str keys in dicts with only
    str keys), so nothing can die in between. Then come those that can; their objects are all given a strong reference
    at the end of phase 1.
 
    A failed structural step means "stale", not "miss": the program is evaluated in full, and if that succeeds the record
    is made anew. A node that was the reason becomes less trusted each time: a dict whose version keeps changing is looked
    into instead, and a value that keeps changing is evaluated at each call. So counters in module globals cost a few
-   lookups, not a full evaluation per call. */
+   lookups, not a full evaluation per call.
+
+   Programs can count the weak references to their objects. So a record that would need new ones is only made when a call
+   has come with the very same objects before. */
 
 /* How often a value may change before it is looked at in another way. */
 enum { TRUST_VERSION = 2, TRUST_POINTER = 4, TRUST_PIN = 16 };
 
 /* Limits on what the records of one program may take. */
 enum { MAX_RECORDS = 64, MAX_STEPS = 20000 };
+
+/* So many sets of objects are let pass because they have not been seen before. */
+enum { MAX_SEEN = 64 };
 
 /* ------------------------------------------------------------------------------------------------------------------
    Making a record. Nothing here runs Python code: the collector is off, and only builtin types are looked into. */
@@ -52,6 +58,7 @@ typedef struct {
     GuardProgram *program;
     Record *record;
     int failed;              /* out of memory, or something does not hold any more */
+    uintptr_t fingerprint;   /* of the objects for which a weak reference is needed that the program does not have */
 } Maker;
 
 static void record_value(Maker *maker, Node *node, PyObject *value);
@@ -118,6 +125,13 @@ worth_pinning(const Node *node, PyObject *value)
     return 0;
 }
 
+/* The record will need a weak reference to this object. */
+static void
+plan_watch(Maker *maker, PyObject *object)
+{
+    maker->fingerprint = (maker->fingerprint + (uintptr_t)object) * 31 + 1;
+}
+
 static int
 add_pin(Maker *maker, Node *node, PyObject *value)
 {
@@ -126,26 +140,43 @@ add_pin(Maker *maker, Node *node, PyObject *value)
         node->pin_slot = ++maker->program->n_pin_slots;
     }
     if (node->pin_slot > record->n_pins) {
-        Pin *pins = PyMem_Resize(record->pins, Pin, node->pin_slot);
+        Known *pins = PyMem_Resize(record->pins, Known, node->pin_slot);
         if (pins == NULL) {
             return 0;
         }
-        memset(pins + record->n_pins, 0, (node->pin_slot - record->n_pins) * sizeof(Pin));
+        memset(pins + record->n_pins, 0, (node->pin_slot - record->n_pins) * sizeof(Known));
         record->pins = pins;
         record->n_pins = node->pin_slot;
     }
-    Pin *pin = &record->pins[node->pin_slot - 1];
-    pin->weakref = PyWeakref_NewRef(value, NULL);
-    pin->object = pin->weakref == NULL ? NULL : value;
-    return pin->object != NULL;
+    record->pins[node->pin_slot - 1].object = value;
+    plan_watch(maker, value);
+    return 1;
+}
+
+/* A node where only one object can be, which the program may not keep alive. */
+static void
+record_anchor(Maker *maker, Node *node)
+{
+    Record *record = maker->record;
+    if (node->anchor.weakref != NULL) {
+        Known *anchors = PyMem_Resize(record->anchors, Known, record->n_anchors + 1);
+        if (anchors == NULL || !is_known_alive(&node->anchor)) {
+            record->anchors = anchors == NULL ? record->anchors : anchors;
+            maker->failed = 1;
+            return;
+        }
+        record->anchors = anchors;
+        anchors[record->n_anchors++] = (Known){.object = node->anchor.object, .weakref = Py_NewRef(node->anchor.weakref)};
+    }
+    record_value(maker, node, node->anchor.object);
 }
 
 /* A node that is evaluated at each call, in the shallow part. `value` is what it leads to now, or NULL: not known. */
 static void
 record_shallow(Maker *maker, Node *node, PyObject *value)
 {
-    if (node->anchor != NULL) {
-        record_value(maker, node, node->anchor);
+    if (node->anchor.object != NULL) {
+        record_anchor(maker, node);
         return;
     }
     if (value != NULL && worth_pinning(node, value) && add_pin(maker, node, value)) {
@@ -202,23 +233,28 @@ type_can_change(PyObject *value)
         || PyDict_Check(value) || PyType_Check(value);
 }
 
-/* Let a pointer step notice if `value` dies: (a) to (e) above. 0 if that is not possible. */
+/* Let a pointer step notice if the expected object dies: (a) to (e) above. 0 if that is not possible. */
 static int
-protect(const Node *node, PyObject *value, PyObject **keeper)
+protect(Maker *maker, const Node *node, Step *step)
 {
-    *keeper = NULL;
-    if (value == NULL || value == node->anchor || PyDict_Check(value) || node->kind == K_TYPE) {
+    PyObject *value = step->expected;
+    if (value != NULL && value == node->anchor.object) {
+        step->keeper = Py_XNewRef(node->anchor.weakref);
+        return 1;
+    }
+    if (value == NULL || PyDict_Check(value) || node->kind == K_TYPE) {
         return 1;
     }
     if (is_constant(value)) {
-        *keeper = Py_NewRef(value);
+        step->keeper = Py_NewRef(value);
         return 1;
     }
     if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) {
         return 0;
     }
-    *keeper = PyWeakref_NewRef(value, NULL);
-    return *keeper != NULL;
+    step->watched = 1;
+    plan_watch(maker, value);
+    return 1;
 }
 
 /* A child in a mutable slot of its parent, which holds step.expected; NULL there means `if_null`. */
@@ -226,7 +262,7 @@ static void
 record_slot(Maker *maker, Node *child, Step step, PyObject *if_null)
 {
     step.node = child;
-    if (child->instability >= TRUST_POINTER || !protect(child, step.expected, &step.keeper)) {
+    if (child->instability >= TRUST_POINTER || !protect(maker, child, &step)) {
         record_evaluated_child(maker, child, step.object);
         return;
     }
@@ -400,15 +436,25 @@ record_check(Maker *maker, Node *node, const Check *check, PyObject *value, int 
     switch (check->kind) {
     case K_IS:
     case K_IS_NOT:
+    case K_REF_IS:
+    case K_REF_IS_NOT:
         settled = 1;
         break;
     case K_TYPE_IS:
+    case K_REF_TYPE_IS:
         settled = !type_can_change(value);
-        if (!settled) {   /* the program owns the class */
-            step = (Step){.kind = POINTER_IS, .node = node, .object = value, .expected = check->arg,
-                          .address = (PyObject **)&value->ob_type};
+        if (!settled) {   /* the class is known to the program */
+            step = (Step){.kind = POINTER_IS, .node = node, .object = value, .expected = check->known.object,
+                          .address = (PyObject **)&value->ob_type, .keeper = Py_XNewRef(check->known.weakref)};
             can_run_python = 0;
         }
+        break;
+    case K_NO_FINALIZER:
+        settled = !type_can_change(value);
+        can_run_python = 0;
+        break;
+    case K_NO_FINALIZER_AT:
+        can_run_python = !(PyDict_Check(value) && dict_has_only_str_keys(value) && is_constant(check->arg));
         break;
     case K_EQUALS:
         settled = is_constant(value);
@@ -605,7 +651,11 @@ record_free(Record *record)
     for (int i = 0; i < record->n_pins; i++) {
         Py_XDECREF(record->pins[i].weakref);
     }
+    for (int i = 0; i < record->n_anchors; i++) {
+        Py_DECREF(record->anchors[i].weakref);
+    }
     PyMem_Free(record->pins);
+    PyMem_Free(record->anchors);
     PyMem_Free(record->pinned);
     PyMem_Free(record->fills);
     PyMem_Free(record->relations);
@@ -635,10 +685,50 @@ record_new(const GuardProgram *p)
     return record;
 }
 
+/* Whether a call has come with these objects before. Enough of calls that have not: then records are made at once. */
+static int
+record_is_due(GuardProgram *p, uintptr_t fingerprint)
+{
+    if (fingerprint == 0 || p->n_seen == MAX_SEEN) {
+        return 1;
+    }
+    for (int i = 0; i < p->n_seen; i++) {
+        if (p->seen[i] == fingerprint) {
+            return 1;
+        }
+    }
+    if (p->seen == NULL && (p->seen = PyMem_New(uintptr_t, MAX_SEEN)) == NULL) {
+        return 1;
+    }
+    p->seen[p->n_seen++] = fingerprint;
+    return 0;
+}
+
+/* Make the weak references that were planned. */
+static void
+record_watch(Maker *maker)
+{
+    Record *record = maker->record;
+    for (int i = 0; i < record->n_pins; i++) {
+        Known *pin = &record->pins[i];
+        if (pin->object != NULL && (pin->weakref = PyWeakref_NewRef(pin->object, NULL)) == NULL) {
+            maker->failed = 1;
+        }
+    }
+    for (int i = 0; i < record->pure.n; i++) {
+        Step *step = &record->pure.items[i];
+        if (step->watched && (step->keeper = PyWeakref_NewRef(step->expected, NULL)) == NULL) {
+            maker->failed = 1;
+        }
+    }
+}
+
+/* NULL: it is not time yet, or (then *failed is set) none can be made. */
 static Record *
-record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
+record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int *failed)
 {
     Maker maker = {.program = p, .record = record_new(p)};
+    *failed = 1;
     if (maker.record == NULL) {
         return NULL;
     }
@@ -648,6 +738,9 @@ record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObj
         if (root->kind == K_CONST) {
             record_value(&maker, root, value);
         }
+        else if (root->kind == K_REFERENT) {
+            record_anchor(&maker, root);
+        }
         else {
             record_shallow(&maker, root, value);
         }
@@ -655,8 +748,13 @@ record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObj
     for (int i = p->n_global_state; i < p->n_relations && !maker.failed; i++) {
         record_relation(&maker, &p->relations[i]);
     }
+    int is_due = maker.failed || record_is_due(p, maker.fingerprint);
+    if (is_due && !maker.failed) {
+        record_watch(&maker);
+    }
     PyErr_Clear();   /* out of memory: then the step is missing and `failed` set, or something is evaluated instead */
-    if (maker.failed) {
+    *failed = maker.failed;
+    if (maker.failed || !is_due) {
         record_free(maker.record);
         return NULL;
     }
@@ -670,8 +768,12 @@ static int
 pins_are_alive(const Record *record)
 {
     for (int i = 0; i < record->n_pins; i++) {
-        const Pin *pin = &record->pins[i];
-        if (pin->object != NULL && ((PyWeakReference *)pin->weakref)->wr_object != pin->object) {
+        if (!is_known_alive(&record->pins[i])) {
+            return 0;
+        }
+    }
+    for (int i = 0; i < record->n_anchors; i++) {
+        if (!is_known_alive(&record->anchors[i])) {
             return 0;
         }
     }
@@ -697,6 +799,24 @@ record_to_replace(GuardProgram *p)
     return p->n_records < MAX_RECORDS && steps < MAX_STEPS ? -1 : p->last_record;
 }
 
+/* Take over a new record, in place of number `renew` if that is not -1. */
+static void
+record_put(GuardProgram *p, Record *record, int renew)
+{
+    if (renew < 0 && (renew = record_to_replace(p)) < 0) {
+        Record **records = PyMem_Resize(p->records, Record *, p->n_records + 1);
+        if (records == NULL) {
+            record_free(record);
+            return;
+        }
+        p->records = records;
+        records[renew = p->n_records++] = NULL;
+    }
+    record_free(p->records[renew]);
+    p->records[renew] = record;
+    p->last_record = renew;
+}
+
 /* After a successful full evaluation. `renew` is the number of the record to be replaced, or -1. Runs no Python code. */
 static void
 records_renew(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int renew)
@@ -708,27 +828,17 @@ records_renew(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyO
     if (renew >= 0) {
         p->records[renew]->stale->instability++;
     }
-    else {
-        renew = record_to_replace(p);
+    int gc_was_enabled = PyGC_Disable(), failed;
+    Record *record = record_make(p, locals, n_locals, closure, &failed);
+    p->hopeless += failed;
+    if (record != NULL) {
+        record_put(p, record, renew);
     }
-    if (renew < 0) {
-        Record **records = PyMem_Resize(p->records, Record *, p->n_records + 1);
-        if (records == NULL) {
-            return;
-        }
-        p->records = records;
-        records[renew = p->n_records++] = NULL;
-    }
-    int gc_was_enabled = PyGC_Disable();
-    Record *old = p->records[renew];
-    p->records[renew] = record_make(p, locals, n_locals, closure);
-    p->last_record = renew;
-    if (p->records[renew] == NULL) {
+    else if (renew >= 0) {
+        record_free(p->records[renew]);
         p->records[renew] = p->records[--p->n_records];
         p->last_record = 0;
-        p->hopeless++;
     }
-    record_free(old);
     if (gc_was_enabled) {
         PyGC_Enable();
     }
@@ -757,6 +867,9 @@ records_traverse(GuardProgram *p, visitproc visit, void *arg)
         }
         for (int k = 0; k < record->n_pins; k++) {
             Py_VISIT(record->pins[k].weakref);
+        }
+        for (int k = 0; k < record->n_anchors; k++) {
+            Py_VISIT(record->anchors[k].weakref);
         }
     }
     return 0;
@@ -876,7 +989,7 @@ record_evaluate(GuardProgram *p, Record *record, PyObject *const *locals, Py_ssi
     record->stale = NULL;
     /* The arguments come before the global state, because they are what tells entries of one function apart. */
     for (int i = 0; result == GUARDS_PASS && i < p->n_roots; i++) {
-        if (p->roots[i].kind != K_CONST) {
+        if (p->roots[i].kind != K_CONST && p->roots[i].kind != K_REFERENT) {
             result = evaluate_root(&p->roots[i], locals, n_locals, closure, saved, record);
         }
     }

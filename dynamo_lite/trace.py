@@ -106,6 +106,8 @@ class Trace:
         self.keep_alive.clear()
         self.arguments.clear()
         self.frame = self.analysis = self._outer = None
+        if not self.guards.is_settled:
+            self.guards.abandon()
         self.exc_state = ExcState()
 
     def _root_function(self, function: types.FunctionType) -> FunctionVariable:

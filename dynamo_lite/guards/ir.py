@@ -2,17 +2,20 @@
 
 Input: calls by the tracer, thousands per trace, so interning a node or adding a check costs about a microsecond.
 Output: `GuardSet`, read by `program` (C), `mirror` (Python) and reports.
-Invariant: a node is created after its parent; a guard's index is its position in `GuardSet.guards`.
+Invariant: a node is created after its parent; a guard's index is its position in `GuardSet.guards`; a settled set keeps no
+function, class or other object of the program alive that it compares with.
 
 The kind numbers are repeated in `_program.h`.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import ref
 
-# Accessors. The first three are roots.
+# Accessors. The first three and the last are roots.
 LOCAL = 0  # local slot: int
 FREEVAR = 1  # i: the i-th cell of the function's closure
 CONST = 2  # the object itself
@@ -32,6 +35,7 @@ METHOD_FUNC = 15
 ITER_ITEM = 16  # k: the k-th item still to come of a builtin iterator
 DICT_KEY = 17  # i: the i-th key of a dict
 CALL = 18  # a Python function of the object
+REFERENT = 19  # a root: CONST, but a weak reference to the object
 
 # Checks.
 IS = 32  # object
@@ -47,6 +51,11 @@ TENSOR = 41  # spec, see `tensor`
 TRUTH = 42  # bool
 PYTHON = 43  # predicate(value)
 SAVE = 44  # slot; added by `program` for relations
+REF_IS = 45  # weak reference to the object; these three are what `settle` makes of those without REF
+REF_IS_NOT = 46
+REF_TYPE_IS = 47
+NO_FINALIZER = 48  # no `__del__` of the program runs when the value dies
+NO_FINALIZER_AT = 49  # key: the like for what a dict has there, if anything
 
 # Relations.
 SAME = 64
@@ -162,6 +171,9 @@ class GuardSet:
         self.nodes: list[GuardNode] = []
         self.guards: list[Guard] = []
         self._distinct: set[tuple[int, ...]] = set()
+        self._demanded: set[int] = set()  # ids of objects, among the first `_searched` guards
+        self._searched = 0
+        self.is_settled = False
         self._expected: dict[GuardNode, User] = {}
 
     def node(self, parent: GuardNode | None, kind: int, arg: Any = None) -> GuardNode:
@@ -186,11 +198,42 @@ class GuardSet:
         self._expected.setdefault(node, user)
 
     def settle(self) -> None:
-        """Make checks of the expectations that no other guard covers. Called once, when the trace is done."""
+        """Make checks of the expectations that no other guard covers, and let go of the program's objects. Called once, when the
+        trace is done."""
         for node, user in self._expected.items():
             if not _is_looked_at(node):
                 self.check(node, IS_NOT, _NO_VALUE, user)
         self._expected.clear()
+        self._loosen()
+        self.is_settled = True
+
+    def is_released(self, value: Any) -> bool:
+        """True for a function or class that the settled set will not keep alive, but demands."""
+        for guard in self.guards[self._searched :]:
+            if guard.kind in (IS, TYPE_IS) and is_mortal(guard.arg):
+                classes = type.__dict__["__mro__"].__get__(guard.arg) if isinstance(guard.arg, type) else (guard.arg,)
+                self._demanded.update(map(id, classes))
+        self._searched = len(self.guards)
+        return id(value) in self._demanded and is_mortal(value)
+
+    def abandon(self) -> None:
+        """Let go of all objects: this set will not be used."""
+        for guard in self.guards:
+            guard.arg = None
+        for node in self.roots.values():
+            node.arg = None
+
+    def _loosen(self) -> None:
+        """Refer to objects weakly, where that is possible. An object that is gone equals none: its address may be used again, but
+        its references stay dead."""
+        compared = set()
+        for guard in self.guards:
+            if guard.kind in _LOOSE and is_mortal(guard.arg):
+                compared.add(id(guard.arg))
+                guard.kind, guard.arg = _LOOSE[guard.kind], ref(guard.arg)
+        for node in self.roots.values():
+            if node.kind == CONST and is_mortal(node.arg) and (_is_owned(node.arg) or id(node.arg) in compared):
+                node.kind, node.arg = REFERENT, ref(node.arg)
 
     def same(self, node_a: GuardNode, node_b: GuardNode, user: User = None) -> None:
         """Require both nodes to lead to one object."""
@@ -238,6 +281,27 @@ class GuardSet:
         return iter(self.guards)
 
 
+_LOOSE = {IS: REF_IS, IS_NOT: REF_IS_NOT, TYPE_IS: REF_TYPE_IS}
+
+
+def is_mortal(value: Any) -> bool:
+    """True for what can be referenced weakly and may go away before the interpreter ends."""
+    cls = type(value)
+    if issubclass(cls, type):
+        return bool(_flags(value) & _HEAP_TYPE)
+    return _weakrefoffset(cls) != 0
+
+
+def _is_owned(value: Any) -> bool:
+    """True for what only the program makes: a constant of another kind may be the analysis's own, which nobody else keeps."""
+    return issubclass(type(value), (type, types.FunctionType))
+
+
+_HEAP_TYPE = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`
+_flags = type.__dict__["__flags__"].__get__
+_weakrefoffset = type.__dict__["__weakrefoffset__"].__get__
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Paths.
 
@@ -279,6 +343,8 @@ def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
         return owner.local_names[arg] if arg < len(owner.local_names) else f"argument {arg}"
     if kind == FREEVAR:
         return (owner.free_names[arg] if arg < len(owner.free_names) else f"free variable {arg}") + " (cell)"
+    if kind == REFERENT and (arg := arg()) is None:
+        return "<an object that is gone>"
     if _is_namespace(arg):
         return f"vars({arg['__name__']})"
     name = getattr(arg, "__qualname__", None) or getattr(arg, "__name__", None)

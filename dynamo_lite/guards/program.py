@@ -2,7 +2,7 @@
 
 Input: a `GuardSet`. Output: `(roots, relations, n_saved)` with nodes `(kind, arg, checks, children)`, checks and
 relations `(kind, arg, index)`, where `index` is the guard's position in the set.
-Invariant: every object that a guard compares with is kept alive by the program.
+Invariant: every object that a guard compares with is kept alive by the program, or referenced weakly.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from dynamo_lite.guards.ir import (
     GLOBAL_STATE,
     LOCAL,
     PREDICATE,
+    REFERENT,
     SAME,
     SAVE,
     Guard,
@@ -23,7 +24,7 @@ from dynamo_lite.guards.ir import (
 )
 
 # What differs between calls comes first, so that an entry that does not apply is left quickly.
-_ROOT_ORDER = {LOCAL: 0, FREEVAR: 1, CONST: 2}
+_ROOT_ORDER = {LOCAL: 0, FREEVAR: 1, CONST: 2, REFERENT: 2}
 
 
 def build_program(guardset: GuardSet, graph: GraphCall | None = None, handed: Sequence[GuardNode] = ()) -> GuardProgram:

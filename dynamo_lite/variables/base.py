@@ -12,6 +12,7 @@ import functools
 from typing import Any
 
 from ..exc import NotConstant
+from ..guards import ir
 
 
 class _Missing:
@@ -55,6 +56,7 @@ class VariableTracker:
     source: Any = None
     value: Any = MISSING
     mutated: bool = False
+    mutated_at: int = 0  # the step to break at if the first change must not be replayed
     folds = False  # a constant with which C code may do as it likes during the analysis
     is_user_made = False  # an instance of a class written in Python, whose special methods are the program's
     can_stand = False  # C code that runs during the analysis may be given a stand for the object (`stand.py`)
@@ -129,6 +131,10 @@ class VariableTracker:
         """Trackers that this object holds (for escape analysis and materialisation)."""
         return ()
 
+    def let_go(self, tr: Any) -> Any:
+        """`(source, real object)` for what the real object holds and the changed model does not; the source may be None."""
+        return ()
+
     # -- codegen: an object that did not exist before the frame
 
     def emit_new(self, cg: Any) -> None:
@@ -199,6 +205,30 @@ class LazyVariable:
     def __setattr__(self, name: str, value: Any) -> None:
         self._realize()
         setattr(self, name, value)
+
+
+def real_object(vt: Any) -> Any:
+    """The real object of a tracker, `MISSING` if it has none; a lazy one stays lazy."""
+    state = vt.__dict__
+    return state["_lazy"][1] if "_lazy" in state else state.get("value", MISSING)
+
+
+def sourced_objects(trackers: Any) -> list[tuple[Any, Any]]:
+    """`(source, real object)` of trackers of objects that existed before the frame."""
+    return [(vt.__dict__.get("source"), real_object(vt)) for vt in trackers]
+
+
+def held_items(tr: Any, source: Any, real: dict[Any, Any], keys: Any) -> list[tuple[Any, Any]]:
+    """`(source, real object)` of the values that a real dict has for `keys`. Another time it may have others, or have some for more."""
+    for key in keys:
+        tr.guard(source, ir.NO_FINALIZER_AT, key)
+    return [(None, dict.__getitem__(real, key)) for key in keys if dict.__contains__(real, key)]
+
+
+def missing_from(trackers: Any, held: Any) -> list[tuple[Any, Any]]:
+    """Those of the `(source, real object)` for which no tracker stands."""
+    kept = {id(real_object(vt)) for vt in trackers}
+    return [pair for pair in held if id(pair[1]) not in kept]
 
 
 def is_lazy(vt: Any) -> bool:

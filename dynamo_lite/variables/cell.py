@@ -11,7 +11,7 @@ from types import CellType
 from typing import Any
 
 from ..guards import ir
-from .base import MISSING, VariableTracker
+from .base import MISSING, VariableTracker, missing_from
 from .wrap import builds
 
 
@@ -48,6 +48,14 @@ class CellVariable(VariableTracker):
 
     def children(self) -> Any:
         return () if self.content in (None, MISSING) else (self.content,)
+
+    def let_go(self, tr: Any) -> Any:
+        try:
+            content = self.value.cell_contents
+        except ValueError:
+            tr.guard(tr.source(self.source, ir.CELL_CONTENTS, None), ir.ABSENT)
+            return ()
+        return missing_from(self.children(), [(tr.source(self.source, ir.CELL_CONTENTS, None), content)])
 
     def emit_new(self, cg: Any) -> None:
         cg.load_callable(CellType)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..guards import ir
 from .abstract import get_iter, hint_length, is_true, iter_next, richcompare, type_name, unpack
-from .base import VariableTracker
+from .base import VariableTracker, missing_from
 from .constant import NONE, ConstantVariable, is_none
 from .dispatch import constructor, method
 from .iter import ReversedVariable
@@ -40,6 +40,10 @@ class ListVariable(SequenceVariable):
 
     def describe(self) -> str:
         return self.source.path if self.source is not None else f"of {len(self.items)} items"
+
+    def let_go(self, tr: Any) -> Any:
+        held = enumerate(list.__iter__(self.value))
+        return [(tr.source(self.source, ir.INDEX, i), real) for i, real in missing_from(self.items, held)]
 
     # -- slots
 

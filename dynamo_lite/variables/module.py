@@ -14,12 +14,22 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .base import VariableTracker, is_lazy
+from .base import VariableTracker, held_items, is_lazy, missing_from
 from .constant import ConstantVariable
 from .descr import generic_getattr, type_attribute
 from .dispatch import builtin, method
 from .native import host_value
 from .wrap import builds, builds_subclasses
+
+
+def is_module_level(value: Any) -> bool:
+    """True for a function or class that its module has under its name, as good as for ever. Never asks the object."""
+    kind = type if issubclass(type(value), type) else types.FunctionType
+    if not issubclass(type(value), kind):
+        return False
+    name = vars(kind)["__module__"].__get__(value)
+    module = sys.modules.get(name) if type(name) is str else None
+    return type(module) is types.ModuleType and module.__dict__.get(vars(kind)["__name__"].__get__(value)) is value
 
 
 class GlobalsNamespace(VariableTracker):
@@ -108,6 +118,9 @@ class GlobalsNamespace(VariableTracker):
 
     def children(self) -> Any:
         return [v for v in self.stored.values() if v is not None]
+
+    def let_go(self, tr: Any) -> Any:
+        return missing_from(self.children(), held_items(tr, self.source, self.value, self.stored))
 
     def emit_update(self, cg: Any) -> None:
         for name, value in self.stored.items():

@@ -37,6 +37,7 @@ from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import foreign_attribute, getset, is_heap_type
 from .dispatch import builtin, constructor
 from .keys import Key, hash_rule, key_of
+from .module import is_module_level
 from .native import NativeVariable, emit_call, str_text
 from .wrap import builds
 
@@ -67,7 +68,7 @@ def is_alive(tx: Any, target: VariableTracker) -> bool:
     node = target.source
     if node is None:
         return target.is_python_constant() or tr.is_reachable(target)
-    if node.kind == ir.CONST or isinstance(target.value, (type, types.FunctionType, types.ModuleType)):
+    if node.kind == ir.CONST or isinstance(target.value, types.ModuleType) or is_module_level(target.value):
         return True
     through_reference = False
     while node.parent is not None:

@@ -1,0 +1,174 @@
+"""What guards and compiled code keep alive, and what a program can see of that with weak references."""
+
+import gc
+import weakref
+
+import pytest
+
+from dynamo_lite import convert
+from dynamo_lite.config import config
+
+
+@pytest.fixture(autouse=True)
+def pure_python():
+    with config.patch(capture_pure_python=True):
+        yield
+
+
+def make_region():
+    return convert.Region(lambda gm, inputs: gm.forward)
+
+
+def opaque(*args):
+    """Breaks the graph."""
+    return gc.isenabled() and args[-1]
+
+
+class Plain:
+    def method(self):
+        return 1
+
+
+def test_guards_do_not_keep_a_function_alive():
+    region = make_region()
+
+    def call(f):
+        return f() + 1
+
+    def make():
+        return lambda: 1
+
+    compiled = region.wrap(call)
+    f = make()
+    assert compiled(f) == compiled(f) == 2
+    gone = weakref.ref(f)
+    del f
+    assert gone() is None
+    assert [compiled(make()) for _ in range(3)] == [2, 2, 2]
+    assert len(region.cache_for(call.__code__).entries) == 1
+
+
+def test_entries_for_classes_that_are_gone_are_dropped():
+    region = make_region()
+
+    def make(cls):
+        return cls.__name__, cls().method()
+
+    compiled = region.wrap(make)
+    for i in range(6):
+        cls = type(f"Local{i}", (Plain,), {})
+        assert compiled(cls) == (f"Local{i}", 1)
+        entries = region.cache_for(make.__code__).entries
+        assert [entry.guards.outlived() for entry in entries] == [False]
+        del cls, entries
+        gc.collect()
+    (entry,) = region.cache_for(make.__code__).entries
+    assert entry.guards.outlived()
+
+
+def test_guards_and_code_do_not_keep_a_class_alive():
+    region = make_region()
+
+    def use(value):
+        made = type(value)()
+        opaque(made)
+        return made.method, type(made)
+
+    def run(compiled):
+        class Local:
+            def method(self):
+                return 5
+
+        for _ in range(4):
+            method, cls = compiled(Local())
+            assert cls is Local and method() == 5
+        return weakref.ref(Local)
+
+    gone = run(region.wrap(use))
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_reused_address_is_no_match():
+    region = make_region()
+
+    def ask(value):
+        return value.answer
+
+    compiled = region.wrap(ask)
+    for i in range(20):
+        cls = type("Local", (), {"answer": i})
+        assert compiled(cls) == compiled(cls()) == i
+        del cls
+        gc.collect()
+
+
+def test_aborted_analyses_let_go():
+    region = make_region()
+
+    def use(f):
+        opaque(f)
+        return f()
+
+    def local():
+        return 3
+
+    compiled = region.wrap(use)
+    gc.disable()
+    try:
+        assert compiled(local) == 3
+        gone = weakref.ref(local)
+        del local
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def count_references(objects):
+    return [weakref.getweakrefcount(o) for o in objects if o.method() == 1]
+
+
+def test_objects_that_come_once_are_not_referenced():
+    region = make_region()
+
+    def method_of(value):
+        return value.method() + value.extra
+
+    compiled = region.wrap(method_of)
+    objects = [Plain() for _ in range(8)]
+    for i, value in enumerate(objects):
+        value.extra = i
+    assert [compiled(value) for value in objects] == [1 + i for i in range(8)]
+    assert count_references(objects) == [0] * 8
+
+
+def test_counts_after_a_break():
+    def counted():
+        o = Plain()
+        proxy = weakref.proxy(o)
+        ref = weakref.ref(o)
+        again = weakref.ref(o)
+        same = ref is again
+        both = weakref.getweakrefcount(o)
+        del proxy
+        return same, both, weakref.getweakrefcount(o)
+
+    assert counted() == make_region().wrap(counted)() == (True, 2, 1)
+
+
+def test_a_function_behind_a_reference_may_be_gone():
+    def check():
+        holder = Plain()
+
+        def callback():
+            pass
+
+        ref = weakref.ref(callback)
+        weakref.finalize(holder, callback)
+        del callback
+        opaque(holder)
+        before = ref() is None
+        del holder
+        return before, ref() is None
+
+    assert check() == make_region().wrap(check)() == (False, True)

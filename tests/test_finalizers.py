@@ -1,0 +1,218 @@
+"""Objects with a `__del__` that captured code lets go of die when they die in eager execution."""
+
+import pytest
+
+from dynamo_lite import convert
+from dynamo_lite.config import config
+
+LOG = []
+KEPT = None
+
+
+class Finalized:
+    """Its end shows in LOG."""
+
+    def __init__(self, name="it"):
+        self.name = name
+
+    def __del__(self):
+        LOG.append(self.name)
+
+
+class Holder:
+    """Has one attribute."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Slotted:
+    """Has one slot."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+def captured(fn):
+    wrapped = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+
+    def call(*args):
+        with config.patch(capture_pure_python=True, debug=True):
+            return wrapped(*args)
+
+    return call
+
+
+def list_clear(c):
+    c.clear()
+    return len(LOG)
+
+
+def list_store(c):
+    c[0] = 3
+    return len(LOG)
+
+
+def list_pop(c):
+    c.pop()
+    return len(LOG)
+
+
+def list_slice(c):
+    del c[:]
+    return len(LOG)
+
+
+def dict_store(c):
+    c["x"] = 3
+    return len(LOG)
+
+
+def dict_delete(c):
+    del c["x"]
+    return len(LOG)
+
+
+def dict_pop(c):
+    c.pop("x")
+    return len(LOG)
+
+
+def set_pop(c):
+    c.pop()
+    return len(LOG)
+
+
+def attribute_store(c):
+    c.value = 3
+    return len(LOG)
+
+
+def attribute_delete(c):
+    del c.value
+    return len(LOG)
+
+
+def attributes_clear(c):
+    c.__dict__.clear()
+    return len(LOG)
+
+
+def attributes_replace(c):
+    c.__dict__ = {}
+    return len(LOG)
+
+
+def global_store(c):
+    global KEPT
+    KEPT = c.pop()
+    KEPT = None
+    return len(LOG)
+
+
+def variable_keeps_it(c):
+    x = c[0]
+    c[0] = 1
+    before = len(LOG)
+    del x
+    return before, len(LOG)
+
+
+def new_container_dies(c):
+    x = [[c.pop()]]
+    x = None
+    return x, len(LOG)
+
+
+PROGRAMS = [
+    (list_clear, lambda: [Finalized()]),
+    (list_store, lambda: [Finalized()]),
+    (list_store, lambda: [[Finalized()]]),
+    (list_store, lambda: [Holder(Finalized())]),
+    (list_store, lambda: [Slotted({1: (Finalized(),)})]),
+    (list_pop, lambda: [Finalized()]),
+    (list_slice, lambda: [Finalized()]),
+    (dict_store, lambda: {"x": Finalized()}),
+    (list_clear, lambda: {"x": Finalized()}),
+    (dict_delete, lambda: {"x": Finalized()}),
+    (dict_pop, lambda: {"x": Finalized()}),
+    (set_pop, lambda: {Finalized()}),
+    (list_clear, lambda: {Finalized()}),
+    (attribute_store, lambda: Holder(Finalized())),
+    (attribute_store, lambda: Slotted(Finalized())),
+    (attribute_delete, lambda: Holder(Finalized())),
+    (attribute_delete, lambda: Slotted(Finalized())),
+    (attributes_clear, lambda: Holder(Finalized())),
+    (attributes_replace, lambda: Holder(Finalized())),
+    (global_store, lambda: [Finalized()]),
+    (variable_keeps_it, lambda: [Finalized()]),
+    (new_container_dies, lambda: [Finalized()]),
+]
+
+
+@pytest.mark.parametrize(("program", "argument"), PROGRAMS)
+def test_dies_when_it_does_in_eager(program, argument):
+    compiled = captured(program)
+    LOG.clear()
+    expected = program(argument()), LOG[:]
+    assert expected[1] == ["it"]
+    for _ in range(3):
+        LOG.clear()
+        assert (compiled(argument()), LOG) == expected
+
+
+@pytest.mark.parametrize(
+    ("program", "plain", "finalized"),
+    [
+        (list_store, lambda: [1], lambda: [Finalized()]),
+        (list_clear, lambda: ["a"], lambda: [Finalized()]),
+        (dict_store, lambda: {"x": None}, lambda: {"x": Finalized()}),
+        (dict_store, lambda: {}, lambda: {"x": Finalized()}),
+        (attribute_store, lambda: Holder(None), lambda: Holder(Finalized())),
+        (attribute_store, lambda: Slotted(None), lambda: Slotted(Finalized())),
+    ],
+)
+def test_the_guards_ask_for_it(program, plain, finalized):
+    """What was captured without a finalizer is not used where there is one."""
+    compiled = captured(program)
+    LOG.clear()
+    assert (compiled(plain()), compiled(finalized()), LOG) == (0, 1, ["it"])
+
+
+def test_other_objects_cause_no_version():
+    """What the guards ask for is that there is no finalizer: not that the type, or the presence, is the same."""
+    region = convert.Region(lambda gm, inputs: gm.forward)
+
+    def program(c):
+        c["x"] = 3
+        return c["x"]
+
+    wrapped = region.wrap(program)
+    with config.patch(capture_pure_python=True, debug=True):
+        assert [wrapped(c) for c in ({}, {"x": None}, {"x": [1]}, {"x": Holder(1)})] == [3, 3, 3, 3]
+    assert len(region.cache_for(program.__code__).entries) == 1
+
+
+def test_a_generator_ends_where_its_variable_does():
+    """A suspended generator that dies runs its `finally`."""
+
+    def numbers():
+        try:
+            yield 1
+        finally:
+            LOG.append("closed")
+
+    def program(c):
+        c.clear()
+        return len(LOG)
+
+    def suspended():
+        generator = numbers()
+        next(generator)
+        return [generator]
+
+    compiled = captured(program)
+    LOG.clear()
+    assert (compiled(suspended()), LOG) == (1, ["closed"])
