@@ -1,0 +1,224 @@
+"""Narrow models of transformers with random weights, and what they are called with.
+
+Input: a class of transformers, what its configuration is to say, a function that makes inputs for a batch size. Output: an
+`Entry` of the zoo. Widths, vocabularies and numbers of experts do not change what has to be captured: `narrow` sets them by
+name in a configuration and all the configurations inside it, and leaves the depth as it is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+Inputs = dict[str, Any]
+Example = tuple[torch.nn.Module, Callable[[int], Inputs]]
+
+VOCABULARY = 200
+LENGTH = 16
+IMAGE = 198  # the token that stands for a piece of an image
+AUDIO = 197
+IMAGE_SIZE = 32
+
+WIDTHS = {
+    "vocab_size": VOCABULARY,
+    **dict.fromkeys(["hidden_size", "d_model", "n_embd", "dim", "word_embed_proj_dim", "embedding_size"], 64),
+    **dict.fromkeys(["intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "d_inner"], 128),
+    **dict.fromkeys(["hidden_dim", "ffn_hidden_size", "feed_forward_size", "dff"], 128),
+    **dict.fromkeys(["num_attention_heads", "n_head", "n_heads", "encoder_attention_heads", "attention_heads"], 4),
+    **dict.fromkeys(["decoder_attention_heads", "num_encoder_attention_heads", "num_decoder_attention_heads"], 4),
+    **dict.fromkeys(["num_key_value_heads", "num_kv_heads"], 2),
+    **dict.fromkeys(["head_dim", "d_kv", "d_head", "attention_head_size"], 16),
+    **dict.fromkeys(["projection_dim", "moe_intermediate_size", "shared_expert_intermediate_size"], 32),
+    **dict.fromkeys(["num_experts", "num_local_experts", "n_routed_experts"], 4),
+    **dict.fromkeys(["num_experts_per_tok", "num_experts_per_token"], 2),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model of the zoo. `train`: its training step is measured as well."""
+
+    build: Callable[[], Example]
+    train: bool = False
+
+
+def narrow(config_class: Any, /, **overrides: Any) -> Any:
+    """A configuration with the published depth and small widths.
+
+    A dict among `overrides` goes to the configuration inside of that name; a callable makes one.
+    """
+    default = config_class()
+    fields = default.to_dict()
+    overrides = {name: value() if callable(value) else value for name, value in overrides.items()}
+    values = {name: width for name, width in WIDTHS.items() if type(fields.get(name)) is int}
+    for name in getattr(config_class, "sub_configs", {}):
+        inner = getattr(default, name, None)
+        given = overrides.get(name, {})
+        if inner is not None and isinstance(given, dict):
+            values[name] = narrow(type(inner), **given)
+            overrides.pop(name, None)
+    values.update(overrides)
+    vocabulary = values.get("vocab_size", fields.get("vocab_size"))
+    for name, value in fields.items():
+        if name.endswith("_token_id") and type(value) is int and name not in overrides and value >= (vocabulary or 0):
+            values[name] = 1
+    return config_class(**values)
+
+
+def model(class_name: str, **overrides: Any) -> Any:
+    """The model of that name with a narrow configuration."""
+    import transformers
+
+    cls = getattr(transformers, class_name)
+    torch.manual_seed(0)
+    return cls(narrow(cls.config_class, **overrides))
+
+
+def backbone(class_name: str, **overrides: Any) -> Callable[[], Any]:
+    """A configuration for another model's backbone, made when it is needed."""
+
+    def make() -> Any:
+        import transformers
+
+        return narrow(getattr(transformers, class_name), **overrides)
+
+    return make
+
+
+def tokens(batch: int, length: int = LENGTH) -> torch.Tensor:
+    """Random tokens, none of them special."""
+    return torch.randint(10, VOCABULARY - 10, (batch, length))
+
+
+def image_size(config: Any) -> tuple[int, int]:
+    size = getattr(config, "image_size", None) or getattr(getattr(config, "vision_config", None), "image_size", 64)
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+# What the models are called with: functions of the model's configuration and the batch size.
+
+
+def text(config: Any, batch: int) -> Inputs:
+    return {"input_ids": tokens(batch)}
+
+
+def masked_text(config: Any, batch: int) -> Inputs:
+    mask = torch.ones(batch, LENGTH, dtype=torch.long)
+    mask[0, -4:] = 0
+    return {"input_ids": tokens(batch), "attention_mask": mask}
+
+
+def labelled_text(config: Any, batch: int) -> Inputs:
+    ids = tokens(batch)
+    return {"input_ids": ids, "labels": ids.clone()}
+
+
+def long_text(length: int) -> Callable[[Any, int], Inputs]:
+    return lambda config, batch: {"input_ids": tokens(batch, length)}
+
+
+def two_texts(config: Any, batch: int) -> Inputs:
+    return {"input_ids": tokens(batch), "decoder_input_ids": tokens(batch, 8)}
+
+
+def labelled_two_texts(config: Any, batch: int) -> Inputs:
+    return {"input_ids": tokens(batch), "labels": tokens(batch, 8)}
+
+
+def long_two_texts(length: int) -> Callable[[Any, int], Inputs]:
+    return lambda config, batch: {"input_ids": tokens(batch, length), "decoder_input_ids": tokens(batch, 8)}
+
+
+def image(config: Any, batch: int) -> Inputs:
+    return {"pixel_values": torch.randn(batch, 3, *image_size(config))}
+
+
+def image_of(size: int) -> Callable[[Any, int], Inputs]:
+    return lambda config, batch: {"pixel_values": torch.randn(batch, 3, size, size)}
+
+
+def video(frames: int) -> Callable[[Any, int], Inputs]:
+    return lambda config, batch: {"pixel_values": torch.randn(batch, frames, 3, *image_size(config))}
+
+
+def image_and_text(config: Any, batch: int) -> Inputs:
+    return {**image(config, batch), **text(config, batch)}
+
+
+def image_in_text(pieces: int) -> Callable[[Any, int], Inputs]:
+    """An image for which `pieces` tokens of the text stand."""
+
+    def inputs(config: Any, batch: int) -> Inputs:
+        ids = tokens(batch, LENGTH + pieces)
+        ids[:, 2 : 2 + pieces] = IMAGE
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **image(config, batch)}
+
+    return inputs
+
+
+def image_and_decoder(config: Any, batch: int) -> Inputs:
+    size = image_size(config.encoder) if hasattr(config, "encoder") else image_size(config)
+    return {"pixel_values": torch.randn(batch, 3, *size), "decoder_input_ids": tokens(batch, 8)}
+
+
+def waveform(config: Any, batch: int) -> Inputs:
+    return {"input_values": torch.randn(batch, 4000)}
+
+
+def spectrogram_and_text(bins: int, frames: int) -> Callable[[Any, int], Inputs]:
+    return lambda config, batch: {
+        "input_features": torch.randn(batch, bins, frames),
+        "decoder_input_ids": tokens(batch, 8),
+    }
+
+
+def document(config: Any, batch: int) -> Inputs:
+    corner = torch.randint(0, 500, (batch, LENGTH, 2))
+    return {"input_ids": tokens(batch), "bbox": torch.cat([corner, corner + 100], -1)}
+
+
+def document_with_image(size: int) -> Callable[[Any, int], Inputs]:
+    return lambda config, batch: {**document(config, batch), "pixel_values": torch.randn(batch, 3, size, size)}
+
+
+def patches(grid: tuple[int, int], patch: int, values: str = "image_grid_thw") -> Callable[[Any, int], Inputs]:
+    """Images as flat patches of any number, as the Qwen-VL family takes them: merged two by two into text tokens."""
+
+    def inputs(config: Any, batch: int) -> Inputs:
+        pieces = grid[0] * grid[1] // 4
+        ids = tokens(batch, LENGTH + pieces)
+        ids[:, 2 : 2 + pieces] = IMAGE
+        pixels = torch.randn(batch * grid[0] * grid[1], 3 * 2 * patch * patch)
+        kinds = torch.zeros_like(ids)
+        kinds[ids == IMAGE] = 1
+        return {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            "pixel_values": pixels,
+            "image_grid_thw": torch.tensor([[1, *grid]] * batch),
+            "mm_token_type_ids": kinds,
+        }
+
+    return inputs
+
+
+def series(config: Any, batch: int) -> Inputs:
+    return {"past_values": torch.randn(batch, config.context_length, config.num_input_channels)}
+
+
+def case(
+    class_name: str, inputs: Callable[[Any, int], Inputs], /, *, train: bool = False, seed: int = 1, **overrides: Any
+) -> Entry:
+    def build() -> Example:
+        built = model(class_name, **overrides)
+
+        def make(batch: int) -> Inputs:
+            torch.manual_seed(seed)
+            return inputs(built.config, batch)
+
+        return built, make
+
+    return Entry(build, train)
