@@ -37,7 +37,8 @@ class GuardText(Protocol):
 
 
 class Stats:
-    """Counters of the whole process: operators run on fake tensors, and operators answered from the memo of earlier ones."""
+    """Counters of the whole process: operators run on fake tensors, operators answered from the memo of earlier ones; frames that
+    started again because their graph had raised, and errors of graphs after which that could not be."""
 
     def __init__(self) -> None:
         self.reset()
@@ -46,6 +47,8 @@ class Stats:
         """Start again at zero."""
         self.fake_calls = 0
         self.memo_hits = 0
+        self.started_again = 0
+        self.errors_passed_on = 0
 
 
 STATS = Stats()

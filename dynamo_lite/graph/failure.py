@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from ..failure import put_place
+from ..record import STATS
 from .fake import Propagator
 from .lean import without_compiler
 
@@ -56,7 +57,12 @@ class Failure:
             trace = self._trace(len(self.gm.graph.nodes) - 1, args)
             return self._without_backend(call, error, args) if trace is None else self._pass_on(error, None, trace)
         trace = self._trace(node, args)
-        return True if trace is None else self._pass_on(error, node, trace)
+        return self._start_again() if trace is None else self._pass_on(error, node, trace)
+
+    @staticmethod
+    def _start_again() -> bool:
+        STATS.started_again += 1
+        return True
 
     def _failed_node(self, traceback: TracebackType | None) -> int | None:
         """The index of the node that raised, if the graph itself was running."""
@@ -79,7 +85,7 @@ class Failure:
         try:
             results = run(*args)
         except Exception:
-            return True  # the program's own error: the frame raises it in its place
+            return self._start_again()  # the program's own error
         what = f"{type(error).__name__}: " + str(error).strip().split("\n", 1)[0]
         if self.fullgraph:
             error.add_note(f"backend {self.backend!r} raised this where eager execution succeeds")
@@ -90,6 +96,7 @@ class Failure:
         return results
 
     def _pass_on(self, error: Exception, node: int | None, trace: str) -> bool:
+        STATS.errors_passed_on += 1
         if node is not None:
             put_place(error, getattr(list(self.gm.graph.nodes)[node].meta, "place", None))
         error.add_note(

@@ -22,10 +22,25 @@ TRUTHS = (
     "is_contiguous()", "requires_grad", "any()", "all().item()", "dtype is torch.float32", "is_floating_point()", "sum() > 1",
     "device.type == 'cpu'", "is_leaf", "_is_view()", "equal(torch.zeros(3))", "shape == (3,)", "isnan().any()", "grad is None",
 )  # fmt: skip
+# Whether these raise hangs on the data ({t}: a tensor, {n}: an int that may be out of range) or shows only when the operator runs.
+FAILING = (
+    "{t}.index_select(0, torch.tensor([0, 1, {n}]))", "{t}.gather(0, torch.tensor([{n}, 1, 2]))", "{t}[torch.tensor([{n}, 0, 1])]",
+    "torch.take({t}, torch.tensor([{n}, 0, 1]))", "torch.nn.functional.embedding(torch.tensor([{n}, 0, 1]), {t}.reshape(-1, 1))[:, 0]",
+    "torch.linalg.inv({t} * torch.eye(3) * {n})[0]", "torch.linalg.cholesky(torch.eye(3) * {n})[1]", "torch.linalg.solve(torch.eye(3) * {n}, {t})",
+    "({t}.int() // torch.tensor([1, {n}, 2])).float()", "({t}.int() % torch.tensor([1, {n}, 2])).float()",
+    "torch.zeros(3).scatter(0, torch.tensor([{n}, 1, 0]), {t})", "torch.zeros(3).index_add_(0, torch.tensor([0, {n}, 1]), {t})",
+    "torch.zeros(1).expand(3).add_({t})", "torch.nn.functional.cross_entropy({t}.view(1, 3), torch.tensor([{n}])).expand(3)",
+    "{t}.index_copy(0, torch.tensor([{n}]), torch.ones(1))", "torch.nn.functional.one_hot(torch.tensor([{n}, 0, 1]), 3).float().sum(0)",
+    "torch.zeros(3).index_put_((torch.tensor([{n}]),), torch.ones(1))", "torch.bincount(torch.tensor([{n}, 1, 2]), minlength=3)[:3].float()",
+)  # fmt: skip
 
 
 class Tensors(Chooser):
     """What a program does with tensors."""
+
+    def failing(self, tensor, number):
+        """An operator that raises on some data."""
+        return self.pick(FAILING).format(t=tensor, n=number)
 
     def e_tensor(self, s, depth):
         if depth <= 0 or not s.names["tensor"]:
@@ -66,6 +81,7 @@ class Tensors(Chooser):
             lambda: f"sum([{e()}, {e()}])",
             lambda: f"torch.stack([x * {e('int')} for x in {e()}])",
             lambda: f"max({e()}, {e()}, key=lambda q: float(q.sum()))",
+            lambda: self.failing(e(), self.pick([lambda: "2", lambda: e("int"), lambda: "7"])()),
         ])()  # fmt: skip
 
     def tensor_int(self, s, d):
@@ -82,7 +98,7 @@ class Tensors(Chooser):
         t = self.variable(s, "tensor", "torch.ones(3)")
         e = lambda kind="int": getattr(self, "e_" + kind)(s, 1)  # noqa: E731
         own = [n for n in s.names["tensor"] if n in s.own]
-        form = self.choose(14)
+        form = self.choose(16)
         if form < 3:
             name = self.fresh("t")
             self.put(f"{name} = {self.e_tensor(s, 2)}")
@@ -133,5 +149,14 @@ class Tensors(Chooser):
                     f"MODULE({t}).sum().backward()",
                 ])
             )  # fmt: skip
+        elif form == 12:
+            self.put(f"{t}[torch.tensor([{e()}])] {self.pick(['=', '='])} {self.pick(['2.', e('float')])}")
+        elif form == 13:
+            name = self.fresh("t")
+            self.put("try:")
+            self.put(f"    {name} = {self.failing(t, e())}")
+            self.put(f"    {self.pick(['GL', 'l0'])}.append({name})")
+            self.put("except (IndexError, RuntimeError) as error:")
+            self.put(f"    {self.pick(['GL.append(str(error))', 'l0.append(1)', 'stop(' + self.tag() + ', error)'])}")
         else:
             self.put(f"stop({self.tag()}, {self.e_tensor(s, 2)})")
