@@ -75,7 +75,7 @@ class Config:
     assume_static_by_default: bool = True  # sizes are constants until they change
     automatic_dynamic_shapes: bool = True  # a size or int that changed becomes symbolic at the recompile
     specialize_int: bool = False  # ints are always constants
-    specialize_float: bool = True  # floats are always constants
+    specialize_float: bool = False  # floats are always constants, also those that change
     force_parameter_static_shapes: bool = True  # sizes of parameters stay constants
     force_nn_module_property_static_shapes: bool = True  # ints that are attributes of modules stay constants
     allow_unspec_int_on_nn_module: bool = False  # overrides the previous key for ints

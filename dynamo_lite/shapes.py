@@ -12,6 +12,7 @@ imports torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -65,12 +66,31 @@ def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
     hints = tr.dynamic_hints
     path = source.path
     seen = hints.setdefault(path, value)
-    if seen is None or type(seen) is tuple:
+    if seen is None or type(seen) is not int:
         return seen is None
     if seen != value and config.automatic_dynamic_shapes:
         hints[path] = None
         return True
     return False
+
+
+def is_dynamic_float(tr: Any, value: float, source: Any) -> bool:
+    """Whether a float from outside is one that varies: it was another one in an earlier compilation."""
+    if config.specialize_float or tr.region.dynamic is False or not math.isfinite(value) or not may_vary(tr, source):
+        return False
+    hints = tr.dynamic_hints
+    path = source.path
+    seen = hints.setdefault(path, value)
+    if seen is None or seen is STATIC_FLOAT:
+        return seen is None
+    if seen != value and type(seen) is float and config.automatic_dynamic_shapes:
+        hints[path] = None
+        return True
+    return False
+
+
+STATIC_FLOAT = object()
+"""In `tr.dynamic_hints`, in the place of a float that the backend needs as a constant."""
 
 
 def may_vary(tr: Any, source: Any) -> bool:

@@ -9,3 +9,6 @@ from typing import Any
 def eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph's own generated Python code."""
     return gm.forward
+
+
+eager.takes_floats = True

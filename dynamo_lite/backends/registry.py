@@ -104,10 +104,18 @@ def backend_name(compiler_fn: CompilerFn) -> str:
     return getattr(function, "__name__", None) or type(function).__name__
 
 
-def call_backend(compiler_fn: CompilerFn, gm: Any, example_inputs: list[Any], *, fullgraph: bool) -> CompiledFn:
+def call_backend(
+    compiler_fn: CompilerFn,
+    gm: Any,
+    example_inputs: list[Any],
+    *,
+    fullgraph: bool,
+    on_failure: Callable[[Exception], None] | None = None,
+) -> CompiledFn:
     """Compile `gm`. A backend that raises, or returns something that cannot be called, is replaced by the graph itself.
 
-    That gives one warning with the backend's name and error; under `fullgraph` it raises BackendCompilerFailed instead.
+    That gives one warning with the backend's name and error; under `fullgraph` it raises BackendCompilerFailed instead. `on_failure` is
+    called before, and may raise something else.
     """
     forced = current_stance().force_backend
     if forced is not None:
@@ -117,6 +125,8 @@ def call_backend(compiler_fn: CompilerFn, gm: Any, example_inputs: list[Any], *,
         if not callable(compiled):
             raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
     except Exception as error:
+        if on_failure is not None:
+            on_failure(error)
         failure = BackendCompilerFailed(compiler_fn, error)
         failure.backend_name = backend_name(compiler_fn)
         if fullgraph:

@@ -83,7 +83,7 @@ class Body:
             return self.lifted[value]
         if value.node is None and self._is_made_here(value):
             node = value.node = self.builder.make_node(value)
-            if type(value) is SymValue:
+            if isinstance(value, SymValue):
                 self._local.append(value)
             return node
         return self.lift(value)
@@ -128,7 +128,7 @@ class Body:
         input's memory."""
         propagator = self.builder.propagator
         values = [*self.argument_values, *lifted]
-        fakes = [v.sym if type(v) is SymValue else propagator.fake_of(v) for v in values]
+        fakes = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in values]
         tensors = [f for f in fakes if isinstance(f, torch.Tensor)]
         versions = [f._version for f in tensors]
         grad = torch.is_grad_enabled()

@@ -56,6 +56,7 @@ class PropagationMode(FakeTensorMode):
         self.in_kernel_invocation = False
         self.enter_stack = []
         self.shape_env = shape_env
+        self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
         self._stack_trace = []
         self._stack = ""
         self._mode_key = torch._C._TorchDispatchModeKey.FAKE
@@ -106,6 +107,7 @@ class Propagator:
 
     def __init__(self) -> None:
         self.mode = PropagationMode()
+        self.memo: dict[Any, Outcome] = {}  # like MEMO, of calls with symbolic sizes
 
     def allow_higher_order(self) -> None:
         """From now on the mode is a plain `FakeTensorMode`: higher-order operators find their rule by the exact type."""
@@ -121,6 +123,12 @@ class Propagator:
 
     def make_fake(self, meta: TensorMeta) -> FakeTensor:
         """A new fake tensor with the given metadata."""
+        if meta.live:
+            fake = meta.make_fake()
+            if meta.requires_grad and not meta.is_leaf:
+                with self.mode, without_compiler, torch.enable_grad():
+                    return fake.clone()
+            return fake
         if meta.requires_grad and not meta.is_leaf:
             return self._inner_fake(meta)
         sample = torch.empty(_span(meta), dtype=meta.dtype, device="meta")
@@ -163,16 +171,17 @@ class Propagator:
         tensors: list[TensorValue],
         values: dict[Node, Any],
         key: Any,
+        memo: dict[Any, Outcome],
     ) -> tuple[Outcome, list[FakeTensor] | None]:
         """What `target(*args, **kwargs)` returns and changes.
 
         `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among
-        them in order of appearance; `key` names the call for the memo, None if it must not be remembered. The second
+        them in order of appearance; `key` names the call for `memo`, None if it must not be remembered. The second
         result lists the fake tensors of the `TensorResult`s in order, None if the outcome was remembered. Raises
         `Unsupported`.
         """
         if key is not None:
-            outcome = MEMO.get(key)
+            outcome = memo.get(key)
             if outcome is not None:
                 STATS.memo_hits += 1
                 return outcome, None
@@ -185,9 +194,9 @@ class Propagator:
         new: list[FakeTensor] = []
         outcome = Outcome(_describe(result, fakes, new, target), _changes(tensors, fakes, versions, target))
         if key is not None and not any(f.constant is not None for f in new) and _is_memorable(outcome):
-            if len(MEMO) >= MAX_MEMO:
-                MEMO.clear()
-            MEMO[key] = outcome
+            if len(memo) >= MAX_MEMO:
+                memo.clear()
+            memo[key] = outcome
         return outcome, new
 
     def _run(self, op: str, target: Any, args: Any, kwargs: Any, values: dict[Node, Any]) -> Any:
@@ -222,7 +231,7 @@ class Propagator:
         if kind is Node:
             value = values[arg]
             kind = type(value)
-            return value.fake if kind is TensorValue else value.sym if kind is SymValue else value
+            return value.fake if kind is TensorValue else value.sym if isinstance(value, SymValue) else value
         if kind is tuple or kind is list:
             return kind([self._substitute(item, values) for item in arg])
         if kind is dict:
@@ -271,7 +280,7 @@ def _changes(
     suspicious = _name(target).endswith("_")
     changed = []
     for i, (value, fake, version, after) in enumerate(zip(tensors, fakes, versions, _versions(fakes), strict=True)):
-        if (suspicious or version != after or after < 0) and not value.meta.live:
+        if (suspicious or version != after or after < 0) and value.meta.interned:
             meta = meta_of_fake(fake)
             if meta is not value.meta:
                 changed.append((i, meta))
@@ -330,13 +339,13 @@ def _base_index(result: FakeTensor, fakes: list[FakeTensor]) -> int | None:
 
 
 def _is_memorable(outcome: Outcome) -> bool:
-    return _is_interned(outcome.result) and all(not meta.live for _, meta in outcome.changes)
+    return _is_interned(outcome.result) and all(meta.interned for _, meta in outcome.changes)
 
 
 def _is_interned(result: Any) -> bool:
     kind = type(result)
     if kind is TensorResult:
-        return not result.meta.live
+        return result.meta.interned
     if kind is SequenceResult:
         return all(_is_interned(item) for item in result.items)
     return kind is not SymResult

@@ -2,9 +2,9 @@
 
 Input: a real or fake tensor. Output: `TensorMeta`, interned for plain strided tensors: equal metadata is one object, so
 that metadata can be compared, hashed and remembered at no cost.
-Invariant: an interned meta never changes; a `LiveMeta` reads everything from its fake tensor and is used where the
-metadata has symbolic sizes or where the interned fields don't describe the tensor completely (sparse, conjugated,
-subclasses …).
+Invariant: an interned meta never changes. One with symbolic sizes is interned in its trace. A `LiveMeta` reads everything from its
+fake tensor; by itself it is used where the interned fields don't describe the tensor completely (sparse, conjugated, subclasses …) and
+for sizes that depend on data.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class TensorMeta:
     __slots__ = ("contiguity", "device", "dtype", "is_leaf", "offset", "requires_grad", "shape", "size", "stride")
 
     live = False
+    interned = True
     layout = torch.strided
 
     def __init__(self, key: tuple[Any, ...]) -> None:
@@ -72,11 +73,12 @@ def intern(*key: Any) -> TensorMeta:
 
 
 class LiveMeta:
-    """Metadata that is read from the fake tensor whenever it is asked for. Never a key of the memo."""
+    """Metadata that is read from the fake tensor whenever it is asked for. Only interned ones are keys of a memo."""
 
     __slots__ = ("fake",)
 
     live = True
+    interned = False
 
     def __init__(self, fake: Any) -> None:
         self.fake = fake
@@ -127,9 +129,11 @@ def meta_of_input(tensor: torch.Tensor) -> TensorMeta:
 
 def meta_of_fake(fake: Any) -> TensorMeta | LiveMeta:
     """The meta of a fake tensor that an operator returned."""
-    if fake._has_symbolic_sizes_strides or not is_plain(fake):
+    if not is_plain(fake):
         return LiveMeta(fake)
     requires_grad = fake.requires_grad
+    if fake._has_symbolic_sizes_strides:
+        return fake.fake_mode.symbolic_metas.of(fake, requires_grad, not requires_grad or fake.is_leaf)
     return intern(
         tuple(fake.shape),
         fake.stride(),

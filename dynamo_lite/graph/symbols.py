@@ -26,6 +26,8 @@ from ..exc import UserError, UserErrorType
 from ..guards import ir
 from ..markers import DYNAMIC_RANGE
 from .lean import without_compiler
+from .numbers import Decisions, FloatValue
+from .symbolic_meta import SymbolicMetas
 from .values import SymValue
 
 without_compiler.loggers.extend(
@@ -91,7 +93,13 @@ class Symbols:
         self.env.here = tr.here
         self.tracked: list[Tracked] = []
         self.inputs: dict[Any, SymValue] = {}
+        self.decide = Decisions(tr)
+        self.floats: dict[str, FloatValue] = {}  # access path → float from outside
         mode.shape_env = self.env
+        mode.symbolic_metas = SymbolicMetas()
+        mode.cache_enabled = (
+            False  # what it costs with symbolic sizes is more than it saves: repeated calls do not get there
+        )
         mode.static_shapes = False
 
     # -- making symbols
@@ -131,6 +139,8 @@ class Symbols:
 
     def input_of(self, value: SymValue) -> SymValue:
         """The graph input that has the same number, or the value itself."""
+        if isinstance(value, FloatValue):
+            return value
         expr = value.sym.node.expr
         return self.inputs.get(expr, value) if isinstance(value.sym, torch.SymInt) else value
 
@@ -154,6 +164,19 @@ class Symbols:
             sym = self.env.create_symintnode(symbol, hint=value, source=name)
         self.tracked.append(Tracked(source, source.path, sym))
         return self.inputs.setdefault(symbol, SymValue(sym, origin=("input", source, value)))
+
+    # -- floats
+
+    def float_of(self, value: float, source: Any) -> FloatValue:
+        """The graph value of a float input."""
+        found = self.floats.get(source.path)
+        if found is None:
+            found = self.floats[source.path] = FloatValue(self.decide, value, ("input", source, value))
+        return found
+
+    def _text_of(self, value: SymValue, canonical: dict[Any, Tracked]) -> tuple[str, list[tuple[Any, str]]]:
+        expr = value.sym.node.expr
+        return _printed(expr), [(canonical[s].node, str(s)) for s in sorted(expr.free_symbols, key=str)]
 
     # -- guards
 
@@ -184,6 +207,7 @@ class Symbols:
                 expr = self.env.simplify(guard.expr)
                 if self.env._maybe_evaluate_static(expr, axioms=()) is None:
                     self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, guard.sloc.maybe_user_loc)
+            self.decide.add_guards(lambda value: self._text_of(value, canonical))
 
     def _add_equalities(self, facts: list[tuple[Any, Tracked]], canonical: dict[Any, Tracked]) -> None:
         for expr, item in facts:

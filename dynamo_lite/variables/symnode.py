@@ -20,6 +20,7 @@ import torch
 from ..exc import Unsupported, unsupported
 from ..graph.builder import MODELS, Packing, packs
 from ..graph.lean import without_compiler
+from ..graph.numbers import FloatValue, present
 from ..graph.values import SymValue
 from ..polyfills.registry import find_polyfill
 from . import number  # noqa: F401  (the slots of constants come first)
@@ -47,10 +48,12 @@ class SymNodeVariable(VariableTracker):
         self.value = MISSING
 
     def python_type(self) -> type:
-        return _TYPES[type(self.proxy.sym)]
+        return float if isinstance(self.proxy, FloatValue) else _TYPES[type(self.proxy.sym)]
 
     def as_python_constant(self) -> Any:
         """The number it is now; the guards will hold it to that."""
+        if isinstance(self.proxy, FloatValue):
+            return self.proxy.decide.value(self.proxy)
         sym = self.proxy.sym
         return evaluate(self.python_type(), sym)
 
@@ -58,7 +61,7 @@ class SymNodeVariable(VariableTracker):
         return self.proxy
 
     def describe(self) -> str:
-        return self.source.path if self.source is not None else str(self.proxy.sym)
+        return self.source.path if self.source is not None else str(self.proxy)
 
     def constant(self) -> ConstantVariable:
         """The number it is now as a constant, guarded."""
@@ -67,6 +70,8 @@ class SymNodeVariable(VariableTracker):
     # -- slots
 
     def nb_bool(self, tx: Any) -> VariableTracker:
+        if isinstance(self.proxy, FloatValue):
+            return boolean(self.proxy.decide(bool, self.proxy))
         return boolean(evaluate(bool, self.proxy.sym))
 
     def nb_index(self, tx: Any) -> VariableTracker:
@@ -91,6 +96,8 @@ class SymNodeVariable(VariableTracker):
         if type(operand) is bool and self.python_type() is not bool:
             operand = int(operand)
         compare = COMPARE_OPS[op]
+        if isinstance(self.proxy, FloatValue) or isinstance(operand, FloatValue):
+            return boolean(tx.tr.graph.symbols.decide(compare, self.proxy, operand))
         result = evaluate(compare, self.proxy.sym, _host(operand))
         if is_unbacked(result):
             return SymNodeVariable(SymValue(result, None, ("call", compare, (self.proxy, operand))))
@@ -142,6 +149,8 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
         return NOT_IMPLEMENTED
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
+    if any(isinstance(o, FloatValue) for o in operands):
+        return _of_floats(tx, function, tuple(operands))
     if function in _PARTIAL and _is_refused(function, operands[1]):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
@@ -152,6 +161,26 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
     except (TypeError, NotImplementedError, AttributeError):
         return _with_present_numbers(tx, function, trackers)
     return from_number(result, ("call", function, tuple(operands)))
+
+
+def _of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
+    """The result of a function of which an operand or the result is a float: another float, or a decision."""
+    decide = tx.tr.graph.symbols.decide
+    if any(is_unbacked(_host(o)) for o in operands if type(o) is SymValue):
+        return unsupported("data-dependent-size", str(function))
+    try:
+        result = function(*[present(o) for o in operands])
+        if type(result) is float:
+            return SymNodeVariable(FloatValue(decide, result, ("call", function, operands)))
+        if type(result) in (int, bool):
+            return ConstantVariable(decide(function, *operands))
+    except TypeError:
+        return NOT_IMPLEMENTED
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        for operand in operands:
+            decide.value(operand)
+        return tx.raises_like(error)
+    return tx.tr.wrap_new(function(*[decide.value(o) for o in operands]))
 
 
 def _with_present_numbers(
@@ -237,6 +266,10 @@ def _register(function: Any, symbolic: Any = None) -> None:
             result = apply_number_function(tx, symbolic, *args)
             if result is not NOT_IMPLEMENTED:
                 return result
+        elif not kwargs and any(isinstance(a, SymNodeVariable) for a in args):
+            operands = tuple([_operand(a) for a in args])
+            if MISSING not in operands:
+                return _of_floats(tx, function, operands)
         args = tuple([specialized(a) for a in args])
         kwargs = {name: specialized(a) for name, a in kwargs.items()}
         if is_constant(*args, *kwargs.values()):
@@ -262,6 +295,8 @@ for _raw in vars(math).values():
 
 @packs(SymNodeVariable)
 def pack_symbol(packing: Packing, vt: SymNodeVariable) -> Any:
+    if isinstance(vt.proxy, FloatValue):
+        return packing.symbol(vt.proxy)
     sym = vt.proxy.sym
     if type(sym) is torch.SymInt:
         known = sym.node.maybe_as_int()

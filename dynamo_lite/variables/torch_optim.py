@@ -83,6 +83,8 @@ def _foreach_with_tensor_factors(function: Any, term: Any) -> None:
     def handler(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
         call = tx.tr.graph.call
         factors = args[3] if len(args) == 4 else None
+        if isinstance(factors, TensorVariable):
+            factors = ListVariable(list(call(tx, "call_function", torch.unbind, [factors]).items))
         if not isinstance(factors, ListVariable) or not any(isinstance(f, TensorVariable) for f in factors.items):
             return call(tx, "call_function", function, list(args), kwargs)
         terms = call(tx, "call_function", term, [args[1], args[2]])
