@@ -40,7 +40,7 @@ SKIPPED_TORCH = (
     "torch.package",
     "torch.profiler",
     "torch.serialization",
-    "torch.testing",
+    "torch.testing._comparison",
     "torch.utils.data",
     "torch.utils.tensorboard",
 )

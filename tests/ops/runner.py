@@ -1,0 +1,56 @@
+"""Runs operators of torch's database in subprocesses.
+
+Input: their names. Output: name → record of `worker`. An operator that kills or hangs its process is noted with what the process said,
+and the rest is run in a new one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def all_names():
+    """Everything in the database; asked for in a process of its own, because it loads a lot and changes settings of torch."""
+    code = "from tests.ops import database; print('\\n'.join(database.names()))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.split()
+
+
+def run_batch(names, arguments=(), timeout=300.0):
+    """Sweep some operators; `arguments` are those of `worker`. Raises RuntimeError if it does not start."""
+    records = {}
+    with tempfile.TemporaryDirectory() as folder:
+        out, list_file = os.path.join(folder, "out"), os.path.join(folder, "names")
+        open(out, "w").close()
+        while names:
+            with open(list_file, "w") as file:
+                file.write("\n".join(names))
+            text = _spawn(["--names", list_file, "--out", out, "--timeout", str(timeout), *arguments], folder)
+            running = None
+            with open(out) as lines:
+                for record in map(json.loads, lines):
+                    running = record["name"] if record["event"] == "start" else None
+                    if record["event"] == "end":
+                        records[record["name"]] = record
+            if running is not None and running not in records:
+                how = "hung" if "Timeout (" in text else "crashed"
+                records[running] = {"name": running, "calls": [], how: text[-3000:]}
+            left = [name for name in names if name not in records]
+            if left == names:
+                raise RuntimeError(f"the worker does not start:\n{text[-3000:]}")
+            names = left
+    return records
+
+
+def _spawn(arguments, folder):
+    """Run the worker to its end; what it printed."""
+    log_file = os.path.join(folder, "log")
+    with open(log_file, "wb") as log:
+        command = [sys.executable, "-X", "faulthandler", "-m", "tests.ops.worker", *arguments]
+        subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    with open(log_file, errors="replace") as log:
+        return log.read()
