@@ -25,7 +25,8 @@ from .weakref import is_alive, still_held
 class CollectedVariable(NativeVariable):
     """How many objects a collection has found: nobody knows before the program runs."""
 
-    cls = int
+    def python_type(self) -> type:
+        return int  # of which it is not the model
 
     def refuse(self, tx: Any, *args: Any) -> VariableTracker:
         return unsupported("call-c-function", "what gc.collect() returns")
