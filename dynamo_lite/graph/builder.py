@@ -30,7 +30,7 @@ from ..guards.tensor import tensor_spec
 from . import modes
 from .bodies import Body
 from .fake import MEMO, Propagator
-from .gradients import check_escape
+from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .numbers import FloatValue, is_indifferent, present
@@ -293,6 +293,8 @@ class GraphBuilder:
         self.scope: Body | None = None
         self.has_bodies = False
         self.bodies: dict[str, GraphModule] = {}
+        self.has_gradients = False
+        self.freed: list[int] = []  # the outputs whose gradients are used up
         self.made_leaves: dict[TensorValue, int] = {}  # tensors that begin to require gradients in the graph → step
         self._items: dict[Any, Node] = {}
         self._create = NodeFactory(self.graph)
@@ -439,7 +441,7 @@ class GraphBuilder:
             )
         node.target = node.name  # the parameter's name has to be unique as well
         _set_meta(node, NodeMeta(self.propagator, value))
-        if isinstance(real, torch.nn.Parameter) or source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers":
+        if isinstance(real, torch.nn.Parameter) or shapes.is_buffer(source):
             node.meta[STATIC_ADDRESS] = True
         self.inputs.append(GraphInput(node, source, real))
         return node
@@ -632,7 +634,12 @@ class GraphBuilder:
         if self.module is None:
             self.state.at_end(self)
             self._remove_dead()
-            self.graph.output(tuple(self.outputs))
+            results = list(self.outputs)
+            if self.has_gradients and any(map(_requires_grad, results)):
+                self.freed = freed_outputs(self)
+            for i in self.freed:
+                results[i] = self._add("call_method", "detach", (results[i],), {}, None)
+            self.graph.output(tuple(results))
             self.module = _LazyGraphModule(self.bodies, self.graph)
             self._let_go()
         return self.module
@@ -670,6 +677,11 @@ class ShapeGuards:
         """Add the guards, at the end of the trace. Raises UserError for a broken `mark_dynamic`."""
         if self.builder._symbols is not None:
             self.builder._symbols.add_guards()
+
+
+def _requires_grad(node: Node) -> bool:
+    subject = getattr(node.meta, "subject", None)
+    return isinstance(subject, TensorValue) and subject.meta.requires_grad
 
 
 _NODE_MAKERS = {

@@ -6,6 +6,7 @@ Invariant: `no_torch` has the same functions.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import time
@@ -15,7 +16,6 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import torch
-from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ..backends.registry import backend_name, call_backend
 from ..record import GRAPH_RECORD, GraphRecord, log
@@ -23,6 +23,7 @@ from . import modes
 from .builder import GraphBuilder
 from .failure import Failure
 from .floats import Lowered, has_floats
+from .gradients import with_freed
 
 _LOOKED_AT = 16  # items of a container
 _HEAP_TYPE = 1 << 9  # classes made by a class statement
@@ -86,21 +87,15 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     graph.propagator.allow_higher_order()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         compiled = _compile(graph, gm, backend, fullgraph)
-    compiled = _function_of(compiled)
     record.compile_seconds = time.perf_counter() - started
-    protect = graph.state.protector(modes.without_modes if modes.around() else _as_it_is)
-    return protect(_direct(compiled)), Failure(gm, record.backend, fullgraph, protect), record
+    outer = modes.without_modes if modes.around() else _as_it_is
+    if graph.freed:
+        outer = functools.partial(with_freed, graph.freed, outer)
+    protect = graph.state.protector(outer)
+    return protect(_function_of(compiled)), Failure(gm, record.backend, fullgraph, protect), record
 
 
 def _as_it_is(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    return compiled
-
-
-def _direct(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A lazy module's `forward` goes through `Module.__call__` each time, which also prints errors and cuts their traceback."""
-    if getattr(compiled, "__func__", None) is _LazyGraphModule._lazy_forward:
-        compiled.__self__.real_recompile()
-        return compiled.__self__.forward
     return compiled
 
 
@@ -120,8 +115,8 @@ def _compile(graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgr
 
 
 def _function_of(compiled: Any) -> Any:
-    """What runs a graph that the backend gave back as a module, without what calling a module does besides: a program's hooks for all
-    modules are not for ours."""
+    """What runs a graph that the backend gave back as a module, without what calling a module does besides: it prints errors, cuts their
+    traceback, and a program's hooks for all modules are not for ours."""
     module = getattr(compiled, "__self__", compiled)
     if (
         not isinstance(module, torch.fx.GraphModule)

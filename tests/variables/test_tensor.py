@@ -326,7 +326,7 @@ def test_requires_grad_of_a_new_tensor():
     def fn(a):
         b = a * 2
         b.requires_grad = True
-        return b, b.requires_grad
+        return b.detach() + 1, b.requires_grad
 
     check(fn, x())
 

@@ -1,0 +1,175 @@
+"""The autograd engine inside a graph: what `torch.autograd.grad` returns, and leaves that the graph itself makes.
+
+Input: a builder, the nodes of outputs and inputs. Output: fakes of the gradients, None where there is none.
+Invariant: fake tensors of a trace have no history (most are never made), so the graph so far is run once more on fresh ones. A leaf made in
+the graph stays in it: a compiled graph is one node of autograd, which ends at the graph's inputs.
+Mirrors `torch/autograd/__init__.py` and `torch/csrc/autograd/python_engine.cpp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from ..exc import Unsupported, unsupported
+from .lean import without_compiler
+from .values import TensorValue
+
+SLUG = "backward-call"
+
+_OF_THE_PROCESS = frozenset(
+    {
+        torch.set_autocast_cache_enabled,
+        torch.autocast_increment_nesting,
+        torch.autocast_decrement_nesting,
+        torch.clear_autocast_cache,
+    }
+)
+"""Changes of the ambient state that do not concern fake tensors."""
+
+
+def gradients(
+    builder: Any, outputs: list[Node], inputs: list[Node], cotangents: Any, options: dict[str, Any]
+) -> list[Any]:
+    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`. Raises `Unsupported` if it raises."""
+    caches_casts = torch.is_autocast_cache_enabled()
+    try:
+        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
+            torch.set_autocast_cache_enabled(False)
+            values = _run(builder)
+            arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
+            return list(torch.autograd.grad(*arguments, **options))
+    except Unsupported:
+        raise
+    except Exception as error:
+        return unsupported(SLUG, f"grad: {error}", error)
+    finally:
+        torch.set_autocast_cache_enabled(caches_casts)
+
+
+def _run(builder: Any) -> dict[Node, Any]:
+    """The values of all nodes so far, as fakes with a history."""
+    bodies = builder.bodies if builder.scope is None else builder.scope.bodies
+    values: dict[Node, Any] = {}
+    for node in builder.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = _fresh(builder.propagator, node)
+        elif node.op == "get_attr":
+            values[node] = bodies[node.target]
+        elif node.target not in _OF_THE_PROCESS:
+            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+            if node.op == "call_method":
+                values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+            else:
+                values[node] = node.target(*args, **kwargs)
+    return values
+
+
+def _fresh(propagator: Any, node: Node) -> Any:
+    """A new fake for an input: what the graph changes in place must not be changed twice."""
+    value = node.meta.subject
+    if not isinstance(value, TensorValue):
+        return node.meta["example_value"]
+    if not value.meta.live:
+        return propagator.make_fake(value.meta)
+    with torch.no_grad():
+        fake = value.fake.detach().clone()
+    if not value.meta.requires_grad:
+        return fake
+    fake.requires_grad_()
+    with torch.enable_grad():
+        return fake if value.meta.is_leaf else fake.clone()
+
+
+# -- results whose history is gone
+
+
+def freed_outputs(builder: Any) -> list[int]:
+    """The outputs whose gradients a call of `torch.autograd.grad` in the graph has used up: they require gradients, and asking for these
+    raises."""
+    try:
+        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
+            values = _run(builder)
+            leaves = [values[i.node] for i in builder.inputs if getattr(values[i.node], "requires_grad", False)]
+            return [i for i, node in enumerate(builder.outputs) if leaves and _is_freed(values[node], leaves)]
+    except Exception as error:
+        return unsupported(SLUG, f"the graph on its own: {error}", error)
+
+
+def _is_freed(value: Any, leaves: list[Any]) -> bool:
+    if not getattr(value, "requires_grad", False):
+        return False
+    try:
+        torch.autograd.grad(value, leaves, torch.ones_like(value), retain_graph=True, allow_unused=True)
+    except RuntimeError:
+        return True
+    return False
+
+
+class _Freed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(_AGAIN)
+
+
+_AGAIN = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved"
+    " intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to"
+    " backward through the graph a second time or if you need to access saved tensors after calling backward."
+)
+
+
+def with_freed(
+    indices: list[int], outer: Callable[[Callable[..., Any]], Callable[..., Any]], compiled: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A graph that detaches these outputs, inside of `outer`; they come out as tensors that require gradients which nobody can compute."""
+    compiled = outer(compiled)
+
+    def run(*args: Any) -> Any:
+        results = list(compiled(*args))
+        sources = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
+        with torch.enable_grad():
+            for i in indices:
+                results[i] = _Freed.apply(results[i], *sources)
+        return tuple(results)
+
+    return run
+
+
+# -- leaves
+
+
+def check_escape(builder: Any, value: TensorValue) -> None:
+    """Break before the leaf that an output is, or that is the only reason for its gradient."""
+    leaf = _made_leaf(builder, value)
+    if leaf is not None:
+        error = Unsupported(SLUG, "a tensor that begins to require gradients in the graph leaves it")
+        error.break_step = builder.made_leaves[leaf]
+        raise error
+
+
+def _made_leaf(builder: Any, value: TensorValue) -> TensorValue | None:
+    if value in builder.made_leaves:
+        return value
+    found, seen, pending = None, set(), [value.node]
+    while pending:
+        node = pending.pop()
+        subject = getattr(node.meta, "subject", None)
+        if node in seen or (isinstance(subject, TensorValue) and not subject.meta.requires_grad):
+            continue
+        seen.add(node)
+        if isinstance(subject, TensorValue) and subject in builder.made_leaves:
+            found = subject
+        elif node.op == "placeholder":
+            return None
+        else:
+            pending.extend(node.all_input_nodes)
+    return found

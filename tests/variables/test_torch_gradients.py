@@ -1,0 +1,209 @@
+"""`torch.autograd.grad` in the captured code, and tensors that begin to require gradients there."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounterWithBackend, same
+
+grad = torch.autograd.grad
+
+
+def x():
+    return torch.arange(12.0).reshape(4, 3) / 7 - 0.5
+
+
+def weight():
+    return torch.tensor([1.0, 0.5, -1.0], requires_grad=True)
+
+
+def plain(a, w):
+    y = (a * w).sin().sum()
+    return y.detach(), grad(y, w)
+
+
+def created(a, w):
+    (g,) = grad((a * w).sin().sum(), w, create_graph=True)
+    return (g**2).sum()
+
+
+def second(a, w):
+    b = a.clone().requires_grad_()
+    (g,) = grad((b**3).sum(), b, create_graph=True)
+    return g.detach(), grad(g.sum(), b)
+
+
+def penalty(a, w):
+    b = a.detach().requires_grad_(True)
+    out = (b * w).tanh()
+    (g,) = grad(out, b, grad_outputs=torch.ones_like(out), create_graph=True, retain_graph=True)
+    return ((g.norm(2, dim=1) - 1) ** 2).mean()
+
+
+def unused(a, w):
+    v = torch.ones(3) * w.detach()
+    return grad((a * w).sum(), [w, v.requires_grad_()], allow_unused=True)
+
+
+def materialized(a, w):
+    v = torch.ones(3).requires_grad_()
+    return grad((a * w).sum(), [w, v], materialize_grads=True)
+
+
+def of_intermediate(a, w):
+    y = (a * w).sin()
+    z = (y * y).sum()
+    return grad(z, y, retain_graph=True), z
+
+
+def several(a, w):
+    return grad([(a * w).sum(), w * 2], w, [None, torch.ones(3)])
+
+
+def changed_in_place(a, w):
+    y = a.clone()
+    y[0] = w
+    y[1].add_(w)
+    return grad((y.mul_(2) ** 2).sum(), w)
+
+
+def inner_steps(a, w):
+    for _ in range(3):
+        (g,) = grad(F.mse_loss(a * w, torch.ones(4, 3)), w, create_graph=True)
+        w = w - 0.1 * g
+    return F.mse_loss(a * w, torch.ones(4, 3))
+
+
+def under_no_grad(a, w):
+    with torch.no_grad():
+        b = a * 2
+        with torch.enable_grad():
+            g = grad((b * w).sin().sum(), w)
+        return g, (w * 2).requires_grad
+
+
+def of_checkpoint(a, w):
+    return grad(checkpoint(lambda p, q: (p * q).sin(), a, w, use_reentrant=False).sum(), w)
+
+
+def with_autocast(a, w):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        z = (a @ w[:, None]).sum()
+    return grad(z, w)
+
+
+def hessian(a, w):
+    return torch.autograd.functional.hessian(lambda p: (p**3).sum(), a[0])
+
+
+ONE_GRAPH = [
+    *(plain, created, second, penalty, unused, materialized, of_intermediate, several, changed_in_place, inner_steps),
+    *(under_no_grad, of_checkpoint, with_autocast, hessian),
+]
+
+
+def outcome(fn):
+    """Results of two calls, and the gradients that the last result gives."""
+    w, results = weight(), []
+    for i in range(2):
+        result = fn(x() + i, w)
+        results.append(result)
+    last = result[-1] if isinstance(result, tuple) else result
+    if isinstance(last, torch.Tensor) and last.requires_grad:
+        last.backward()
+    return results, w.grad
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", ONE_GRAPH)
+def test_one_graph(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    assert same(outcome(fn), outcome(compiled), tol=1e-5)
+    assert counter.frame_count == 1
+
+
+def leaf_returned(a, w):
+    b = a.detach().requires_grad_()
+    return b, (b**3).sum()
+
+
+def only_reason(a, w):
+    b = a.detach().requires_grad_()
+    return b.is_leaf, (b**3).sum()
+
+
+def of_unused(a, w):
+    try:
+        return grad((a * 2).sum(), w)
+    except RuntimeError as error:
+        return str(error)
+
+
+def used_up(a, w):
+    z = ((a * w).sin() ** 2).sum()
+    return grad(z, w), z.requires_grad, z
+
+
+def freed(a, w):
+    z = ((a * w).sin() ** 2).sum()
+    g = grad(z, w)
+    try:
+        grad(z, w)
+    except RuntimeError as error:
+        return "second time" in str(error), g
+
+
+def input_begins(a, w):
+    a.requires_grad_()
+    return a.requires_grad, (a * w).sum()
+
+
+def input_flag(a, w):
+    a.requires_grad = True
+    return a.is_leaf, (a * w).sum()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [leaf_returned, only_reason, of_unused, freed, input_begins, input_flag])
+def test_breaks_are_right(fn, backend):
+    assert same(outcome(fn), outcome(dynamo_lite.compile(fn, backend=backend)), tol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_parameters_stop_and_begin_to_require_gradients(backend):
+    def toggled(opt):
+        torch.manual_seed(0)
+        net = nn.Linear(3, 2)
+
+        def fn(a, flag):
+            net.requires_grad_(flag)
+            return net(a)
+
+        call = opt(fn)
+        return [(call(x(), flag).requires_grad, net.weight.requires_grad) for flag in (False, False, True, False)]
+
+    assert toggled(lambda fn: fn) == toggled(lambda fn: dynamo_lite.compile(fn, backend=backend))
+
+
+def test_hooks_of_a_tensor_are_seen():
+    w = weight()
+    compiled = dynamo_lite.compile(lambda a, w: grad((a * w).sum(), w)[0], backend="aot_eager")
+    without = compiled(x(), w)
+    handle = w.register_hook(lambda g: g * 3)
+    assert torch.equal(compiled(x(), w), without * 3)
+    handle.remove()
+    assert torch.equal(compiled(x(), w), without)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_result_whose_gradients_are_used_up(backend):
+    compiled = dynamo_lite.compile(used_up, backend=backend, fullgraph=True)
+    for _ in range(2):
+        g, requires_grad, z = compiled(x(), weight())
+        assert same((g, requires_grad, z), used_up(x(), weight()), tol=1e-5)
+        with pytest.raises(RuntimeError, match="second time"):
+            z.backward()
