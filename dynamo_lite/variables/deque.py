@@ -81,19 +81,17 @@ class DequeVariable(NativeVariable):
         return DequeIterator(self)
 
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        return boolean(any(self.compare_each(tx, item, "deque mutated during iteration", RuntimeError)))
+        return boolean(any(self.compare_each(tx, item)))
 
-    def compare_each(self, tx: Any, value: VariableTracker, complaint: str, error: Any) -> Iterator[bool]:
-        """Whether each item equals `value`, one after the other."""
-        host = iter(self.items)
-        while True:
-            try:
-                item = next(host)
-            except StopIteration:
-                return
-            except RuntimeError:
-                tx.raises(error, complaint)
+    def compare_each(self, tx: Any, value: VariableTracker, first: int = 0, last: int | None = None) -> Iterator[bool]:
+        """Whether each of the items equals `value`, one after the other. A comparison that changes the deque is an error when the
+        next result is asked for.
+        """
+        for item in list(self.items)[first:last]:
+            token = iter(self.items)
             yield same_or_equal(tx, item, value)
+            if changed_since(token):
+                tx.raises(RuntimeError, "deque mutated during iteration")
 
     def sq_item(self, tx: Any, index: VariableTracker) -> VariableTracker:
         if index.nb_index is None:
@@ -113,21 +111,19 @@ class DequeVariable(NativeVariable):
         else:
             self.items[i] = value
 
-    def make(self, items: Iterable[VariableTracker]) -> DequeVariable:
-        """A deque with the same bound."""
-        return DequeVariable(items, self.items.maxlen)
-
     def sq_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
         if not issubclass(other.python_type(), deque):
             return tx.raises(TypeError, f'can only concatenate deque (not "{type_name(other)}") to deque')
-        return self.make([*self.items, *other.items])
+        result = deque_copy(tx, self)
+        deque_extend(tx, result, other)
+        return result
 
     def sq_inplace_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
         deque_extend(tx, self, other)
         return self
 
     def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
-        return self.make(self._repeated(tx, count))
+        return DequeVariable.sq_inplace_repeat(deque_copy(tx, self), tx, count)
 
     def sq_inplace_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
         items = self._repeated(tx, count)
@@ -199,6 +195,15 @@ class DequeVariable(NativeVariable):
         except RuntimeError:
             return False
         return self.probe is not None
+
+
+def changed_since(token: Iterator[Any]) -> bool:
+    """Whether a host deque has been changed since an iterator over it was made, as `deque->state` says."""
+    try:
+        next(token, None)
+    except RuntimeError:
+        return True
+    return False
 
 
 def items_of(real: Any) -> tuple[Any, ...]:
@@ -356,9 +361,12 @@ def deque_clear(tx: Any, self: DequeVariable, /) -> VariableTracker:
 @method(deque.copy, deque.__copy__)
 def deque_copy(tx: Any, self: DequeVariable, /) -> VariableTracker:
     if self.python_type() is deque:
-        return self.make(self.items)
+        return DequeVariable(self.items, self.items.maxlen)
     bound = [] if self.items.maxlen is None else [ConstantVariable(self.items.maxlen)]
-    return tx.call(tx.tr.type_of(tx, self), [self, *bound])
+    result = tx.call(tx.tr.type_of(tx, self), [self, *bound])
+    if not issubclass(result.python_type(), deque):
+        tx.raises(TypeError, f"{type_name(self)}() must return a deque, not {type_name(result)}")
+    return result
 
 
 @method(deque.reverse)
@@ -378,7 +386,7 @@ def deque_rotate(tx: Any, self: DequeVariable, n: VariableTracker | None = None,
 
 @method(deque.count)
 def deque_count(tx: Any, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
-    return ConstantVariable(sum(self.compare_each(tx, value, "deque mutated during iteration", RuntimeError)))
+    return ConstantVariable(sum(self.compare_each(tx, value)))
 
 
 @method(deque.index)
@@ -393,9 +401,8 @@ def deque_index(
     n = len(self.items)
     first = 0 if start is None else clamp(slice_bound(tx, start), n)
     last = n if stop is None else min(clamp(slice_bound(tx, stop), n), n)
-    items = list(self.items)
-    for i in range(first, last):
-        if same_or_equal(tx, items[i], value):
+    for i, equal in enumerate(self.compare_each(tx, value, first, last), first):
+        if equal:
             return ConstantVariable(i)
     return tx.raises(ValueError, f"{repr_text(tx, value)} is not in deque")
 
@@ -412,11 +419,12 @@ def deque_insert(tx: Any, self: DequeVariable, index: VariableTracker, value: Va
 
 @method(deque.remove)
 def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
-    n = len(self.items)
-    for i, equal in enumerate(self.compare_each(tx, value, "deque mutated during remove().", IndexError)):
+    for i, item in enumerate(list(self.items)):
+        token = iter(self.items)
+        equal = same_or_equal(tx, item, value)
+        if changed_since(token):
+            return tx.raises(IndexError, "deque mutated during iteration")
         if equal:
-            if len(self.items) != n:
-                return tx.raises(IndexError, "deque mutated during remove().")
             self.changing(tx)
             del self.items[i]
             return NONE

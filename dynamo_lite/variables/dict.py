@@ -479,12 +479,31 @@ def merge_pairs(tx: Any, self: DictVariable, iterable: VariableTracker) -> None:
         i += 1
 
 
+def _entries(table: Any) -> Iterator[Any]:
+    """The host keys of a dict or set for a C function that goes through the table: their hashes are not asked for again."""
+    iterator = iter(table)
+    while True:
+        try:
+            yield next(iterator)
+        except StopIteration:
+            return
+        except RuntimeError:
+            if not table:
+                return
+            unsupported("iterator-state", "a table that comparing its keys has changed")
+
+
 @method(dict.__dict__["fromkeys"])
 def dict_fromkeys(
     tx: Any, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE, /
 ) -> VariableTracker:
     result = tx.call(cls, [])
     direct = result.python_type() is dict
+    hashed = isinstance(iterable, NativeVariable) and iterable.python_type() in (dict, set, frozenset)
+    if direct and hashed and not result.items:
+        for key in _entries(iterable.items):
+            result.store(tx, key, value)
+        return result
     iterator = get_iter(tx, iterable)
     while (key := iter_next(tx, iterator)) is not None:
         if direct:

@@ -9,10 +9,12 @@ Mirrors the parts of `Objects/object.c` and `Objects/abstract.c` that turn Pytho
 from __future__ import annotations
 
 import contextlib
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
+from .._eval_frame import program_recursion_limit
 from ..exc import NotConstant, unsupported
 from .abstract import equal, get_attr, index, is_true, type_name
 from .address import TEXTS, AddressedText, mark, unmarked
@@ -203,6 +205,27 @@ def readonly(descriptor: Any) -> Callable[..., None]:
     return refuse
 
 
+SAFE_DEPTH = 200
+"""The depth of a text that no program comes near the recursion limit with, wherever it asks for it."""
+
+
+def _reprs_count_as_frames() -> bool:
+    nested: list[Any] = []
+    limit = sys.getrecursionlimit()
+    if limit > 2000:
+        return False  # too much for the C stack, perhaps
+    for _ in range(limit):
+        nested = [nested]
+    try:
+        repr(nested)
+    except RecursionError:
+        return True
+    return False
+
+
+REPRS_COUNT_AS_FRAMES = _reprs_count_as_frames()
+"""Whether nested calls of `PyObject_Repr` are known to count against the limit of Python frames; else they have one of their own."""
+
 _active_reprs: dict[int, list[AddressedText]] = {}
 
 
@@ -210,9 +233,14 @@ def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable
     """`Py_ReprEnter`: `text()`, or the placeholder for a container that is being printed already. `text` puts `part_text`s together."""
     if id(v) in _active_reprs:
         return ConstantVariable(placeholder)
+    depth = len(_active_reprs)
+    if depth > program_recursion_limit() and REPRS_COUNT_AS_FRAMES:
+        tx.raises(RecursionError, "maximum recursion depth exceeded while getting the repr of an object")
     marks = _active_reprs[id(v)] = []
     try:
         result = text()
+        if depth == SAFE_DEPTH:
+            unsupported("recursion-limit", f"repr() of a {type_name(v)} within {depth} others")
         return unmarked(tx, result, marks) if marks else ConstantVariable(result)
     finally:
         del _active_reprs[id(v)]

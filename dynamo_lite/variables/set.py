@@ -22,7 +22,7 @@ from .dict import DictVariable
 from .dictview import DictKeysVariable, SetLike, is_set_like
 from .dispatch import builtin, constructor, method
 from .iter import IteratorVariable, advance, emit_position, items_to_come
-from .keys import is_constant_key, key_of, key_tracker, runs_program
+from .keys import UserKey, is_constant_key, key_of, key_tracker, runs_program
 from .list import ListVariable
 from .native import (
     NativeVariable,
@@ -211,6 +211,7 @@ class FrozenSetVariable(SetVariable):
     """A frozenset: a constant when all of its elements are."""
 
     cls = base = frozenset
+    hash: ConstantVariable | None = None
 
     def is_python_constant(self) -> bool:
         return all(v.is_python_constant() for v in self.objects())
@@ -221,8 +222,10 @@ class FrozenSetVariable(SetVariable):
         return self.host_copy()
 
     def tp_hash(self, tx: Any) -> VariableTracker:
-        hashes = [_Hash(item_hash(tx, v)) for v in self.objects()]
-        return ConstantVariable(hash(frozenset(hashes)))
+        """`frozenset_hash`: of the hashes in the table, and only once."""
+        if self.hash is None:
+            self.hash = ConstantVariable(hash(frozenset([_Hash(key_hash(tx, key)) for key in self.items])))
+        return self.hash
 
     def emit_new(self, cg: Any) -> None:
         cg.load_callable(frozenset.__new__)
@@ -231,6 +234,13 @@ class FrozenSetVariable(SetVariable):
         cg.asm.call(2)
 
     emit_fill = None
+
+
+def key_hash(tx: Any, key: Any) -> int:
+    """The hash of the object for which a host key stands."""
+    if is_constant_key(key):
+        return hash(key)
+    return key.hash if type(key) is UserKey else item_hash(tx, key_tracker(key))
 
 
 class SetIterator(IteratorVariable):

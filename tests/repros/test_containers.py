@@ -694,3 +694,97 @@ class TestOrderedDictAsADict:
         od = collections.OrderedDict(a=1, b=2)
         od.move_to_end("a")
         same(program, od)
+
+
+class TestDequesOfC:
+    def test_search_notices_changes(self):
+        class Mutating:
+            def __init__(self, d, result):
+                self.d, self.result = d, result
+
+            def __eq__(self, other):
+                self.d.rotate()
+                return self.result
+
+        def program():
+            seen = []
+            for method in ("index", "remove", "count", "__contains__"):
+                for result in (False, True):
+                    for n in (0, 2):
+                        d = collections.deque(range(3))
+                        d[n] = Mutating(d, result)
+                        try:
+                            seen.append(getattr(d, method)("x"))
+                        except (IndexError, RuntimeError, ValueError) as error:
+                            seen.append((type(error), str(error), len(d)))
+            return seen
+
+        same(program)
+
+    def test_subclasses_are_copied_by_their_class(self):
+        class Sub(collections.deque):
+            pass
+
+        class Bad(collections.deque):
+            def __new__(cls, *args):
+                return [42] if args else super().__new__(cls)
+
+        def program():
+            s = Sub([1, 2], 3)
+            bad = Bad()
+            try:
+                bad * 2
+            except TypeError as error:
+                return type(s * 2), s * 2, s + s, (s + s).maxlen, str(error)
+
+        same(program, whole=True)
+
+
+class TestHashesInTables:
+    def test_elements_are_hashed_once(self):
+        class Counting:
+            n = 0
+
+            def __hash__(self):
+                Counting.n += 1
+                return 5
+
+            def __eq__(self, other):
+                return self is other
+
+        def program():
+            Counting.n = 0
+            d = dict.fromkeys([Counting(), 2])
+            seen = [Counting.n]
+            s = frozenset(d)
+            hash(s), hash(s)
+            dict.fromkeys(s, 1)
+            dict.fromkeys(d)
+            return [*seen, Counting.n]
+
+        same(program)
+
+    def test_hashes_of_nested_frozensets(self):
+        def program():
+            nested = []
+            for _ in range(40):
+                nested.append(frozenset(nested))
+            return hash(nested[-1])
+
+        same(program, whole=True)
+
+
+class TestDeepTexts:
+    @pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: {1: x}, lambda x: {1: x}.values(), lambda x: (x,)])
+    @pytest.mark.parametrize("depth", [50, 500, 100_000])
+    def test_repr(self, wrap, depth):
+        def program():
+            nested = []
+            for _ in range(min(depth, sys.getrecursionlimit() + 50)):
+                nested = wrap(nested)
+            try:
+                return len(repr(nested))
+            except RecursionError:
+                return "too deep"
+
+        same(program)
