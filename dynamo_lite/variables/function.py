@@ -168,8 +168,8 @@ class FunctionVariable(VariableTracker):
         ]
 
     def emit_new(self, cg: Any) -> None:
-        made = self.made
-        cg.load_callable(types.FunctionType)
+        made, own_builtins = self.made, self.globals.own_builtins
+        cg.load_callable(types.FunctionType if own_builtins is None else function_with_builtins)
         cg.load_const(self.code)
         self.globals.emit_dict(cg)
         cg.load_const(self.code.co_name)
@@ -177,7 +177,9 @@ class FunctionVariable(VariableTracker):
         for cell in self.closure:
             cg.load(cell)
         cg.asm.build_tuple(len(self.closure))
-        cg.asm.call(5)
+        if own_builtins is not None:
+            cg.load(own_builtins)
+        cg.asm.call(5 if own_builtins is None else 6)
 
     def emit_fill(self, cg: Any) -> None:
         self._emit_members(cg, [name for name in self.made if name != "__defaults__"])
@@ -195,6 +197,19 @@ class FunctionVariable(VariableTracker):
             cg.load(self.made[name])
             cg.load(self)
             cg.asm.store_attr(name)
+
+
+def function_with_builtins(
+    code: types.CodeType, globals_: dict[str, Any], name: str, defaults: Any, closure: tuple, builtins: dict[str, Any]
+) -> types.FunctionType:
+    """A function takes its builtins from its globals when it is made: here these may be filled only later."""
+    if "__builtins__" in globals_:
+        return types.FunctionType(code, globals_, name, defaults, closure)
+    globals_["__builtins__"] = builtins
+    try:
+        return types.FunctionType(code, globals_, name, defaults, closure)
+    finally:
+        del globals_["__builtins__"]
 
 
 _ATTRIBUTE_OF_FLAG = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__", 16: "__annotate__"}
@@ -288,6 +303,8 @@ def make_function(
     for flag, value in ((1, defaults), (2, kwdefaults), (4, annotations)):
         if value is not None:
             function.set_made_attribute(tx, flag, value)
+    if not tx.globals.resumable:  # its globals may be filled later than it is made
+        function.made["__module__"] = tx.globals.load(tx, "__name__") or ConstantVariable(None)
     return function
 
 

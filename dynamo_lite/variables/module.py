@@ -36,6 +36,7 @@ class GlobalsNamespace(VariableTracker):
     """The globals of a function as LOAD_GLOBAL and STORE_GLOBAL see them. `value` is the real dictionary."""
 
     resumable = True  # a resume function can have these globals
+    own_builtins = None
 
     def __init__(self, value: dict[str, Any], source: Any, builtins: GlobalsNamespace | None = None) -> None:
         self.value = value

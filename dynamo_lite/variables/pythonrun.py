@@ -62,6 +62,11 @@ class DictNamespace:
         """DELETE_GLOBAL; False if the name is not there."""
         return self.dict.discard(tx, name) is not None
 
+    @property
+    def own_builtins(self) -> VariableTracker | None:
+        """The builtins, if the program has made them."""
+        return self.builtins.dict if isinstance(self.builtins, DictNamespace) else None
+
     def as_dict(self, tx: Any) -> VariableTracker:
         """`__globals__` of a function."""
         return self.dict

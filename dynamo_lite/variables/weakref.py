@@ -58,6 +58,7 @@ class Weak(NativeVariable):
     def referent(self, tx: Any) -> VariableTracker:
         """The target, which must be alive."""
         if self.target.value is not None and not is_alive(tx, self.target):
+            check_left_frames(tx, self.target)
             unsupported("weakref", f"{self.target.describe()} may be gone")
         return self.target
 
@@ -96,6 +97,13 @@ def still_held(tx: Any, slot: int, target: VariableTracker) -> bool:
 
 def _content(v: Any) -> Any:
     return v.content if type(v) is CellVariable else v
+
+
+def check_left_frames(tx: Any, target: VariableTracker) -> None:
+    """A traceback holds the variables of its frames: those that generated code makes for one hold none."""
+    for frame in tx.tr.frame_objects.values():
+        if frame.raise_step >= 0 and any(_content(v) is target for v in frame.frame.locals):
+            frame.needs_real_frames(f"{target.describe()}, which a traceback may hold")
 
 
 def may_be_called_back(tx: Any, target: VariableTracker) -> bool:

@@ -37,3 +37,17 @@ def test_annotations_read_inside():
     assert annotations == make(2).__annotations__
     assert annotations is made.__annotations__
     assert doc == "the text"
+
+
+def test_builtins_come_with_globals_that_are_made_at_the_same_time():
+    def make():
+        own = {"len": 5}
+        namespace = {"x": 1, "__builtins__": own, "__name__": "there"}
+        f = eval("lambda: len + x", namespace)
+        return f, own, f()
+
+    def program():
+        f, own, result = make()
+        return f.__builtins__ is own, f.__globals__["__builtins__"] is own, list(f.__globals__), f.__module__, result
+
+    assert captured(program)[0] == program()

@@ -172,3 +172,21 @@ def test_a_function_behind_a_reference_may_be_gone():
         return before, ref() is None
 
     assert check() == make_region().wrap(check)() == (False, True)
+
+
+def test_a_traceback_keeps_the_variables_of_its_frames():
+    def fail():
+        nonlocal ref
+        value = Plain()
+        ref = weakref.ref(value)
+        gc.set_debug("no number")
+
+    def catch():
+        try:
+            fail()
+        except TypeError as error:
+            inside = ref() is not None, error.__traceback__.tb_next is not None
+        return inside, ref() is None
+
+    ref = None
+    assert catch() == make_region().wrap(catch)() == ((True, True), True)

@@ -102,3 +102,15 @@ def test_breaks():
     )
     breaks("compile('1 is 1', '', 'eval')", "call-print", x=1)
     breaks("import ast; compile(ast.parse('1'), '', 'exec')", "exec-eval", x=1)
+
+
+def test_functions_know_the_module_of_their_making():
+    check(
+        """
+        ns = {"__name__": "there"}
+        exec("def f(): return 1", ns)
+        ns["__name__"] = "elsewhere"
+        r = ns["f"].__module__, ns["f"]()
+        r
+        """,
+    )
