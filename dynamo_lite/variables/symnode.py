@@ -34,6 +34,7 @@ _TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 _SHIFTS = frozenset({operator.lshift, operator.rshift})
+_QUOTIENTS = frozenset({operator.floordiv, operator.mod})
 _PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
 
 
@@ -149,7 +150,8 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
         return NOT_IMPLEMENTED
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
-    if any(isinstance(o, FloatValue) for o in operands):
+    # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
+    if any(isinstance(o, FloatValue) or (type(o) is float and function in _QUOTIENTS) for o in operands):
         return _of_floats(tx, function, tuple(operands))
     if function in _PARTIAL and _is_refused(function, operands[1]):
         trackers = tuple(specialized(vt) for vt in trackers)
