@@ -21,13 +21,15 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 PACKAGES = ("dynamo-lite", "torch", "transformers", "timm")
 
 
-def parse_options(description: str) -> argparse.Namespace:
-    """`--models`, `--quick`, `--no-save`, `--threads`."""
+def parse_options(description: str, **switches: str) -> argparse.Namespace:
+    """`--models`, `--quick`, `--no-save`, `--threads`, and a benchmark's own switches with their help."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--models", default=",".join(BENCHMARKS), help=f"comma-separated, of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions: for a look, not for a record")
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1: less noise)")
+    for switch, text in switches.items():
+        parser.add_argument(f"--{switch}", action="store_true", help=text)
     options = parser.parse_args()
     options.models = options.models.split(",")
     torch.set_num_threads(options.threads)
@@ -58,7 +60,7 @@ def seconds(model: Callable[..., Any], example: Example) -> float:
 def row(name: str, ours: list[float], theirs: list[float], **more: Any) -> dict[str, Any]:
     """One model's result: medians of both, and their ratio (below 1: dynamo_lite is faster)."""
     a, b = statistics.median(ours), statistics.median(theirs)
-    return {"model": name, "dynamo_lite": a, "torch.compile": b, "ratio": a / b, **more}
+    return {"model": name, "dynamo_lite": a, "torch.compile": b, "ratio": a / b if b else 1.0, **more}
 
 
 def finish(name: str, unit: str, scale: float, rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
@@ -78,6 +80,7 @@ def finish(name: str, unit: str, scale: float, rows: list[dict[str, Any]], optio
     for r in rows:
         cells = [f"{r['dynamo_lite'] * scale:.2f}", f"{r['torch.compile'] * scale:.2f}", f"{r['ratio']:.2f}"]
         lines.append("| " + " | ".join([r["model"], *cells, *(_text(r[key]) for key in more)]) + " |")
+    lines.append(f"\nGeometric mean of the ratios: {statistics.geometric_mean(r['ratio'] for r in rows):.3f}.")
     table = "\n".join(lines)
     print(table)
     if options.quick or options.no_save:

@@ -4,7 +4,7 @@ Input: a real tensor or int with its access path, the marks on the tensor, and w
 code saw.
 Output: the dimensions that become symbolic, or whether an int does.
 Invariant: static first; a size or int becomes symbolic when it differs from that of an earlier compilation, when it is
-marked, or when everything was asked to be. 0 and 1 are always constants (except for ints that changed). Nothing here
+marked, or when everything was asked to be (except for buffers). 0 and 1 are always constants (except for ints that changed). Nothing here
 imports torch.
 
 `tr.dynamic_hints` is the memory: access path → tuple of sizes, or int; None in place of a number says that it varies.
@@ -31,14 +31,20 @@ def dynamic_dims(tr: Any, tensor: Any, source: Any, is_parameter: bool) -> froze
     marked = tensor.__dict__
     chosen = {*marked.get(DYNAMIC, ()), *marked.get(WEAK_DYNAMIC, ())} if marked else set()
     sizes = tensor.shape
-    if wanted or (wanted is None and not config.assume_static_by_default):
+    of_module = config.force_nn_module_property_static_shapes and is_buffer(source)
+    if not of_module and (wanted or (wanted is None and not config.assume_static_by_default)):
         chosen.update(range(len(sizes)))
-    elif wanted is None and config.automatic_dynamic_shapes:
+    elif wanted is not False and config.automatic_dynamic_shapes:
         chosen.update(_changed_dims(tr.dynamic_hints, source.path, tuple(sizes)))
     if not chosen:
         return NONE
     chosen.difference_update(marked.get(STATIC, ()))
     return frozenset(dim for dim in chosen if sizes[dim] not in (0, 1))
+
+
+def is_buffer(source: Any) -> bool:
+    """True for the access path of a module's buffer, whose sizes are the module's and not the data's."""
+    return source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers"
 
 
 def _changed_dims(hints: dict[str, Any], path: str, sizes: tuple[int, ...]) -> Iterable[int]:
