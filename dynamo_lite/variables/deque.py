@@ -29,8 +29,8 @@ from .native import (
     emit_list,
     host_index,
     host_int,
-    instance_state,
     load_filled,
+    object_state,
     part_text,
     readonly,
     recursive_repr,
@@ -440,5 +440,5 @@ def deque_reversed(tx: Any, self: DequeVariable, /) -> VariableTracker:
 def deque_reduce(tx: Any, self: DequeVariable, /) -> VariableTracker:
     bound = self.items.maxlen
     args = [] if bound is None else [TupleVariable([]), ConstantVariable(bound)]
-    state = instance_state(tx, self)
+    state = object_state(tx, self)
     return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(args), state, DequeIterator(self)])

@@ -60,7 +60,7 @@ def os_error_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwa
 
 
 @method(*[cls.__init__ for cls in _with_own("__init__", OSError)])
-def os_error_init(tx: Any, self: ExceptionVariable, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def os_error_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     if _parses_in_init(self.cls):
         load_members(tx, self, _real(tx, c_base(self.cls), args))
 

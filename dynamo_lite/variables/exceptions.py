@@ -26,14 +26,14 @@ from .tuple import TupleVariable
 
 
 @method(BaseException.__init__)
-def exception_init(tx: Any, self: ExceptionVariable, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def exception_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     if kwargs:
         tx.raises(TypeError, f"{self.cls.__name__}() takes no keyword arguments")
     self.put(tx, "args", TupleVariable(list(args)))
 
 
 def new_exception(
-    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> ExceptionVariable:
     """`BaseException_new`."""
     exc = ExceptionVariable(cls.value)
@@ -41,12 +41,12 @@ def new_exception(
     return exc
 
 
-def stop_iteration_init(tx: Any, self: ExceptionVariable, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def stop_iteration_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     exception_init(tx, self, *args, **kwargs)
     self.put(tx, "value", args[0] if args else NONE)
 
 
-def system_exit_init(tx: Any, self: ExceptionVariable, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def system_exit_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     exception_init(tx, self, *args, **kwargs)
     self.put(tx, "code", args[0] if len(args) == 1 else (TupleVariable(list(args)) if args else NONE))
 
@@ -54,7 +54,7 @@ def system_exit_init(tx: Any, self: ExceptionVariable, *args: VariableTracker, *
 def _init_with_names(cls: type) -> Any:
     """`AttributeError(…, name=, obj=)`, `NameError(…, name=)`, `ImportError(…, name=, path=)`."""
 
-    def init(tx: Any, self: ExceptionVariable, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+    def init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
         try:
             cls(**dict.fromkeys(kwargs))
         except TypeError as error:
@@ -255,7 +255,7 @@ def exception_repr(tx: Any, self: ExceptionVariable) -> VariableTracker:
 
 
 @builtin(BaseExceptionGroup.__new__)
-def group_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> ExceptionVariable:
+def group_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> ExceptionVariable:
     """`BaseExceptionGroup_new`: the class follows from what is in the group."""
     stand_ins = [a.value if a.value is not MISSING else object() for a in args]
     if len(args) != 2 or not issubclass(args[0].python_type(), str) or not _is_sequence(args[1]):

@@ -366,7 +366,7 @@ def object_delattr(tx: Any, self: VariableTracker, name: VariableTracker) -> Non
 
 
 @method(object.__init__)
-def object_init(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def object_init(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     if not args and not kwargs:
         return
     cls = self.python_type()
@@ -429,7 +429,7 @@ def _slot_names(tx: Any, cls: type) -> list[str]:
 @method(object.__getstate__)
 def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
     """`object_getstate_default`: the attributes, and the slots of classes that have some."""
-    dictionary = self.instance_dict(tx) if isinstance(self, InstanceVariable) else None
+    dictionary = self.instance_dict(tx) if hasattr(self, "instance_dict") else None
     state: VariableTracker = ConstantVariable(None)
     if dictionary is not None and is_true(tx, dictionary):
         state = tx.call(dictionary.tp_getattro(tx, "copy"), [])

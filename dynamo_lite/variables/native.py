@@ -143,6 +143,11 @@ def instance_state(tx: Any, v: VariableTracker) -> VariableTracker:
     return state if state is not None and is_true(tx, state) else NONE
 
 
+def object_state(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`_PyObject_GetState`."""
+    return tx.call(get_attr(tx, v, "__getstate__"), [])
+
+
 def raise_with(tx: Any, cls: type[BaseException], *args: VariableTracker) -> NoReturn:
     """Raise `cls(*args)` in the traced program, args being trackers."""
     tx.raise_exception(tx.call(tx.tr.type_tracker(cls), list(args)))

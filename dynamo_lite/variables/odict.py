@@ -20,7 +20,7 @@ from .dict import DictVariable, dict_init
 from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
 from .keys import key_of, key_tracker
-from .native import emit_bare, emit_call, instance_state, optional_attr, part_text, raise_with, recursive_repr
+from .native import emit_bare, emit_call, object_state, optional_attr, part_text, raise_with, recursive_repr
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -268,7 +268,7 @@ def ordered_fromkeys(
 @method(OrderedDict.__reduce__)
 def ordered_reduce(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
     pairs = DictIterator(self, "items")
-    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([]), instance_state(tx, self), NONE, pairs])
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([]), object_state(tx, self), NONE, pairs])
 
 
 # -- defaultdict

@@ -31,8 +31,8 @@ from .native import (
     emit_call,
     emit_list,
     host_table,
-    instance_state,
     load_filled,
+    object_state,
     part_text,
     raise_with,
     recursive_repr,
@@ -498,7 +498,7 @@ def set_contains(tx: Any, self: SetVariable, object: VariableTracker, /) -> Vari
 
 @method(set.__reduce__, frozenset.__reduce__)
 def set_reduce(tx: Any, self: SetVariable, /) -> VariableTracker:
-    state = instance_state(tx, self)
+    state = object_state(tx, self)
     return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([ListVariable(self.objects())]), state])
 
 

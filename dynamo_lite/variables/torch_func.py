@@ -341,7 +341,7 @@ def _impl(path: str) -> Any:
 
 @builtin(_impl("vmap.vmap_impl"))
 def vmapped(
-    tx: Any, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk_size: Any, *args: Any, **kwargs: Any
+    tx: Any, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk_size: Any, /, *args: Any, **kwargs: Any
 ) -> VariableTracker:
     options = [in_dims, out_dims, randomness, chunk_size]
     return TransformedVariable(torch.vmap, call_vmap, [func, *options], {}).tp_call(tx, list(args), kwargs)

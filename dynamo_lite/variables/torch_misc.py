@@ -67,7 +67,7 @@ _PYBIND11_METACLASS = type(torch._C._SDPBackend)
 
 @method(_PYBIND11_METACLASS.__call__)
 def pybind11_meta_call(
-    tx: Any, cls: TypeVariable, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Any, cls: TypeVariable, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     """`pybind11_meta_call`: as for other classes."""
     return type_call(tx, cls, list(args), kwargs)

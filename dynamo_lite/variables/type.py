@@ -325,7 +325,7 @@ def is_subtype(cls: type, base: type) -> bool:
 
 
 @builtin(object.__new__)
-def object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def object_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     real = cls.value
     if (args or kwargs) and real.__new__ is not object.__new__:
         return tx.raises(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
@@ -344,7 +344,7 @@ def object_new(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
 
 @method(type.__call__)
 def type_dunder_call(
-    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     return type_call(tx, cls, list(args), kwargs)
 

@@ -788,3 +788,39 @@ class TestDeepTexts:
                 return "too deep"
 
         same(program)
+
+
+def test_keywords_with_the_names_of_parameters():
+    class Plain:
+        def __init__(self, /, **kwargs):
+            self.kwargs = kwargs
+
+    Pair = collections.namedtuple("Pair", ["tx", "self", "cls", "args"])
+
+    class Error(Exception):
+        def __init__(self, /, **kwargs):
+            self.kwargs = kwargs
+
+    def program():
+        error = Error(self=1, tx=2)
+        return Pair(tx=1, self=2, cls=3, args=4), Plain(tx=1, self=2, cls=3).kwargs, error.kwargs
+
+    same(program, whole=True)
+
+
+@pytest.mark.parametrize("base", [collections.deque, set, frozenset, collections.OrderedDict])
+def test_reduced_with_slots_and_attributes(base):
+    class Slotted(base):
+        __slots__ = ("x", "y") if base is collections.OrderedDict else ("x", "y", "__dict__")
+
+    class Own(base):
+        def __getstate__(self):
+            return "state"
+
+    def program():
+        s = Slotted()
+        s.x, s.z = 1, 2
+        plain = base()
+        return [t.__reduce__()[2] for t in (s, Own(), plain)], copy.deepcopy(s).x, copy.deepcopy(s).z
+
+    same(program, whole=True)
