@@ -12,7 +12,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import tp_name, type_name
+from .abstract import is_written_in_c, tp_name, type_name
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .dispatch import method
@@ -292,9 +292,17 @@ class InstanceDictDescriptorVariable(DescriptorVariable):
     def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
         if self.value is types.ModuleType.__dict__["__dict__"]:
             tx.raises(AttributeError, "readonly attribute")
+        cls = obj.python_type()
+        if value is None and not issubclass(cls, type) and any(map(_has_dict_in_c, cls.__mro__)):
+            tx.raises(TypeError, "cannot delete __dict__")
         if not hasattr(obj, "replace_dict"):
             unsupported("mutation-of-unknown-object", f"{obj.describe()}.__dict__")
         obj.replace_dict(tx, value)
+
+
+def _has_dict_in_c(cls: type) -> bool:
+    """Whether it is C code that gives instances their `__dict__` (`get_builtin_base_with_dict`)."""
+    return is_written_in_c(cls) and "__dict__" in type.__dict__["__dict__"].__get__(cls)
 
 
 def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> VariableTracker:

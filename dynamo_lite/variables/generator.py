@@ -385,7 +385,10 @@ def close_iterator(tx: Any, delegate: VariableTracker) -> None:
     if isinstance(delegate, GeneratorVariable) and delegate.kind is not ASYNC_GENERATOR:
         delegate.close(tx)
         return
-    closer = optional_attribute(tx, delegate, "close")
+    try:
+        closer = optional_attribute(tx, delegate, "close")
+    except ObservedException as observed:
+        return unsupported("call-print", f"the report of {observed.exc.describe()}, which has nowhere to go")
     if closer is not None:
         tx.call(closer, [])
 
@@ -481,7 +484,14 @@ class Thrown:
         if value is not None and issubclass(value.python_type(), cls.value):
             return value
         args = [] if value is None else value.items if isinstance(value, TupleVariable) else [value]
-        exc = tx.call(cls, list(args))
+        try:
+            return Thrown._made(tx, cls, list(args))
+        except ObservedException as observed:
+            return observed.exc  # which is thrown in instead
+
+    @staticmethod
+    def _made(tx: Any, cls: VariableTracker, args: list[VariableTracker]) -> VariableTracker:
+        exc = tx.call(cls, args)
         if not isinstance(exc, ExceptionVariable):
             tx.raises(
                 TypeError,

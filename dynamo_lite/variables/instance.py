@@ -16,7 +16,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..source import own_dict
-from .abstract import is_true, type_name
+from .abstract import is_true, is_written_in_c, type_name
 from .address import default_text
 from .base import MISSING, ObservedException, VariableTracker, missing_from
 from .constant import NOT_IMPLEMENTED, ConstantVariable
@@ -128,13 +128,15 @@ class InstanceVariable(UserSlots):
     def replace_class(self, tx: Any, value: VariableTracker) -> None:
         """`object_set_class`."""
         cls = value.value
-        if type(self) is not InstanceVariable or self.slots or tx.tr.instance_class(cls) is not InstanceVariable:
+        known = type(self) is InstanceVariable or hasattr(self, "native")
+        if not known or self.slots or self.is_atom or tx.tr.instance_class(cls) is not type(self):
             unsupported("mutation-of-unknown-object", f"{self.describe()}.__class__")
         for finalized in (self.cls, cls):
             if hasattr(finalized, "__del__"):
                 unsupported("del-finalizer", finalized.__qualname__)
         try:
-            object.__dict__["__class__"].__set__(object.__new__(self.cls), cls)  # past a `__setattr__` of the program
+            bare = next(base for base in self.cls.__mro__ if is_written_in_c(base)).__new__(self.cls)
+            object.__dict__["__class__"].__set__(bare, cls)  # past a `__setattr__` of the program
         except TypeError as error:
             tx.raises_like(error)
         self.instance_dict(tx)

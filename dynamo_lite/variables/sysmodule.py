@@ -15,8 +15,9 @@ from typing import Any
 from .._eval_frame import program_recursion_limit
 from ..guards import ir
 from .base import VariableTracker
-from .constant import NONE
+from .constant import NONE, ConstantVariable
 from .dispatch import builtin, pure
+from .itertools import CombinatoricVariable
 from .native import NativeVariable, emit_call
 from .tuple import TupleVariable
 
@@ -86,9 +87,22 @@ for _function in (
 _setting(sys.getrecursionlimit, program_recursion_limit)
 
 
-@builtin(sys.getsizeof, gc.get_objects)
+@builtin(sys.getsizeof)
+def sys_getsizeof(tx: Any, object: VariableTracker, default: VariableTracker = NONE) -> VariableTracker:
+    """How big most objects are depends on how they came to be."""
+    if isinstance(object, ConstantVariable) and type(object.value) in _OF_ONE_SIZE:
+        return ConstantVariable(sys.getsizeof(object.value))
+    if isinstance(object, CombinatoricVariable) and object.source is None and object.cls is object.base:
+        return ConstantVariable(sys.getsizeof(object.host))
+    return look_at_memory(tx)
+
+
+_OF_ONE_SIZE = (type(None), bool, int, float, complex)
+
+
+@builtin(gc.get_objects)
 def look_at_memory(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    """How big an object is depends on how it came to be, and how many there are on what the engine does between two looks."""
+    """How many objects there are depends on what the engine does between two looks."""
     return tx.needs_real_frame("frame-introspection", "sys.getsizeof() or gc.get_objects()", callees=False)
 
 
