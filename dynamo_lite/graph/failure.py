@@ -100,8 +100,9 @@ class Failure:
         if node is not None:
             put_place(error, getattr(list(self.gm.graph.nodes)[node].meta, "place", None))
         error.add_note(
-            f"This was raised in a compiled graph, {trace}. So the function could not start again as ordinary Python: what\n"
-            "it changed in Python objects before this operator is lost, and no `except` of its own has seen the error."
+            f"This was raised in a compiled graph that may have {trace}. So the function could not start again as\n"
+            "ordinary Python: what it changed in Python objects before this operator is lost, and no `except` of its own\n"
+            "has seen the error."
         )
         return False
 
@@ -123,7 +124,7 @@ def trace_left(gm: Any, last: int, args: tuple[Any, ...], protect: Callable[[Any
     except _Done:
         return found[0] if found else None
     except Exception as error:
-        return f"which may have changed something ({type(error).__name__} on fake tensors)"
+        return f"changed something ({type(error).__name__} on fake tensors)"
 
 
 class _Done(Exception):
@@ -155,7 +156,7 @@ def _run_node(gm: Any, node: Node, values: dict[Node, Any]) -> Any:
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
     if not _is_own(node.target):
-        raise _Trace("in which a function had run that torch does not know")
+        raise _Trace("run a function that torch does not know")
     return node.target(*args, **kwargs)
 
 
@@ -181,9 +182,9 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload) or func.namespace not in NAMESPACES:
-            raise _Trace(f"in which {func} had run")
+            raise _Trace(f"run {func}")
         if torch.Tag.nondeterministic_seeded in func.tags:
-            raise _Trace("which had consumed random numbers")
+            raise _Trace("consumed random numbers")
         if func.namespace != "prim":  # those tell metadata
             self._look(func, args, kwargs)
         return func(*args, **kwargs)
@@ -196,7 +197,7 @@ class _Watch(TorchDispatchMode):
         changed = self.inputs.intersection(_storages(written))
         read = set(_storages(others))
         if changed and not (self.is_last and self._comes_to_the_same(func, combines, written, changed, read)):
-            raise _Trace("which had changed a tensor in place")
+            raise _Trace("changed a tensor in place")
         if not _is_view(func):
             self.read |= read
 
