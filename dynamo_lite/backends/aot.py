@@ -15,6 +15,12 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 """
 
 
+FLOATS = "dynamo_lite_floats"
+"""Attribute of a backend that says how it wants floats that differ from call to call. "numbers": as inputs that are floats. "items" (if
+there is none): as inputs that are tensors of one double, from which `item()` in the graph gets the number. "tensors": such tensors take part
+in the operators themselves wherever they can."""
+
+
 def aot_autograd(
     fw_compiler: Callable[..., Any],
     bw_compiler: Callable[..., Any] | None = None,
@@ -44,6 +50,7 @@ def aot_autograd(
             example_inputs,
         )
 
+    setattr(backend, FLOATS, "tensors")
     return backend
 
 
@@ -107,4 +114,5 @@ def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     return run
 
 
+setattr(aot_eager, FLOATS, "tensors")
 _AOT_EAGER = aot_autograd(_run_graph, keep_inference_input_mutations=True)

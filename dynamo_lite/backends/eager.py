@@ -11,4 +11,4 @@ def eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     return gm.forward
 
 
-eager.takes_floats = True
+eager.dynamo_lite_floats = "numbers"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .aot import call_with_fakes
+from .aot import FLOATS, call_with_fakes
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -76,3 +76,4 @@ def reset() -> None:
 
 inductor.validate = validate
 inductor.reset = reset
+setattr(inductor, FLOATS, "tensors")

@@ -2,8 +2,8 @@
 
 Input: a finished graph some of whose numbers are floats that differ from call to call. Output: the graph with a tensor of one double in the
 place of each, and the function that computes these numbers from the inputs before the graph runs.
-Invariant: numbers are computed by Python, as the program would; only where a tensor takes the place of a number inside an operator may the
-result differ, by rounding. An operator that takes nothing but a number gets `tensor.item()`.
+Invariant: numbers are computed by Python, as the program would. Operators get `tensor.item()`. For a compiler that would make constants of
+those, tensors take the place of numbers inside operators as well, where they can; results differ by rounding at most.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class Lowered:
 
     compiled: Callable[..., Any]
 
-    def __init__(self, gm: GraphModule, example_inputs: list[Any], propagator: Any) -> None:
+    def __init__(self, gm: GraphModule, example_inputs: list[Any], propagator: Any, forms: bool) -> None:
         self.propagator = propagator
+        self.forms = _FORMS if forms else {}
         self.nodes = list(gm.graph.nodes)
         self.inputs = [node for node in self.nodes if node.op == "placeholder"]
         self.host_nodes = self._find_host_nodes()
@@ -139,7 +140,7 @@ class _Writer:
             self.graph.output(tuple([self.copies[n] for n in node.args[0] if n in self.copies]))
             return
         if any(n in self.tensors for n in node.all_input_nodes):
-            form = _FORMS.get(_name(node))
+            form = self.lowered.forms.get(_name(node))
             made = form(self, node) if form is not None else None
             if made is not None:
                 made.meta = node.meta.copy()
@@ -241,24 +242,24 @@ def _interpolation(w: _Writer, node: Node) -> Node | None:
     return w.graph.call_method("add_" if _name(node).endswith("_") else "add", (start, term))
 
 
+def _keep_their_type(node: Node) -> bool:
+    """Whether all tensors stay of their type when one of a single double takes part."""
+    metas = [value.meta for n in node.all_input_nodes if isinstance(value := _subject(n), TensorValue)]
+    return all(m.ndim and (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas)
+
+
 def _each(w: _Writer, node: Node) -> Node | None:
     """`_foreach_mul(tensors, f)`."""
-    if node.kwargs or len(node.args) != 2 or not w.is_float(node.args[1]):
+    if node.kwargs or len(node.args) != 2 or not w.is_float(node.args[1]) or not _keep_their_type(node):
         return None
-    return w.call(node.target, w.argument(node.args[0]), w.argument(node.args[1]))
-
-
-def _each_difference(w: _Writer, node: Node) -> Node | None:
-    if node.kwargs or len(node.args) != 2 or not w.is_float(node.args[1]):
-        return None
-    add = torch._foreach_add_ if _name(node).endswith("_") else torch._foreach_add
-    return w.call(add, w.argument(node.args[0]), w.call(torch.neg, w.argument(node.args[1])))
+    tensors = w.argument(node.args[0])
+    return w.call(node.target, tensors, [w.argument(node.args[1])] * len(tensors))
 
 
 def _each_scaled_sum(w: _Writer, node: Node) -> Node | None:
     if not node.kwargs:
         return _each(w, node)
-    if set(node.kwargs) != {"alpha"} or len(node.args) != 2:
+    if set(node.kwargs) != {"alpha"} or len(node.args) != 2 or not _keep_their_type(node):
         return None
     factor = w.argument(node.kwargs["alpha"])
     terms = w.call(torch._foreach_mul, w.argument(node.args[1]), factor)
@@ -268,7 +269,7 @@ def _each_scaled_sum(w: _Writer, node: Node) -> Node | None:
 def _each_scaled_term(function: Any) -> Form:
     def form(w: _Writer, node: Node) -> Node | None:
         args = [*node.args, *node.kwargs.values()]
-        if len(args) != 4 or not w.is_float(args[3]):
+        if len(args) != 4 or not w.is_float(args[3]) or not _keep_their_type(node):
             return None
         x, a, b, factor = map(w.argument, args)
         terms = w.call(torch._foreach_mul, w.call(function, a, b), factor)
@@ -279,7 +280,7 @@ def _each_scaled_term(function: Any) -> Form:
 
 def _each_interpolation(w: _Writer, node: Node) -> Node | None:
     args = [*node.args, *node.kwargs.values()]
-    if len(args) != 3 or not w.is_float(args[2]):
+    if len(args) != 3 or not w.is_float(args[2]) or not _keep_their_type(node):
         return None
     start, end, weight = map(w.argument, args)
     terms = w.call(torch._foreach_mul, w.call(torch._foreach_sub, end, start), weight)
@@ -293,8 +294,7 @@ _FORMS: dict[str, Form] = {
     "addcmul": _scaled_term(operator.mul),
     "lerp": _interpolation,
     **dict.fromkeys(("_foreach_mul", "_foreach_div"), _each),
-    "_foreach_sub": _each_difference,
-    "_foreach_add": _each_scaled_sum,
+    **dict.fromkeys(("_foreach_add", "_foreach_sub"), _each_scaled_sum),
     "_foreach_addcdiv": _each_scaled_term(torch._foreach_div),
     "_foreach_addcmul": _each_scaled_term(torch._foreach_mul),
     "_foreach_lerp": _each_interpolation,

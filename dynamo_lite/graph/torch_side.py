@@ -17,10 +17,12 @@ from typing import Any
 
 import torch
 
+from ..backends.aot import FLOATS
 from ..backends.registry import backend_name, call_backend
 from ..record import GRAPH_RECORD, GraphRecord, log
 from . import modes
 from .builder import GraphBuilder
+from .checkpoints import runnable
 from .failure import Failure
 from .floats import Lowered, has_floats
 from .gradients import with_freed
@@ -101,9 +103,10 @@ def _as_it_is(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 def _compile(graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool) -> Callable[..., Any]:
     """What the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
-    if getattr(backend, "takes_floats", False) or not has_floats(gm):
+    form = getattr(backend, FLOATS, "items")
+    if form == "numbers" or not has_floats(gm):
         return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
-    lowered = Lowered(gm, graph.example_inputs(), graph.propagator)
+    lowered = Lowered(gm, graph.example_inputs(), graph.propagator, form == "tensors")
     weakref.finalize(lowered.module, _forget_source, type(lowered.module))
     if not lowered.has_operators:
         lowered.compiled = lowered.module.forward
@@ -127,7 +130,7 @@ def _function_of(compiled: Any) -> Any:
     recompile = getattr(module, "real_recompile", None)
     if recompile is not None:
         recompile()
-    return module.forward
+    return runnable(module).forward
 
 
 def _forget_source(cls: type) -> None:

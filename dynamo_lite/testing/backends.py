@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..backends.aot import aot_autograd
+from ..backends.aot import FLOATS, aot_autograd
 from ..backends.inductor import recording
 from ..backends.registry import lookup_backend
 
@@ -23,6 +23,8 @@ def count_ops(gm: torch.fx.GraphModule) -> int:
 
 class CompileCounter:
     """A backend that runs graphs eagerly and counts them (`frame_count`) and the operations in them (`op_count`)."""
+
+    dynamo_lite_floats = "numbers"
 
     def __init__(self) -> None:
         self.clear()
@@ -43,6 +45,7 @@ class CompileCounterWithBackend:
 
     def __init__(self, backend: str | Callable[..., Any]) -> None:
         self.backend = backend
+        self.dynamo_lite_floats = getattr(lookup_backend(backend), FLOATS, "items")
         self.clear()
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -61,6 +64,8 @@ class CompileCounterWithBackend:
 class EagerAndRecordGraphs:
     """A backend that runs graphs eagerly and keeps them in `graphs`."""
 
+    dynamo_lite_floats = "numbers"
+
     def __init__(self) -> None:
         self.graphs: list[torch.fx.GraphModule] = []
 
@@ -73,6 +78,8 @@ class AotEagerAndRecordGraphs:
     """A backend that runs AOTAutograd's graphs eagerly; keeps what it got in `graphs`, and the ATen graphs in
     `fw_graphs` and `bw_graphs`.
     """
+
+    dynamo_lite_floats = "tensors"
 
     def __init__(self) -> None:
         self.graphs: list[torch.fx.GraphModule] = []
@@ -97,6 +104,8 @@ class InductorAndRecordGraphs:
     """A backend that compiles graphs with inductor; keeps what it got in `graphs`, and the ATen graphs that inductor compiled in
     `inductor_graphs`.
     """
+
+    dynamo_lite_floats = "tensors"
 
     def __init__(self) -> None:
         self.graphs: list[torch.fx.GraphModule] = []

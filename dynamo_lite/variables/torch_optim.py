@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch.autograd.profiler import record_function
+from torch.optim.asgd import asgd
+from torch.optim.radam import radam
 
 from ..exc import unsupported
 from .base import VariableTracker
@@ -96,3 +98,18 @@ def _foreach_with_tensor_factors(function: Any, term: Any) -> None:
 
 _foreach_with_tensor_factors(torch._foreach_addcdiv_, torch._foreach_div)
 _foreach_with_tensor_factors(torch._foreach_addcmul_, torch._foreach_mul)
+
+
+def _as_capturable(function: Any) -> None:
+    """A step that looks at numbers in tensors unless it is asked to be `capturable` is asked. What it wraps need not ask whether it
+    may run under a compiler."""
+
+    @builtin(function)
+    def handler(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+        if "capturable" in kwargs:
+            kwargs["capturable"] = TRUE
+        return tx.call(tx.tr.build_constant_object(function.__wrapped__), list(args), kwargs)
+
+
+for _function in (asgd, radam):
+    _as_capturable(_function)

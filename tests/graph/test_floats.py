@@ -1,0 +1,206 @@
+"""Floats that change from call to call: results equal to eager execution whatever the number, without a version per number."""
+
+import math
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend
+
+NUMBERS = (0.1, 0.2, 0.3, 0.7, 1e-9, 0.0, -0.0, -3.5, float("inf"), float("nan"), 1e30)
+
+
+def same_number(x, y):
+    return type(x) is type(y) and repr(x) == repr(y)
+
+
+def check(fn, numbers=NUMBERS, backend="eager", versions=2, exact=True):
+    """Call `fn(x, number)` both ways; it returns a tensor, or a tuple of tensors and numbers."""
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    x = torch.randn(3, generator=torch.Generator().manual_seed(0))
+    for number in numbers:
+        expected, got = fn(x, number), compiled(x, number)
+        for e, g in zip(*(r if isinstance(r, tuple) else (r,) for r in (expected, got)), strict=True):
+            if isinstance(e, torch.Tensor):
+                tolerance = {"rtol": 0, "atol": 0} if exact else {}
+                torch.testing.assert_close(g, e, equal_nan=True, **tolerance)
+            else:
+                assert same_number(e, g)
+    assert counter.frame_count <= versions
+    return counter
+
+
+OPERATORS = {
+    "mul": lambda x, f: x * f,
+    "rsub": lambda x, f: f - x,
+    "rdiv": lambda x, f: f / x,
+    "rpow": lambda x, f: abs(f) ** x,
+    "iadd": lambda x, f: x.clone().add_(f),
+    "alpha": lambda x, f: x.add(x, alpha=f),
+    "alpha in place": lambda x, f: x.clone().sub_(x, alpha=-f),
+    "addcdiv": lambda x, f: x.addcdiv(x, x + 9, value=f),
+    "addcmul": lambda x, f: x.clone().addcmul_(x, x, value=f),
+    "lerp": lambda x, f: x.lerp(x * 2, f),
+    "clamp": lambda x, f: x.clamp(max=f),
+    "where": lambda x, f: torch.where(x > f, x, f),
+    "masked_fill": lambda x, f: x.masked_fill(x > 0, f),
+    "int tensor": lambda x, f: torch.arange(3) * f,
+    "number in a tensor": lambda x, f: x.sum() * f,
+    "compare": lambda x, f: x.sum() > f,
+    "fill": lambda x, f: torch.zeros(2).fill_(f),
+    "full": lambda x, f: torch.full((2,), f),
+    "foreach": lambda x, f: tuple(torch._foreach_mul([x, x.sum()], f)),
+    "foreach sum": lambda x, f: tuple(torch._foreach_add([x, x], [x, x], alpha=f)),
+    "foreach difference": lambda x, f: tuple(torch._foreach_sub([x, x], f)),
+    "foreach addcdiv": lambda x, f: tuple(torch._foreach_addcdiv([x], [x], [x + 9], f)),
+    "foreach lerp": lambda x, f: tuple(torch._foreach_lerp([x], [x * 2], f)),
+    "half": lambda x, f: x.bfloat16() * f,
+    "complex": lambda x, f: x.to(torch.complex64) * f,
+    "item": lambda x, f: (
+        torch.softmax(x, 0) * torch.nn.functional.relu(x) + torch.nn.functional.hardtanh(x, -1.0, 1.0 + abs(f))
+    ),
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operator(operator):
+    check(OPERATORS[operator], versions=8 if operator == "item" else 4)
+
+
+@pytest.mark.parametrize("operator", [n for n in OPERATORS if n != "item"])
+def test_operator_behind_a_compiler(operator):
+    check(OPERATORS[operator], NUMBERS[:5], "aot_eager", exact=False)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operator_behind_a_backend_of_the_user(operator):
+    graphs = []
+
+    def backend(gm, example_inputs):
+        assert all(isinstance(i, torch.Tensor) for i in example_inputs)
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = dynamo_lite.compile(OPERATORS[operator], backend=backend)
+    x = torch.randn(3)
+    for number in NUMBERS[:5]:
+        torch.testing.assert_close(compiled(x, number), OPERATORS[operator](x, number), rtol=0, atol=0)
+    assert len(graphs) <= (5 if operator == "item" else 2)
+
+
+def test_behind_inductor():
+    check(lambda x, f: x.add(x * f, alpha=math.exp(-f)), NUMBERS[:5], "inductor", exact=False)
+
+
+def test_numbers_are_computed_as_the_program_does():
+    def fn(x, f):
+        g = (f + 0.1) - 0.1
+        h = math.cos(g) * math.exp(-f) / 3.0
+        return x * h, g, h, g - f, -f, abs(h)
+
+    check(fn, (0.1, 0.7, 0.3, 1e16, -2.5, 1e-20))
+    check(fn, (0.1, 0.7, 0.3, 1e16, -2.5, 1e-20), "aot_eager", exact=False)
+
+
+def test_decisions_are_those_of_the_program():
+    def fn(x, f):
+        if 0.1 + 0.2 + f - f == 0.3:
+            return x + 1
+        if f > 0.5 and math.isfinite(f):
+            return x * f, math.floor(f), round(f), f // 0.3, f % 0.3
+        return x - f
+
+    check(fn, (0.1, 0.2, 0.5, 0.50000001, 0.7, 0.9, 1.2, 2.7, 1e17, float("inf")), versions=8)
+
+
+def test_errors_are_raised():
+    compiled = dynamo_lite.compile(lambda x, f: x * (1 / f), backend="eager")
+    x = torch.ones(2)
+    for f in (2.0, 4.0, 5.0):
+        assert torch.equal(compiled(x, f), x * (1 / f))
+    with pytest.raises(ZeroDivisionError, match="float division by zero"):
+        compiled(x, 0.0)
+    assert torch.equal(compiled(x, 8.0), x / 8)
+
+
+def test_text_needs_the_number():
+    def fn(x, f):
+        return x * f, f"{f:.3f}"
+
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for f in (0.1, 0.2, 0.3):
+        assert compiled(torch.ones(1), f)[1] == f"{f:.3f}"
+
+
+def test_with_sizes():
+    def fn(x, f):
+        scale = f / math.sqrt(x.shape[0])
+        return x * scale, scale
+
+    compiled = dynamo_lite.compile(fn, backend=(counter := CompileCounter()), dynamic=True)
+    for n, f in ((3, 0.5), (4, 0.25), (5, 0.125), (9, 3.0)):
+        x = torch.ones(n)
+        expected, got = fn(x, f), compiled(x, f)
+        assert torch.equal(expected[0], got[0])
+        assert expected[1] == got[1]
+    assert counter.frame_count <= 2
+
+
+def test_root_of_a_size():
+    compiled = dynamo_lite.compile(
+        lambda x: x.flatten() / math.sqrt(x.flatten().shape[0]),
+        backend=(counter := CompileCounterWithBackend("aot_eager")),
+        dynamic=True,
+    )
+    for n in (2, 3, 5, 7):
+        x = torch.randn(n, n)
+        torch.testing.assert_close(compiled(x), x.flatten() / n)
+    assert counter.frame_count == 1
+
+
+def test_in_containers_and_attributes():
+    class Box:
+        f = 0.0
+
+    def fn(x, box, pair):
+        box.f = box.f * 2.0
+        return x * pair[0] + pair[1]["f"]
+
+    compiled = dynamo_lite.compile(fn, backend=(counter := CompileCounter()))
+    for f in (0.5, 1.5, 2.5, 3.5):
+        boxes = Box(), Box()
+        boxes[0].f = boxes[1].f = f
+        args = (f, {"f": f + 1})
+        assert torch.equal(compiled(torch.ones(2), boxes[0], args), fn(torch.ones(2), boxes[1], args))
+        assert boxes[0].f == boxes[1].f
+    assert counter.frame_count == 2
+
+
+def test_gradients():
+    def fn(x, f):
+        return (x * f).pow(2).sum() / (1 + f)
+
+    for backend in ("eager", "aot_eager"):
+        compiled = dynamo_lite.compile(fn, backend=backend)
+        for f in (0.5, 1.5, 2.5):
+            x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+            compiled(x, f).backward()
+            fn(y, f).backward()
+            torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_can_be_switched_off():
+    with dynamo_lite.config.patch(specialize_float=True):
+        compiled = dynamo_lite.compile(lambda x, f: x * f, backend=(counter := CompileCounter()))
+        for f in (0.1, 0.2, 0.3):
+            compiled(torch.ones(1), f)
+    assert counter.frame_count == 3
+
+
+def test_dropout_and_steps_of_a_range():
+    def fn(x, f):
+        return torch.arange(0.0, f, 0.5), torch.nn.functional.dropout(x, f / 10, training=False)
+
+    check(fn, (1.0, 2.0, 3.0, 4.0), versions=4)
