@@ -285,6 +285,7 @@ class Analysis:
         self.record = record
         self.break_step = -1
         self.pending: Unsupported | None = None  # why the next run breaks
+        self.cut: tuple[str | None, Any] = (None, None)  # name of the node before which the graph has to end, and why
         self.collected = False  # garbage, because the program does that
         self.tr: Trace | None = None
 

@@ -293,6 +293,7 @@ class GraphBuilder:
         self.scope: Body | None = None
         self.has_bodies = False
         self.bodies: dict[str, GraphModule] = {}
+        self.cut = tr.analysis.cut  # the node before which the graph has to end, and why
         self.has_gradients = False
         self.freed: list[int] = []  # the outputs whose gradients are used up
         self.made_leaves: dict[TensorValue, int] = {}  # tensors that begin to require gradients in the graph → step
@@ -512,6 +513,8 @@ class GraphBuilder:
         if type(result) is ConstantResult and result.value is not None and not changes:
             return MODELS.constant(tx, result.value)
         node = self._create(op, target, fx_args, fx_kwargs)
+        if node.name == self.cut[0]:
+            raise self.cut[1]
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         return self._wrap_result(tx, result, node, tensors, fakes)
 
@@ -591,6 +594,16 @@ class GraphBuilder:
                 self.made_leaves[value] = self.tr.failing_step()
             if gains_grad and value.family is not None:
                 _require_grad(value)
+
+    def add_call(self, tx: Any, function: Any, args: tuple[Any, ...]) -> Node:
+        """Add the call of a function that returns nothing. Arguments are nodes."""
+        node = self._create("call_function", function, args)
+        _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
+        return node
+
+    def remove_call(self, node: Node) -> None:
+        """Take such a call out again."""
+        self.graph.erase_node(node)
 
     def add_state_call(self, function: Any, args: tuple[Any, ...]) -> Node:
         """Add a node that changes torch's ambient state."""

@@ -111,6 +111,17 @@ def apply_function(
     return Function.apply(*args)
 
 
+def register_hook(body: Body, tensor: Any, *lifted: Any) -> tuple[Any, ...]:
+    """`tensor.register_hook` of a body that takes the gradient."""
+
+    def hook(grad: Any) -> Any:
+        results = body(grad, *lifted)
+        return results[0] if results else None
+
+    tensor.register_hook(hook)
+    return ()
+
+
 def run(body: Body, *args: Any) -> tuple[Any, ...]:
     """The body itself."""
     return tuple(body(*args))

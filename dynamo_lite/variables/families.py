@@ -116,6 +116,7 @@ if find_spec("torch") is not None:
         torch_function,
         torch_gradients,
         torch_higher_order,
+        torch_hooks,
         torch_misc,
         torch_optim,
         torch_overrides,

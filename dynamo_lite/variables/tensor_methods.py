@@ -213,10 +213,9 @@ _refused(
 )
 _refused("numpy", "__array__", "__array_wrap__")
 _refused("backward-call", "backward")
-_refused("hook-registration", "register_hook", "register_post_accumulate_grad_hook")
 _refused(
     "tensor-attribute",
-    *("data_ptr", "storage", "untyped_storage", "_typed_storage", "storage_type", "set_", "is_set_to", "retain_grad"),
+    *("data_ptr", "storage", "untyped_storage", "_typed_storage", "storage_type", "set_", "is_set_to"),
     *(
         "is_pinned",
         "pin_memory",

@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..exc import unsupported
 from ..graph.bodies import BREAK, shares_memory
+from ..graph.checkpoints import CONTEXT_FN, PRESERVES_RNG
 from .base import VariableTracker
 from .constant import is_constant, is_none
 from .dispatch import builtin
@@ -215,10 +216,6 @@ def map_over(tx: Any, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
 _CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
 
 
-# The key of a body's `meta` under which the operator, and AOTAutograd, find what decides which results are kept.
-_CONTEXT_FN = "_checkpoint_context_fn"
-
-
 def _real_callable(vt: VariableTracker) -> Any:
     """The function, or partial of functions and constants, that a tracker stands for."""
     if isinstance(vt, PartialVariable):
@@ -252,8 +249,10 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
     captured.body.run(module, lifted)
     if not captured.leaves:
         return captured.result
+    preserves = options.get("preserve_rng_state")
+    module.meta[PRESERVES_RNG] = preserves is None or bool(preserves.as_python_constant())
     if not is_none(context_fn):
-        module.meta[_CONTEXT_FN] = _real_callable(context_fn)
+        module.meta[CONTEXT_FN] = _real_callable(context_fn)
     tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)
     return captured.rebuild(tensors)
 

@@ -32,6 +32,30 @@ def sequential(w):
     return checkpoint_sequential([torch.sin, torch.cos], 2, w, use_reentrant=False)
 
 
+def drops(a):
+    return torch.nn.functional.dropout(a.sin(), 0.5, True) * a
+
+
+def dropout(w):
+    return checkpoint(drops, w, use_reentrant=False)
+
+
+def nested(w):
+    return checkpoint(lambda a: checkpoint(drops, a, use_reentrant=False).cos(), w * 2, use_reentrant=False)
+
+
+@pytest.mark.parametrize("fn", [dropout, nested])
+def test_the_same_random_numbers_again(fn):
+    def run(f):
+        torch.manual_seed(0)
+        w = torch.arange(16.0).reshape(4, 4).div(16).requires_grad_()
+        out = f(w)
+        out.sum().backward()
+        return out.detach(), w.grad
+
+    torch.testing.assert_close(run(dynamo_lite.compile(fn, backend="eager", fullgraph=True)), run(fn))
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("fn", [selective, by_list, sequential])
 def test_gradients(fn, backend):

@@ -1,0 +1,215 @@
+"""Hooks of tensors.
+
+Input: `register_hook` and its like on tensors. Output: for a tensor that existed before, the registration is replayed; for one
+that the graph makes, a node that registers the hook, which is followed as a body.
+Invariant: a hook sees all of the gradient. A compiled graph is one node of autograd, so that a hook on a value made inside, which
+other operators of the graph use, can't be left to the code after the graph.
+Mirrors `torch/_tensor.py`, `torch/utils/hooks.py` and `torch/csrc/autograd/python_hook.cpp`.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NoReturn
+
+import torch
+from torch.fx import Node
+from torch.utils.hooks import RemovableHandle
+
+from ..config import config
+from ..exc import Restart, Unsupported, unsupported
+from ..graph import functional
+from .base import VariableTracker
+from .constant import NONE, is_none
+from .dispatch import method
+from .tensor import TensorVariable
+from .torch_body import follow, whole
+
+SLUG = "hook-registration"
+T = torch.Tensor
+
+
+class HookHandleVariable(VariableTracker):
+    """A `RemovableHandle` that the traced code got, and the registration that it stands for. `node` is in the graph if the tensor is."""
+
+    source = None
+
+    def __init__(self, register: Any, tensor: TensorVariable, hook: VariableTracker, step: int) -> None:
+        self.register = register
+        self.tensor = tensor
+        self.hook = hook
+        self.step = step
+        self.node: Node | None = None
+        self.cells: list[tuple[Any, Any]] = []  # those that a hook in the graph has read
+        self.removed = False
+
+    def python_type(self) -> type:
+        return RemovableHandle
+
+    def children(self) -> Any:
+        return () if self.removed or self.node is not None else (self.tensor, self.hook)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name == "remove":
+            return tx.tr.bound_method(tx.tr.build_constant_object(RemovableHandle.remove), self)
+        return unsupported(SLUG, f"RemovableHandle.{name}")
+
+    def remove(self, tx: Any) -> None:
+        """`RemovableHandle.remove`."""
+        if self.node is not None and not self.removed:
+            tx.tr.graph.remove_call(self.node)
+        self.removed = True
+
+    def emit_new(self, cg: Any) -> None:
+        """Register the hook."""
+        node = self.tensor.proxy.node
+        if self.removed or self.node is not None or (node is not None and node.op != "placeholder"):
+            error = Unsupported(SLUG, "a handle, or a tensor that is changed in place")
+            error.break_step = self.step
+            raise error
+        cg.load_callable(self.register)
+        cg.load(self.tensor)
+        cg.load(self.hook)
+        cg.asm.call(2)
+
+    emit_fill = None
+
+    def check(self, tr: Any) -> None:
+        """Break if a hook in the graph, which has been followed already, would find something else when it is called."""
+        if not self.removed and any(cell.content is not content for cell, content in self.cells):
+            cut_before(tr, self.tensor, Unsupported(SLUG, "a variable of the hook is stored later"))
+
+
+class RegistrationsVariable(VariableTracker):
+    """The hooks that the traced code registers on tensors which existed before, in order."""
+
+    mutated = True
+
+    def __init__(self, tr: Any) -> None:
+        self.source = tr.constant_source(self)
+        self.value = self
+        self.handles: list[HookHandleVariable] = []
+
+    def python_type(self) -> type:
+        return RegistrationsVariable
+
+    def children(self) -> Any:
+        return [child for handle in self.handles for child in handle.children()]
+
+    def emit_update(self, cg: Any) -> None:
+        for handle in self.handles:
+            if handle.node is not None:
+                handle.check(cg.tr)
+            elif not handle.removed:
+                cg.load(handle)
+                cg.asm.pop_top()
+
+    @staticmethod
+    def of(tr: Any) -> RegistrationsVariable:
+        """Those of a trace."""
+        found = next((vt for vt in tr.mutations if isinstance(vt, RegistrationsVariable)), None)
+        if found is None:
+            found = RegistrationsVariable(tr)
+            tr.mutations.append(found)
+        return found
+
+
+@method(RemovableHandle.remove)
+def handle_remove(tx: Any, self: VariableTracker) -> VariableTracker:
+    if not isinstance(self, HookHandleVariable):
+        return unsupported(SLUG, "removal of a hook")
+    self.remove(tx)
+    return NONE
+
+
+def _replayed(tx: Any, register: Any, tensor: TensorVariable, hook: VariableTracker) -> HookHandleVariable:
+    node = tensor.proxy.node
+    if node is not None and node.op != "placeholder":
+        unsupported(SLUG, "an input that the graph has changed in place")
+    handle = HookHandleVariable(register, tensor, hook, tx.tr.failing_step())
+    RegistrationsVariable.of(tx.tr).handles.append(handle)
+    return handle
+
+
+@method(T.register_hook)
+def register_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> VariableTracker:
+    """A hook on the gradient."""
+    if not self.proxy.meta.requires_grad:
+        return tx.raises(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+    if self.source is not None:
+        return _replayed(tx, T.register_hook, self, hook)
+    try:
+        return _in_graph(tx, self, hook)
+    except Unsupported as error:
+        return leave_before(tx, self, error)
+
+
+@whole
+def _in_graph(tx: Any, tensor: TensorVariable, hook: VariableTracker) -> VariableTracker:
+    """One node: the tensor, the hook's body, and what that uses."""
+    graph = tx.tr.graph
+    meta = tensor.proxy.meta
+    if graph.scope is not None or meta.live:
+        unsupported(SLUG, "a hook in a body, or on a tensor with symbolic sizes")
+    body = graph.open_body()
+    with body:
+        grad = TensorVariable(body.argument(meta.replace(requires_grad=False, is_leaf=True, offset=0)))
+    with tx.tr.state.grad_mode(False):
+        captured = follow(tx, lambda: tx.call(hook, [grad]), [hook], body)
+    result = captured.result
+    if not is_none(result) and not (isinstance(result, TensorVariable) and result.proxy.meta.shape == meta.shape):
+        unsupported(SLUG, "a hook that returns something else than a gradient")
+    lifted = captured.lifted
+    module = captured.module(lifted)
+    body.run(module, lifted)
+    handle = HookHandleVariable(T.register_hook, tensor, hook, tx.tr.failing_step())
+    nodes = [graph.body_node(module), graph.node(tensor.proxy), *map(graph.node, lifted)]
+    handle.cells = [(cell, cell.content) for cell in getattr(hook, "closure", ())]
+    RegistrationsVariable.of(tx.tr).handles.append(handle)
+    handle.node = graph.add_call(tx, functional.register_hook, tuple(nodes))
+    return handle
+
+
+@method(T.register_post_accumulate_grad_hook)
+def register_post_accumulate_grad_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> VariableTracker:
+    """A hook after the gradient of a leaf has been added up."""
+    if self.source is None or not self.proxy.meta.requires_grad or not self.proxy.meta.is_leaf:
+        return unsupported(SLUG, "Tensor.register_post_accumulate_grad_hook of a tensor made in the graph")
+    return _replayed(tx, T.register_post_accumulate_grad_hook, self, hook)
+
+
+@method(T.retain_grad)
+def retain_grad(tx: Any, self: TensorVariable) -> VariableTracker:
+    """`retain_grad`: a leaf keeps its gradient anyway."""
+    meta = self.proxy.meta
+    if not meta.requires_grad:
+        return tx.raises(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+    if meta.is_leaf and self.source is None:
+        return NONE
+    return leave_before(tx, self, Unsupported("tensor-attribute", "Tensor.retain_grad"))
+
+
+def leave_before(tx: Any, tensor: TensorVariable, error: Unsupported) -> NoReturn:
+    """Break because of something that concerns the gradient of a value made in the graph. If other operators use it, the graph has to end
+    before the value is made: so that these are in the next graph."""
+    node = tensor.proxy.node
+    if (
+        tensor.source is not None
+        or node is None
+        or not node.users
+        or tx.tr.region.fullgraph
+        or config.error_on_graph_break
+    ):
+        raise error
+    if not error.user_stack:
+        error.user_stack = tx.tr.user_stack()
+    cut_before(tx.tr, tensor, error)
+
+
+def cut_before(tr: Any, tensor: TensorVariable, error: Unsupported) -> NoReturn:
+    """Analyse again, with the graph's end before the operator that makes the tensor."""
+    node = tensor.proxy.node
+    while node.target is operator.getitem and node.meta.place is None:
+        node = node.args[0]
+    tr.analysis.cut = (node.name, error)
+    raise Restart(f"the graph ends before {node.name}: {error.context}")

@@ -1,0 +1,155 @@
+"""Hooks of tensors: in the graph, or registered after it where the tensor existed before."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounterWithBackend, same
+
+
+def x():
+    return (torch.arange(12.0).reshape(4, 3) / 7 - 0.5).requires_grad_()
+
+
+seen = []
+
+
+def on_result(a):
+    y = a * 2
+    y.register_hook(lambda g: g * 10)
+    return y
+
+
+def used_before(a):
+    y = a * 2
+    z = y.sin()
+    y.register_hook(lambda g: g * z.detach())
+    return z.sum()
+
+
+def two(a):
+    y = a * 2
+    y.register_hook(lambda g: g + 1)
+    y.register_hook(lambda g: g * 3)
+    return (y * y).sum()
+
+
+def removed(a):
+    y = a * 2
+    y.register_hook(lambda g: g * 10).remove()
+    handle = a.register_hook(lambda g: g * 7)
+    handle.remove()
+    return (y * y).sum()
+
+
+def on_input(a):
+    a.register_hook(lambda g: seen.append(g.sum().item()))
+    return (a * a).sum()
+
+
+def order_on_input(a):
+    a.register_hook(lambda g: g + 1)
+    a.register_hook(lambda g: g * 3)
+    return (a * a).sum()
+
+
+def accumulated(a):
+    a.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.sum().item()))
+    return (a * a).sum()
+
+
+def gradient_inside(a):
+    y = a * 2
+    y.register_hook(lambda g: g * 10)
+    return torch.autograd.grad((y * y).sum(), a)[0].sum() + (a * a).sum()
+
+
+def no_gradient(a):
+    try:
+        (a.detach() * 2).register_hook(lambda g: g)
+    except RuntimeError as error:
+        seen.append(str(error))
+    return a.sum()
+
+
+def effect(a):
+    y = a * 2
+    z = y.sin()
+    y.register_hook(lambda g: seen.append(g.sum().item()))
+    return z.sum()
+
+
+def variable_stored_later(a):
+    factor = 2
+    y = a * 2
+    z = y.sin()
+    y.register_hook(lambda g: g * factor)
+    factor = 5
+    return z.sum()
+
+
+def input_changed(a):
+    b = a * 1
+    print(end="")
+    b.register_hook(lambda g: g * 3)
+    b.mul_(2)
+    return (b * b).sum()
+
+
+def retained(a):
+    y = a * 2
+    z = y.sin()
+    y.retain_grad()
+    return z.sum(), y
+
+
+WHOLE = [on_result, used_before, two, removed, on_input, order_on_input, accumulated, gradient_inside]
+SPLIT = [no_gradient, effect, variable_stored_later, input_changed, retained]
+
+
+def outcome(fn):
+    """Gradients of three calls, two of them on one tensor, and what hooks noted."""
+    seen.clear()
+    results = []
+    for a in (x(), x() * 2):
+        a = a.detach().requires_grad_()
+        for _ in range(2):
+            out = fn(a)
+            loss, rest = out if isinstance(out, tuple) else (out, None)
+            loss.sum().backward()
+            results.append((loss.detach(), a.grad.clone(), None if rest is None else rest.grad))
+    return results, list(seen)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", WHOLE + SPLIT)
+def test_as_in_eager(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=fn in WHOLE)
+    assert same(outcome(fn), outcome(compiled), tol=1e-5)
+    assert counter.frame_count == 1 or fn in SPLIT
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_parameters_and_handles(backend):
+    class Layer(nn.Linear):
+        def forward(self, a):
+            return F.linear(a, self.weight), self.weight.register_hook(lambda g: g * 2)
+
+    def run(opt):
+        torch.manual_seed(0)
+        layer = Layer(3, 3)
+        call, grads = opt(layer), []
+        for keep in (True, False, True):
+            out, handle = call(x())
+            if not keep:
+                handle.remove()
+            out.sum().backward()
+            handle.remove()
+            grads.append(layer.weight.grad.clone())
+        return grads
+
+    compiled = run(lambda fn: dynamo_lite.compile(fn, backend=backend, fullgraph=True))
+    assert same(run(lambda fn: fn), compiled, tol=1e-5)
