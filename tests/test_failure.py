@@ -414,3 +414,15 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert found == [[1, 2]] * 200
+
+
+def test_a_backward_pass_of_what_came_before():
+    def f(y, w, i):
+        (grad,) = torch.autograd.grad(y.sum(), w)
+        return grad[i]
+
+    captured = dynamo_lite.compile(f, backend="eager")
+    w = torch.ones(3, requires_grad=True)
+    assert torch.equal(captured(w * 2, w, GOOD), torch.tensor([2.0]))
+    with pytest.raises(IndexError):
+        captured(w * 2, w, BAD)

@@ -48,7 +48,8 @@ class Failure:
         self.backend = backend
         self.fullgraph = fullgraph
         self.protect = protect
-        self.traces: dict[int, str | None] = {}  # index of a node → what has changed when it raises
+        # (index of a node, whether an input has a history) → what has changed when it raises
+        self.traces: dict[tuple[int, bool], str | None] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
 
     def __call__(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
@@ -75,9 +76,10 @@ class Failure:
         return None
 
     def _trace(self, last: int, args: tuple[Any, ...]) -> str | None:
-        if last not in self.traces:
-            self.traces[last] = trace_left(self.gm, last, args, self.protect)
-        return self.traces[last]
+        key = (last, any(_has_history(a) for a in args))
+        if key not in self.traces:
+            self.traces[key] = trace_left(self.gm, last, args, self.protect)
+        return self.traces[key]
 
     def _without_backend(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
         self.gm.real_recompile()
@@ -137,16 +139,22 @@ class _Trace(Exception):
 
 def _run_on_fakes(gm: Any, last: int, args: tuple[Any, ...], propagator: Propagator) -> None:
     fakes = [propagator.slow_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
+    grads = [_grad(f) for f in fakes]
     inputs = iter(fakes)
+    has_history = any(_has_history(a) for a in args)
     values: dict[Node, Any] = {}
     propagator.allow_higher_order()
-    watch = _Watch(fakes)
+    watch = _Watch([*fakes, *grads])
     with propagator.mode, without_compiler, watch:
         for i, node in enumerate(gm.graph.nodes):
             if i > last or node.op == "output":
                 break
             watch.is_last = i == last
+            if has_history and node.target is torch.autograd.grad:
+                raise _Trace("run a backward pass")
             values[node] = next(inputs) if node.op == "placeholder" else _run_node(gm, node, values)
+            if any(_grad(f) is not g for f, g in zip(fakes, grads, strict=True)):
+                raise _Trace("accumulated gradients")
 
 
 def _run_node(gm: Any, node: Node, values: dict[Node, Any]) -> Any:
@@ -158,6 +166,15 @@ def _run_node(gm: Any, node: Node, values: dict[Node, Any]) -> Any:
     if not _is_own(node.target):
         raise _Trace("run a function that torch does not know")
     return node.target(*args, **kwargs)
+
+
+def _has_history(value: Any) -> bool:
+    """Whether a backward pass from this tensor would free what others want to use, or run hooks."""
+    return isinstance(value, torch.Tensor) and value.requires_grad and bool(not value.is_leaf or value._backward_hooks)
+
+
+def _grad(value: Any) -> Any:
+    return value.grad if isinstance(value, torch.Tensor) and value.is_leaf else None
 
 
 def _is_own(target: Any) -> bool:
