@@ -199,10 +199,6 @@ def ordered_pop(
     found = self.discard(tx, key_of(tx, key))
     if found is not None:
         return found
-    if default is None and self.cls is not OrderedDict:
-        missing = tx.tr.lookup_special(tx, self, "__missing__")
-        if missing is not None:
-            return tx.call(missing, [key])
     return default if default is not None else raise_with(tx, KeyError, key)
 
 

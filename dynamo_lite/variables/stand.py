@@ -14,7 +14,6 @@ from typing import Any
 
 from ..exc import unsupported
 from .abstract import get_attr, get_iter, iter_next
-from .address import AddressedText, mark
 from .base import ObservedException, VariableTracker
 from .constant import ATOM_BASES, ATOMIC_TYPES, ConstantVariable, atom_base
 from .list import ListVariable
@@ -68,17 +67,14 @@ def shielded(function: Any) -> Any:
 
 
 def crossing(stand: Any, operation: Any) -> Any:
-    """Carry out an operation on the model for C code; its result as a host object. Formatting code gets a mark for a text with
-    addresses in it."""
+    """Carry out an operation on the model for C code; its result as a host object, as formatting code wants it if that is where the
+    stand is."""
     tx = object.__getattribute__(stand, "_dl_tx")
 
     def host_result() -> Any:
         result = operation(tx, tracker_of(stand))
-        if isinstance(result, AddressedText):
-            marks = object.__getattribute__(stand, "__dict__").get("_dl_marks")
-            if marks is not None:
-                return mark(result, marks)
-        return to_host(tx, result)
+        formatted = object.__getattribute__(stand, "__dict__").get("_dl_formatted")
+        return to_host(tx, result) if formatted is None else formatted(result)
 
     return shielded(host_result)
 

@@ -17,7 +17,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_attr, get_item, get_iter, type_name, unpack
-from .address import AddressedText, joined, unmarked
+from .address import AddressedText, joined, mark, unmarked
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, constant_slot, fold
 from .dispatch import builtin, method
@@ -157,7 +157,7 @@ def stand_in(tx: Any, vt: VariableTracker, marks: list[AddressedText]) -> Any:
     if isinstance(vt, ConstantVariable) or vt.can_stand:
         host = to_host(tx, vt)
         if issubclass(type(host), Stand):
-            host._dl_marks = marks
+            host._dl_formatted = functools.partial(_formatted, tx, marks)
         return host
     if type(vt) is TupleVariable and vt.python_type() is tuple:
         return tuple([stand_in(tx, item, marks) for item in vt.items])
@@ -169,7 +169,13 @@ def stand_in(tx: Any, vt: VariableTracker, marks: list[AddressedText]) -> Any:
         kind = ModelStand
     stand = object.__new__(_named(kind, type_name(vt)))
     stand._dl_tx, stand._dl_vt, stand._dl_marks = tx, vt, marks
+    stand._dl_formatted = functools.partial(_formatted, tx, marks)
     return stand
+
+
+def _formatted(tx: Any, marks: list[AddressedText], result: VariableTracker) -> Any:
+    """What formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
+    return mark(result, marks) if isinstance(result, AddressedText) else stand_in(tx, result, marks)
 
 
 @functools.lru_cache(256)

@@ -824,3 +824,26 @@ def test_reduced_with_slots_and_attributes(base):
         return [t.__reduce__()[2] for t in (s, Own(), plain)], copy.deepcopy(s).x, copy.deepcopy(s).z
 
     same(program, whole=True)
+
+
+def test_text_of_a_view_that_holds_itself():
+    def program():
+        d = collections.UserDict(a=1)
+        d["b"] = [d.values()]
+        return repr(d.keys()), f"{d.items()._mapping['b']!r:.30}"
+
+    same(program)
+
+
+def test_pop_asks_for_no_missing():
+    class Missing(collections.OrderedDict):
+        def __missing__(self, key):
+            return 0
+
+    def program():
+        try:
+            return Missing(a=1).pop("b")
+        except KeyError as error:
+            return error.args
+
+    same(program, whole=True)
