@@ -1,4 +1,4 @@
-"""The sweep over torch's database of operators and modules: `python -m tests.ops [NAME …] [--count N] [--dtype …] [--backend …] [--jobs J]`.
+"""The sweep over torch's database of operators and modules: `python -m tests.ops [NAME …] [--count N] [--dtype …] [--backend …]`.
 
 Each operator is called in all its forms (function, method, in place, operator, `out=`, with wrong arguments), forward and backward, eagerly
 and compiled; see `check`. Batches run in subprocesses, so that a crash or a hang costs one operator and is reported with it. Exit code 1
@@ -26,20 +26,34 @@ def main():
     parser.add_argument("--dtype", nargs="*", help="names of dtypes; default: float32 and one more")
     parser.add_argument("--backend", nargs="*", default=["eager", "aot_eager"])
     parser.add_argument("--dynamic", action="store_true", help="compile with symbolic sizes")
+    parser.add_argument(
+        "--data-dependent", action="store_true", help="numbers and sizes that depend on data enter the graph"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="subprocesses at a time")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one operator")
     parser.add_argument("--json", help="write the results here")
-    parser.add_argument("--record", metavar="ENGINE", help="write results/torch-X.Y.md, with this name of the engine's state")
+    parser.add_argument(
+        "--add", nargs="*", default=[], metavar="FILE", help="results of earlier runs, for what is not run now"
+    )
+    parser.add_argument(
+        "--record", metavar="ENGINE", help="write results/torch-X.Y.md, with this name of the engine's state"
+    )
     options = parser.parse_args()
-    names = options.names or [name for name in all_names() if not options.only or options.only in name]
+    names = options.names
+    if options.only is not None or not (names or options.add):
+        names = [name for name in all_names() if (options.only or "") in name]
     batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
     arguments = ["--count", str(options.count), "--backend", *options.backend]
     arguments += ["--dtype", *options.dtype] if options.dtype else []
     arguments += ["--dynamic"] if options.dynamic else []
+    arguments += ["--data-dependent"] if options.data_dependent else []
     started, records = time.perf_counter(), {}
+    for path in options.add:
+        with open(path) as file:
+            page.add(records, json.load(file))
     with ThreadPoolExecutor(options.jobs) as pool:
         for found in pool.map(lambda part: run_batch(part, arguments, options.timeout), batches):
-            records.update(found)
+            page.add(records, found)
             for record in found.values():
                 for line in page.lines_of(record):
                     print(line, flush=True)

@@ -6,7 +6,6 @@ compiler is not looked at.
 
 import functools
 import itertools
-import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,16 @@ SECOND_DTYPES = (torch.complex64, torch.int64, torch.bfloat16, torch.bool, torch
 """Beside float32, an operator is called with the first of these that it supports."""
 
 UNINITIALISED = frozenset(
-    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
+    {
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "resize_as_",
+    }
 )
 """The values that these return are whatever was in memory."""
 
@@ -73,7 +81,9 @@ def operator_calls(op, dtype, count):
             yield Call("method", op.method_variant, args, kwargs, grad)
         if op.inplace_variant is not None:
             in_place = grad and op.supports_inplace_autograd
-            yield Call("in place", op.inplace_variant, args if in_place else constants(args), kwargs, in_place, fresh=True)
+            yield Call(
+                "in place", op.inplace_variant, args if in_place else constants(args), kwargs, in_place, fresh=True
+            )
         if len(args) == 2 and not kwargs:
             if op.operator_variant is not None:
                 yield Call("operator", op.operator_variant, args, kwargs, grad)

@@ -12,6 +12,14 @@ import sys
 import time
 
 
+def add(records, found):
+    """Add newer records: they stand for older ones with the same operator and backend."""
+    for name, record in found.items():
+        again = {call.get("backend_name") for call in record["calls"]}
+        older = [call for call in records.get(name, record)["calls"] if call.get("backend_name") not in again]
+        records[name] = {**record, "calls": older + record["calls"]}
+
+
 def counted(record):
     """The calls of a record for which being captured whole means something."""
     calls = record["calls"]
@@ -88,8 +96,12 @@ def environment():
 def page(records, where, options):
     """The committed page."""
     command = f"--count {options.count}" + (" --dynamic" if options.dynamic else "")
+    command += " --data-dependent" if options.data_dependent else ""
     lines = [f"# Operators and modules of torch {where['torch']}", ""]
-    lines += [f"{where['date']}, CPython {where['python']}, engine {options.record}, `python -m tests.ops {command}`.", ""]
+    lines += [
+        f"{where['date']}, CPython {where['python']}, engine {options.record}, `python -m tests.ops {command}`.",
+        "",
+    ]
     lines += ["| | |", "|---|---:|", *(f"| {what} | {n} |" for what, n in totals(records).items()), ""]
     forms = collections.defaultdict(list)
     for record in records.values():
@@ -101,7 +113,9 @@ def page(records, where, options):
     for name, record in records.items():
         for reason, n in reasons(record).items():
             lines.append(f"| `{name}` | {n} of {len(counted(record))} | {_cell(reason)} |")
-    wrong = [line for record in records.values() if is_wrong(record) for line in lines_of(record) if "not whole" not in line]
+    wrong = [
+        line for record in records.values() if is_wrong(record) for line in lines_of(record) if "not whole" not in line
+    ]
     lines += ["", "## Wrong", "", *([f"- {_cell(line)}" for line in wrong] or ["Nothing."])]
     refused = collections.defaultdict(set)
     for name, record in records.items():
