@@ -2074,7 +2074,10 @@ static PyMethodDef module_methods[] = {
     {"call_moved", (PyCFunction)(void (*)(void))module_call_moved, METH_FASTCALL,
      "call_moved(fn, list)\n\nfn(*list), where fn owns the arguments: the list is emptied."},
     {"raise_again", module_raise_again, METH_O,
-     "raise_again(exception)\n\nRaise it as the instruction here, with a traceback that lacks its first entry."},
+     "raise_again(exception)\n\nRaise it as the instruction here, with a traceback that lacks its first entry. If that is none of "
+     "generated code, return it."},
+    {"begins_generated", module_begins_generated, METH_O,
+     "begins_generated(traceback) -> bool\n\nIs the first entry that of generated code?"},
     {"program_collects", module_program_collects, METH_NOARGS,
      "program_collects() -> bool\n\nDoes the program collect garbage? During an analysis nobody does."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,

@@ -188,8 +188,29 @@ module_call_moved(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t
     return result;
 }
 
+/* Does a traceback begin with a generated frame? */
+static int
+begins_generated(PyObject *traceback)
+{
+    if (!PyTraceBack_Check(traceback)) {
+        return 0;
+    }
+    PyCodeObject *code = PyFrame_GetCode(((PyTracebackObject *)traceback)->tb_frame);
+    int is_generated = code_extra(code) == &generated_code;
+    Py_DECREF(code);
+    return is_generated;
+}
+
+static PyObject *
+module_begins_generated(PyObject *Py_UNUSED(module), PyObject *traceback)
+{
+    return PyBool_FromLong(begins_generated(traceback));
+}
+
 /* raise_again(exception): raise it once more as if the instruction that calls this had raised it. Its traceback begins with
-   the generated frame that caught it, which stands for the frame that goes on here: that entry is left out. */
+   the generated frame that caught it, which stands for the frame that goes on here: that entry is left out. If it begins
+   with another, then there was no such frame when the exception came to be (3.11 makes one that C has set when it is
+   caught, and what goes wrong then has the traceback of that alone): it is returned, to be raised without an entry. */
 static PyObject *
 module_raise_again(PyObject *Py_UNUSED(module), PyObject *exception)
 {
@@ -198,14 +219,14 @@ module_raise_again(PyObject *Py_UNUSED(module), PyObject *exception)
         return NULL;
     }
     PyObject *rest = PyException_GetTraceback(exception);
-    if (rest != NULL) {   /* an exception that C code made may lack the entry */
+    if (rest != NULL) {
         PyTracebackObject *first = (PyTracebackObject *)rest;
-        PyCodeObject *code = PyFrame_GetCode(first->tb_frame);
-        if (code_extra(code) == &generated_code) {
-            rest = Py_XNewRef((PyObject *)first->tb_next);
-            Py_DECREF(first);
+        if (!begins_generated(rest)) {
+            Py_DECREF(rest);
+            return Py_NewRef(exception);
         }
-        Py_DECREF(code);
+        rest = Py_XNewRef((PyObject *)first->tb_next);
+        Py_DECREF(first);
     }
 #if PY_VERSION_HEX >= 0x030C0000
     if (PyException_SetTraceback(exception, rest == NULL ? Py_None : rest) == 0) {

@@ -292,10 +292,9 @@ class _Resume:
             asm.push_callable(lambda: asm.load_const(raise_again))
             asm.load_fast_and_clear(names[0])
             asm.call(1)
+            asm.reraise(0)
         if begin:
             asm.items.append(TryEnd(begin))
-        if self.mode == "raise":
-            asm.return_value()  # never reached
         return names
 
     # -- the old body

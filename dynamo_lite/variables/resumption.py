@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._eval_frame import call_moved, raise_again
+from .._eval_frame import begins_generated, call_moved, raise_again
+from ..guards import ir
 from .base import ObservedException, VariableTracker
 from .constant import is_none
 from .dispatch import DIRECT_CALLS, builtin
@@ -30,5 +31,13 @@ def builtin_raise_again(tx: Any, exception: VariableTracker) -> VariableTracker:
     exception.raised_again = True
     entry = exception.get(tx, "__traceback__")
     if not is_none(entry):
+        if not begins_generated(entry.value):
+            tx.tr.guard(entry.source, ir.PYTHON, _begins_otherwise)
+            return exception
+        tx.tr.guard(entry.source, ir.PYTHON, begins_generated)
         exception.put(tx, "__traceback__", entry.tp_getattro(tx, "tb_next"))
     raise ObservedException(exception)
+
+
+def _begins_otherwise(traceback: Any) -> bool:
+    return not begins_generated(traceback)

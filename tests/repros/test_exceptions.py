@@ -861,3 +861,21 @@ class TestUnwantedResults:
             return list(seen)
 
         same(program, breaks=None)
+
+
+def test_an_exception_that_c_set_and_that_cannot_be_made():
+    """CPython 3.11 makes it where it is caught: the traceback is that of its constructor alone."""
+    raise_exception = pytest.importorskip("_testcapi").raise_exception
+
+    class Bad(Exception):
+        def __init__(self):
+            raise RuntimeError("no instance")
+
+    def names(count):
+        try:
+            raise_exception(Bad, count)
+        except Exception as error:
+            return type(error), [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+
+    for count in (0, 1):
+        same(names, count, breaks=None)
