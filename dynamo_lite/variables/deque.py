@@ -441,4 +441,4 @@ def deque_reduce(tx: Any, self: DequeVariable, /) -> VariableTracker:
     bound = self.items.maxlen
     args = [] if bound is None else [TupleVariable([]), ConstantVariable(bound)]
     state = object_state(tx, self)
-    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(args), state, DequeIterator(self)])
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(args), state, get_iter(tx, self)])

@@ -234,6 +234,11 @@ REPRS_COUNT_AS_FRAMES = _reprs_count_as_frames()
 _active_reprs: dict[int, list[AddressedText]] = {}
 
 
+def is_being_printed(v: VariableTracker) -> bool:
+    """Whether a `recursive_repr` of this object is under way."""
+    return id(v) in _active_reprs
+
+
 def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable[[], str]) -> VariableTracker:
     """`Py_ReprEnter`: `text()`, or the placeholder for a container that is being printed already. `text` puts `part_text`s together."""
     if id(v) in _active_reprs:

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_item, get_iter, is_true, iter_next, set_item
+from .abstract import get_attr, get_item, get_iter, is_true, iter_next, set_item
+from .address import joined
 from .base import VariableTracker
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, is_none
 from .descr import generic_getattr, getset
@@ -20,7 +21,16 @@ from .dict import DictVariable, dict_init
 from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
 from .keys import key_of, key_tracker
-from .native import emit_bare, emit_call, object_state, optional_attr, part_text, raise_with, recursive_repr
+from .native import (
+    emit_bare,
+    emit_call,
+    is_being_printed,
+    object_state,
+    optional_attr,
+    part_text,
+    raise_with,
+    recursive_repr,
+)
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -263,7 +273,7 @@ def ordered_fromkeys(
 
 @method(OrderedDict.__reduce__)
 def ordered_reduce(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
-    pairs = DictIterator(self, "items")
+    pairs = get_iter(tx, tx.call(get_attr(tx, self, "items"), []))
     return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([]), object_state(tx, self), NONE, pairs])
 
 
@@ -296,10 +306,12 @@ class DefaultDictVariable(DictVariable):
         return result
 
     def tp_repr(self, tx: Any) -> VariableTracker:
-        def text() -> str:
-            return f"{self.python_type().__name__}({part_text(tx, self.factory)}, {{{self.repr_items(tx)}}})"
-
-        return recursive_repr(tx, self, "...", text)
+        """`defdict_repr`: what may hold the dict itself is its factory."""
+        if self.items and is_being_printed(self.factory):
+            unsupported("recursion-limit", "C forgets that the factory is being printed, and goes on for ever")
+        table = DictVariable.tp_repr(self, tx)
+        factory = recursive_repr(tx, self.factory, "...", lambda: part_text(tx, self.factory))
+        return joined(tx, [f"{self.python_type().__name__}(", factory, ", ", table, ")"])
 
     def emit_new(self, cg: Any) -> None:
         if self.cls is defaultdict:
@@ -380,4 +392,5 @@ def default_copy(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
 @method(defaultdict.__reduce__)
 def default_reduce(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
     args = TupleVariable([] if is_none(self.factory) else [self.factory])
-    return TupleVariable([tx.tr.type_of(tx, self), args, NONE, NONE, DictIterator(self, "items")])
+    pairs = get_iter(tx, tx.call(get_attr(tx, self, "items"), []))
+    return TupleVariable([tx.tr.type_of(tx, self), args, NONE, NONE, pairs])

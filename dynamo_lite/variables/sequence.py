@@ -18,6 +18,8 @@ from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .iter import ListIterator
 from .native import NativeVariable, checked_load, checked_size, host_index, host_int, part_text, same_or_equal
 
+POINTER = tuple.__itemsize__
+
 
 class SequenceVariable(NativeVariable):
     """A list or tuple, or an instance of a subclass; `base` is which of the two."""
@@ -102,7 +104,12 @@ class SequenceVariable(NativeVariable):
 
     def repeated(self, tx: Any, count: VariableTracker) -> list[VariableTracker]:
         """The items `count` times."""
-        n = max(host_index(tx, count), 0)
+        n = host_index(tx, count)
+        if not -sys.maxsize - 1 <= n <= sys.maxsize:
+            tx.raises(OverflowError, f"cannot fit '{type_name(count)}' into an index-sized integer")
+        n = max(n, 0)
+        if n * len(self.items) > sys.maxsize // POINTER:
+            tx.raises(MemoryError)
         checked_size(n * len(self.items))
         return self.items * n
 

@@ -499,7 +499,7 @@ def set_contains(tx: Any, self: SetVariable, object: VariableTracker, /) -> Vari
 @method(set.__reduce__, frozenset.__reduce__)
 def set_reduce(tx: Any, self: SetVariable, /) -> VariableTracker:
     state = object_state(tx, self)
-    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([ListVariable(self.objects())]), state])
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([ListVariable(unpack(tx, self))]), state])
 
 
 # -- operators

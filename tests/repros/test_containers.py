@@ -847,3 +847,66 @@ def test_pop_asks_for_no_missing():
             return error.args
 
     same(program, whole=True)
+
+
+def test_repr_of_a_defaultdict_whose_factory_holds_it():
+    class Sub(collections.defaultdict):
+        def __init__(self):
+            self.default_factory = self.make
+
+        def make(self):
+            return []
+
+    def program():
+        d = Sub()
+        text = repr(d)
+        return text[: text.index(" object at")] if " object at" in text else text, repr(
+            collections.defaultdict(None, a={})
+        )
+
+    same(program)
+
+    def endless():
+        d = Sub()
+        d[1] = d
+        try:
+            repr(d)
+        except RecursionError:
+            return True
+
+    same(endless)
+
+
+@pytest.mark.parametrize("base", [collections.deque, set, collections.OrderedDict, collections.defaultdict])
+def test_reduce_iterates_as_the_class_does(base):
+    class Sub(base):
+        def __iter__(self):
+            raise TypeError("no iteration")
+
+        def items(self):
+            raise TypeError("no items")
+
+    def program():
+        try:
+            return copy.deepcopy(Sub())
+        except TypeError as error:
+            return str(error)
+
+    same(program, whole=True)
+
+
+def test_sequences_too_long_for_memory():
+    def program():
+        seen = []
+        for make in (lambda: [0] * sys.maxsize, lambda: (0, 1) * sys.maxsize, lambda: [0] * (sys.maxsize + 1)):
+            try:
+                make()
+            except (MemoryError, OverflowError) as error:
+                seen.append((type(error), str(error)))
+        items = [1, 2]
+        try:
+            items *= sys.maxsize // 2
+        except MemoryError:
+            return seen, items
+
+    same(program, whole=True)
