@@ -9,6 +9,7 @@ Mirrors `Objects/longobject.c`, as far as symbolic ints go.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import types
@@ -34,6 +35,7 @@ _TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 _SHIFTS = frozenset({operator.lshift, operator.rshift})
+_TOTAL = frozenset({operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs})
 _QUOTIENTS = frozenset({operator.floordiv, operator.mod})
 _PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
 
@@ -173,6 +175,8 @@ def _of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...])
     try:
         result = function(*[present(o) for o in operands])
         if type(result) is float:
+            if function not in _TOTAL:
+                decide(_succeeding(function), *operands)
             return SymNodeVariable(FloatValue(decide, result, ("call", function, operands)))
         if type(result) in (int, bool):
             return ConstantVariable(decide(function, *operands))
@@ -183,6 +187,20 @@ def _of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...])
             decide.value(operand)
         return tx.raises_like(error)
     return tx.tr.wrap_new(function(*[decide.value(o) for o in operands]))
+
+
+@functools.cache
+def _succeeding(function: Callable[..., Any]) -> Callable[..., bool]:
+    """A function that tells whether this one raises nothing."""
+
+    def succeeds(*numbers: Any) -> bool:
+        try:
+            function(*numbers)
+        except (ZeroDivisionError, OverflowError, ValueError):
+            return False
+        return True
+
+    return succeeds
 
 
 def _with_present_numbers(

@@ -49,6 +49,11 @@ def float_quotients(a):
     return 0.3 // a, INFINITY % a, -1.5 // a
 
 
+def unused_float_quotient(a):
+    1.5 // a
+    return 2.0 % (a + 1)
+
+
 def quotient_of_infinity(a):
     return INFINITY // a
 
@@ -66,6 +71,7 @@ def quotient_of_infinity(a):
         with_float,
         float_quotients,
         quotient_of_infinity,
+        unused_float_quotient,
     ],
 )
 def test_symbolic_numbers_behave_as_ints(function):
@@ -146,3 +152,18 @@ def test_generator_that_has_not_started_keeps_what_its_closure_needs():
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
         made = convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(2))
     assert [t.tolist() for t in made] == [[2.0, 2.0]]
+
+
+def test_a_quotient_by_a_float_that_becomes_zero():
+    def program(t, x):
+        1.0 / x
+        return t * (2.0**x)
+
+    compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+    t = torch.ones(2)
+    for x in (1.0, 2.5, 3.5, 0.5):
+        assert torch.equal(compiled(t, x), program(t, x))
+    with pytest.raises(ZeroDivisionError):
+        compiled(t, 0.0)
+    with pytest.raises(OverflowError):
+        compiled(t, 5000.0)
