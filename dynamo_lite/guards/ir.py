@@ -10,8 +10,8 @@ The kind numbers are repeated in `_program.h`.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 from weakref import ref
 
@@ -208,10 +208,12 @@ class GuardSet:
         self.is_settled = True
 
     def is_released(self, value: Any) -> bool:
-        """True for a function or class that the settled set will not keep alive, but demands."""
+        """True for an object that the set demands, with the bases of demanded classes, but will not keep alive."""
         for guard in self.guards[self._searched :]:
             if guard.kind in (IS, TYPE_IS) and is_mortal(guard.arg):
-                classes = type.__dict__["__mro__"].__get__(guard.arg) if isinstance(guard.arg, type) else (guard.arg,)
+                classes = (
+                    type.__dict__["__mro__"].__get__(guard.arg) if issubclass(type(guard.arg), type) else (guard.arg,)
+                )
                 self._demanded.update(map(id, classes))
         self._searched = len(self.guards)
         return id(value) in self._demanded and is_mortal(value)
@@ -226,14 +228,13 @@ class GuardSet:
     def _loosen(self) -> None:
         """Refer to objects weakly, where that is possible. An object that is gone equals none: its address may be used again, but
         its references stay dead."""
-        compared = set()
+        for node in self.roots.values():
+            # What no guard demands may be the analysis's own, which nobody else keeps; but functions are the program's.
+            if node.kind == CONST and (self.is_released(node.arg) or _is_function_of_program(node.arg)):
+                node.kind, node.arg = REFERENT, ref(node.arg)
         for guard in self.guards:
             if guard.kind in _LOOSE and is_mortal(guard.arg):
-                compared.add(id(guard.arg))
                 guard.kind, guard.arg = _LOOSE[guard.kind], ref(guard.arg)
-        for node in self.roots.values():
-            if node.kind == CONST and is_mortal(node.arg) and (_is_owned(node.arg) or id(node.arg) in compared):
-                node.kind, node.arg = REFERENT, ref(node.arg)
 
     def same(self, node_a: GuardNode, node_b: GuardNode, user: User = None) -> None:
         """Require both nodes to lead to one object."""
@@ -292,11 +293,14 @@ def is_mortal(value: Any) -> bool:
     return _weakrefoffset(cls) != 0
 
 
-def _is_owned(value: Any) -> bool:
-    """True for what only the program makes: a constant of another kind may be the analysis's own, which nobody else keeps."""
-    return issubclass(type(value), (type, types.FunctionType))
+def _is_function_of_program(value: Any) -> bool:
+    if type(value) is not FunctionType:
+        return False
+    module = value.__globals__.get("__name__")
+    return type(module) is not str or module.partition(".")[0] != _OWN_PACKAGE
 
 
+_OWN_PACKAGE = __name__.partition(".")[0]
 _HEAP_TYPE = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`
 _flags = type.__dict__["__flags__"].__get__
 _weakrefoffset = type.__dict__["__weakrefoffset__"].__get__
