@@ -270,6 +270,10 @@ class KeyWrapperVariable(NativeVariable):
             return KeyWrapperVariable(self.compare, args[0])
         if len(args) == 0 and list(kwargs) == ["obj"]:
             return KeyWrapperVariable(self.compare, kwargs["obj"])
+        try:
+            functools.cmp_to_key(int)(*[None] * len(args), **dict.fromkeys(kwargs))
+        except TypeError as error:
+            return tx.raises_like(error)
         return unsupported("call-c-function", "the result of cmp_to_key() with arguments that don't fit")
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:

@@ -79,3 +79,16 @@ def test_sizes():
         """,
         names={"sys": sys},
     )
+
+
+def test_arguments_of_comparison_keys():
+    check_lines(
+        """
+        functools.cmp_to_key(f)()
+        functools.cmp_to_key(f)(1, 2)
+        functools.cmp_to_key(f)(object=1)
+        functools.cmp_to_key(f)(obj=1) == functools.cmp_to_key(f)(1)
+        functools.cmp_to_key(g=f)
+        """,
+        names={"f": lambda a, b: a - b},
+    )
