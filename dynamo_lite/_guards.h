@@ -68,6 +68,28 @@ parse_small(PyObject *number, PyObject *spec, Py_ssize_t *out)
     return 0;
 }
 
+/* The compiled form of a TENSOR check's argument; one for all checks with this very argument. */
+static TensorSpec *
+shared_tensor_spec(GuardProgram *p, PyObject *argument)
+{
+    for (int i = p->n_tensors; i-- > 0;) {
+        if (p->tensors[i]->argument == argument) {
+            return p->tensors[i];
+        }
+    }
+    if ((p->n_tensors & (p->n_tensors - 1)) == 0) {   /* full: the room is a power of two */
+        size_t room = p->n_tensors == 0 ? 1 : 2 * (size_t)p->n_tensors;
+        TensorSpec **tensors = PyMem_Resize(p->tensors, TensorSpec *, room);
+        if (tensors == NULL) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+        p->tensors = tensors;
+    }
+    TensorSpec *spec = tensor_spec_parse(argument);
+    return spec == NULL ? NULL : (p->tensors[p->n_tensors++] = spec);
+}
+
 static int
 parse_check(GuardProgram *p, Check *check, PyObject *spec)
 {
@@ -116,7 +138,7 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
         }
         return check->n < p->n_saved ? 0 : bad_spec("SAVE out of range", spec);
     case K_TENSOR:
-        check->tensor = tensor_spec_parse(f[1]);
+        check->tensor = shared_tensor_spec(p, f[1]);
         return check->tensor == NULL ? -1 : 0;
     }
     return bad_spec("unknown check kind", spec);
@@ -353,11 +375,6 @@ static void
 free_nodes(Node *nodes, int n)
 {
     for (int i = 0; i < n; i++) {
-        for (int k = 0; k < nodes[i].n_checks; k++) {
-            if (nodes[i].checks[k].kind == K_TENSOR) {
-                tensor_spec_free(nodes[i].checks[k].tensor);
-            }
-        }
         PyMem_Free(nodes[i].checks);
         free_nodes(nodes[i].children, nodes[i].n_children);
     }
@@ -380,6 +397,11 @@ program_clear(GuardProgram *p)
     p->relations = NULL;
     p->n_relations = p->n_global_state = 0;
     records_free(p);
+    while (p->n_tensors > 0) {
+        PyMem_Free(p->tensors[--p->n_tensors]);
+    }
+    PyMem_Free(p->tensors);
+    p->tensors = NULL;
     Py_CLEAR(p->spec);
     Py_CLEAR(p->graph);
     return 0;

@@ -28,6 +28,12 @@ enum { GUARDS_PASS = -1, GUARDS_RAISED = -2,
 enum { ACCESSOR_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_MEMBER) };
 #undef ENUM_MEMBER
 
+#if defined(__GNUC__) || defined(__clang__)
+#  define PREFETCH(address) __builtin_prefetch(address)
+#else
+#  define PREFETCH(address) ((void)(address))
+#endif
+
 /* ------------------------------------------------------------------------------------------------------------------
    CPython versions. */
 
@@ -257,8 +263,24 @@ typedef struct {
     int n_open;
 } OpenDistinct;
 
+/* A pure step, packed: what most steps compare fits into two words, and a big model has ten thousand of them, which cost what it costs
+   to read them. */
+typedef struct {
+    uintptr_t where;         /* an address; the lowest bits are the kind */
+    uint64_t expected;
+} Packed;
+
+enum PackedKind {
+    PACKED_POINTER,          /* the pointer there is `expected` */
+    PACKED_VERSION,          /* the dict there has this version */
+    PACKED_TENSOR,           /* the tensor there has this TensorSpec */
+    PACKED_STEP,             /* the Step there holds */
+    PACKED_KIND = 3           /* mask */
+};
+
 typedef struct Record {
     Steps pure, impure;      /* phase 1 and 2 */
+    Packed *packed;          /* the pure steps, in order */
     Known *pins;             /* by Node.pin_slot, and weakrefs owned: objects that are not fixed by the program, but for which
                                 the record was made (a module instance, say); NULL: nothing pinned here */
     Known *anchors;          /* those that the program does not keep alive; weakrefs owned */
@@ -335,6 +357,8 @@ typedef struct {
     int n_seen;
     uintptr_t *seen;         /* fingerprints of the objects that records were to watch: see record_is_due() */
     PointerSet scratch;      /* of DISTINCT */
+    TensorSpec **tensors;    /* owned, by the checks' shared arguments */
+    int n_tensors;
     PyObject *spec;          /* owns every object that the nodes point to */
     GraphCall *graph;        /* owned: what an evaluation makes a Handover for; or NULL */
     int *handed_slots;       /* for each argument handed over, where its value is saved */

@@ -654,6 +654,7 @@ record_free(Record *record)
     for (int i = 0; i < record->n_anchors; i++) {
         Py_DECREF(record->anchors[i].weakref);
     }
+    PyMem_Free(record->packed);
     PyMem_Free(record->pins);
     PyMem_Free(record->anchors);
     PyMem_Free(record->pinned);
@@ -723,6 +724,37 @@ record_watch(Maker *maker)
     }
 }
 
+static Packed
+packed_step(const Step *step)
+{
+    if (step->kind == POINTER_IS && (step->keeper == NULL || step->keeper == step->expected)) {
+        return (Packed){(uintptr_t)step->address | PACKED_POINTER, (uintptr_t)step->expected};
+    }
+    if (step->kind == DICT_VERSION_IS) {
+        return (Packed){(uintptr_t)step->object | PACKED_VERSION, step->version};
+    }
+    if (step->kind == CHECK && step->check->kind == K_TENSOR) {
+        return (Packed){(uintptr_t)step->object | PACKED_TENSOR, (uintptr_t)step->check->tensor};
+    }
+    return (Packed){(uintptr_t)step | PACKED_STEP, 0};
+}
+
+/* Pack the steps, of which there will be no more. */
+static void
+record_pack(Maker *maker)
+{
+    Record *record = maker->record;
+    const Steps *pure = &record->pure;
+    record->packed = PyMem_New(Packed, pure->n + 1);
+    if (record->packed == NULL) {
+        maker->failed = 1;
+        return;
+    }
+    for (int i = 0; i < pure->n; i++) {
+        record->packed[i] = packed_step(&pure->items[i]);
+    }
+}
+
 /* NULL: it is not time yet, or (then *failed is set) none can be made. */
 static Record *
 record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure, int *failed)
@@ -751,6 +783,7 @@ record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObj
     int is_due = maker.failed || record_is_due(p, maker.fingerprint);
     if (is_due && !maker.failed) {
         record_watch(&maker);
+        record_pack(&maker);
     }
     PyErr_Clear();   /* out of memory: then the step is missing and `failed` set, or something is evaluated instead */
     *failed = maker.failed;
@@ -907,17 +940,38 @@ step_holds(const Step *step)
     Py_UNREACHABLE();
 }
 
+static inline int
+packed_holds(Packed packed, PyObject **saved)
+{
+    uintptr_t where = packed.where & ~(uintptr_t)PACKED_KIND;
+    const Step *step;
+    switch (packed.where & PACKED_KIND) {
+    case PACKED_POINTER:
+        return *(uintptr_t *)where == packed.expected;
+    case PACKED_VERSION:
+        return DICT_VERSION((PyObject *)where) == packed.expected;
+    case PACKED_TENSOR:
+        return tensor_spec_matches((const TensorSpec *)(uintptr_t)packed.expected, (PyObject *)where) == YES;
+    default:
+        step = (const Step *)where;
+        return step->kind == CHECK ? check_holds(step->check, step->object, saved) == YES : step_holds(step);
+    }
+}
+
 static int
 run_pure_steps(Record *record, PyObject **saved)
 {
-    const Step *end = record->pure.items + record->pure.n;
-    for (const Step *step = record->pure.items; step < end; step++) {
-        if (step->kind == CHECK) {
-            if (check_holds(step->check, step->object, saved) != YES) {
+    enum { AHEAD = 8 };   /* the memory that the steps look at lies anywhere: ask for it in time */
+    const Packed *packed = record->packed;
+    for (int i = 0, n = record->pure.n; i < n; i++) {
+        if (i + AHEAD < n) {
+            PREFETCH((const void *)packed[i + AHEAD].where);
+        }
+        if (!packed_holds(packed[i], saved)) {
+            const Step *step = &record->pure.items[i];
+            if (step->kind == CHECK) {
                 return step->check->index;
             }
-        }
-        else if (!step_holds(step)) {
             record->stale = step->node;
             return STALE;
         }

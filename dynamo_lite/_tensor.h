@@ -75,6 +75,7 @@ read_metadata(PyObject *tensor, Metadata *m)
 static const int64_t ANY = INT64_MIN;   /* a dynamic dimension */
 
 typedef struct {
+    PyObject *argument;           /* borrowed, as are the others */
     PyTypeObject *type;
     PyObject *dtype, *device, *layout, *requires_grad;   /* as Python objects */
     PyObject *sizes, *strides;    /* tuples of int or None (any); strides may be NULL: not checked */
@@ -177,6 +178,7 @@ tensor_spec_parse(PyObject *argument)
         PyErr_NoMemory();
         return NULL;
     }
+    spec->argument = argument;
     spec->type = (PyTypeObject *)type;
     spec->dtype = dtype;
     spec->device = device;
@@ -201,12 +203,6 @@ tensor_spec_parse(PyObject *argument)
         return NULL;
     }
     return spec;
-}
-
-static void
-tensor_spec_free(TensorSpec *spec)
-{
-    PyMem_Free(spec);
 }
 
 /* Whether tensor_spec_matches() can never run Python code nor fail. */

@@ -18,6 +18,7 @@ from dynamo_lite.guards.ir import (
     REFERENT,
     SAME,
     SAVE,
+    TENSOR,
     Guard,
     GuardNode,
     GuardSet,
@@ -41,15 +42,20 @@ def build_spec(guardset: GuardSet, handed: Sequence[GuardNode] = ()) -> tuple:
     slots = _handed_slots(handed)
     relations = _relations(guardset, slots)
     nodes: dict[GuardNode, tuple] = {}
+    specs: dict[tuple, tuple] = {}  # of tensors: equal ones are one object
     for node in reversed(guardset.nodes):  # children before their parents
         children = tuple([nodes[child] for child in node.children.values() if child in nodes])
-        checks = tuple([(guard.kind, guard.arg, guard.index) for guard in node.checks])
+        checks = tuple([(guard.kind, _shared(guard, specs), guard.index) for guard in node.checks])
         if node in slots:
             checks += ((SAVE, *slots[node]),)
         if checks or children:
             nodes[node] = (node.kind, node.arg, checks, children)
     roots = sorted((root for root in guardset.roots.values() if root in nodes), key=lambda root: _ROOT_ORDER[root.kind])
     return tuple([nodes[root] for root in roots]), relations, len(slots)
+
+
+def _shared(guard: Guard, specs: dict[tuple, tuple]) -> object:
+    return specs.setdefault(guard.arg, guard.arg) if guard.kind == TENSOR else guard.arg
 
 
 def _handed_slots(handed: Sequence[GuardNode]) -> dict[GuardNode, tuple[int, int]]:
