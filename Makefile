@@ -20,7 +20,7 @@ BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dy
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test test-3.12 test-3.13 valgrind test-3.14 lint format bench-trace bench-overhead clean
+.PHONY: help demo test test-3.12 test-3.13 valgrind test-3.14 lint format bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
@@ -31,6 +31,7 @@ help:
 	@echo "make valgrind        the tests of the C part under valgrind"
 	@echo "make lint | format   ruff and import-linter | ruff format"
 	@echo "make bench-trace bench-overhead   side by side with torch.compile, into benchmarks/results/"
+	@echo "make bench-zoo        models of transformers and timm side by side with torch.compile; hours, goes on where it stopped"
 
 # One stamp per environment: made anew when the project file, the C file or the pinned versions change.
 .venv/.torch: Makefile
@@ -100,7 +101,7 @@ valgrind: .venv-3.13/.ready
 	PYTHONMALLOC=malloc valgrind --error-exitcode=9 --suppressions=tests/valgrind.supp $(VALGRIND_ARGS) \
 		$(VALGRIND_PYTHON) -m pytest -q -p no:cacheprovider tests/test_eval_frame.py tests/guards tests/test_handover.py
 
-bench-trace bench-overhead: bench-%: .venv/.ready
+bench-trace bench-overhead bench-zoo: bench-%: .venv/.ready
 	.venv/bin/python -m benchmarks.$* $(BENCH_ARGS)
 
 clean:

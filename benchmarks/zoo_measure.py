@@ -102,6 +102,7 @@ def measure(suite: str, name: str, engine_name: str, kind: str, rounds: int = 0)
     warnings.simplefilter("ignore")
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
+    gc.freeze()  # what is imported is left out of the collections before each call
     engine = engine_of(engine_name)
     entry = SUITES[suite][name]
     engine.compile(torch.nn.Linear(2, 2), backend=forward_only)(torch.ones(1, 2))  # what is slow once

@@ -77,9 +77,8 @@ MODELS: dict[str, Entry] = {
         lsh_attn_chunk_length=8,
     ),
     "big_bird": case("BigBirdModel", long_text(128), block_size=8, num_random_blocks=2),
-    "nystromformer": case("NystromformerModel", long_text(64), segment_means_seq_len=64, num_landmarks=8),
     "canine": case("CanineModel", long_text(32), num_hash_buckets=64),
-    "ibert": case("IBertModel", text, quant_mode=True),
+    "ibert": case("IBertModel", text),
     "esm": case(
         "EsmModel",
         masked_text,
