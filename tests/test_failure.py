@@ -1,6 +1,7 @@
 """Errors that only the running graph raises: the program sees them as in eager execution, or is told what was lost."""
 
 import contextlib
+import re
 import traceback
 import warnings
 
@@ -117,6 +118,33 @@ def test_a_break_in_an_inlined_function():
             seen.append("caught")
 
     same_as_eager(f, lambda i: [X, i, []])
+
+
+def test_in_a_frame_that_the_hook_replaces():
+    outside = {}
+
+    def each(match):
+        outside[match.group()] = len(outside)
+        try:
+            picked = torch.neg(outside["x"])[outside["i"]]
+        except IndexError:
+            return "caught"
+        outside["done"] = True
+        return str(picked.item())
+
+    def f(x, i):
+        outside.update(x=x, i=i)
+        return re.sub("a", each, "banana")
+
+    counter = CompileCounter()
+    captured = dynamo_lite.compile(f, backend=counter)
+    for index in (GOOD, GOOD, BAD, BAD):
+        outside.clear()
+        expected, left = f(X, index), dict(outside)
+        outside.clear()
+        assert captured(X, index) == expected
+        assert list(outside) == list(left)
+    assert counter.frame_count
 
 
 def test_every_kind_of_parameter_and_free_variables():
