@@ -211,10 +211,10 @@ class GuardSet:
         """True for an object that the set demands, with the bases of demanded classes, but will not keep alive."""
         for guard in self.guards[self._searched :]:
             if guard.kind in (IS, TYPE_IS) and is_mortal(guard.arg):
-                classes = (
-                    type.__dict__["__mro__"].__get__(guard.arg) if issubclass(type(guard.arg), type) else (guard.arg,)
-                )
-                self._demanded.update(map(id, classes))
+                bases = (
+                    _mro(guard.arg) if issubclass(type(guard.arg), type) else None
+                )  # None as well for an unfinished class
+                self._demanded.update(map(id, bases or (guard.arg,)))
         self._searched = len(self.guards)
         return id(value) in self._demanded and is_mortal(value)
 
@@ -302,6 +302,7 @@ def _is_function_of_program(value: Any) -> bool:
 
 _OWN_PACKAGE = __name__.partition(".")[0]
 _HEAP_TYPE = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`
+_mro = type.__dict__["__mro__"].__get__
 _flags = type.__dict__["__flags__"].__get__
 _weakrefoffset = type.__dict__["__weakrefoffset__"].__get__
 
