@@ -33,6 +33,7 @@ from ..record import STATS
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
 from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
+from .wrappers import is_wrapper
 
 # -- the mode
 
@@ -289,7 +290,7 @@ def _changes(
 
 def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], target: Any) -> Any:
     """The result as data; its new fake tensors are appended to `new` in order."""
-    if isinstance(result, FakeTensor):
+    if isinstance(result, FakeTensor) or is_wrapper(result):
         for i, fake in enumerate(fakes):
             if fake is result:
                 return SameResult(i)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 CONTIGUOUS = torch.contiguous_format
 
@@ -129,7 +130,7 @@ def meta_of_input(tensor: torch.Tensor) -> TensorMeta:
 
 def meta_of_fake(fake: Any) -> TensorMeta | LiveMeta:
     """The meta of a fake tensor that an operator returned."""
-    if not is_plain(fake):
+    if not isinstance(fake, FakeTensor) or not is_plain(fake):
         return LiveMeta(fake)
     requires_grad = fake.requires_grad
     if fake._has_symbolic_sizes_strides:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
-from ..exc import unsupported
+from ..exc import Unsupported, unsupported
 from ..guards.tensor import global_state_check
 from . import modes
 
@@ -124,6 +124,7 @@ _COVERED = frozenset(
     }
 )
 
+_DEFAULT_DTYPE = (_C._set_default_dtype,)
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
@@ -147,6 +148,7 @@ class AmbientState:
         self.has_inference = False
         self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own
         self._key: Any = None
+        self._dtype_step: int | None = None  # when the default dtype was set last
         self._last: tuple[Any, tuple[Any, ...], Any] | None = None
 
     # -- reading
@@ -156,8 +158,16 @@ class AmbientState:
         """Equal keys mean that operators behave alike. The first use guards the state."""
         if self._key is None:
             self.guard_modes()
+            self._check_default_dtype()
             self._key = self._compute_key()
         return self._key
+
+    def _check_default_dtype(self) -> None:
+        """Compilers keep the operators without the dtype that they had by default: there are none under another one than at the start."""
+        if self._dtype_step is not None and self.initial[_DEFAULT_DTYPE] != torch.get_default_dtype():
+            error = Unsupported("grad-mode", "operators under a default dtype that has just been set")
+            error.break_step = self._dtype_step
+            raise error
 
     @staticmethod
     def _compute_key() -> tuple[Any, ...]:
@@ -216,6 +226,8 @@ class AmbientState:
             self._guard(setting.read, args[:-1], before)
             self.initial[key] = before
         value = args[-1]
+        if key == _DEFAULT_DTYPE:
+            self._dtype_step = self.builder.tr.failing_step()
         try:
             function(*args)
         except TypeError as error:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..config import config
 from ..exc import unsupported
@@ -341,7 +342,7 @@ def _is_torchs_own(raw: Any) -> bool:
 def known_item(vt: TensorVariable) -> Any:
     """The only element of a tensor that was made from a number, `MISSING` for any other."""
     fake = vt.proxy.fake
-    if fake is None or fake.constant is None:
+    if getattr(fake, "constant", None) is None or not isinstance(fake, FakeTensor):
         return MISSING
     return fake.constant.item()
 
@@ -562,5 +563,4 @@ def new_parameter(tx: Any, cls: VariableTracker, data: Any = None, requires_grad
     return NewParameterVariable(shared.proxy, bool(wanted))
 
 
-MODELS.tensor = TensorVariable
 IDENTITY_HASHES.add(torch.Tensor.__hash__)

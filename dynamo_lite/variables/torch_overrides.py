@@ -22,6 +22,7 @@ from torch.utils._device import DeviceContext, _device_constructors
 from ..exc import Unsupported, unsupported
 from ..graph import modes
 from ..graph.builder import MODELS, Packing, packs
+from ..graph.wrappers import is_wrapper
 from ..guards import ir
 from .base import VariableTracker
 from .constant import FALSE, NONE, ConstantVariable, boolean
@@ -31,6 +32,7 @@ from .instance import InstanceVariable
 from .list import ListVariable
 from .subclass import PLAIN_BASES
 from .tensor import TensorVariable, class_attribute
+from .torch_wrapper import WrapperTensorVariable, build_wrapper
 from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
@@ -61,7 +63,11 @@ def overloaded_arguments(args: list[Any]) -> list[Any]:
     for arg in args:
         for vt in arg.items if isinstance(arg, TupleVariable | ListVariable) else (arg,):
             cls = vt.python_type()
-            if not isinstance(vt, TensorVariable | InstanceVariable) or not overrides_torch_function(cls):
+            if (
+                not isinstance(vt, TensorVariable | InstanceVariable)
+                or isinstance(vt, WrapperTensorVariable)  # asked when the operator runs
+                or not overrides_torch_function(cls)
+            ):
                 continue
             if any(known.python_type() is cls for known in found):
                 continue
@@ -282,9 +288,31 @@ def _is_overriding_tensor(cls: type) -> bool:
     return overrides_torch_function(cls) and dispatch in (None, _C._disabled_torch_dispatch_impl)
 
 
+def _is_like_plain(cls: type) -> bool:
+    """A subclass that takes no part in any protocol: operators give plain tensors."""
+    off = _C._disabled_torch_function_impl, _C._disabled_torch_dispatch_impl
+    return (cls.__torch_function__, getattr(cls, "__torch_dispatch__", None)) == off
+
+
+def _build_passive(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
+    cls = type(value)
+    if issubclass(cls, torch.nn.Parameter):
+        vt = tr.graph.tensor_input(value, source)
+    else:
+        tr.guard(source, ir.TYPE_IS, cls)
+        vt = TensorVariable(tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap)))
+        vt.source, vt.value = source, value
+    vt.cls = cls
+    return vt
+
+
 @builds_subclasses(torch.Tensor)
 def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     cls = type(value)
+    if is_wrapper(value):
+        return build_wrapper(tr, value, source)
+    if _is_like_plain(cls):
+        return _build_passive(tr, value, source)
     if getattr(cls, "__torch_dispatch__", None) is not _C._disabled_torch_dispatch_impl or not _is_overriding_tensor(
         cls
     ):

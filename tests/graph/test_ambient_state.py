@@ -103,3 +103,32 @@ class TestInferenceMode:
             return w * 2, torch.is_inference_mode_enabled()
 
         whole(fails, x().requires_grad_())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_operators_under_a_default_dtype_set_in_the_code(backend):
+    def fn(a):
+        torch.set_default_dtype(torch.float64)
+        b = torch.ones(2)
+        torch.set_default_dtype(torch.float32)
+        return b, torch.ones(2) + a, torch.get_default_dtype()
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for _ in range(2):
+        b, c, dtype = compiled(torch.ones(2))
+        assert (b.dtype, c.dtype, dtype) == (torch.float64, torch.float32, torch.float32)
+        assert torch.get_default_dtype() is torch.float32
+
+
+def test_autocast_is_read_by_every_name():
+    def fn(a):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return (
+                a @ a,
+                torch.is_autocast_cpu_enabled(),
+                torch.get_autocast_cpu_dtype(),
+                torch.is_autocast_enabled("cpu"),
+            )
+
+    run = run_both(fn, torch.ones(2, 2), _fullgraph=True)
+    assert run.result[1:] == (True, torch.bfloat16, True)
