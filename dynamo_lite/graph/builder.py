@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.node import map_aggregate
 
 from .. import shapes
 from ..config import config
@@ -128,7 +129,7 @@ _MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}
 class Packing:
     """The arguments of one call on their way into the graph."""
 
-    __slots__ = ("builder", "floats", "key", "memorable", "symbolic", "tensors", "values")
+    __slots__ = ("builder", "floats", "key", "memorable", "scalar_types", "symbolic", "tensors", "values")
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
@@ -138,6 +139,7 @@ class Packing:
         self.memorable = True
         self.symbolic = False  # some of the arguments have symbolic sizes, or are symbolic numbers
         self.floats = False  # some of the arguments are floats
+        self.scalar_types = False  # some of the arguments are types of Python's numbers
 
     def pack(self, vt: Any) -> Any:
         """The argument for a tracker. Raises `Unsupported` for what can't be in a graph."""
@@ -200,6 +202,12 @@ class Packing:
             return self.constant(plain.__new__(plain, value))
         return value
 
+    def scalar_type(self, value: type) -> type:
+        """A type of Python's numbers where torch takes a dtype: if the operator does not, it says so itself."""
+        self.scalar_types = True
+        self.key.append((type, value))
+        return value
+
     def constant_tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
         """A tuple of constants."""
         self.opens(tuple, len(value))
@@ -218,6 +226,14 @@ _UNTAGGED = frozenset(
 )
 _ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
 _ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+SCALAR_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""The dtypes for which types of Python's numbers stand (torch/csrc/utils/python_arg_parser.h). Graphs hold the dtypes."""
+
+
+def _as_dtype(value: Any) -> Any:
+    return SCALAR_TYPES[value] if isinstance(value, type) else value
 
 
 def _find_packer(cls: type) -> Packer:
@@ -512,6 +528,8 @@ class GraphBuilder:
             self._apply_changes(tensors, changes, fakes is None)
         if type(result) is ConstantResult and result.value is not None and not changes:
             return MODELS.constant(tx, result.value)
+        if packing.scalar_types:
+            fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), _as_dtype)
         node = self._create(op, target, fx_args, fx_kwargs)
         if node.name == self.cut[0]:
             raise self.cut[1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..exc import unsupported
-from ..graph.builder import MODELS, Packing, packs
+from ..graph.builder import MODELS, SCALAR_TYPES, Packing, packs
 from ..guards import ir
 from ..shapes import may_vary
 from .base import VariableTracker
@@ -76,7 +76,14 @@ def pack_dict(packing: Packing, vt: DictVariable) -> Any:
     return result
 
 
-@packs(FunctionVariable, TypeVariable, DescriptorVariable)
+@packs(TypeVariable)
+def pack_type(packing: Packing, vt: TypeVariable) -> Any:
+    if type(vt.value) is type and vt.value in SCALAR_TYPES:
+        return packing.scalar_type(vt.value)
+    return pack_callable(packing, vt)
+
+
+@packs(FunctionVariable, DescriptorVariable)
 def pack_callable(packing: Packing, vt: VariableTracker) -> Any:
     return unsupported("graph-argument-type", f"{vt.python_type().__name__} {vt.describe()}")
 
