@@ -152,9 +152,12 @@ _WIDTHS = {
 _WIDTHS["format_map"] = _WIDTHS["format"]
 
 
+_NUMBERS = frozenset({int, float, bool})
+
+
 def stand_in(tx: Any, vt: VariableTracker, marks: list[AddressedText]) -> Any:
     """A host value that can be formatted as the object would be."""
-    if isinstance(vt, ConstantVariable) or vt.can_stand:
+    if isinstance(vt, ConstantVariable) or vt.can_stand or vt.python_type() in _NUMBERS:  # symbolic ones too
         host = to_host(tx, vt)
         if issubclass(type(host), Stand):
             host._dl_formatted = functools.partial(_formatted, tx, marks)

@@ -49,6 +49,10 @@ def float_quotients(a):
     return 0.3 // a, INFINITY % a, -1.5 // a
 
 
+def formatted(a):
+    return "%s-%d" % ("x", a), "{:>3}".format(a), f"{a:+d}", "%(a)x" % {"a": a}  # noqa: UP031, UP032
+
+
 def unused_float_quotient(a):
     1.5 // a
     return 2.0 % (a + 1)
@@ -72,6 +76,7 @@ def quotient_of_infinity(a):
         float_quotients,
         quotient_of_infinity,
         unused_float_quotient,
+        formatted,
     ],
 )
 def test_symbolic_numbers_behave_as_ints(function):
