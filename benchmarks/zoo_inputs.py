@@ -132,6 +132,14 @@ def long_two_texts(length: int) -> Callable[[Any, int], Inputs]:
     return lambda config, batch: {"input_ids": tokens(batch, length), "decoder_input_ids": tokens(batch, 8)}
 
 
+def masked_long_two_texts(length: int) -> Callable[[Any, int], Inputs]:
+    return lambda config, batch: {
+        "input_ids": tokens(batch, length),
+        "attention_mask": torch.ones(batch, length, dtype=torch.long),
+        "decoder_input_ids": tokens(batch, 8),
+    }
+
+
 def image(config: Any, batch: int) -> Inputs:
     return {"pixel_values": torch.randn(batch, 3, *image_size(config))}
 

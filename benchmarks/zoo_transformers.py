@@ -24,6 +24,7 @@ from .zoo_inputs import (
     labelled_two_texts,
     long_text,
     long_two_texts,
+    masked_long_two_texts,
     masked_text,
     patches,
     series,
@@ -153,7 +154,7 @@ MODELS: dict[str, Entry] = {
     "pegasus_x": case("PegasusXModel", long_two_texts(32), block_size=8, num_global_tokens=4),
     "longt5": case(
         "LongT5Model",
-        long_two_texts(32),
+        masked_long_two_texts(32),
         num_heads=4,
         local_radius=7,
         encoder_attention_type="transient-global",

@@ -484,6 +484,8 @@ def _set_requires_grad(tx: Any, self: TensorVariable, value: VariableTracker | N
 
 def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
     """`THPVariable_set_data`: the tensor from now on has the other's data; earlier views of it keep theirs."""
+    if value is self:
+        return
     if not isinstance(value, TensorVariable) or self.source is not None or self.proxy.meta.requires_grad:
         unsupported("tensor-attribute", "assignment to the data of an input or of a tensor with gradients")
     self.proxy = tx.tr.graph.call(tx, "call_method", "detach", [value]).proxy

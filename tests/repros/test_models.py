@@ -25,3 +25,26 @@ def test_a_type_that_the_operator_refuses():
             return x + 1
 
     run_both(f, torch.randn(3))
+
+
+class Router(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.classifier = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        self.classifier = self.classifier.to(torch.float32)
+        return self.classifier(x)
+
+
+def test_a_module_moved_to_where_it_is():
+    run = run_both(Router(), torch.randn(2, 3))
+    assert run.graph_count == 1
+    assert not run.breaks
+
+
+def test_a_module_moved_to_another_type():
+    def f(module, x):
+        return module.to(torch.float64)(x.double())
+
+    run_both(f, torch.nn.Linear(3, 3), torch.randn(2, 3))
