@@ -36,6 +36,7 @@ SKIPPED_TORCH = (
     "torch.fx",
     "torch.jit",
     "torch.multiprocessing",
+    "torch.nn.modules.lazy",
     "torch.onnx",
     "torch.package",
     "torch.profiler",

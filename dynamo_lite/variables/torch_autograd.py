@@ -12,15 +12,18 @@ import operator
 from typing import Any
 
 import torch
+from torch.autograd.function import BackwardCFunction, FunctionMeta
 
 from ..exc import unsupported
 from ..graph import functional
 from ..polyfills.torch_autograd import Context
 from .base import VariableTracker
+from .classes import NewTypeVariable, own_attribute
 from .constant import NONE, ConstantVariable, is_none
 from .dispatch import builtin
+from .native import emit_call
 from .tensor import TensorVariable
-from .torch_body import BodyVariable, Captured, ValueVariable, follow, whole
+from .torch_body import BodyVariable, Captured, ValueVariable, cotangent, follow, whole
 from .tuple import TupleVariable
 
 SLUG = "autograd-function"
@@ -119,15 +122,8 @@ def _follow_backward(
     """The body of `backward`, which gets None as the gradients of the outputs `absent`."""
     graph = tx.tr.graph
     body = graph.open_body()
-    grads: list[Any] = []
     with body:
-        for output in outputs:
-            meta = output.proxy.meta
-            if meta.live:
-                fake = meta.fake.detach()
-                grads.append(TensorVariable(body.argument(type(meta)(fake), fake)))
-            else:
-                grads.append(TensorVariable(body.argument(meta.replace(requires_grad=False, is_leaf=True, offset=0))))
+        grads: list[Any] = [cotangent(body, output) for output in outputs]
     grads = [NONE if i in absent else grad for i, grad in enumerate(grads)]
     function = cls.tp_getattro(tx, "backward")
     return follow(tx, lambda: _as_tuple(tx.call(function, [context, *grads])), [context, *args], body)
@@ -152,3 +148,46 @@ def _gradients(tx: Any, backward: Captured, args: list[Any], tensors: list[Any])
                 gradient = tx.tr.graph.call(tx, "call_function", operator.add, [known, gradient])
             gradients[arg] = gradient
     return list(gradients.values())
+
+
+# -- classes made by the traced code
+
+
+class BackwardClassVariable(VariableTracker):
+    """The class of the backward nodes of an `autograd.Function` that the traced code makes. It has a number that counts such classes,
+    so it is made when and if the function's class is, and nobody can look into it before."""
+
+    source = None
+
+    def __init__(self, owner: NewTypeVariable) -> None:
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return type(BackwardCFunction)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return unsupported(SLUG, f"{self.owner.describe()}._backward_cls")
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return self.tp_getattro(tx, "__call__")
+
+    def children(self) -> Any:
+        return (self.owner,)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, own_attribute, self.owner, ConstantVariable("_backward_cls"))
+
+
+@builtin(FunctionMeta.__init__)
+def init_function_class(tx: Any, cls: Any, name: Any, bases: Any, attrs: Any) -> None:
+    """`FunctionMeta.__init__`."""
+    if not isinstance(cls, NewTypeVariable):
+        unsupported(SLUG, f"{cls.describe()} is initialised again")
+    backward = BackwardClassVariable(cls)
+    cls.put(tx, "_backward_cls", backward)
+    cls.untouched["_backward_cls"] = backward
+    cls.initializers.append(_make_backward_class)
+
+
+def _make_backward_class(cls: type) -> None:
+    FunctionMeta.__init__(cls, cls.__name__, cls.__bases__, {})

@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 
 from ..exc import Unsupported, unsupported
 from ..graph.bodies import BREAK, Body
-from ..graph.builder import Packing, packs
+from ..graph.builder import MODELS, Packing, packs
 from ..graph.meta import meta_of_fake
 from .base import ObservedException, VariableTracker, is_lazy
 from .constant import ConstantVariable
@@ -263,7 +263,16 @@ def body_with(tx: Any, fakes: list[Any]) -> tuple[Body, list[VariableTracker]]:
     body = tx.tr.graph.open_body()
     with body:
         values = [body.argument(meta_of_fake(fake), fake) for fake in fakes]
-    return body, [TensorVariable(v) for v in values]
+    return body, [MODELS.tensor(v) for v in values]
+
+
+def cotangent(body: Body, tensor: TensorVariable) -> VariableTracker:
+    """An argument of the body that is like the gradient of a tensor. Called inside of the body."""
+    meta = tensor.proxy.meta
+    if meta.live:
+        fake = meta.fake.detach()
+        return MODELS.tensor(body.argument(meta_of_fake(fake), fake))
+    return MODELS.tensor(body.argument(meta.replace(requires_grad=False, is_leaf=True, offset=0)))
 
 
 def returning(module: GraphModule) -> GraphModule:

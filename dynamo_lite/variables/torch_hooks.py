@@ -23,7 +23,7 @@ from .base import VariableTracker
 from .constant import NONE, is_none
 from .dispatch import method
 from .tensor import TensorVariable
-from .torch_body import follow, whole
+from .torch_body import cotangent, follow, whole
 
 SLUG = "hook-registration"
 T = torch.Tensor
@@ -148,16 +148,15 @@ def register_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> Varia
 def _in_graph(tx: Any, tensor: TensorVariable, hook: VariableTracker) -> VariableTracker:
     """One node: the tensor, the hook's body, and what that uses."""
     graph = tx.tr.graph
-    meta = tensor.proxy.meta
-    if graph.scope is not None or meta.live:
-        unsupported(SLUG, "a hook in a body, or on a tensor with symbolic sizes")
+    if graph.scope is not None:
+        unsupported(SLUG, "a hook in the body of a higher-order operator")
     body = graph.open_body()
     with body:
-        grad = TensorVariable(body.argument(meta.replace(requires_grad=False, is_leaf=True, offset=0)))
+        grad = cotangent(body, tensor)
     with tx.tr.state.grad_mode(False):
         captured = follow(tx, lambda: tx.call(hook, [grad]), [hook], body)
     result = captured.result
-    if not is_none(result) and not (isinstance(result, TensorVariable) and result.proxy.meta.shape == meta.shape):
+    if not is_none(result) and not isinstance(result, TensorVariable):
         unsupported(SLUG, "a hook that returns something else than a gradient")
     lifted = captured.lifted
     module = captured.module(lifted)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import dynamo_lite
-from dynamo_lite.testing import run_both
+from dynamo_lite.testing import CompileCounter, run_both, same
 
 
 def check(fn, *args, graphs=1, ops=None, **kwargs):
@@ -280,3 +280,15 @@ def test_functional_call():
     model = Block()
     params = {k: torch.zeros_like(v) for k, v in model.named_parameters()}
     run_both(lambda p, a: torch.func.functional_call(model, p, (a,)), params, x())
+
+
+def test_lazy_modules_become_ordinary_ones():
+    def run(opt):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.LazyBatchNorm1d(), nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(2))
+        call = opt(net)
+        return [call(torch.arange(12.0).reshape(4, 3) + i) for i in range(4)], list(map(type, net)), net.state_dict()
+
+    frames = CompileCounter()
+    assert same(run(lambda fn: fn), run(lambda fn: dynamo_lite.compile(fn, backend=frames)), tol=1e-5)
+    assert frames.frame_count <= 4
