@@ -17,8 +17,8 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 
 FLOATS = "dynamo_lite_floats"
 """Attribute of a backend that says how it wants floats that differ from call to call. "numbers": as inputs that are floats. "items" (if
-there is none): as inputs that are tensors of one double, from which `item()` in the graph gets the number. "tensors": such tensors take part
-in the operators themselves wherever they can."""
+there is none): as inputs that are tensors of one double, from which `item()` in the graph gets the number. "tensors": such tensors
+take part in the operators themselves wherever they can."""
 
 
 def aot_autograd(
@@ -62,6 +62,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     import torch
     from torch._guards import TracingContext, detect_fake_mode, tracing
 
+    _refuse_compressed(gm)
     placeholders = gm.graph.find_nodes(op="placeholder")
     fakes = [node.meta.get("example_value", real) for node, real in zip(placeholders, example_inputs, strict=True)]
     nodes = torch.fx.Graph()
@@ -72,6 +73,17 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
     with tracing(context):
         return compiler(graph, fakes)
+
+
+def _refuse_compressed(gm: Any) -> None:
+    """AOTAutograd ends the process where a sparse tensor in compressed form takes part in autograd."""
+    import torch
+
+    compressed = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+    for node in gm.graph.nodes:
+        known = getattr(getattr(node.meta, "subject", None), "meta", None)
+        if known is not None and known.live and known.requires_grad and known.layout in compressed:
+            raise NotImplementedError(f"gradients of {known.layout} tensors in AOTAutograd")
 
 
 def _mark_static_inputs(graph: Any, captured: list[Any], example_inputs: list[Any]) -> None:

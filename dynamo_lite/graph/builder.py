@@ -30,7 +30,7 @@ from ..guards import ir
 from ..guards.tensor import tensor_spec
 from . import modes
 from .bodies import Body
-from .fake import MEMO, Propagator
+from .fake import MEMO, Propagator, span
 from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
@@ -594,17 +594,29 @@ class GraphBuilder:
         return MODELS.sequence(tx, result.type, items)
 
     def _refuse_resize(self, target: Any, tensors: list[TensorValue], changes: Any) -> None:
-        """`resize_`, and an `out=` of another size, give an input another storage. A compiled graph may work on a copy of it."""
+        """Refuse to give an input another storage, which compilers don't follow: a `resize_` to more elements, an `out=` of another
+        size."""
+        name = getattr(target, "__name__", target)
+        if name in VIEWS_IN_PLACE:
+            return
         for position, meta in changes:
             value = tensors[position]
-            name = getattr(target, "__name__", target)
-            if meta.shape != value.meta.shape and name not in VIEWS_IN_PLACE and _is_of_an_input(value):
+            fits = name.startswith("resize_") and span(meta) <= span(value.meta)
+            if meta.shape != value.meta.shape and not fits and _is_of_an_input(value):
                 unsupported("tensor-attribute", f"{name} resizes an input")
+
+    def _keep_example(self, value: TensorValue) -> None:
+        """Compilers are to see an input that becomes another view of its storage as it is when the graph begins."""
+        node = value.node
+        if node is not None and node.op == "placeholder":
+            node.meta["example_value"] = self.propagator.make_fake(value.meta)
 
     def _apply_changes(self, tensors: list[TensorValue], changes: Any, remembered: bool) -> None:
         for position, meta in changes:
             value = tensors[position]
             gains_grad = meta.requires_grad and not value.meta.requires_grad
+            if meta.shape != value.meta.shape or meta.stride != value.meta.stride:
+                self._keep_example(value)
             value.meta = meta
             if remembered:
                 value.fake = None

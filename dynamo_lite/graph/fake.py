@@ -132,14 +132,14 @@ class Propagator:
             return fake
         if meta.requires_grad and not meta.is_leaf:
             return self._inner_fake(meta)
-        sample = torch.empty(_span(meta), dtype=meta.dtype, device="meta")
+        sample = torch.empty(span(meta), dtype=meta.dtype, device="meta")
         fake = FakeTensor(self.mode, sample.as_strided(meta.shape, meta.stride, meta.offset), meta.device)
         return fake.requires_grad_() if meta.requires_grad else fake
 
     def _inner_fake(self, meta: TensorMeta) -> FakeTensor:
         """A fake tensor inside an autograd graph, where in-place operators are allowed."""
         with self.mode, without_compiler, torch.enable_grad():
-            leaf = torch.empty(_span(meta), dtype=meta.dtype, device=meta.device, requires_grad=True)
+            leaf = torch.empty(span(meta), dtype=meta.dtype, device=meta.device, requires_grad=True)
             return leaf.clone().as_strided(meta.shape, meta.stride, meta.offset)
 
     def symbolic_fake(self, shape: Sequence[Any], stride: Sequence[Any], real: torch.Tensor) -> FakeTensor:
@@ -242,7 +242,7 @@ class Propagator:
         return arg
 
 
-def _span(meta: TensorMeta) -> int:
+def span(meta: TensorMeta) -> int:
     """The number of elements of storage that a tensor reaches."""
     reach = sum((n - 1) * s for n, s in zip(meta.shape, meta.stride, strict=True))
     return meta.offset + 1 + reach if meta.numel() else meta.offset

@@ -31,6 +31,9 @@ class StubTrace:
     def guard(self, source, kind, arg=None):
         self.guards.check(source, kind, arg, self.here())
 
+    def failing_step(self):
+        return 0
+
     def here(self):
         return ("file.py", 1)
 

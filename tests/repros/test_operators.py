@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import dynamo_lite
 from dynamo_lite.testing import run_both
 
 
@@ -11,29 +12,39 @@ def resized(x):
     return x + 1
 
 
-def resized_view(x):
-    x[0].resize_(4)
-    return x + 1
+def grown(x):
+    x.resize_(5, 5)
+    return x.zero_() + 1
 
 
-def resized_new(x):
+def grown_new(x):
     y = x.clone()
-    y.resize_(2, 6)
+    y.resize_(5, 5)
     return y.zero_()
 
 
-def transposed(x):
-    x.t_()
-    return x + 1
+def restrided(x):
+    x.as_strided_((2, 2), (1, 2))
+    return x * 2
+
+
+def squeezed(x):
+    return x.unsqueeze_(0).squeeze_(0).t_()
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_resize_of_an_input_is_left_to_eager(backend):
-    run = run_both(resized, torch.randn(4, 3), _backend=backend, _calls=1)
-    assert [b.slug for b in run.breaks] == ["tensor-attribute"]
-    run_both(resized_view, torch.randn(4, 3), _backend=backend, _calls=1)
-    assert run_both(resized_new, torch.randn(4, 3), _backend=backend, _fullgraph=True).graph_count == 1
-    assert run_both(transposed, torch.randn(4, 3), _backend=backend, _fullgraph=True, _calls=1).graph_count == 1
+def test_inputs_become_other_views_of_their_storage(backend):
+    for function in (resized, restrided, squeezed, grown_new):
+        assert run_both(function, torch.randn(4, 3), _backend=backend, _fullgraph=True, _calls=1).graph_count == 1
+    compiled = dynamo_lite.compile(torch.Tensor.squeeze_, backend=backend, fullgraph=True)
+    x = torch.randn(1, 3, 1)
+    assert compiled(x) is x and x.shape == (3,)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_growth_of_an_input_is_left_to_eager(backend):
+    run = run_both(grown, torch.randn(4, 3), _backend=backend)
+    assert {b.slug for b in run.breaks} == {"tensor-attribute"}
 
 
 def added_into(x, out):
@@ -44,6 +55,49 @@ def added_into(x, out):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_out_of_another_size_is_resized(backend):
     for out in (torch.empty(0), torch.empty(2, 2)):
-        run = run_both(added_into, torch.randn(3), out, _backend=backend)
-        assert run.breaks
+        assert run_both(added_into, torch.randn(3), out, _backend=backend).breaks
     assert not run_both(added_into, torch.randn(3), torch.empty(3), _backend=backend).breaks
+
+
+def masked_sum(x, mask):
+    return torch.masked.sum(x, dim=0, mask=mask)
+
+
+def with_a_function_class(x, wanted):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3
+
+    return (x + 1, Double) if wanted else x + 1
+
+
+def test_classes_of_autograd_functions_are_made_when_needed():
+    assert (
+        run_both(masked_sum, torch.randn(3, 2), torch.tensor([[True], [False], [True]]), _fullgraph=True).graph_count
+        == 1
+    )
+    x = torch.ones(2, requires_grad=True)
+    assert run_both(with_a_function_class, x, False, _fullgraph=True).graph_count == 1
+    made = dynamo_lite.compile(with_a_function_class, backend="eager", fullgraph=True)
+    (_, first), (_, second) = made(x, True), made(x, True)
+    assert first._backward_cls.__name__ == "DoubleBackward" and first is not second
+    assert first._backward_cls._autograd_function_id != second._backward_cls._autograd_function_id
+    first.apply(x).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+def multiplied(x, y):
+    return x @ y
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_gradients_of_compressed_tensors_are_left_to_eager():
+    x = torch.eye(3).to_sparse_csr().requires_grad_()
+    with pytest.warns(UserWarning, match="the graph runs eagerly"):
+        result = dynamo_lite.compile(multiplied, backend="aot_eager")(x, torch.ones(3, 3))
+    assert torch.equal(result, torch.ones(3, 3))
