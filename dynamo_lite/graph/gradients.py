@@ -34,21 +34,56 @@ _OF_THE_PROCESS = frozenset(
 
 def gradients(
     builder: Any, outputs: list[Node], inputs: list[Node], cotangents: Any, options: dict[str, Any]
-) -> list[Any]:
-    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`. Raises `Unsupported` if it raises."""
+) -> tuple[list[Any], list[bool]]:
+    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which of them are in memory of their own. Raises
+    `Unsupported` if it raises."""
     caches_casts = torch.is_autocast_cache_enabled()
     try:
         with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
             torch.set_autocast_cache_enabled(False)
             values = _run(builder)
             arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
-            return list(torch.autograd.grad(*arguments, **options))
+            fakes = list(torch.autograd.grad(*arguments, **options))
+            return fakes, _own_memory(fakes, list(values.values()))
     except Unsupported:
         raise
     except Exception as error:
         return unsupported(SLUG, f"grad: {error}", error)
     finally:
         torch.set_autocast_cache_enabled(caches_casts)
+
+
+def _own_memory(fakes: list[Any], others: list[Any]) -> list[bool]:
+    seen = {_memory(t) for t in others}
+    result = []
+    for fake in fakes:
+        result.append(_memory(fake) not in seen)
+        seen.add(_memory(fake))
+    return result
+
+
+def _memory(value: Any) -> Any:
+    is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return value.untyped_storage()._cdata if is_strided else None
+
+
+def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:
+    """The leaves to which `backward` of these outputs would add gradients. Breaks if the history of an input goes on outside."""
+    found: list[TensorValue] = []
+    seen, pending = set(), list(outputs)
+    while pending:
+        node = pending.pop()
+        subject = getattr(node.meta, "subject", None)
+        if node in seen or (isinstance(subject, TensorValue) and not subject.meta.requires_grad):
+            continue
+        seen.add(node)
+        if isinstance(subject, TensorValue) and (subject in builder.made_leaves or node.op == "placeholder"):
+            if not subject.meta.is_leaf:
+                unsupported(SLUG, "backward through an input that has a history")
+            found.append(subject)
+        else:
+            pending.extend(node.all_input_nodes)
+    return found[::-1]
 
 
 def _run(builder: Any) -> dict[Node, Any]:

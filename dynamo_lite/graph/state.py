@@ -310,6 +310,12 @@ class AmbientState:
         initial = tuple(self.initial.items())
         return lambda compiled: outer(_protect(initial, compiled))
 
+    def put_back(self) -> None:
+        """What was found, should a compiler that ran the graph have failed half way."""
+        for key, value in self.initial.items():
+            if SETTINGS[key[0]].read(*key[1:]) != value:
+                key[0](*key[1:], value)
+
     def restore(self) -> None:
         """Put back the state that was found. What the traced code left is kept for `final_changes`."""
         if self.final is None:

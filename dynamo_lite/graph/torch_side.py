@@ -88,7 +88,10 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     started = time.perf_counter()
     graph.propagator.allow_higher_order()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
-        compiled = _compile(graph, gm, backend, fullgraph)
+        try:
+            compiled = _compile(graph, gm, backend, fullgraph)
+        finally:
+            graph.state.put_back()
     record.compile_seconds = time.perf_counter() - started
     outer = modes.without_modes if modes.around() else _as_it_is
     if graph.freed:

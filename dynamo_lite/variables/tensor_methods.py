@@ -212,7 +212,6 @@ _refused(
     *("_nnz", "_values", "_indices", "values", "indices", "crow_indices", "col_indices", "ccol_indices", "row_indices"),
 )
 _refused("numpy", "__array__", "__array_wrap__")
-_refused("backward-call", "backward")
 _refused(
     "tensor-attribute",
     *("data_ptr", "storage", "untyped_storage", "_typed_storage", "storage_type", "set_", "is_set_to"),

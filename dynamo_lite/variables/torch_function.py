@@ -464,7 +464,6 @@ for _function in _existing("sym_int", "sym_float", "sym_max", "sym_min", "sym_no
 # -- what ends the graph
 
 
-refuse("backward-call", torch.autograd.backward)
 refuse("random-state", *_existing("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"))
 refuse(
     "random-state", *_existing("cuda.manual_seed", "cuda.manual_seed_all", "cuda.get_rng_state", "cuda.set_rng_state")

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 
 from ..exc import unsupported
-from ..graph.gradients import SLUG, gradients
+from ..graph.gradients import SLUG, gradients, reached_leaves
 from ..guards import ir
 from .base import VariableTracker
 from .constant import FALSE, NONE, TRUE, is_constant, is_none
 from .dispatch import builtin, method
 from .tensor import TensorVariable
 from .torch_body import whole
+from .torch_hooks import registered
 from .tuple import TupleVariable
 
 # -- torch.autograd.grad
@@ -41,6 +42,13 @@ def _cotangents(tx: Any, vt: VariableTracker | None) -> Any:
     if not all(isinstance(item, TensorVariable) or is_none(item) for item in items):
         unsupported(SLUG, "grad with gradients that are no tensors")
     return tuple([None if is_none(item) else tx.tr.graph.node(item.proxy) for item in items])
+
+
+def _check_surroundings(tx: Any) -> None:
+    if tx.tr.graph.scope is not None:
+        unsupported(SLUG, "gradients in the body of a higher-order operator")
+    if tx.tr.state.has_inference:
+        unsupported(SLUG, "gradients after an inference mode")
 
 
 def _check_hooks(tx: Any, tensors: list[Any]) -> None:
@@ -78,21 +86,121 @@ def autograd_grad(
     }
     if not is_constant(*options.values()):
         unsupported(SLUG, "grad with options that are not constant")
-    if graph.scope is not None:
-        unsupported(SLUG, "grad in the body of a higher-order operator")
-    if tx.tr.state.has_inference:
-        unsupported(SLUG, "grad after an inference mode")
+    _check_surroundings(tx)
     results, wanted = _sequence(tx, outputs), _sequence(tx, inputs)
     _check_hooks(tx, [*results, *wanted])
     nodes = [[graph.node(t.proxy) for t in tensors] for tensors in (results, wanted)]
     cotangents = _cotangents(tx, grad_outputs)
     host = {name: value.as_python_constant() for name, value in options.items()}
-    fakes = gradients(graph, *nodes, cotangents, host)
+    fakes, _ = gradients(graph, *nodes, cotangents, host)
     given = {name: value for name, value in host.items() if value is not None and value is not False}
     arguments = [tuple(nodes[0]), tuple(nodes[1]), cotangents]
     graph.has_gradients = True
     made = graph.call_with_results(tx, torch.autograd.grad, arguments, given, fakes)
     return TupleVariable(made)
+
+
+# -- backward
+
+
+@builtin(torch.autograd.backward)
+def autograd_backward(
+    tx: Any,
+    tensors: VariableTracker,
+    grad_tensors: VariableTracker | None = None,
+    retain_graph: VariableTracker | None = None,
+    create_graph: VariableTracker = FALSE,
+    grad_variables: VariableTracker | None = None,
+    inputs: VariableTracker | None = None,
+) -> VariableTracker:
+    """`torch.autograd.backward`."""
+    return backward(tx, _sequence(tx, tensors), grad_tensors, retain_graph, create_graph, inputs)
+
+
+@method(torch.Tensor.backward)
+def tensor_backward(
+    tx: Any,
+    self: TensorVariable,
+    gradient: VariableTracker | None = None,
+    retain_graph: VariableTracker | None = None,
+    create_graph: VariableTracker = FALSE,
+    inputs: VariableTracker | None = None,
+) -> VariableTracker:
+    """`Tensor.backward`."""
+    return backward(tx, [self], gradient, retain_graph, create_graph, inputs)
+
+
+@whole
+def backward(
+    tx: Any, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, inputs: Any
+) -> VariableTracker:
+    """Gradients by all leaves that the outputs depend on, added to what these have."""
+    graph = tx.tr.graph
+    retain_graph = NONE if retain_graph is None else retain_graph
+    if not is_constant(retain_graph, create_graph) or create_graph.as_python_constant() or not is_none(inputs):
+        unsupported(SLUG, "backward with inputs, or that creates a graph")
+    _check_surroundings(tx)
+    _check_engine(tx)
+    nodes = [graph.node(t.proxy) for t in outputs]
+    leaves = [value.tracker for value in reached_leaves(graph, nodes)]
+    for leaf in leaves:
+        if type(leaf) is not TensorVariable:
+            unsupported(SLUG, f"backward to a {leaf.python_type().__name__}")
+        _check_accumulation(tx, leaf)
+    cotangents = _cotangents(tx, given)
+    options = {"retain_graph": retain_graph.as_python_constant(), "allow_unused": True}
+    inner = [graph.node(leaf.proxy) for leaf in leaves]
+    fakes, own = gradients(graph, nodes, inner, cotangents, options)
+    if any(fake is not None and fake.layout is not torch.strided for fake in fakes):
+        unsupported(SLUG, "backward with sparse gradients")
+    graph.has_gradients = True
+    made = graph.call_with_results(tx, torch.autograd.grad, [tuple(nodes), tuple(inner), cotangents], options, fakes)
+    grad_mode = torch.is_grad_enabled()
+    tx.tr.state.write(_SET_GRAD, (False,))
+    for leaf, gradient, is_own in zip(leaves, made, own, strict=True):
+        if not is_none(gradient):
+            _accumulate(tx, leaf, gradient, is_own)
+    tx.tr.state.write(_SET_GRAD, (grad_mode,))
+    return NONE
+
+
+_SET_GRAD = torch._C._set_grad_enabled
+
+
+def _check_engine(tx: Any) -> None:
+    """Refuse what looks at the engine while it runs: reducers of distributed modules hang on its nodes."""
+    if torch.is_anomaly_enabled():
+        unsupported(SLUG, "backward in anomaly mode")
+    if not _is_alone():
+        unsupported(SLUG, "backward in a distributed process")
+    tx.tr.guards.global_state(_is_alone, "no process group, no anomaly mode")
+
+
+def _is_alone() -> bool:
+    distributed = torch.distributed
+    return not torch.is_anomaly_enabled() and not (distributed.is_available() and distributed.is_initialized())
+
+
+def _check_accumulation(tx: Any, leaf: TensorVariable) -> None:
+    _check_hooks(tx, [leaf])
+    if leaf.source is None:
+        return
+    if leaf.value._post_accumulate_grad_hooks or any(h.tensor is leaf for h in registered(tx.tr)):
+        unsupported(SLUG, "a leaf with hooks")
+    tx.tr.guard(tx.tr.source(leaf.source, ir.ATTR, "_post_accumulate_grad_hooks"), ir.TRUTH, False)
+
+
+def _accumulate(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
+    """`AccumulateGrad`: the first gradient is kept if it lies in memory like the leaf and is nobody else's."""
+    call = tx.tr.graph.call
+    known = leaf.tp_getattro(tx, "grad")
+    if isinstance(known, TensorVariable):
+        call(tx, "call_method", "add_", [known, gradient])
+        return
+    if not is_own or gradient.proxy.meta.stride != leaf.proxy.meta.stride:
+        copy = call(tx, "call_function", torch.empty_like, [leaf])
+        gradient = call(tx, "call_method", "copy_", [copy, gradient])
+    leaf.store(tx, "grad", gradient)
 
 
 # -- requires_grad

@@ -114,6 +114,11 @@ class RegistrationsVariable(VariableTracker):
         return found
 
 
+def registered(tr: Any) -> list[HookHandleVariable]:
+    """The registrations of a trace that stand."""
+    return [h for vt in tr.mutations if isinstance(vt, RegistrationsVariable) for h in vt.handles if not h.removed]
+
+
 @method(RemovableHandle.remove)
 def handle_remove(tx: Any, self: VariableTracker) -> VariableTracker:
     if not isinstance(self, HookHandleVariable):

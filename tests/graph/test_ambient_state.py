@@ -132,3 +132,17 @@ def test_autocast_is_read_by_every_name():
 
     run = run_both(fn, torch.ones(2, 2), _fullgraph=True)
     assert run.result[1:] == (True, torch.bfloat16, True)
+
+
+def test_a_backend_that_fails_half_way_leaves_the_state_alone():
+    def fails(gm, inputs):
+        torch.set_grad_enabled(False)
+        raise NotImplementedError
+
+    def fn(a):
+        with torch.no_grad():
+            return a * 2
+
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        assert torch.equal(dynamo_lite.compile(fn, backend=fails)(torch.ones(2)), torch.full((2,), 2.0))
+    assert torch.is_grad_enabled()

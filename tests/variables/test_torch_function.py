@@ -266,7 +266,7 @@ def test_checks():
 @pytest.mark.parametrize(
     ("fn", "slug"),
     [
-        (lambda a: (a.clone().requires_grad_() * 2).sum().backward(), "backward-call"),
+        (lambda a: (a.clone().requires_grad_() * 2).sum().backward(create_graph=True), "backward-call"),
         (lambda a: (torch.random.get_rng_state(), a + torch.rand(1))[1], "random-state"),
         (lambda a: torch.vmap(lambda b: b.nonzero())(a + 1), "dynamic-shape-operator"),
         (lambda a: torch.equal(a + 1, a), "data-dependent-operator"),

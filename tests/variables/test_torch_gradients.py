@@ -207,3 +207,138 @@ def test_a_result_whose_gradients_are_used_up(backend):
         assert same((g, requires_grad, z), used_up(x(), weight()), tol=1e-5)
         with pytest.raises(RuntimeError, match="second time"):
             z.backward()
+
+
+# -- backward
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def simple(m, a):
+    loss = m(a).pow(2).sum()
+    loss.backward()
+    return loss.detach()
+
+
+def twice(m, a):
+    m(a).sum().backward()
+    (m(a) ** 2).mean().backward()
+
+
+def kept(m, a):
+    loss = m(a).pow(2).sum()
+    loss.backward(retain_graph=True)
+    return loss.backward()
+
+
+def manual_step(m, a):
+    loss = m(a).pow(2).mean()
+    loss.backward()
+    with torch.no_grad():
+        for p in m.parameters():
+            p -= 0.1 * p.grad
+            p.grad = None
+    return loss.detach()
+
+
+def attack(m, a):
+    b = a.clone().requires_grad_()
+    m(b).sum().backward()
+    return a + 0.1 * b.grad.sign()
+
+
+def shared(m, a):
+    b, c = m[0].bias, m[2].bias
+    (b[:2] + c).backward(a[0, :2])
+    return b.grad.stride(), c.grad.is_contiguous()
+
+
+def hooked_inside(m, a):
+    h = m[0](a)
+    h.register_hook(lambda g: g * 3)
+    m[2](h).sum().backward()
+
+
+def identity(m, a):
+    before = m[0].weight.grad
+    m(a).sum().backward()
+    return before is None, m[0].weight.grad is before
+
+
+BACKWARD = [simple, twice, kept, manual_step, attack, shared, hooked_inside, identity]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", BACKWARD)
+def test_backward_in_the_graph(fn, backend):
+    def run(opt):
+        m = net()
+        call = opt(fn)
+        results = [call(m, x() + i) for i in range(3)]
+        return (
+            results,
+            [p.grad for p in m.parameters()],
+            [p.grad.stride() for p in m.parameters() if p.grad is not None],
+        )
+
+    expected = run(lambda f: f)
+    assert same(expected, run(lambda f: dynamo_lite.compile(f, backend=backend, fullgraph=True)), tol=1e-5)
+
+
+def history(m, a):
+    b = a.requires_grad_() * 2
+    print(end="")
+    (b**2).sum().backward()
+    return a.grad
+
+
+def freed_twice(m, a):
+    loss = m(a).pow(2).sum()
+    loss.backward()
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        return "second time" in str(error)
+
+
+def creates_graph(m, a):
+    (m(a) ** 3).sum().backward(create_graph=True)
+    return m[0].weight.grad.requires_grad
+
+
+def some_inputs(m, a):
+    m(a).sum().backward(inputs=list(m[0].parameters()))
+
+
+def no_history(m, a):
+    try:
+        a.sum().backward()
+    except RuntimeError as error:
+        return str(error)
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [history, freed_twice, creates_graph, some_inputs, no_history])
+def test_backward_that_breaks(fn, backend):
+    def run(opt):
+        m = net()
+        return opt(fn)(m, x()), [p.grad if p.grad is None else p.grad.detach() for p in m.parameters()]
+
+    assert same(run(lambda f: f), run(lambda f: dynamo_lite.compile(f, backend=backend)), tol=1e-5)
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_of_leaves_run_in_backward(register):
+    seen = []
+    m = net()
+    compiled = dynamo_lite.compile(simple, backend="eager")
+    compiled(m, x())
+    handle = getattr(m[0].weight, register)(lambda t: seen.append(t.shape))
+    compiled(m, x())
+    handle.remove()
+    compiled(m, x())
+    assert seen == [(4, 3)]
