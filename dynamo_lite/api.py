@@ -9,8 +9,10 @@ with equal settings share their compiled versions, which live as long as the fun
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import functools
 import inspect
+import sys
 import threading
 import types
 import warnings
@@ -56,6 +58,7 @@ class Settings:
             name=self.name,
             recompile_limit=self.recompile_limit,
         )
+        region.settings = self
         _live_regions.add(region)
         return region
 
@@ -243,6 +246,20 @@ def compile_module_(
             isolate_recompiles=isolate_recompiles,
         )
     return module
+
+
+def _reduce(compiled: _eval_frame.Callable) -> str | tuple[Any, ...]:
+    """How a compiled function is pickled: by name as other functions are, or as what makes it of a function that has the name."""
+    found: Any = sys.modules.get(compiled.__module__)
+    for part in compiled.__qualname__.split("."):
+        found = getattr(found, part, None)
+    settings = getattr(compiled.cache.region, "settings", None)
+    if found is not compiled._torchdynamo_orig_callable or settings is None:
+        return compiled.__qualname__
+    return _compile, (found, settings)
+
+
+copyreg.pickle(_eval_frame.Callable, _reduce)
 
 
 # optimize

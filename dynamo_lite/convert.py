@@ -3,12 +3,13 @@
 Input: the C side's callback, with the function whose call missed and its bound arguments. Output: an `Entry` in the cache, or None:
 run the original.
 Invariant: a failure in here never breaks the user's program: it runs eagerly and the failure is logged once; only `fullgraph` and
-debug mode raise. One analysis at a time per code object; an analysis commits whole or leaves nothing.
+debug mode raise. One analysis at a time in a process; an analysis commits whole or leaves nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from collections import Counter
@@ -31,7 +32,7 @@ from .exc import (
     TorchDynamoException,
     Unsupported,
 )
-from .finalizers import check_finalizers, rebinds_finalized
+from .finalizers import check_finalizers, loses_argument, watch_arguments
 from .graph import side
 from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
@@ -55,13 +56,12 @@ TOO_LONG = 2
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
 
-_analysis_locks: weakref.WeakKeyDictionary[CodeType, threading.RLock] = weakref.WeakKeyDictionary()
-_locks_lock = threading.Lock()
+_analysis_lock = threading.RLock()
+"""One analysis at a time: torch's tracers and compilers keep their state in globals of the process."""
 
-
-def _lock_of(code: CodeType) -> threading.RLock:
-    with _locks_lock:
-        return _analysis_locks.setdefault(code, threading.RLock())
+if hasattr(os, "register_at_fork"):
+    # A child has no thread that could ever finish the analysis that was running in its parent.
+    os.register_at_fork(after_in_child=_analysis_lock._at_fork_reinit)
 
 
 class Version:
@@ -181,7 +181,7 @@ class Region(_eval_frame.Region):
         if stance == "eager_then_compile" and code not in self.seen_once:
             self.seen_once.add(code)
             return None
-        with _lock_of(code):
+        with _analysis_lock:
             for entry in cache.entries:  # another thread may have been here first
                 if entry.guards.check(values, fn.__closure__):
                     return entry
@@ -329,6 +329,7 @@ class Analysis:
     def _capture(self, tr: Trace) -> Any:
         result, broken = None, False
         try:
+            watch_arguments(tr)
             result = tr.run()
         except GraphBreak:
             broken = True
@@ -340,7 +341,7 @@ class Analysis:
             # The call raises: eager execution gives the exception its true traceback.
             return self._eager_entry(tr)
         tr.state.restore()
-        if rebinds_finalized(tr):
+        if loses_argument(tr, result):
             return self._eager_entry(tr)
         check_finalizers(tr)
         if tr.graph.is_empty and not tr.mutations and not config.capture_pure_python:
@@ -355,7 +356,7 @@ class Analysis:
         while frame is not None:
             frames.append(frame)
             frame = frame.parent
-        if rebinds_finalized(tr):
+        if loses_argument(tr, None):
             return self._eager_entry(tr)
         check_finalizers(tr)
         codegen = Codegen(tr)

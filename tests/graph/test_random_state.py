@@ -1,0 +1,161 @@
+"""Random numbers drawn by captured code: those of eager execution, and the generators are left in the same state."""
+
+import random
+
+import pytest
+import torch
+
+import dynamo_lite
+
+numpy = pytest.importorskip("numpy")
+
+
+def generator():
+    return torch.Generator().manual_seed(11)
+
+
+def seeded():
+    a = torch.randn(2)
+    torch.manual_seed(3)
+    b = torch.randn(3)
+    torch.manual_seed(4)
+    return a, b, torch.rand(2), torch.initial_seed()
+
+
+def seed_returns_the_generator():
+    g = torch.manual_seed(3)
+    return torch.randn(3), g.initial_seed(), g is torch.default_generator
+
+
+def given(g):
+    return torch.randn(3, generator=g), torch.rand(2, generator=g), torch.randperm(5, generator=g), g.device.type
+
+
+def made_inside():
+    g = torch.Generator()
+    g.manual_seed(5)
+    return torch.randn(3, generator=g), torch.randint(0, 9, (4,), generator=g), g
+
+
+def state_of_a_generator(g):
+    state = g.get_state()
+    a = torch.randn(2, generator=g)
+    g.set_state(state)
+    return a, torch.randn(2, generator=g), state
+
+
+def state_of_the_process():
+    state = torch.get_rng_state()
+    a = torch.randn(3)
+    torch.set_rng_state(state)
+    return a, torch.randn(3)
+
+
+def forked():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        a = torch.randn(2)
+    return a, torch.randn(2)
+
+
+def in_place(g):
+    x = torch.empty(3)
+    x.normal_(generator=g)
+    y = x.clone().uniform_()
+    w = torch.nn.init.kaiming_uniform_(torch.empty(2, 2))
+    return x, y, w, torch.empty(2).bernoulli_(0.5, generator=g), torch.multinomial(torch.ones(4), 2, generator=g)
+
+
+def dropout():
+    return torch.nn.functional.dropout(torch.ones(20), 0.5), torch.rrelu(torch.randn(5), training=True)
+
+
+def default_generator():
+    return torch.randn(2, generator=torch.default_generator), torch.default_generator.initial_seed()
+
+
+def of_python():
+    return torch.ones(2) * random.random(), random.choice([1, 2, 3]), random.uniform(0, 1), random.gauss(0, 1)
+
+
+def of_python_seeded():
+    random.seed(3)
+    return random.random(), random.randint(0, 5), torch.randn(2) * random.random()
+
+
+def state_of_python():
+    state = random.getstate()
+    a = random.random()
+    random.setstate(state)
+    return a, random.random(), torch.ones(1)
+
+
+def of_numpy():
+    numpy.random.seed(3)
+    return torch.ones(2) * float(numpy.random.rand()), numpy.random.randn(3).tolist()
+
+
+def of_numpy_unseeded():
+    return torch.ones(2) * numpy.random.rand()
+
+
+def numpy_generator():
+    return numpy.random.default_rng(3).random(3).tolist(), torch.ones(2)
+
+
+def everything():
+    random.seed(1)
+    numpy.random.seed(2)
+    torch.manual_seed(3)
+    return torch.randn(2), random.random(), numpy.random.rand()
+
+
+WITHOUT = [
+    seeded, seed_returns_the_generator, made_inside, state_of_the_process, forked, dropout, default_generator, of_python, of_python_seeded,
+    state_of_python, of_numpy, of_numpy_unseeded, numpy_generator, everything,
+]  # fmt: skip
+WITH = [given, state_of_a_generator, in_place]
+
+
+def plain(value):
+    if isinstance(value, torch.Generator):
+        return value.get_state().tolist()
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    return [plain(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+def run(fn, make_args):
+    torch.manual_seed(0)
+    random.seed(0)
+    numpy.random.seed(0)
+    args = make_args()
+    results = [plain(fn(*args)) for _ in range(3)]
+    return results, plain(args), torch.get_rng_state().tolist(), random.getstate(), plain(numpy.random.get_state()[1:])
+
+
+def arguments(fn):
+    return (generator(),) if fn in WITH else ()
+
+
+@pytest.mark.parametrize("fn", [*WITHOUT, *WITH], ids=lambda fn: fn.__name__)
+def test_same_numbers(fn):
+    expected = run(fn, lambda: arguments(fn))
+    got = run(dynamo_lite.compile(fn, backend="eager"), lambda: arguments(fn))
+    numpy.testing.assert_equal(got, expected)
+
+
+def test_random_object():
+    def fn(r):
+        return torch.ones(2) * r.random(), r.gauss(0, 1)
+
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    mine, other = random.Random(3), random.Random(3)
+    for _ in range(3):
+        assert plain(compiled(mine)) == plain(fn(other))
+    assert mine.getstate() == other.getstate()
+
+
+def test_numbers_of_one_call_differ_from_those_of_the_next():
+    compiled = dynamo_lite.compile(lambda: torch.rand(4), backend="aot_eager")
+    assert not torch.equal(compiled(), compiled())
