@@ -37,6 +37,7 @@ from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .numbers import FloatValue, is_indifferent, present
 from .state import AmbientState
 from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
+from .wrappers import check_shared_parts
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -677,6 +678,7 @@ class GraphBuilder:
         if self.module is None:
             self.state.at_end(self)
             self._remove_dead()
+            check_shared_parts(self)
             results = list(self.outputs)
             if self.has_gradients and any(map(_requires_grad, results)):
                 self.freed = freed_outputs(self)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..exc import SkipFrame
+
 _C = torch._C
 
 
@@ -36,6 +38,35 @@ def has_fixed_sizes(value: torch.Tensor) -> bool:
 def part_names(value: torch.Tensor) -> list[str]:
     """The attributes that hold the parts that are tensors."""
     return [name for name in value.__tensor_flatten__()[0] if isinstance(getattr(value, name), torch.Tensor)]
+
+
+def _memory(value: torch.Tensor) -> set[int]:
+    if not is_wrapper(value):
+        return {value.untyped_storage()._cdata} if value.layout is torch.strided else set()
+    return set().union(*(_memory(getattr(value, name)) for name in part_names(value)))
+
+
+def are_disjoint(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Guard: tensors that share no memory, whose parts don't either."""
+    with _C.DisableTorchFunctionSubclass():
+        return _memory(one).isdisjoint(_memory(other))
+
+
+def check_shared_parts(builder: Any) -> None:
+    """Compilers see a change of a tensor neither in a part of another one nor the other way round: leave such a frame alone."""
+    wrappers = [i for i in builder.inputs if is_wrapper(i.value)]
+    if not wrappers:
+        return
+    for changed in builder.inputs:
+        subject = getattr(changed.node.meta, "subject", None)
+        if subject is None or subject.node is changed.node or not isinstance(changed.value, torch.Tensor):
+            continue
+        for other in builder.inputs if is_wrapper(changed.value) else wrappers:
+            if other is changed or not isinstance(other.value, torch.Tensor):
+                continue
+            if not are_disjoint(changed.value, other.value):
+                raise SkipFrame(f"{changed.source.path} is changed and shares memory with {other.source.path}")
+            builder.tr.guards.predicate(are_disjoint, (changed.source, other.source), "share no memory")
 
 
 def description(value: torch.Tensor) -> tuple[Any, ...]:

@@ -186,3 +186,15 @@ def test_a_class_without_a_protocol_is_plain_in_the_graph(make):
     doubled, name, same_one = compiled(given)
     assert torch.equal(doubled, x() * 2) and type(doubled) is torch.Tensor
     assert name == type(given).__name__ and same_one is given
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_part_that_is_changed_as_another_argument(backend):
+    def change(t, a):
+        a.add_(1)
+        return t * 2
+
+    compiled = dynamo_lite.compile(change, backend=backend)
+    apart, together = pair(), pair()
+    assert same(parts(compiled(apart, x())), parts(pair() * 2))
+    assert same(parts(compiled(together, together.a)), parts(Two(x() + 1, x() * 2) * 2))

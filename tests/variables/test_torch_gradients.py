@@ -324,6 +324,9 @@ def no_history(m, a):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("fn", [history, freed_twice, creates_graph, some_inputs, no_history])
 def test_backward_that_breaks(fn, backend):
+    if fn is creates_graph and backend != "eager":
+        pytest.skip("AOTAutograd's backward graphs have no gradients of their own")
+
     def run(opt):
         m = net()
         return opt(fn)(m, x()), [p.grad if p.grad is None else p.grad.detach() for p in m.parameters()]
