@@ -182,15 +182,15 @@ BREAKS: dict[str, BreakKind] = {
     ),
     "hook-registration": BreakKind(
         30,
-        "registration of a hook on a value made in the graph",
-        "the hook object has to exist before the graph runs",
-        "register the hook outside of the compiled function",
+        "registration of a hook",
+        "a hook that changes something besides the gradient, or a handle that is kept, needs the real tensor or module",
+        "register the hook outside of the compiled function, or have it only compute with the gradient",
     ),
     "backward-call": BreakKind(
         31,
-        "autograd called inside the captured function",
-        "backward() and torch.autograd.grad run the autograd engine on real tensors",
-        "call it outside of the compiled function",
+        "gradients that the graph cannot compute",
+        "the history of an input, hooks of a leaf, errors of the autograd engine, and leaves that leave the graph are outside of it",
+        "call backward() or torch.autograd.grad outside of the compiled function, or on values made inside it",
     ),
     # 40-59: objects
     "mutation-of-unknown-object": BreakKind(
