@@ -183,13 +183,13 @@ BREAKS: dict[str, BreakKind] = {
     "hook-registration": BreakKind(
         30,
         "registration of a hook",
-        "a hook that changes something besides the gradient, or a handle that is kept, needs the real tensor or module",
+        "a hook that changes other objects, or a handle that is kept, needs the real tensor or module",
         "register the hook outside of the compiled function, or have it only compute with the gradient",
     ),
     "backward-call": BreakKind(
         31,
         "gradients that the graph cannot compute",
-        "the history of an input, hooks of a leaf, errors of the autograd engine, and leaves that leave the graph are outside of it",
+        "an input has a history, a leaf has hooks or leaves the graph, or the autograd engine raises an error",
         "call backward() or torch.autograd.grad outside of the compiled function, or on values made inside it",
     ),
     # 40-59: objects
