@@ -16,18 +16,47 @@ from . import exc  # noqa: E402
 from .config import config  # noqa: E402
 
 if TYPE_CHECKING:
-    from . import testing
+    from torch.compiler import (
+        CacheInfo,
+        NestedCompileRegionOptions,
+        cudagraph_mark_step_begin,
+        is_exporting,
+        keep_portable_guards_unsafe,
+        keep_tensor_guards_unsafe,
+        load_cache_artifacts,
+        nested_compile_region,
+        save_cache_artifacts,
+        skip_all_guards_unsafe,
+        skip_guard_on_all_nn_modules_unsafe,
+        skip_guard_on_globals_unsafe,
+        skip_guard_on_inbuilt_nn_modules_unsafe,
+        wrap_numpy,
+    )
+
+    from . import compiler, testing
     from .api import (
         OptimizeContext,
         compile,
         compile_module_,
         disable,
+        get_default_backend,
         optimize,
         optimize_assert,
         reset,
         run,
+        set_default_backend,
     )
     from .backends.registry import list_backends, lookup_backend, register_backend
+    from .compiler import (
+        error_on_graph_break,
+        is_dynamo_compiling,
+        is_dynamo_supported,
+        is_inductor_supported,
+        load_compiled_function,
+        patch_dynamo_config,
+        reset_code_caches,
+        set_enable_guard_collectives,
+    )
     from .markers import (
         allow_in_graph,
         assume_constant_result,
@@ -52,8 +81,43 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("OptimizeContext", "compile", "compile_module_", "disable", "optimize", "optimize_assert", "reset", "run"),
+    "api": (
+        "OptimizeContext",
+        "compile",
+        "compile_module_",
+        "disable",
+        "get_default_backend",
+        "optimize",
+        "optimize_assert",
+        "reset",
+        "run",
+        "set_default_backend",
+    ),
     "backends.registry": ("list_backends", "lookup_backend", "register_backend"),
+    "compiler": (
+        "CacheInfo",
+        "NestedCompileRegionOptions",
+        "cudagraph_mark_step_begin",
+        "error_on_graph_break",
+        "is_dynamo_compiling",
+        "is_dynamo_supported",
+        "is_exporting",
+        "is_inductor_supported",
+        "keep_portable_guards_unsafe",
+        "keep_tensor_guards_unsafe",
+        "load_cache_artifacts",
+        "load_compiled_function",
+        "nested_compile_region",
+        "patch_dynamo_config",
+        "reset_code_caches",
+        "save_cache_artifacts",
+        "set_enable_guard_collectives",
+        "skip_all_guards_unsafe",
+        "skip_guard_on_all_nn_modules_unsafe",
+        "skip_guard_on_globals_unsafe",
+        "skip_guard_on_inbuilt_nn_modules_unsafe",
+        "wrap_numpy",
+    ),
     "markers": (
         "allow_in_graph",
         "assume_constant_result",
@@ -76,7 +140,23 @@ _HOMES = {
     "report.explain": ("explain",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_SUBMODULES = ("testing",)
+_SUBMODULES = ("compiler", "testing")
+_INSTEAD = {
+    "allow_c_slot": "dynamo_lite.polyfill",
+    "bytecode_debugger": "DYNAMO_LITE_DEBUG=1 and dynamo_lite.explain",
+    "disable_nested_graph_breaks": "dynamo_lite.config.patch(nested_graph_breaks=False)",
+    "export": "torch.export.export",
+    "get_recursion_limit": "dynamo_lite.config.max_inline_depth",
+    "is_dynamo_disable_recursive": "dynamo_lite.disable",
+    "override_cudagraphs": 'compile(…, options={"triton.cudagraphs": …})',
+    "override_optimization_hint": "dynamo_lite.mark_dynamic",
+    "register_hook_for_recompile_user_context": "the recompile reasons of dynamo_lite.explain",
+    "replay": "dynamo_lite.explain",
+    "reset_recompile_user_contexts": "dynamo_lite.reset",
+    "set_recursion_limit": "dynamo_lite.config.max_inline_depth",
+    "step_unsupported": "dynamo_lite.graph_break",
+}
+"""Names of torch's compiler without a counterpart of that name → what to use."""
 
 __all__ = sorted([*_HOME_OF, *_SUBMODULES, "config", "exc"])
 
@@ -86,7 +166,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f".{name}", __name__)
     home = _HOME_OF.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        instead = f"; use {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{instead}")
     value = getattr(importlib.import_module(f".{home}", __name__), name)
     globals()[name] = value
     return value

@@ -98,6 +98,21 @@ def _hashable(value: Any) -> bool:
 
 # compile
 
+_default_backend: Backend = "inductor"
+
+
+def set_default_backend(backend: Backend | None) -> None:
+    """The backend of later calls of `compile` that name none; None: "inductor". Raises InvalidBackend for an unknown name."""
+    global _default_backend
+    if backend is not None:
+        lookup_backend(backend)
+    _default_backend = "inductor" if backend is None else backend
+
+
+def get_default_backend() -> Backend:
+    """The backend of calls of `compile` that name none."""
+    return _default_backend
+
 
 def compile(
     model: Any = None,
@@ -119,7 +134,7 @@ def compile(
 
     - `fullgraph`: a graph break raises instead of splitting the graph.
     - `dynamic`: None makes sizes symbolic when they change, True from the start, False never.
-    - `backend`: a registered name ("inductor" by default) or a callable `(gm, example_inputs) -> callable`.
+    - `backend`: a registered name (that of `set_default_backend` where none is given) or a callable `(gm, example_inputs) -> callable`.
     - `mode`, `options`: passed to the backend; for inductor as in torch. Not both.
     - `name`: a label for reports.
     - `disable`: return `model` as it is.
@@ -135,7 +150,7 @@ def compile(
     if shapes_spec is not None:
         warnings.warn("shapes_spec has no effect; use mark_dynamic and mark_static", stacklevel=2)
     settings = Settings(
-        backend=backend if backend is not None else "inductor",
+        backend=backend if backend is not None else _default_backend,
         fullgraph=fullgraph,
         dynamic=dynamic,
         mode=mode,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from .aot import FLOATS, call_with_fakes
@@ -57,6 +58,21 @@ def config_patches(mode: str | None, options: Mapping[str, Any] | None) -> dict[
             raise RuntimeError(f"Unexpected type of option {key}: got {type(value).__name__}, need {expected.__name__}")
         patches[key] = value
     return patches
+
+
+def is_inductor_supported() -> bool:
+    """Whether the kernel compiler has what it needs: Triton where there is a GPU, else a C++ compiler."""
+    import torch
+
+    if torch.cuda.is_available():
+        return find_spec("triton") is not None
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        get_cpp_compiler()
+    except Exception:
+        return False
+    return True
 
 
 def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:

@@ -1,0 +1,137 @@
+"""Every public name of torch's compiler has a counterpart that works, or an error that says what to use."""
+
+import importlib
+import inspect
+import types
+import typing
+
+import pytest
+import torch
+import torch.compiler
+
+import dynamo_lite
+from dynamo_lite.exc import InvalidBackend, Unsupported
+
+
+def is_own(module, name):
+    value = getattr(module, name)
+    if isinstance(value, types.ModuleType | typing.TypeVar) or name.startswith("_"):
+        return False
+    return getattr(value, "__module__", "").startswith("torch") and (callable(value) or inspect.isclass(value))
+
+
+NAMES = [name for name in dir(torch.compiler) if is_own(torch.compiler, name)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_of_torch_compiler(name):
+    there, here = getattr(torch.compiler, name), getattr(dynamo_lite, name)
+    assert getattr(dynamo_lite.compiler, name) is here
+    assert name in dir(dynamo_lite) and name in dir(dynamo_lite.compiler)
+    if name in ("compile", "load_compiled_function"):
+        return
+    accepted = inspect.signature(here).parameters
+    for parameter in inspect.signature(there).parameters.values():
+        assert parameter.name in accepted or parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+
+
+def test_keywords_of_compile():
+    ours = inspect.signature(dynamo_lite.compile).parameters
+    for parameter in inspect.signature(torch.compile).parameters.values():
+        assert ours[parameter.name].default == parameter.default
+        assert ours[parameter.name].kind is parameter.kind
+
+
+def test_names_of_the_other_namespace():
+    for name in importlib.import_module("torch." + "_dynamo").__all__:
+        try:
+            getattr(dynamo_lite, name)
+        except AttributeError as error:
+            assert "; use " in str(error), name
+
+
+def test_unknown_name():
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'$"):
+        dynamo_lite.nothing
+    with pytest.raises(AttributeError, match="use torch.export.export"):
+        dynamo_lite.export
+
+
+def test_default_backend():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    assert dynamo_lite.get_default_backend() == "inductor"
+    dynamo_lite.set_default_backend(backend)
+    try:
+        assert dynamo_lite.get_default_backend() is backend
+        dynamo_lite.compile(lambda x: x + 1)(torch.ones(1))
+        with pytest.raises(InvalidBackend):
+            dynamo_lite.set_default_backend("nothing")
+    finally:
+        dynamo_lite.set_default_backend(None)
+    assert len(graphs) == 1
+    assert dynamo_lite.get_default_backend() == "inductor"
+
+
+def test_error_on_graph_break():
+    def fn(x):
+        x = x + 1
+        dynamo_lite.graph_break()
+        return x * 2
+
+    with dynamo_lite.error_on_graph_break(True), pytest.raises(Unsupported):
+        dynamo_lite.compile(fn, backend="eager")(torch.ones(1))
+    with dynamo_lite.patch_dynamo_config((("error_on_graph_break", True),)):
+        with dynamo_lite.error_on_graph_break(False):
+            assert dynamo_lite.compile(fn, backend="eager")(torch.ones(1)).item() == 4
+
+
+def test_questions_inside():
+    def fn(x):
+        return x + 1, dynamo_lite.is_dynamo_compiling(), dynamo_lite.is_exporting(), torch.compiler.is_exporting()
+
+    assert fn(1) == (2, False, False, False)
+    assert dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(1))[1:] == (True, False, False)
+
+
+def test_nested_region_is_captured():
+    @dynamo_lite.nested_compile_region
+    def inner(x):
+        return x.sin()
+
+    compiled = dynamo_lite.compile(lambda x: inner(x) + inner(x + 1), backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(torch.ones(2)), torch.ones(2).sin() + torch.full((2,), 2.0).sin())
+
+
+def test_guards_always_run():
+    with pytest.warns(UserWarning, match="guards always run"):
+        compiled = dynamo_lite.compile(
+            lambda x, n: x + n, backend="eager", options={"guard_filter_fn": dynamo_lite.skip_all_guards_unsafe}
+        )
+    assert [compiled(torch.ones(1), n).item() for n in (1, 2, 3)] == [2, 3, 4]
+
+
+def test_what_there_is_not():
+    assert dynamo_lite.set_enable_guard_collectives(False) is False
+    with pytest.raises(NotImplementedError, match="fail_on_recompile"):
+        dynamo_lite.set_enable_guard_collectives(True)
+    with pytest.raises(NotImplementedError, match=r"torch\.export"):
+        dynamo_lite.load_compiled_function(None)
+
+
+@pytest.mark.parametrize(
+    "stance", ["default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile"]
+)
+def test_stance(stance):
+    compiled = dynamo_lite.compile(lambda x: x + 1, backend="eager")
+    with dynamo_lite.set_stance(stance, skip_guard_eval_unsafe=False):
+        assert compiled(torch.ones(1)).item() == 2
+
+
+def test_supported():
+    assert dynamo_lite.is_dynamo_supported()
+    assert dynamo_lite.is_inductor_supported() in (True, False)
