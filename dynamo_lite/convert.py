@@ -285,6 +285,7 @@ class Analysis:
         self.record = record
         self.break_step = -1
         self.pending: Unsupported | None = None  # why the next run breaks
+        self.has_changed = False  # whether a guard has failed on the values it was made from
         self.cut: tuple[str | None, Any] = (None, None)  # name of the node before which the graph has to end, and why
         self.collected = False  # garbage, because the program does that
         self.tr: Trace | None = None
@@ -297,6 +298,8 @@ class Analysis:
                 self.tr = tr = Trace(self, self.fn, self.values, self.break_step, hints)
                 try:
                     entry = self._attempt(tr)
+                except Restart:  # of an eager entry
+                    entry = None
                 finally:
                     tr.state.restore()
                     tr.release()
@@ -393,6 +396,9 @@ class Analysis:
         entry = self._entry(tr, code, needs_hook, codegen)
         with side.modes_back():
             holds = entry.guards.check(self.values, self.fn.__closure__)
+        if not holds and not self.has_changed:
+            self.has_changed = True
+            raise Restart("the program's state changed during the analysis")  # by an import, say
         if not holds:
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))

@@ -112,6 +112,7 @@ if find_spec("torch") is not None:
         tensor_new,
         torch_attention,
         torch_autograd,
+        torch_foreach,
         torch_func,
         torch_function,
         torch_gradients,

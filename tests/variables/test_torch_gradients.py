@@ -345,3 +345,25 @@ def test_hooks_of_leaves_run_in_backward(register):
     handle.remove()
     compiled(m, x())
     assert seen == [(4, 3)]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_whole_training_step(make, backend):
+    def run(opt):
+        m = net()
+        optimizer = make(m.parameters(), lr=0.1)
+
+        def step(a):
+            loss = m(a).pow(2).mean()
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(m.parameters(), 0.5)
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss.detach(), norm
+
+        call = opt(step)
+        return [call(x() + i) for i in range(4)], list(m.parameters())
+
+    expected = run(lambda f: f)
+    assert same(expected, run(lambda f: dynamo_lite.compile(f, backend=backend, fullgraph=True)), tol=1e-5)
