@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.modules.module import _global_forward_pre_hooks
 
 from . import _eval_frame, convert, markers
 from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
@@ -208,6 +210,8 @@ def _replace_calls(target: Any, replace: Callable[[Any], Any], rebuild: Callable
     if isinstance(target, torch.jit.ScriptModule):
         return target
     if isinstance(target, torch.nn.Module):
+        if isinstance(target, LazyModuleMixin):
+            replace = functools.partial(_initialized_first, replace)
         return wrap_module(target, replace, rebuild)
     if isinstance(target, type):
         call = inspect.getattr_static(target, "__call__", None)
@@ -220,6 +224,21 @@ def _replace_calls(target: Any, replace: Callable[[Any], Any], rebuild: Callable
     if isinstance(call, types.FunctionType):
         return types.MethodType(replace(call), target)
     return replace(_trampoline(target))
+
+
+def _initialized_first(replace: Callable[[Any], Any], function: Any) -> Any:
+    """A lazy module makes its parameters before anything is captured: what its own hook, the first of all, would do in the call."""
+    compiled = replace(function)
+    if function is not torch.nn.Module.__call__:
+        return compiled
+
+    @functools.wraps(function)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, LazyModuleMixin) and self.has_uninitialized_params() and not _global_forward_pre_hooks:
+            self._infer_parameters(self, args, kwargs)
+        return compiled(self, *args, **kwargs)
+
+    return call
 
 
 def _trampoline(target: Callable[..., Any]) -> types.FunctionType:

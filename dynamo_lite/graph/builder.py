@@ -130,7 +130,7 @@ _MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}
 class Packing:
     """The arguments of one call on their way into the graph."""
 
-    __slots__ = ("builder", "floats", "key", "memorable", "scalar_types", "symbolic", "tensors", "values")
+    __slots__ = ("builder", "floats", "indices", "key", "memorable", "scalar_types", "symbolic", "tensors", "values")
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
@@ -140,6 +140,7 @@ class Packing:
         self.memorable = True
         self.symbolic = False  # some of the arguments have symbolic sizes, or are symbolic numbers
         self.floats = False  # some of the arguments are floats
+        self.indices: type | None = None  # of an argument that only C takes for a number
         self.scalar_types = False  # some of the arguments are types of Python's numbers
 
     def pack(self, vt: Any) -> Any:
@@ -198,10 +199,19 @@ class Packing:
         else:
             plain = next((base for base in (int, float, str) if isinstance(value, base)), None)
             if plain is None:
-                unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+                index = self._index(value)
+                self.indices = kind
+                return self.constant(index)
             # The printed graph could not name an enum member or another subclass.
             return self.constant(plain.__new__(plain, value))
         return value
+
+    def _index(self, value: Any) -> int:
+        """The number that the parser of an operator's arguments reads from an object, such as an enum member of C++."""
+        kind = type(value)
+        if not hasattr(kind, "__index__"):
+            unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+        return operator.index(value)
 
     def scalar_type(self, value: type) -> type:
         """A type of Python's numbers where torch takes a dtype: if the operator does not, it says so itself."""
@@ -513,6 +523,9 @@ class GraphBuilder:
             for name, a in kwargs.items():
                 packing.key.append(name)
                 fx_kwargs[name] = pack(a)
+        if packing.indices is not None and isinstance(target, types.FunctionType):
+            kind = packing.indices
+            unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
         ambient = self.state.key
         values, tensors = packing.values, packing.tensors
         if packing.floats:

@@ -18,7 +18,7 @@ if "expecttest" not in sys.modules:  # the database's modules want it for tests 
     sys.modules["expecttest"] = types.ModuleType("expecttest")
     sys.modules["expecttest"].TestCase = unittest.TestCase
 
-from torch.testing._internal import common_methods_invocations, common_modules  # noqa: E402
+from torch.testing._internal import common_methods_invocations, common_modules
 
 OPERATORS = {op.full_name: op for op in common_methods_invocations.op_db}
 MODULES = {info.name: info for info in common_modules.module_db}

@@ -39,6 +39,11 @@ def is_wrong(record):
     return "crashed" in record or "hung" in record or any(call.get("problems") for call in record["calls"])
 
 
+def inherited(record):
+    """A call whose outcome differs, and does so under torch.compile with the same backend too."""
+    return any(call.get("inherited") for call in record["calls"])
+
+
 def reasons(record):
     """Why calls of an operator are not whole: reason → calls."""
     found = collections.Counter()
@@ -75,6 +80,7 @@ def totals(records):
         "operators captured whole in every call": share(sum(map(is_whole, records.values())), len(records)),
         "calls captured whole": share(sum(map(is_call_whole, calls)), len(calls)),
         "operators with a wrong outcome": sum(map(is_wrong, records.values())),
+        "operators for which AOTAutograd itself has another outcome": sum(map(inherited, records.values())),
         "crashes": sum("crashed" in record for record in records.values()),
         "hangs": sum("hung" in record for record in records.values()),
         "internal errors": sum(bool(call["internal"]) for call in calls),
@@ -109,6 +115,8 @@ def page(records, where, options):
             forms[call["variant"]].append(is_call_whole(call))
     lines += ["| form | calls captured whole |", "|---|---:|"]
     lines += [f"| {form} | {share(sum(found), len(found))} |" for form, found in forms.items()] + [""]
+    backends = collections.Counter(call["backend_name"] for record in records.values() for call in counted(record))
+    lines += ["| backend | calls |", "|---|---:|", *(f"| {name} | {n} |" for name, n in backends.items()), ""]
     lines += ["## Not whole", "", "| operator | calls | reason |", "|---|---:|---|"]
     for name, record in records.items():
         for reason, n in reasons(record).items():
@@ -117,6 +125,11 @@ def page(records, where, options):
         line for record in records.values() if is_wrong(record) for line in lines_of(record) if "not whole" not in line
     ]
     lines += ["", "## Wrong", "", *([f"- {_cell(line)}" for line in wrong] or ["Nothing."])]
+    lines += ["", "## Another outcome under torch.compile with the same backend too", ""]
+    for name, record in records.items():
+        for call in record["calls"]:
+            if call.get("inherited"):
+                lines.append(f"- `{name}` ({call['variant']}, {call['dtype']}): {_cell(call['inherited'][0])}")
     refused = collections.defaultdict(set)
     for name, record in records.items():
         for call in counted(record):

@@ -1,5 +1,7 @@
 """Operators that once had another outcome compiled than eagerly."""
 
+import copy
+
 import pytest
 import torch
 
@@ -101,3 +103,28 @@ def test_gradients_of_compressed_tensors_are_left_to_eager():
     with pytest.warns(UserWarning, match="the graph runs eagerly"):
         result = dynamo_lite.compile(multiplied, backend="aot_eager")(x, torch.ones(3, 3))
     assert torch.equal(result, torch.ones(3, 3))
+
+
+def test_lazy_modules_are_initialised_before_they_are_captured():
+    module = torch.nn.LazyLinear(4)
+    expected = copy.deepcopy(module)
+    x = torch.randn(2, 3)
+    torch.manual_seed(0)
+    expected = expected(x)
+    torch.manual_seed(0)
+    compiled = dynamo_lite.compile(module, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x), expected)
+    assert type(module) is torch.nn.Linear and compiled.weight is module.weight
+    with pytest.raises(AttributeError):
+        dynamo_lite.compile(torch.nn.LazyLinear(4), backend="eager")(3)
+
+
+def scaled(a, b, one):
+    recipe, swizzle = torch.nn.functional.ScalingType.TensorWise, torch.nn.functional.SwizzleType.NO_SWIZZLE
+    return torch._scaled_mm_v2(a, b, [one], [recipe], [swizzle], [one], [recipe], [swizzle], None, torch.bfloat16)
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.functional, "ScalingType"), reason="not in this torch")
+def test_enum_members_of_c_are_numbers_for_operators_of_c():
+    a, b = torch.ones(16, 16).to(torch.float8_e4m3fn), torch.ones(16, 16).to(torch.float8_e4m3fn).t()
+    assert run_both(scaled, a, b, torch.ones(1), _fullgraph=True).graph_count == 1
