@@ -17,6 +17,7 @@ from torch.fx.node import map_arg
 
 from ..exc import Unsupported, unsupported
 from .lean import without_compiler
+from .state import leave_autocast
 from .values import TensorValue
 
 SLUG = "backward-call"
@@ -27,6 +28,7 @@ _OF_THE_PROCESS = frozenset(
         torch.autocast_increment_nesting,
         torch.autocast_decrement_nesting,
         torch.clear_autocast_cache,
+        leave_autocast,
     }
 )
 """Changes of the ambient state that do not concern fake tensors."""
