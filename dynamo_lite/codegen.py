@@ -9,6 +9,7 @@ of the new code are those of the original.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
@@ -17,7 +18,7 @@ from ._eval_frame import GraphCall, GraphFailed, tail_call
 from .exc import Unsupported, unsupported
 from .failure import Original, take_place
 from .guards import ir
-from .interp.frame import NULL, ExcInfo, Frame, Lasti
+from .interp.frame import NULL, OPS, ExcInfo, Frame, Lasti
 from .isa.canon import Instr, Op
 from .isa.codec import make_instr
 from .isa.emit import GENERATOR_FLAGS, Assembler
@@ -234,10 +235,10 @@ class Codegen:
     def _is_graph_value(vt: Any) -> bool:
         return not is_lazy(vt) and vt.source is None and getattr(vt, "proxy", None) is not None
 
-    def _escaping(self, roots: list[Any]) -> list[Any]:
+    def _escaping(self, roots: list[Any], changed: Iterable[Any] | None = None) -> list[Any]:
         """Every tracker that the new code will need, through new and through changed objects."""
         seen: dict[int, Any] = {}
-        pending = [*roots, *self.tr.mutations]
+        pending = [*roots, *(self.tr.mutations if changed is None else changed)]
         while pending:
             vt = pending.pop()
             if id(vt) in seen:
@@ -367,6 +368,8 @@ class Codegen:
                 frame.needs_real_frame("frame-introspection", "a graph break in a function that looks at its own frame")
         leaf = frames[-1]
         instr = leaf.lifted.instrs[leaf.cur]
+        if instr.op in _BINDING:
+            return self._finish_binding(frames)
         if instr.op not in OPERANDS:
             unsupported("opcode", f"break at {instr.op.name}")
         if instr.op in _GLOBAL_OPS and leaf.globals is not frames[0].globals:
@@ -396,6 +399,24 @@ class Codegen:
             after.append(handled)
         self._release([*after, *operands], after)
         _BreakEmitter(self, frames, states).emit(instr, operands, handled)
+        return self.assemble()
+
+    def _finish_binding(self, frames: list[Frame]) -> CodeType:
+        """Code for a trace that stopped where a variable is bound anew: what it held dies, then the frame resumes behind."""
+        leaf = frames[-1]
+        for part in leaf.lifted.instruction_at(leaf.cur):
+            OPS[part.op](leaf, part)
+            leaf.cur += 1
+        leaf.cur -= 1
+        states = [self._state(frame, 0, set(self.tr.references)) for frame in frames]
+        kept = [v for state in states for v in state.values()]
+        self.begin(kept)
+        for vt in kept:
+            self._hold(vt)
+        self.fill()
+        self.replay()
+        self._release(kept, kept)
+        _BreakEmitter(self, frames, states).resume_behind()
         return self.assemble()
 
     def _release(self, needed: list[Any], after: list[Any]) -> None:
@@ -503,7 +524,13 @@ class Codegen:
         self.asm.pop_top()
 
     def _state(self, frame: Frame, n_operands: int, seen: set[int]) -> _FrameState:
+        seen = seen.union(id(vt) for vt in frame.locals if vt is not None and self._holds_finalized(vt))
         return _FrameState(frame, frame.stack[: len(frame.stack) - n_operands], seen)
+
+    def _holds_finalized(self, vt: Any) -> bool:
+        """Whether the end of an object would be the end of an argument with a finalizer."""
+        wanted = self.tr.finalized
+        return bool(wanted) and any(held is found for found in wanted for held in self._escaping([vt], ()))
 
 
 def _parameter_count(code: CodeType) -> int:
@@ -551,9 +578,9 @@ class _FrameState:
     """What a resume function gets of one frame: its stack below the current instruction's operands, locals, cells.
 
     Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell.
-    So those are passed on too whose objects existed before, or are `seen` by the breaking instruction or a weak reference; weak
-    references, which their objects know; and constants, for who looks into the frame. Others die unnoticed, such as the results
-    of operations, which a graph had better not return.
+    So those are passed on too whose objects existed before, or are `seen` by the breaking instruction, a weak reference or a
+    finalizer; weak references, which their objects know; and constants, for who looks into the frame. Others die unnoticed,
+    such as the results of operations, which a graph had better not return.
     """
 
     def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:
@@ -645,6 +672,10 @@ class _BreakEmitter:
         if guarded:
             asm.place(failed)
             self._failed(handled)
+
+    def resume_behind(self) -> None:
+        """Resume behind an instruction that is done."""
+        self._resume(self.states[-1].stack, self.frames[-1].cur + 1)
 
     def _tests_result(self) -> bool:
         """Whether the instruction takes the truth of its result as well (COMPARE_OP since 3.13)."""
@@ -835,6 +866,8 @@ class _BreakEmitter:
 
         return function, arguments
 
+
+_BINDING = frozenset({Op.STORE_FAST, Op.DELETE_FAST})
 
 # The pair of method and self can't be kept in locals (one may be NULL): the bound method serves as well.
 _PAIR = frozenset({Op.LOAD_METHOD})

@@ -20,7 +20,7 @@ from .exc import SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
 from .guards import ir
 from .interp.call import bind_arguments
-from .interp.frame import Frame, GraphBreak, Lasti
+from .interp.frame import OPS, Frame, GraphBreak, Lasti
 from .isa.codec import Place
 from .polyfills.registry import find_polyfill
 from .variables import abstract, classes, subclass
@@ -87,6 +87,9 @@ class Trace:
         self.stand_classes: dict[type, type] = {}
         self.frame_objects: dict[int, VariableTracker] = {}
         self.mutations: list[VariableTracker] = []
+        self.handlers = OPS
+        self.finalized: list[VariableTracker] = []  # arguments that the frame may hold the last references to
+        self.root_frame: Frame | None = None
         self.overrides: Any = None  # who sees torch functions before torch does; none yet
         self.graph = side.new_graph(self)
         self.known_operations = 0
@@ -105,7 +108,8 @@ class Trace:
         self.heap.clear()
         self.keep_alive.clear()
         self.arguments.clear()
-        self.frame = self.analysis = self._outer = None
+        self.finalized.clear()
+        self.frame = self.root_frame = self.analysis = self._outer = None
         if not self.guards.is_settled:
             self.guards.abandon()
         self.exc_state = ExcState()
@@ -123,7 +127,8 @@ class Trace:
     def run(self) -> VariableTracker:
         """Interpret the frame to its end."""
         self.graph.begin()
-        return Frame(self, self.root, list(self.arguments), None, True).run()
+        self.root_frame = Frame(self, self.root, list(self.arguments), None, True)
+        return self.root_frame.run()
 
     # -- the budget
 

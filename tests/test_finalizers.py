@@ -1,5 +1,7 @@
 """Objects with a `__del__` that captured code lets go of die when they die in eager execution."""
 
+import sys
+
 import pytest
 
 from dynamo_lite import convert
@@ -216,3 +218,70 @@ def test_a_generator_ends_where_its_variable_does():
     compiled = captured(program)
     LOG.clear()
     assert (compiled(suspended()), LOG) == (1, ["closed"])
+
+
+def rebound(stop, c):
+    x = c.pop()
+    stop()
+    x = len(LOG)
+    return x, len(LOG)
+
+
+def rebound_twice(stop, c):
+    seen = []
+    x = y = None
+    for _ in range(2):
+        stop()
+        x, y = c.pop(), x
+        seen.append(len(LOG))
+    y = 1
+    seen.append(len(LOG))
+    x = 1
+    return seen, y, len(LOG)
+
+
+def deleted(stop, c):
+    x = c.pop()
+    stop()
+    del x
+    return len(LOG)
+
+
+def unpacked(stop, c):
+    x, y = c.pop(), [c.pop()]
+    stop()
+    x, y = len(LOG), y
+    z = x, len(LOG)
+    y = None
+    return z, len(LOG)
+
+
+def handled(stop, c):
+    x = c.pop()
+    try:
+        stop()
+        raise KeyError
+    except KeyError:
+        x = 3
+        return len(LOG), x
+
+
+@pytest.mark.parametrize("program", [rebound, rebound_twice, deleted, unpacked, handled])
+def test_a_variable_bound_anew(program):
+    """After a break the variables of the frame hold what they hold in eager execution, and no one else does."""
+
+    def stop():
+        """Cannot be captured."""
+        sys._getframe()
+
+    def arguments():
+        return stop, [Finalized("a"), Finalized("b"), Finalized("c")]
+
+    region = convert.Region(lambda gm, inputs: gm.forward)
+    wrapped = region.wrap(program)
+    LOG.clear()
+    expected = program(*arguments()), LOG[:]
+    for _ in range(2):
+        LOG.clear()
+        with config.patch(capture_pure_python=True, debug=True):
+            assert (wrapped(*arguments()), LOG) == expected

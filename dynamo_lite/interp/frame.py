@@ -233,7 +233,7 @@ class Frame:
     def run(self) -> VariableTracker:
         """Interpret until return or yield; the value. `generator.suspended` tells the two apart."""
         tr = self.tr
-        handlers = OPS
+        handlers = tr.handlers
         instrs = self.lifted.instrs
         outer, tr.frame = tr.frame, self
         while True:

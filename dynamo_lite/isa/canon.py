@@ -231,6 +231,13 @@ class Lifted:
         self.has_loops = any(ins.target is not None and ins.target <= i for i, ins in enumerate(instrs))
         self.flow = self.reads_its_frame = None  # filled by isa.flow
 
+    def instruction_at(self, i: int) -> list[Instr]:
+        """The ops from number `i` to the last one of the same instruction."""
+        end = i
+        while not self.instrs[end].last:
+            end += 1
+        return self.instrs[i : end + 1]
+
     @property
     def code(self) -> CodeType | None:
         return self._code()
