@@ -156,13 +156,17 @@ def image_and_text(config: Any, batch: int) -> Inputs:
     return {**image(config, batch), **text(config, batch)}
 
 
-def image_in_text(pieces: int) -> Callable[[Any, int], Inputs]:
-    """An image for which `pieces` tokens of the text stand."""
+def image_in_text(pieces: int, typed: bool = False) -> Callable[[Any, int], Inputs]:
+    """An image for which `pieces` tokens of the text stand; `typed`: it is said where the prefix ends."""
 
     def inputs(config: Any, batch: int) -> Inputs:
         ids = tokens(batch, LENGTH + pieces)
         ids[:, 2 : 2 + pieces] = IMAGE
-        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **image(config, batch)}
+        made = {"input_ids": ids, "attention_mask": torch.ones_like(ids), **image(config, batch)}
+        if typed:
+            made["token_type_ids"] = torch.zeros_like(ids)
+            made["token_type_ids"][:, -4:] = 1
+        return made
 
     return inputs
 

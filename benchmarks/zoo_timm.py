@@ -47,9 +47,10 @@ MODELS: dict[str, Entry] = {
         inception_next_tiny fasternet_t0 starnet_s1 hgnet_tiny hgnetv2_b0 lcnetv2_small mambaout_femto rdnet_tiny gcresnet33ts
         edgenext_small caformer_s18 poolformer_s12 pvt_v2_b0 davit_tiny focalnet_tiny_srf efficientvit_b0 efficientvim_m1
         mobilevit_xxs mobilevitv2_050 nextvit_small fastvit_t8 shvit_s1 iformer_t lowformer_b0 cpubone_nano tiny_vit_5m_224
-        csatv2 hieradet_small deepseek_vit_412m qwen3_vit_88m gemma4_vit_167m""",
+        csatv2 hieradet_small qwen3_vit_88m gemma4_vit_167m""",
         train="resnet50 densenet121 efficientnet_b0 convnext_tiny regnety_004 mobilenetv3_large_100 hrnet_w18 vgg11_bn",
     ),
+    **table(56, "deepseek_vit_412m"),
     **table(96, "inception_v3 inception_v4 inception_resnet_v2 legacy_xception"),
     # made for images of one size
     **table(

@@ -302,7 +302,7 @@ MODELS: dict[str, Entry] = {
     ),
     "paligemma": case(
         "PaliGemmaForConditionalGeneration",
-        image_in_text(16),
+        image_in_text(16, typed=True),
         vision_config=SMALL_IMAGE,
         image_token_index=IMAGE,
         image_seq_length=16,
