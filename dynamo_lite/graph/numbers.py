@@ -118,7 +118,11 @@ class _Check:
         self.lines: list[str] = []
         self.names: dict[Any, str] = {}  # value → variable
         self.inputs: dict[Any, str] = {}  # access path → parameter
-        self.scope: dict[str, Any] = {"are_same": are_same}
+        self.scope: dict[str, Any] = {
+            "are_same": are_same,
+            "math": math,
+            "torch": torch,
+        }  # as the text of ints needs them
 
     def add(self, decision: Decision) -> None:
         if decision.function is _itself and decision.operands[0].origin[0] == "input":

@@ -148,6 +148,21 @@ def test_with_sizes():
     assert counter.frame_count <= 2
 
 
+def test_function_of_a_quotient_of_ints():
+    class Clock:
+        time = 0
+
+    def fn(x, clock):
+        clock.time += 1
+        return x * math.cos(math.pi * clock.time / 10)
+
+    compiled = dynamo_lite.compile(fn, backend=(counter := CompileCounter()))
+    clocks = Clock(), Clock()
+    for _ in range(6):
+        assert torch.equal(compiled(torch.ones(1), clocks[0]), fn(torch.ones(1), clocks[1]))
+    assert counter.frame_count <= 3
+
+
 def test_root_of_a_size():
     compiled = dynamo_lite.compile(
         lambda x: x.flatten() / math.sqrt(x.flatten().shape[0]),
