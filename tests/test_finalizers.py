@@ -6,6 +6,7 @@ import pytest
 
 from dynamo_lite import convert
 from dynamo_lite.config import config
+from tests.variables.differential import captured
 
 LOG = []
 KEPT = None
@@ -35,16 +36,6 @@ class Slotted:
 
     def __init__(self, value):
         self.value = value
-
-
-def captured(fn):
-    wrapped = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
-
-    def call(*args):
-        with config.patch(capture_pure_python=True, debug=True):
-            return wrapped(*args)
-
-    return call
 
 
 def list_clear(c):

@@ -8,7 +8,7 @@ Mirrors `torch/autograd/__init__.py` and `torch/csrc/autograd/python_engine.cpp`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -69,22 +69,30 @@ def _memory(value: Any) -> Any:
     return value.untyped_storage()._cdata if is_strided else None
 
 
-def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:
-    """The leaves to which `backward` of these outputs would add gradients. Breaks if the history of an input goes on outside."""
-    found: list[TensorValue] = []
+def _history(builder: Any, outputs: list[Node]) -> Iterator[tuple[Node, Any, bool]]:
+    """`(node, its value, whether the history ends there)` of what the gradients of these outputs flow through."""
     seen, pending = set(), list(outputs)
     while pending:
         node = pending.pop()
         subject = getattr(node.meta, "subject", None)
-        if node in seen or (isinstance(subject, TensorValue) and not subject.meta.requires_grad):
+        is_tensor = isinstance(subject, TensorValue)
+        if node in seen or (is_tensor and not subject.meta.requires_grad):
             continue
         seen.add(node)
-        if isinstance(subject, TensorValue) and (subject in builder.made_leaves or node.op == "placeholder"):
+        is_end = is_tensor and (subject in builder.made_leaves or node.op == "placeholder")
+        yield node, subject, is_end
+        if not is_end:
+            pending.extend(node.all_input_nodes)
+
+
+def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:
+    """The leaves to which `backward` of these outputs would add gradients. Breaks if the history of an input goes on outside."""
+    found: list[TensorValue] = []
+    for _, subject, is_end in _history(builder, outputs):
+        if is_end:
             if not subject.meta.is_leaf:
                 unsupported(SLUG, "backward through an input that has a history")
             found.append(subject)
-        else:
-            pending.extend(node.all_input_nodes)
     return found[::-1]
 
 
@@ -196,17 +204,10 @@ def check_escape(builder: Any, value: TensorValue) -> None:
 def _made_leaf(builder: Any, value: TensorValue) -> TensorValue | None:
     if value in builder.made_leaves:
         return value
-    found, seen, pending = None, set(), [value.node]
-    while pending:
-        node = pending.pop()
-        subject = getattr(node.meta, "subject", None)
-        if node in seen or (isinstance(subject, TensorValue) and not subject.meta.requires_grad):
-            continue
-        seen.add(node)
-        if isinstance(subject, TensorValue) and subject in builder.made_leaves:
+    found = None
+    for node, subject, is_end in _history(builder, [value.node]):
+        if is_end and subject in builder.made_leaves:
             found = subject
         elif node.op == "placeholder":
             return None
-        else:
-            pending.extend(node.all_input_nodes)
     return found

@@ -68,7 +68,7 @@ def describe(region, function):
 
 CURRENT = {}
 
-STEPS = 4_000_000
+STEPS = 1_000_000
 """Instructions followed in one test: what the engine does with a long loop is asked here, not whether it pays to."""
 
 

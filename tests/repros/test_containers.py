@@ -13,9 +13,8 @@ import weakref
 
 import pytest
 
-from dynamo_lite import convert
-from dynamo_lite.config import config
 from tests.repros.test_conformance_finds import same, stop
+from tests.variables.differential import captured
 
 
 def fresh_copy(name):
@@ -25,17 +24,6 @@ def fresh_copy(name):
         return __import__(name)
     finally:
         sys.modules[name] = original
-
-
-def captured(fn):
-    """The program under capture."""
-    wrapped = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
-
-    def call(*args):
-        with config.patch(capture_pure_python=True, debug=True):
-            return wrapped(*args)
-
-    return call
 
 
 class TestDicts:

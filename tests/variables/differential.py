@@ -26,6 +26,17 @@ NAMES = {
 }
 
 
+def captured(fn):
+    """The function under capture."""
+    wrapped = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+
+    def call(*args):
+        with config.patch(capture_pure_python=True, debug=True):
+            return wrapped(*args)
+
+    return call
+
+
 def program(text, arguments, names=None):
     """A function with these arguments whose body is `text`; what it raises becomes part of its result."""
     body = ast.parse(textwrap.dedent(text).strip()).body
