@@ -109,8 +109,10 @@ def compared(both: Record, kind: str) -> list[str]:
     keys = [key for key in COUNTS if any(key in part(entry, OURS, kind) for entry in both.values())]
     sums = ", ".join(f"{key} {total(OURS, key)} / {total(THEIRS, key)}" for key in keys)
     lines = [f"sums over the {len(both)} models that both have: {sums}"]
-    if kind == "inference":
-        lines[0] += f", trace {total(OURS, 'trace'):.1f} / {total(THEIRS, 'trace'):.1f} s"
+    timed = [entry for entry in both.values() if all("trace" in part(entry, engine, kind) for engine in (OURS, THEIRS))]
+    if timed:
+        ours, theirs = (sum(part(entry, engine, kind)["trace"] for entry in timed) for engine in (OURS, THEIRS))
+        lines[0] += f", trace {ours:.1f} / {theirs:.1f} s"
     more = [
         name for name, entry in both.items() if part(entry, OURS, kind)["graphs"] > part(entry, THEIRS, kind)["graphs"]
     ]
