@@ -165,10 +165,10 @@ def test_values_of_a_thread():
 
 
 def in_child(work):
-    """Whether `work()` is true in a forked process; it gets ten seconds."""
+    """Whether `work()` is true in a forked process; it gets a minute."""
     pid = os.fork()
     if pid == 0:
-        signal.alarm(10)
+        signal.alarm(60)
         status = 1
         try:
             status = 0 if work() else 1
