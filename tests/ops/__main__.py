@@ -65,7 +65,8 @@ def main():
         environment = page.environment()
         text = page.page(records, environment, options)
         version = environment["torch"].partition("+")[0].rpartition(".")[0]
-        (pathlib.Path(__file__).parent / "results" / f"torch-{version}.md").write_text(text)
+        kind = "-data-dependent" if options.data_dependent else ""
+        (pathlib.Path(__file__).parent / "results" / f"torch-{version}{kind}.md").write_text(text)
     return 1 if any(page.is_wrong(record) for record in records.values()) else 0
 
 

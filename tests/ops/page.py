@@ -31,7 +31,8 @@ def is_call_whole(call):
 
 
 def is_whole(record):
-    return all(map(is_call_whole, counted(record)))
+    ran = not any(record.get(how) for how in ("crashed", "hung", "error"))
+    return ran and all(map(is_call_whole, counted(record)))
 
 
 def is_wrong(record):
@@ -103,6 +104,7 @@ def page(records, where, options):
     """The committed page."""
     command = f"--count {options.count}" + (" --dynamic" if options.dynamic else "")
     command += " --data-dependent" if options.data_dependent else ""
+    parts = f", put together from {len(options.add)} runs, some with fewer samples" if options.add else ""
     lines = [f"# Operators and modules of torch {where['torch']}", ""]
     lines += [
         f"{where['date']}, CPython {where['python']}, engine {options.record}, `python -m tests.ops {command}`.",
