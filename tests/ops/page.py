@@ -107,7 +107,7 @@ def page(records, where, options):
     parts = f", put together from {len(options.add)} runs, some with fewer samples" if options.add else ""
     lines = [f"# Operators and modules of torch {where['torch']}", ""]
     lines += [
-        f"{where['date']}, CPython {where['python']}, engine {options.record}, `python -m tests.ops {command}`.",
+        f"{where['date']}, CPython {where['python']}, engine {options.record}, `python -m tests.ops {command}`{parts}.",
         "",
     ]
     lines += ["| | |", "|---|---:|", *(f"| {what} | {n} |" for what, n in totals(records).items()), ""]
