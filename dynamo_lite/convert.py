@@ -53,6 +53,10 @@ UNCONCERNED_CALLS = 32
 TOO_LONG = 2
 """A function whose analysis has used up its budget so many times is not analysed again when it does so once more."""
 
+TOO_BROKEN = 3
+"""A function in which so many graph breaks came while it was inlined is called instead, and captured as a frame of its own: what follows a
+break in an inlined function belongs to the one call, while all callers share the parts of a frame."""
+
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
 
@@ -119,6 +123,7 @@ class Region(_eval_frame.Region):
         self.seen_once: set[CodeType] = set()
         self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
         self.too_long: Counter[tuple[str, int]] = Counter()
+        self.inner_breaks: Counter[tuple[str, int]] = Counter()
         self.callback = self.on_miss
 
     # -- entry points
@@ -146,6 +151,10 @@ class Region(_eval_frame.Region):
             found = self.resume_functions[key] = FunctionType(code, globals_)
         return found
 
+    def breaks_inside(self, code: CodeType) -> bool:
+        """Whether a function, or what a resume function is a part of, is better called than inlined."""
+        return bool(self.inner_breaks) and self.inner_breaks[_place_of(code)] >= TOO_BROKEN
+
     def reset(self) -> None:
         """Forget all compiled versions."""
         for cache in self.caches:
@@ -154,6 +163,7 @@ class Region(_eval_frame.Region):
         self.hints.clear()
         self.seen_once.clear()
         self.too_long.clear()
+        self.inner_breaks.clear()
 
     # -- the callback
 
@@ -267,6 +277,11 @@ def _module_id(values: tuple[Any, ...]) -> int | None:
     return id(values[0]) if values and side.is_module(values[0]) else None
 
 
+def _place_of(code: CodeType) -> tuple[str, int]:
+    """What a function and its resume functions have in common."""
+    return code.co_filename, code.co_firstlineno
+
+
 class Analysis:
     """All runs over one frame for one set of arguments."""
 
@@ -366,6 +381,8 @@ class Analysis:
         entry = self._commit(tr, codegen.finish_break(frames[::-1]), True, codegen)
         if self.pending is not None:
             self.record.breaks.append(BreakRecord.of(self.pending))
+        if len(frames) > 1:
+            self.region.inner_breaks[_place_of(frames[0].code)] += 1
         return entry
 
     def _learn(self, tr: Trace, error: Unsupported) -> bool:
@@ -375,7 +392,7 @@ class Analysis:
         if self.region.fullgraph or config.error_on_graph_break:
             raise error
         if error.slug == "code-size":
-            function = (self.fn.__code__.co_filename, self.fn.__code__.co_firstlineno)  # resume functions count with it
+            function = _place_of(self.fn.__code__)
             self.region.too_long[function] += 1
             if self.region.too_long[function] > TOO_LONG:
                 raise SkipFrame(error.context, error)

@@ -466,6 +466,12 @@ BREAKS: dict[str, BreakKind] = {
         "the number of interpreted instructions reached its limit (a long or endless Python loop)",
         "move the loop out of the compiled function, or raise config.max_idle_steps or config.max_steps",
     ),
+    "breaks-inside": BreakKind(
+        108,
+        "call of a function with graph breaks",
+        "it broke the graph several times while it was inlined; now it is captured as a frame of its own",
+        "see its own breaks",
+    ),
     "resume-unsupported": BreakKind(
         106,
         "position that cannot be resumed",

@@ -25,7 +25,14 @@ MAX_FOLLOWED = 1000
 """Objects looked at for one that is let go. What is larger than that is taken to outlive the call."""
 
 _BINDING = frozenset({Op.STORE_FAST, Op.DELETE_FAST, Op.STORE_DEREF, Op.DELETE_DEREF, Op.LOAD_FAST_AND_CLEAR})
-_HELD_ELSEWHERE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType)
+_HELD_ELSEWHERE = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    types.FrameType,
+)
 
 
 def check_finalizers(tr: Any) -> None:
@@ -97,7 +104,7 @@ def _has_known_type(source: Any) -> bool:
 
 def _finalized(real: Any) -> type | None:
     """The class of an object that would die with `real` and whose death runs code of the program, if it holds the last references."""
-    pending, seen = [real], {id(real)}
+    pending, seen = [] if issubclass(type(real), _HELD_ELSEWHERE) else [real], {id(real)}
     while pending and len(seen) < MAX_FOLLOWED:
         value = pending.pop()
         cls = type(value)

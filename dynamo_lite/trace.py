@@ -109,7 +109,7 @@ class Trace:
         self.keep_alive.clear()
         self.arguments.clear()
         self.finalized.clear()
-        self.frame = self.root_frame = self.analysis = self._outer = None
+        self.frame = self.root_frame = self.root = self.function = self.analysis = self._outer = None
         if not self.guards.is_settled:
             self.guards.abandon()
         self.exc_state = ExcState()
@@ -478,6 +478,8 @@ class Trace:
                 if target is None:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)
+        if self.region.breaks_inside(fn.code):
+            unsupported("breaks-inside", fn.describe())
         frame = Frame(self, fn, bind_arguments(tx, fn, args, kwargs), tx, direct)
         self.enter(fn)
         try:

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite import graph_break
+from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter, run_both
 
 
@@ -266,3 +268,31 @@ def test_fullgraph_raises_with_the_users_line():
         dynamo_lite.compile(f, backend="eager", fullgraph=True)(torch.randn(3))
     assert info.value.user_stack[-1].lineno == f.__code__.co_firstlineno + 2
     assert "print" in str(info.value)
+
+
+def test_a_function_that_breaks_often_is_called():
+    """After a few breaks in it the function is a frame of its own, whose parts all of its callers share."""
+
+    def leaf(x):
+        x = x + 1
+        graph_break()
+        return x * 2
+
+    def f(x):
+        x = leaf(x.sin())
+        x = leaf(x.cos())
+        x = leaf(x.tan())
+        x = leaf(x.exp())
+        x = leaf(x.neg())
+        x = leaf(x.abs())
+        return leaf(x)
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(f, backend=counter)
+    x = torch.rand(3)
+    assert torch.equal(compiled(x), f(x))
+    graphs = counter.frame_count
+    assert [record.name for record in log.snapshot()].count(leaf.__qualname__) == 1
+    assert {b.slug for b in log.breaks()} == {"user-requested", "breaks-inside"}
+    assert torch.equal(compiled(x), f(x))
+    assert counter.frame_count == graphs == 8

@@ -130,20 +130,6 @@ def test_count_elements():
         assert one == other
 
 
-def test_cmp_to_key():
-    make = find_polyfill(functools.cmp_to_key)
-    values = [3, 1, 2, 3, 0]
-
-    def backwards(a, b):
-        return b - a
-
-    assert sorted(values, key=make(backwards)) == sorted(values, key=functools.cmp_to_key(backwards))
-    key = make(backwards)
-    assert key(1) > key(2) and key(1) >= key(1) and key(1) == key(1) and key(2) <= key(1)
-    with pytest.raises(TypeError):
-        hash(key(1))
-
-
 def test_math():
     for values in ([1, 2, 3], [], [1.5, 2], [True, 2]):
         agree(math.prod, values)
