@@ -94,16 +94,22 @@ TORCH_MARKERS = {
 def transparent_target(fn: Any) -> Any:
     """What a function of torch.compile's own stands for here: our marker, the function that a wrapper counts calls of, or None.
 
-    Once torch.compile has run in a process, nn.Module.__init__ and __setstate__ are wrapped so that modules are counted.
+    Once torch.compile has run in a process, nn.Module.__init__ and __setstate__ are wrapped so that modules are
+    counted, and parts of the optimisers are disabled, because it cannot follow them.
     """
     module = fn.__globals__.get("__name__")
     marker = TORCH_MARKERS.get((module, fn.__qualname__))
     if marker is not None:
         return marker
+    if str(fn.__dict__.get("_torchdynamo_disable_msg")).startswith(_UNABLE):
+        return fn._torchdynamo_orig_callable
     if module != "torch._dynamo.mutation_guard" or fn.__closure__ is None:
         return None
     contents = [cell.cell_contents for cell in fn.__closure__]
     return contents[0] if len(contents) == 1 and isinstance(contents[0], types.FunctionType) else None
+
+
+_UNABLE = ("optimizer <class 'torch.optim.", "don't trace into fused optimizer")
 
 
 def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[str, bool] | None:

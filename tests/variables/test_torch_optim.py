@@ -190,3 +190,16 @@ def test_record_function_around_a_break():
     a = torch.ones(2)
     torch.testing.assert_close(dynamo_lite.compile(fn, backend="eager")(a), fn(a))
     torch.testing.assert_close(dynamo_lite.compile(whole, backend="eager", fullgraph=True)(a), whole(a))
+
+
+def test_where_torch_compile_has_run():
+    """It disables what it cannot follow of the optimisers: we can."""
+    from torch._dynamo.eval_frame import TorchPatcher
+
+    TorchPatcher.patch()  # what torch.compile does at its first call
+    assert torch.optim.SGD._init_group._torchdynamo_disable
+    expected, rates, _ = scheduled("step", False, False)
+    params, after, graphs = scheduled("step", True, False)
+    torch.testing.assert_close(params, expected, rtol=0, atol=0)
+    assert after == rates
+    assert graphs <= 3
