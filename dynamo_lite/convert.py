@@ -152,8 +152,8 @@ class Region(_eval_frame.Region):
         return found
 
     def breaks_inside(self, code: CodeType) -> bool:
-        """Whether a function, or what a resume function is a part of, is better called than inlined."""
-        return bool(self.inner_breaks) and self.inner_breaks[_place_of(code)] >= TOO_BROKEN
+        """Whether a function is better called than inlined. (What is left of an earlier call goes on as it began.)"""
+        return self.inner_breaks[_place_of(code)] >= TOO_BROKEN and not is_resumed(code) if self.inner_breaks else False
 
     def reset(self) -> None:
         """Forget all compiled versions."""

@@ -56,7 +56,7 @@ def gc_collect(tx: Any, generation: VariableTracker | None = None) -> VariableTr
 def _may_have_made_garbage(tx: Any) -> bool:
     """Whether the frame has let go of objects whose end could be noticed. New ones with finalizers or callbacks break by themselves."""
     tr = tx.tr
-    if tr.mutations:
+    if tr.mutations or tr.new_classes:  # which their bases know of
         return True
     referents = [vt.target for table in (tr.references, tr.proxies) for vt in table.values()]
     if not all(is_alive(tx, target) for target in referents):

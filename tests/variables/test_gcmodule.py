@@ -3,7 +3,7 @@
 import gc
 import weakref
 
-from differential import breaks, capture, check_lines
+from differential import breaks, capture, captured, check_lines
 
 from dynamo_lite.config import config
 
@@ -73,3 +73,19 @@ def test_is_tracked():
         """,
         names={"gc": gc, "C": Cyclic},
     )
+
+
+def test_a_class_that_is_gone():
+    def f():
+        class Parent:
+            pass
+
+        class Child(Parent):
+            pass
+
+        before = len(Parent.__subclasses__())
+        del Child
+        gc.collect()
+        return before, Parent.__subclasses__()
+
+    assert f() == captured(f)() == (1, [])
