@@ -367,8 +367,9 @@ class Trace:
         """Objects that were changed must not be the same as others of their type at the next call: the change would show there too."""
         changed = {id(self._owner(vt)): self._owner(vt) for vt in self.mutations}
         types_ = {vt.python_type() for vt in changed.values()}
+        known = list(self.heap.values())  # asking a model for its type may read more of the program's objects
         for cls in types_:
-            group = [vt for vt in self.heap.values() if not is_lazy(vt) and is_sourced(vt) and vt.python_type() is cls]
+            group = [vt for vt in known if not is_lazy(vt) and is_sourced(vt) and vt.python_type() is cls]
             if cls is dict:
                 group = [vt for vt in group if id(vt) in changed or self._owner(vt) is vt]
             self.guards.distinct([vt.source for vt in group], self.here())

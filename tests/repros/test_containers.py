@@ -898,3 +898,14 @@ def test_sequences_too_long_for_memory():
             return seen, items
 
     same(program, whole=True)
+
+
+def test_a_counter_updated_with_results_of_a_function_that_breaks():
+    def program(items, counts):
+        counts.update({0: [stop(37)] for _ in items})
+        return counts
+
+    def arguments():
+        return [1, 3], collections.Counter()
+
+    assert captured(program)(*arguments()) == program(*arguments())
