@@ -12,10 +12,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..exc import unsupported
+from ..exc import NotConstant, unsupported
 from .abstract import get_attr, get_iter, iter_next
 from .base import ObservedException, VariableTracker
 from .constant import ATOM_BASES, ATOMIC_TYPES, ConstantVariable, atom_base
+from .descr import is_heap_type
 from .list import ListVariable
 from .native import object_repr, object_str
 from .slots import COMPARISONS, SLOTDEFS
@@ -170,6 +171,8 @@ def to_host(tx: Any, vt: VariableTracker) -> Any:
     if vt.python_type() in (tuple, list):
         return vt.base([to_host(tx, item) for item in vt.items])
     if hasattr(vt, "host_copy"):
+        if is_heap_type(vt.python_type()):
+            raise NotConstant(f"{vt!r} is of a class of the program's own")  # whose name errors tell
         return vt.host_copy()
     return vt.as_python_constant()
 

@@ -909,3 +909,19 @@ def test_a_counter_updated_with_results_of_a_function_that_breaks():
         return [1, 3], collections.Counter()
 
     assert captured(program)(*arguments()) == program(*arguments())
+
+
+@pytest.mark.parametrize("use", [lambda x: bytes([x]), lambda x: bytearray([x]), lambda x: "".join([x])])
+@pytest.mark.parametrize("base", [list, dict, set])
+def test_errors_of_c_code_name_the_programs_classes(use, base):
+    class Own(base):
+        pass
+
+    def program(x):
+        try:
+            return use(x)
+        except TypeError as error:
+            return str(error)
+
+    assert captured(program)(Own()) == program(Own())
+    assert "Own" in program(Own())
