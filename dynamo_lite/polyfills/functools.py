@@ -14,10 +14,13 @@ _MISSING = object()
 @polyfill(functools.reduce, check_signature=False)
 def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _MISSING, /) -> Any:
     """`functools.reduce(function, iterable[, initial])`"""
+    iterator = None
     try:
         iterator = iter(iterable)
     except TypeError:
-        raise TypeError("reduce() arg 2 must support iteration") from None
+        pass  # another error takes its place, as in C
+    if iterator is None:
+        raise TypeError("reduce() arg 2 must support iteration")
     if initial is _MISSING:
         try:
             value = next(iterator)

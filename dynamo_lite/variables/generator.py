@@ -293,7 +293,9 @@ class GeneratorVariable(VariableTracker):
             if self.kind is not GENERATOR:
                 self.refuse_to_escape()
             cg.load_callable(finished_generator)
-            cg.asm.call(0)
+            for name in (self.function.code.co_name, self.function.code.co_qualname):
+                cg.load_const(name)
+            cg.asm.call(2)
             return
         code = self.function.code
         n_positional = code.co_argcount
@@ -358,9 +360,10 @@ def _has_effects(frame: Any, index: int) -> bool:
             index += 1
 
 
-def finished_generator() -> Any:
+def finished_generator(name: str, qualname: str) -> Any:
     """A real generator that is exhausted."""
     generator = (_ for _ in ())
+    generator.__name__, generator.__qualname__ = name, qualname
     generator.close()
     return generator
 

@@ -925,3 +925,26 @@ def test_errors_of_c_code_name_the_programs_classes(use, base):
 
     assert captured(program)(Own()) == program(Own())
     assert "Own" in program(Own())
+
+
+def test_an_exhausted_generator_keeps_its_name():
+    def program():
+        def numbers():
+            yield 0
+
+        generator = numbers()
+        total = sum(generator)
+        return total, generator
+
+    (total, generator), (expected, real) = captured(program)(), program()
+    assert (total, list(generator), generator.__qualname__) == (expected, list(real), real.__qualname__)
+
+
+def test_the_error_of_reduce_has_no_context():
+    def program():
+        try:
+            functools.reduce(operator.add, 1.5, -1)
+        except TypeError as error:
+            return str(error), error.__context__
+
+    assert captured(program)() == program() == ("reduce() arg 2 must support iteration", None)
