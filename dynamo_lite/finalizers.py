@@ -15,11 +15,11 @@ from typing import Any
 
 from .exc import SkipFrame, Unsupported, unsupported
 from .guards import ir
+from .guards.mirror import has_finalizer
 from .isa.canon import Op
 from .isa.lift import lift
 from .variables.base import MISSING
 from .variables.constant import ATOMIC_TYPES
-from .variables.slot_functions import has_finalizer
 
 MAX_FOLLOWED = 1000
 """Objects looked at for one that is let go. What is larger than that is taken to outlive the call."""

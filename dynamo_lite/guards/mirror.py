@@ -294,10 +294,14 @@ def _dims(dims: Sequence[int | None]) -> str:
     return "(" + ", ".join("*" if dim is None else str(dim) for dim in dims) + ")"
 
 
+def has_finalizer(cls: type) -> bool:
+    """Is `tp_finalize` of a class made by a class statement a `__del__`?"""
+    return bool(cls.__flags__ & _HEAPTYPE) and any("__del__" in base.__dict__ for base in cls.__mro__)
+
+
 def no_finalizer(value: Any, _: Any) -> bool:
     """Does no `__del__` of a class made by a class statement run when the object dies?"""
-    cls = type(value)
-    return not (cls.__flags__ & _HEAPTYPE and any("__del__" in base.__dict__ for base in cls.__mro__))
+    return not has_finalizer(type(value))
 
 
 def no_finalizer_at(value: Any, key: Any) -> bool:

@@ -29,14 +29,6 @@ def defines(cls: type, dunder: str) -> bool:
     return any(dunder in base.__dict__ for base in cls.__mro__)
 
 
-def has_finalizer(cls: type) -> bool:
-    """Is `tp_finalize` of a class made by a class statement a `__del__`?"""
-    return bool(cls.__flags__ & _HEAPTYPE) and defines(cls, "__del__")
-
-
-_HEAPTYPE = 1 << 9
-
-
 def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
     """`lookup_maybe_method`: a special method of the type, bound to the object; None if the type has none. A method set to None is
     found: calling it raises TypeError."""
