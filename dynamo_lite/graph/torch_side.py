@@ -20,6 +20,7 @@ import torch
 from ..backends.aot import FLOATS
 from ..backends.registry import backend_name, call_backend
 from ..record import GRAPH_RECORD, GraphRecord, log
+from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
 from .builder import GraphBuilder
 from .checkpoints import runnable
@@ -28,7 +29,6 @@ from .floats import Lowered, has_floats
 from .gradients import with_freed
 
 _LOOKED_AT = 16  # items of a container
-_HEAP_TYPE = 1 << 9  # classes made by a class statement
 
 new_graph = GraphBuilder
 modes_aside = modes.aside
@@ -62,7 +62,7 @@ def _holds_tensor(value: Any, depth: int) -> bool:
         return any(_holds_tensor(v, depth - 1) for v in value[:_LOOKED_AT])
     if depth and type(value) is dict:
         return any(_holds_tensor(v, depth - 1) for v in itertools.islice(value.values(), _LOOKED_AT))
-    if depth and type(value).__flags__ & _HEAP_TYPE and type(value).__dictoffset__:
+    if depth and flags(type(value)) & Py_TPFLAGS_HEAPTYPE and type(value).__dictoffset__:
         return _holds_tensor(object.__getattribute__(value, "__dict__"), depth - 1)
     return False
 

@@ -15,6 +15,8 @@ from types import FunctionType
 from typing import Any
 from weakref import ref
 
+from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
+
 # Accessors. The first three and the last are roots.
 LOCAL = 0  # local slot: int
 FREEVAR = 1  # i: the i-th cell of the function's closure
@@ -289,7 +291,7 @@ def is_mortal(value: Any) -> bool:
     """True for what can be referenced weakly and may go away before the interpreter ends."""
     cls = type(value)
     if issubclass(cls, type):
-        return bool(_flags(value) & _HEAP_TYPE)
+        return bool(flags(value) & Py_TPFLAGS_HEAPTYPE)
     return _weakrefoffset(cls) != 0
 
 
@@ -301,9 +303,7 @@ def _is_function_of_program(value: Any) -> bool:
 
 
 _OWN_PACKAGE = __name__.partition(".")[0]
-_HEAP_TYPE = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`
 _mro = type.__dict__["__mro__"].__get__
-_flags = type.__dict__["__flags__"].__get__
 _weakrefoffset = type.__dict__["__weakrefoffset__"].__get__
 
 

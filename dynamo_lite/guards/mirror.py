@@ -20,6 +20,7 @@ from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import Guard, GuardNode, GuardSet, User
 from dynamo_lite.guards.text import short
+from dynamo_lite.typeobject import Py_TPFLAGS_HEAPTYPE, flags
 
 
 class _Marker:
@@ -139,7 +140,10 @@ def iter_item(value: Any, k: int) -> Any:
     """The k-th item still to come of a builtin iterator, which does not move."""
     if type(value) not in _ITERATORS:
         return WRONG
-    _, (sequence,), *state = value.__reduce__()
+    try:
+        _, (sequence,), *state = value.__reduce__()
+    except RuntimeError:  # the dict has changed its size
+        return WRONG
     k += state[0] if state and state[0] is not None else 0
     return sequence[k] if k < len(sequence) else MISSING
 
@@ -296,7 +300,7 @@ def _dims(dims: Sequence[int | None]) -> str:
 
 def has_finalizer(cls: type) -> bool:
     """Is `tp_finalize` of a class made by a class statement a `__del__`?"""
-    return bool(cls.__flags__ & _HEAPTYPE) and any("__del__" in base.__dict__ for base in cls.__mro__)
+    return bool(flags(cls) & Py_TPFLAGS_HEAPTYPE) and any("__del__" in base.__dict__ for base in cls.__mro__)
 
 
 def no_finalizer(value: Any, _: Any) -> bool:
@@ -310,8 +314,6 @@ def no_finalizer_at(value: Any, key: Any) -> bool:
         not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key), None)
     )
 
-
-_HEAPTYPE = 1 << 9
 
 _CHECKS: dict[int, Callable[[Any, Any], Any]] = {
     ir.IS: lambda value, arg: value is arg,

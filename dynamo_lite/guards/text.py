@@ -10,10 +10,11 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from ..typeobject import Py_TPFLAGS_HAVE_GC, flags
+
 WIDTH = 80
 _ITEMS = 8
 _DEPTH = 3
-_HAS_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: an object without it holds no others, of which its repr could call methods
 
 _NAMED = (types.FunctionType, types.BuiltinFunctionType, types.CodeType, type)
 _BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
@@ -33,7 +34,8 @@ def _text(value: Any, depth: int) -> str:
         return f"{cls.__name__} module"
     if cls in _BRACKETS:
         return _container_text(value, depth)
-    if cls in _NAMED or (isinstance(cls.__repr__, types.WrapperDescriptorType) and not cls.__flags__ & _HAS_GC):
+    # An object that is not collected holds no others, of which its repr could call methods.
+    if cls in _NAMED or (isinstance(cls.__repr__, types.WrapperDescriptorType) and not flags(cls) & Py_TPFLAGS_HAVE_GC):
         return repr(value)
     return f"{cls.__qualname__} object"
 

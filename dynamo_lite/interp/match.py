@@ -9,13 +9,12 @@ from __future__ import annotations
 import collections.abc
 from typing import Any
 
+from ..typeobject import Py_TPFLAGS_MAPPING, Py_TPFLAGS_SEQUENCE, flags
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
 from ..variables.tuple import TupleVariable
 
-Py_TPFLAGS_SEQUENCE = 1 << 5
-Py_TPFLAGS_MAPPING = 1 << 6
 _MATCH_SELF = 1 << 22
 NONE = ConstantVariable(None)
 assert int.__flags__ & _MATCH_SELF and not collections.abc.Mapping.__flags__ & _MATCH_SELF
@@ -23,12 +22,12 @@ assert int.__flags__ & _MATCH_SELF and not collections.abc.Mapping.__flags__ & _
 
 def is_sequence(subject: VariableTracker) -> ConstantVariable:
     """MATCH_SEQUENCE."""
-    return ConstantVariable(bool(subject.python_type().__flags__ & Py_TPFLAGS_SEQUENCE))
+    return ConstantVariable(bool(flags(subject.python_type()) & Py_TPFLAGS_SEQUENCE))
 
 
 def is_mapping(subject: VariableTracker) -> ConstantVariable:
     """MATCH_MAPPING."""
-    return ConstantVariable(bool(subject.python_type().__flags__ & Py_TPFLAGS_MAPPING))
+    return ConstantVariable(bool(flags(subject.python_type()) & Py_TPFLAGS_MAPPING))
 
 
 def match_keys(f: Any, subject: VariableTracker, keys: TupleVariable) -> VariableTracker:

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from ..typeobject import tp_name
 from .registry import polyfill
 from .sequence import need_items, sequence_item, sequence_size
 
@@ -29,7 +30,7 @@ def _bounds(a: Any, lo: int, hi: int | None) -> tuple[int, int]:
     lo = operator.index(lo)
     if hi is not None:
         if not hasattr(type(hi), "__index__"):
-            raise TypeError(f"argument should be integer or None, not '{type(hi).__name__}'")
+            raise TypeError(f"argument should be integer or None, not '{tp_name(type(hi))}'")
         hi = operator.index(hi)
     if lo < 0:
         raise ValueError("lo must be non-negative")

@@ -10,10 +10,9 @@ import copyreg
 import types
 from typing import Any
 
+from ..typeobject import is_heap_type, tp_name
 from . import exceptions  # noqa: F401
 from .registry import polyfill
-
-_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8
 
 
 @polyfill(object.__reduce_ex__)
@@ -36,7 +35,7 @@ def _common_reduce(self: Any, cls: Any, protocol: int) -> Any:
         return copyreg._reduce_ex(self, protocol)
     args, kwargs = _new_arguments(self, cls)
     if args is None and not issubclass(cls, (list, dict)) and _has_hidden_state(cls):
-        raise TypeError(f"cannot pickle '{cls.__name__}' object")
+        raise TypeError(f"cannot pickle '{tp_name(cls)}' object")
     state = self.__getstate__()
     items = iter(self) if issubclass(cls, list) else None
     pairs = iter(self.items()) if issubclass(cls, dict) else None
@@ -50,21 +49,21 @@ def _new_arguments(self: Any, cls: Any) -> Any:
     if hasattr(cls, "__getnewargs_ex__"):
         found = self.__getnewargs_ex__()
         if not isinstance(found, tuple):
-            raise TypeError(f"__getnewargs_ex__ should return a tuple, not '{type(found).__name__}'")
+            raise TypeError(f"__getnewargs_ex__ should return a tuple, not '{tp_name(type(found))}'")
         if len(found) != 2:
             raise ValueError(f"__getnewargs_ex__ should return a tuple of length 2, not {len(found)}")
         args, kwargs = found
         if not isinstance(args, tuple):
-            what = type(args).__name__
+            what = tp_name(type(args))
             raise TypeError(f"first item of the tuple returned by __getnewargs_ex__ must be a tuple, not '{what}'")
         if not isinstance(kwargs, dict):
-            what = type(kwargs).__name__
+            what = tp_name(type(kwargs))
             raise TypeError(f"second item of the tuple returned by __getnewargs_ex__ must be a dict, not '{what}'")
         return args, kwargs
     if hasattr(cls, "__getnewargs__"):
         args = self.__getnewargs__()
         if not isinstance(args, tuple):
-            raise TypeError(f"__getnewargs__ should return a tuple, not '{type(args).__name__}'")
+            raise TypeError(f"__getnewargs__ should return a tuple, not '{tp_name(type(args))}'")
         return args, {}
     return None, {}
 
@@ -72,7 +71,7 @@ def _new_arguments(self: Any, cls: Any) -> Any:
 def _has_hidden_state(cls: Any) -> bool:
     """True if the objects have more in C than a `__dict__` and a list of weak references."""
     for base in cls.__mro__:
-        if not base.__flags__ & _HEAP_TYPE or base.__flags__ & _IMMUTABLE_TYPE:
+        if not is_heap_type(base):
             known = (base.__dictoffset__ != 0) + (base.__weakrefoffset__ != 0)
             return base.__itemsize__ != 0 or base.__basicsize__ > object.__basicsize__ + 8 * known
     return False

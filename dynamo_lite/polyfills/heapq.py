@@ -5,12 +5,13 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
+from ..typeobject import tp_name
 from .registry import polyfill
 
 
 def _need_list(heap: Any, what: str) -> None:
     if not issubclass(type(heap), list):
-        raise TypeError(f"{what} must be list, not {'None' if heap is None else type(heap).__name__}")
+        raise TypeError(f"{what} must be list, not {'None' if heap is None else tp_name(type(heap))}")
 
 
 def _less(a: Any, b: Any) -> Any:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from .. import markers, skip
 from ..exc import BREAKS
 from ..polyfills import find_polyfill
+from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from ..variables import families  # noqa: F401  (fills the registries)
 from ..variables.dispatch import CONSTRUCTORS, HANDLERS, PURE, REFUSED, slug_of_foreign
 from ..variables.slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
@@ -178,10 +179,7 @@ def _class(value: type) -> Support:
         support = resolve(part)
         if support.how == ENDS:
             return support
-    return Support(INLINED if value.__flags__ & _HEAPTYPE else NATIVE)
-
-
-_HEAPTYPE = 1 << 9
+    return Support(INLINED if flags(value) & Py_TPFLAGS_HEAPTYPE else NATIVE)
 
 
 def qualified(value: Any) -> str:

@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from ..exc import unsupported
+from ..typeobject import tp_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, fold
 
@@ -84,20 +85,6 @@ def is_not_implemented(v: VariableTracker) -> bool:
 def type_name(v: VariableTracker) -> str:
     """`Py_TYPE(v)->tp_name`, as error messages print it."""
     return tp_name(v.python_type())
-
-
-def tp_name(cls: type) -> str:
-    """The name that a class has in C: with the module for classes written in C."""
-    module = type.__dict__["__module__"].__get__(cls)  # past any metaclass
-    if module == "builtins" or type(module) is not str or not is_written_in_c(cls):
-        return cls.__name__
-    return f"{module}.{cls.__name__}"
-
-
-def is_written_in_c(cls: type) -> bool:
-    """No class statement makes a static or immutable type, nor the `__new__` that belongs to the very class it is found in."""
-    own_new = cls.__dict__.get("__new__")
-    return cls.__flags__ & (1 << 9 | 1 << 8) != 1 << 9 or getattr(own_new, "__self__", None) is cls
 
 
 def _atomic(v: VariableTracker) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..polyfills.registry import POLYFILLS
-from .abstract import is_written_in_c
+from ..typeobject import is_written_in_c
 from .dispatch import HANDLERS
 
 Register = Callable[[Any], None]

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import is_written_in_c, tp_name, type_name
+from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, is_heap_type, is_written_in_c, tp_name
+from .abstract import type_name
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .dispatch import method
@@ -49,7 +50,7 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
         return result
     raw = type_lookup(cls, name)
     node = None
-    if cls.__flags__ & Py_TPFLAGS_IMMUTABLETYPE:
+    if flags(cls) & Py_TPFLAGS_IMMUTABLETYPE:
         # A static type of C: its attributes can't be changed.
         result = tr.wrap(raw, tr.constant_source(raw)) if raw is not _ABSENT else None
     else:
@@ -61,9 +62,6 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
             result = tr.wrap(raw, node)
     cache[key] = result
     return result
-
-
-Py_TPFLAGS_IMMUTABLETYPE = 1 << 8
 
 
 def _written_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
@@ -332,8 +330,3 @@ def build_getset(tr: Any, value: Any, source: Any) -> DescriptorVariable:
         return InstanceDictDescriptorVariable(value, source)
     slotted = type(value) is types.MemberDescriptorType and value not in GETSETS and is_heap_type(value.__objclass__)
     return SlotDescriptorVariable(value, source) if slotted else GetSetVariable(value, source)
-
-
-def is_heap_type(cls: type) -> bool:
-    """True for classes made by a class statement (their member descriptors are `__slots__`)."""
-    return bool(cls.__flags__ & (1 << 9)) and not cls.__flags__ & Py_TPFLAGS_IMMUTABLETYPE

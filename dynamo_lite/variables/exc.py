@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 from .. import skip
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import is_heap_type
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
-from .descr import is_heap_type
 from .frame import frame_object
 from .instance import InstanceVariable
 from .stand import from_host

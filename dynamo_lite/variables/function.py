@@ -17,7 +17,8 @@ from ..exc import NotConstant, unsupported
 from ..guards import ir
 from ..isa import docstring
 from ..polyfills.registry import find_polyfill
-from .abstract import get_attr, tp_name, type_name
+from ..typeobject import tp_name
+from .abstract import get_attr, type_name
 from .address import address_part, joined
 from .base import MISSING, VariableTracker
 from .cell import CellVariable

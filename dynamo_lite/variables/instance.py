@@ -16,7 +16,8 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..source import own_dict
-from .abstract import is_true, is_written_in_c, type_name
+from ..typeobject import is_heap_type, is_written_in_c
+from .abstract import is_true, type_name
 from .address import default_text
 from .base import MISSING, ObservedException, VariableTracker, missing_from
 from .constant import NOT_IMPLEMENTED, ConstantVariable
@@ -27,7 +28,6 @@ from .descr import (
     generic_lookup,
     generic_setattr,
     getset,
-    is_heap_type,
     type_attribute,
     type_lookup,
 )

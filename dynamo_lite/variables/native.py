@@ -16,11 +16,12 @@ from typing import Any, NoReturn
 
 from .._eval_frame import program_recursion_limit
 from ..exc import NotConstant, unsupported
+from ..typeobject import is_heap_type
 from .abstract import equal, get_attr, index, is_true, type_name
 from .address import TEXTS, AddressedText, mark, unmarked
 from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
-from .descr import generic_getattr, generic_setattr, is_heap_type
+from .descr import generic_getattr, generic_setattr
 
 MAX_SIZE = 1_000_000
 """The longest sequence that the analysis builds from a count (`[0] * n`)."""

@@ -19,10 +19,10 @@ import types
 from typing import Any
 
 from ..exc import unsupported
+from ..typeobject import is_heap_type
 from .abstract import get_attr, unpack
 from .base import MISSING, VariableTracker, is_lazy
 from .constant import NONE, TRUE, ConstantVariable, is_none
-from .descr import is_heap_type
 from .dict import DictVariable
 from .dispatch import builtin
 from .functools import CachedFunctionVariable

@@ -13,10 +13,10 @@ import functools
 from typing import Any
 
 from ..exc import NotConstant, unsupported
+from ..typeobject import is_heap_type
 from .abstract import get_attr, get_iter, iter_next
 from .base import ObservedException, VariableTracker
 from .constant import ATOM_BASES, ATOMIC_TYPES, ConstantVariable, atom_base
-from .descr import is_heap_type
 from .list import ListVariable
 from .native import object_repr, object_str
 from .slots import COMPARISONS, SLOTDEFS

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..guards import ir
+from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from .base import MISSING, VariableTracker
 from .copies import adopt
 from .exc import ExceptionVariable
@@ -141,7 +142,7 @@ PLAIN_BASES: set[type] = {object}
 def can_instantiate(cls: type) -> bool:
     """True if instances of `cls` have a layout that the models know: plain objects, exceptions and native models."""
     for base in cls.__mro__:
-        heap = base.__flags__ & (1 << 9)
+        heap = flags(base) & Py_TPFLAGS_HEAPTYPE
         if not heap and base not in PLAIN_BASES and base not in NATIVES and not issubclass(base, BaseException):
             return False
     return True

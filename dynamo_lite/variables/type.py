@@ -14,11 +14,12 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..polyfills.registry import find_polyfill
-from .abstract import tp_name, type_name
+from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, tp_name
+from .abstract import type_name
 from .base import ObservedException, VariableTracker, is_lazy
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
 from .copies import adopt
-from .descr import GETSETS, Py_TPFLAGS_IMMUTABLETYPE, attribute_name, forget, getset, has_own, type_attribute
+from .descr import GETSETS, attribute_name, forget, getset, has_own, type_attribute
 from .dict import MappingProxyVariable
 from .dispatch import CONSTRUCTORS, PURE, builtin, method
 from .function import call_handler
@@ -80,7 +81,7 @@ class TypeVariable(VariableTracker):
     def store_attribute(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         """`type_setattro`. Special methods are looked up in the real class in many places, which would not see the change."""
         cls = self.value
-        if cls.__flags__ & Py_TPFLAGS_IMMUTABLETYPE:
+        if flags(cls) & Py_TPFLAGS_IMMUTABLETYPE:
             tx.raises(TypeError, f"cannot set {name!r} attribute of immutable type '{tp_name(cls)}'")
         namespace = tx.tr.heap.get(id(namespace_of(cls)))
         if name[:2] == name[-2:] == "__" or (namespace is not None and not is_lazy(namespace)):

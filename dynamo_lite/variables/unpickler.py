@@ -20,11 +20,11 @@ import types
 from typing import Any
 
 from ..exc import unsupported
+from ..typeobject import is_heap_type
 from .abstract import get_attr, set_attr, set_item
 from .base import MISSING, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, TRUE, ConstantVariable, is_none
 from .deque import DequeVariable
-from .descr import is_heap_type
 from .dict import DictVariable
 from .dispatch import builtin
 from .keys import key_of

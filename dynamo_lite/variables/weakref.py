@@ -14,6 +14,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import is_heap_type
 from .abstract import (
     BINARY_OPS,
     UNARY_OPS,
@@ -34,7 +35,7 @@ from .abstract import (
 from .base import VariableTracker
 from .cell import CellVariable
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
-from .descr import foreign_attribute, getset, is_heap_type
+from .descr import foreign_attribute, getset
 from .dispatch import builtin, constructor
 from .keys import Key, hash_rule, key_of
 from .module import is_module_level

@@ -553,3 +553,38 @@ def test_bisect_asks_the_sequence_slots():
     def make_args(k):
         return [[{1: 2}, collections.defaultdict(int, {1: 0}), {1, 2}, 5, None, dict, [0, 1, 2], (0, 1), Own(), Numbers(), range(4)]]
     """)
+
+
+def test_iterator_whose_dict_has_grown_misses_the_entries_that_read_it():
+    agrees("""
+    def program(key, it, d, found):
+        try:
+            d.setdefault(fail(7, key), 5)
+            stop(1, 2)
+        finally:
+            try:
+                found.append(next(it))
+            except RuntimeError as error:
+                found.append(str(error))
+    def make_args(k):
+        d = {1: 2}
+        return [k, iter(d.values()), d, []]
+    """)
+
+
+def test_messages_of_stand_ins_name_classes_as_c_does():
+    agrees("""
+    class Own:
+        pass
+    def program(values):
+        found = []
+        for value in values:
+            for call in (lambda: heapq.heappop(value), lambda: bisect.bisect([], 1, hi=value)):
+                try:
+                    found.append(call())
+                except TypeError as error:
+                    found.append(str(error))
+        return found
+    def make_args(k):
+        return [[collections.deque([1]), None, (1,), Own(), collections.OrderedDict(), functools.partial(len)]]
+    """)

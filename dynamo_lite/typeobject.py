@@ -1,0 +1,33 @@
+"""What CPython keeps of a type and Python code can read: flags, and the name in messages.
+
+Input: classes. Output: plain facts; no code of the program runs. Mirrors `Include/object.h` and `Objects/typeobject.c`.
+"""
+
+from __future__ import annotations
+
+Py_TPFLAGS_SEQUENCE = 1 << 5
+Py_TPFLAGS_MAPPING = 1 << 6
+Py_TPFLAGS_IMMUTABLETYPE = 1 << 8
+Py_TPFLAGS_HEAPTYPE = 1 << 9
+Py_TPFLAGS_HAVE_GC = 1 << 14
+
+flags = type.__dict__["__flags__"].__get__  # past any metaclass
+module = type.__dict__["__module__"].__get__
+
+
+def is_heap_type(cls: type) -> bool:
+    """True for classes made by a class statement (their member descriptors are `__slots__`)."""
+    return flags(cls) & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE) == Py_TPFLAGS_HEAPTYPE
+
+
+def is_written_in_c(cls: type) -> bool:
+    """No class statement makes a static or immutable type, nor the `__new__` that belongs to the very class it is found in."""
+    return not is_heap_type(cls) or getattr(cls.__dict__.get("__new__"), "__self__", None) is cls
+
+
+def tp_name(cls: type) -> str:
+    """The name that a class has in C: with the module for classes written in C."""
+    name = module(cls)
+    if name == "builtins" or type(name) is not str or not is_written_in_c(cls):
+        return cls.__name__
+    return f"{name}.{cls.__name__}"
