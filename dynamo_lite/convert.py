@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections import Counter
+from functools import cached_property
 from gc import disable as gc_disable
 from gc import enable as gc_enable
 from time import perf_counter  # bound here: programs replace functions of these modules in tests
@@ -32,7 +33,7 @@ from .exc import (
     TorchDynamoException,
     Unsupported,
 )
-from .finalizers import check_finalizers, loses_argument, watch_arguments
+from .finalizers import check_finalizers, loses_argument, rebound_arguments, watch_arguments
 from .graph import side
 from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
@@ -304,6 +305,11 @@ class Analysis:
         self.cut: tuple[str | None, Any] = (None, None)  # name of the node before which the graph has to end, and why
         self.collected = False  # garbage, because the program does that
         self.tr: Trace | None = None
+
+    @cached_property
+    def rebound_arguments(self) -> list[tuple[int, type | None]]:
+        """What `finalizers` has to watch, the same for each run."""
+        return rebound_arguments(self.fn.__code__, self.values)
 
     def run(self) -> Any:
         """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import types
+from collections.abc import Sequence
 from typing import Any
 
 from .exc import SkipFrame, Unsupported, unsupported
@@ -52,10 +53,9 @@ def check_finalizers(tr: Any) -> None:
 def watch_arguments(tr: Any) -> None:
     """Have the trace break where a variable that is bound anew may hold the last reference to an argument with a finalizer."""
     watched: dict[int, Any] = {}
-    for slot, value in _rebound_arguments(tr):
-        found = _finalized(value)
+    for slot, found in tr.analysis.rebound_arguments:
         if found is not None:
-            tr.guard(tr.source(None, ir.LOCAL, slot), ir.TYPE_IS, type(value))
+            tr.guard(tr.source(None, ir.LOCAL, slot), ir.TYPE_IS, type(tr.analysis.values[slot]))
             watched[id(tr.arguments[slot])] = tr.arguments[slot]
             if lift(tr.root.code).is_cell[slot]:
                 raise SkipFrame(found.__qualname__, Unsupported("del-finalizer", found.__qualname__))
@@ -85,17 +85,16 @@ def loses_argument(tr: Any, result: Any) -> bool:
 
 def guard_arguments(tr: Any) -> None:
     """Other arguments of variables that are bound anew have no finalizer at the next call either."""
-    for slot, _ in _rebound_arguments(tr):
+    for slot, _ in tr.analysis.rebound_arguments:
         source = tr.source(None, ir.LOCAL, slot)
         if not _has_known_type(source):
             tr.guard(source, ir.NO_FINALIZER)
 
 
-def _rebound_arguments(tr: Any) -> list[tuple[int, Any]]:
-    """`(slot, real object)` of the arguments whose variables the code binds anew."""
-    rebound = {instr.arg for instr in lift(tr.root.code).instrs if instr.op in _BINDING}
-    values = tr.analysis.values
-    return [(slot, values[slot]) for slot in sorted(rebound) if slot < len(values) and values[slot] is not MISSING]
+def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple[int, type | None]]:
+    """`(slot, class that has the finalizer)` of the arguments whose variables the code binds anew; None for no finalizer."""
+    rebound = sorted({instr.arg for instr in lift(code).instrs if instr.op in _BINDING})
+    return [(slot, _finalized(values[slot])) for slot in rebound if slot < len(values) and values[slot] is not MISSING]
 
 
 def _has_known_type(source: Any) -> bool:

@@ -19,6 +19,7 @@ from .config import config
 from .exc import SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
 from .guards import ir
+from .guards.mirror import has_finalizer
 from .interp.call import bind_arguments
 from .interp.frame import OPS, Frame, GraphBreak, Lasti
 from .isa.codec import Place
@@ -432,7 +433,7 @@ class Trace:
 
     def new_instance(self, tx: Any, cls: type) -> VariableTracker:
         """A bare instance of a user class, as `object.__new__(cls)` makes it."""
-        if cls is not object and hasattr(cls, "__del__"):
+        if has_finalizer(cls):
             unsupported("del-finalizer", cls.__qualname__)
         return subclass.new_instance(self, cls)
 

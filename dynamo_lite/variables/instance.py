@@ -15,6 +15,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..guards.mirror import has_finalizer
 from ..source import own_dict
 from ..typeobject import is_heap_type, is_written_in_c
 from .abstract import is_true, type_name
@@ -132,7 +133,7 @@ class InstanceVariable(UserSlots):
         if not known or self.slots or self.is_atom or tx.tr.instance_class(cls) is not type(self):
             unsupported("mutation-of-unknown-object", f"{self.describe()}.__class__")
         for finalized in (self.cls, cls):
-            if hasattr(finalized, "__del__"):
+            if has_finalizer(finalized):
                 unsupported("del-finalizer", finalized.__qualname__)
         try:
             bare = next(base for base in self.cls.__mro__ if is_written_in_c(base)).__new__(self.cls)

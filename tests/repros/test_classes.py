@@ -587,16 +587,21 @@ def test_stand_ins_are_gone_after_the_analysis():
     assert Base.__subclasses__() == [made]
 
 
+def type_errors(*actions):
+    """The messages of the TypeErrors that the actions raise."""
+    messages = []
+    for action in actions:
+        try:
+            action()
+        except TypeError as error:
+            messages.append(str(error))
+    return messages
+
+
 class TestChecks:
     def test_stores_past_the_metaclass(self):
         def program():
-            messages = []
-            for action in (lambda: object.__setattr__(str, "x", 1), lambda: object.__delattr__(str, "lower")):
-                try:
-                    action()
-                except TypeError as error:
-                    messages.append(str(error))
-            return messages
+            return type_errors(lambda: object.__setattr__(str, "x", 1), lambda: object.__delattr__(str, "lower"))
 
         same(program, whole=True)
 
@@ -608,13 +613,7 @@ class TestChecks:
             class B:
                 pass
 
-            messages = []
-            for action in (lambda: A.a.__set__(B(), 3), lambda: A.a.__get__(B())):
-                try:
-                    action()
-                except TypeError as error:
-                    messages.append(str(error))
-            return messages
+            return type_errors(lambda: A.a.__set__(B(), 3), lambda: A.a.__get__(B()))
 
         same(program, whole=True)
 
