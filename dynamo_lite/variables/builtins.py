@@ -44,7 +44,8 @@ from .deque import DequeIterator
 from .dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
 from .dispatch import builtin, constructor, pure, refuse
 from .iter import LIST_ITERATORS, CallIterator, ConstantIterator, ListIterator, ReversedVariable
-from .itertools import CombinatoricVariable, WhileVariable
+from .itertools_product import CombinatoricVariable
+from .itertools_select import WhileVariable
 from .keys import Key, hash_rule, symbolic_key
 from .list import ListVariable, iterate, sorted_items
 from .native import (

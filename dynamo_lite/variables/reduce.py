@@ -30,17 +30,18 @@ from .iter import (
 )
 from .itertools import (
     AccumulateVariable,
-    BatchedVariable,
     ChainVariable,
-    CombinatoricVariable,
-    CompressVariable,
     CountVariable,
     CycleVariable,
-    GroupByVariable,
-    GrouperVariable,
     IsliceVariable,
-    PairwiseVariable,
     RepeatVariable,
+)
+from .itertools_groupby import GroupByVariable, GrouperVariable
+from .itertools_product import CombinatoricVariable
+from .itertools_select import (
+    BatchedVariable,
+    CompressVariable,
+    PairwiseVariable,
     StarmapVariable,
     WhileVariable,
     ZipLongestVariable,

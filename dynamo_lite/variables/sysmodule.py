@@ -17,7 +17,7 @@ from ..guards import ir
 from .base import VariableTracker
 from .constant import NONE, ConstantVariable
 from .dispatch import builtin, pure
-from .itertools import CombinatoricVariable
+from .itertools_product import CombinatoricVariable
 from .native import NativeVariable, emit_call
 from .tuple import TupleVariable
 
