@@ -341,7 +341,7 @@ BREAKS: dict[str, BreakKind] = {
     "format": BreakKind(
         71,
         "text made from tensor data",
-        "str, repr or format of a tensor needs its data",
+        "a str, repr or format of a tensor that is used needs its data",
         "format it outside of the compiled function",
     ),
     "match-statement": BreakKind(

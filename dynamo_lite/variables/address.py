@@ -1,8 +1,10 @@
-"""Texts with addresses in them: what `repr` says of objects that say nothing about themselves.
+"""Texts of which parts are known only when the program runs: the addresses that `repr` shows of objects which say nothing about
+themselves, and the data of tensors.
 
-Input: an object whose text is the default one, or pieces of text. Output: a constant where the address is known, else `AddressedText`.
+Input: an object whose text is the default one, a tensor, or pieces of text. Output: a constant where all is known, else `LateText`.
 Invariant: an object whose address is not known before the program runs stands in the text itself; the text is put together when it
-is needed, from the address that the object has then, and nothing that could depend on that address is answered before.
+is needed, from the address that the object has then, and nothing that could depend on that address is answered before. Data are those of
+the moment: where the text of a tensor turns out to be needed, the graph ends before it was asked for.
 Mirrors what `PyUnicode_FromFormat("%p")` is used for in `Objects/object.c`, `funcobject.c`, `classobject.c` and `genobject.c`.
 """
 
@@ -11,9 +13,9 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
-from ..exc import unsupported
+from ..exc import Unsupported, unsupported
 from ..guards import ir
 from .abstract import get_attr
 from .base import MISSING, VariableTracker, is_lazy
@@ -21,8 +23,23 @@ from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import generic_getattr
 
 
-class AddressedText(VariableTracker):
-    """A str of which parts are the addresses of objects. `parts` has texts and, for the addresses, their objects."""
+class DataText:
+    """The text of a tensor's data at one moment, which is not empty."""
+
+    def __init__(self, tx: Any, tensor: VariableTracker) -> None:
+        self.what = tensor.describe()
+        self.step = tx.tr.failing_step()
+        self.user_stack = tx.tr.user_stack()
+
+    def needed(self) -> NoReturn:
+        """Break where the text was asked for."""
+        error = Unsupported("format", self.what)
+        error.break_step, error.user_stack = self.step, self.user_stack
+        raise error
+
+
+class LateText(VariableTracker):
+    """A str of which parts are not known yet. `parts` has texts, a `DataText` for data, and for each address its object."""
 
     holds_weakly = True
 
@@ -33,13 +50,20 @@ class AddressedText(VariableTracker):
         return str
 
     def describe(self) -> str:
-        return "".join([part if type(part) is str else "0x…" for part in self.parts])
+        return "".join([part if type(part) is str else "…" if type(part) is DataText else "0x…" for part in self.parts])
+
+    def data(self) -> DataText | None:
+        """The first part that is data."""
+        return next((part for part in self.parts if type(part) is DataText), None)
 
     def as_python_constant(self) -> Any:
+        data = self.data()
+        if data is not None:
+            return unsupported("format", data.what)
         return unsupported("object-identity", f"the address in {self.describe()}")
 
     def children(self) -> Any:
-        return [part for part in self.parts if type(part) is not str]
+        return [part for part in self.parts if isinstance(part, VariableTracker)]
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
@@ -73,14 +97,16 @@ class AddressedText(VariableTracker):
 
     def _equals(self, tx: Any, other: VariableTracker) -> bool | None:
         """Whether two texts are equal; None if that hangs on an address."""
-        if isinstance(other, AddressedText):
-            return self._equals_addressed(tx, other)
+        if isinstance(other, LateText):
+            return self._equals_late(tx, other)
         if isinstance(other, ConstantVariable) and re.fullmatch(self._pattern(), other.value) is None:
             return False
         return None
 
-    def _equals_addressed(self, tx: Any, other: AddressedText) -> bool | None:
+    def _equals_late(self, tx: Any, other: LateText) -> bool | None:
         for a, b in zip(self.parts, other.parts, strict=False):
+            if DataText in (type(a), type(b)):
+                return None
             if type(a) is not str and type(b) is not str:
                 if not tx.tr.same_object(a, b):
                     return False if tx.tr.is_reachable(a) and tx.tr.is_reachable(b) else None
@@ -90,15 +116,23 @@ class AddressedText(VariableTracker):
         return True if len(self.parts) == len(other.parts) else None
 
     def _pattern(self) -> str:
-        return "".join([re.escape(part) if type(part) is str else "0x[0-9a-f]+" for part in self.parts])
+        return "".join(
+            [re.escape(part) if type(part) is str else _PATTERNS[type(part) is DataText] for part in self.parts]
+        )
 
     def emit_new(self, cg: Any) -> None:
+        data = self.data()
+        if data is not None:
+            data.needed()
         cg.load_callable(_with_addresses)
         cg.load_const(tuple([part if type(part) is str else None for part in self.parts]))
         objects = self.children()
         for part in objects:
             cg.load(part)
         cg.asm.call(1 + len(objects))
+
+
+_PATTERNS = ("0x[0-9a-f]+", "(?s:.+)")
 
 
 def _with_addresses(parts: tuple[str | None, ...], *objects: Any) -> str:
@@ -112,7 +146,7 @@ def joined(tx: Any, parts: Iterable[Any], separator: str = "") -> VariableTracke
     for i, part in enumerate(parts):
         if i and separator:
             flat.append(separator)
-        if isinstance(part, AddressedText):
+        if isinstance(part, LateText):
             flat += part.parts
         elif isinstance(part, VariableTracker):
             flat.append(part.atom if part.is_atom else part.as_python_constant())
@@ -130,7 +164,7 @@ def _text(parts: list[Any]) -> VariableTracker:
             merged.append(part)
     if all(type(part) is str for part in merged):
         return ConstantVariable("".join(merged))
-    return AddressedText(merged)
+    return LateText(merged)
 
 
 # No characters: no text of a program that is meant for anybody has them.
@@ -138,13 +172,13 @@ _BEFORE, _AFTER = "\U0010fffe", "\U0010ffff"
 _MARK = re.compile(f"{_BEFORE}([0-9]+){_AFTER}")
 
 
-def mark(text: AddressedText, marks: list[AddressedText]) -> str:
+def mark(text: LateText, marks: list[LateText]) -> str:
     """What represents a text in host strings."""
     marks.append(text)
     return f"{_BEFORE}{len(marks) - 1}{_AFTER}"
 
 
-def unmarked(tx: Any, text: str, marks: list[AddressedText]) -> VariableTracker:
+def unmarked(tx: Any, text: str, marks: list[LateText]) -> VariableTracker:
     """A host string with the texts that its marks represent."""
     pieces = _MARK.split(text)
     if any(character in "".join(pieces) for character in (_BEFORE, _AFTER)):
@@ -165,6 +199,11 @@ def address(tx: Any, vt: VariableTracker) -> Any:
 # -- the texts
 
 
+def data_text(tx: Any, tensor: VariableTracker) -> VariableTracker:
+    """The text of a tensor as it is now."""
+    return LateText([DataText(tx, tensor)])
+
+
 def default_text(tx: Any, vt: VariableTracker) -> VariableTracker:
     """`object_repr`."""
     cls = tx.tr.type_of(tx, vt)
@@ -182,7 +221,7 @@ def named_text(tx: Any, kind: str, vt: VariableTracker) -> VariableTracker:
 def address_part(tx: Any, vt: VariableTracker) -> list[Any]:
     """The address of an object as a part of a text."""
     known = address(tx, vt)
-    return [known] if type(known) is str else [AddressedText([vt])]
+    return [known] if type(known) is str else [LateText([vt])]
 
 
 def _kind_of_generator(word: str) -> Any:

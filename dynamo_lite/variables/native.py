@@ -18,7 +18,7 @@ from .._eval_frame import program_recursion_limit
 from ..exc import NotConstant, unsupported
 from ..typeobject import is_heap_type
 from .abstract import equal, get_attr, index, is_true, type_name
-from .address import TEXTS, AddressedText, mark, unmarked
+from .address import TEXTS, LateText, mark, unmarked
 from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
 from .descr import generic_getattr, generic_setattr
@@ -232,7 +232,7 @@ def _reprs_count_as_frames() -> bool:
 REPRS_COUNT_AS_FRAMES = _reprs_count_as_frames()
 """Whether nested calls of `PyObject_Repr` are known to count against the limit of Python frames; else they have one of their own."""
 
-_active_reprs: dict[int, list[AddressedText]] = {}
+_active_reprs: dict[int, list[LateText]] = {}
 
 
 def is_being_printed(v: VariableTracker) -> bool:
@@ -260,7 +260,7 @@ def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable
 def part_text(tx: Any, v: VariableTracker) -> str:
     """`repr(v)` for the innermost `recursive_repr`: a host string, which may have marks in it."""
     result = object_repr(tx, v)
-    if isinstance(result, AddressedText):
+    if isinstance(result, LateText):
         return mark(result, _active_reprs[next(reversed(_active_reprs))])
     return atom_value(result, "format")
 

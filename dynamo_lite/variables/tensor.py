@@ -24,6 +24,7 @@ from ..graph.builder import MODELS, Packing, packs
 from ..graph.values import TensorValue
 from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op
+from .address import data_text
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, is_none
 from .descr import GETSETS, generic_getattr
@@ -135,7 +136,7 @@ class TensorVariable(VariableTracker):
         return tx.tr.identity_hash(self)
 
     def tp_repr(self, tx: Any) -> VariableTracker:
-        return unsupported("format", self.describe())
+        return data_text(tx, self) if tx.tr.overrides is None else unsupported("format", self.describe())
 
     def nb_bool(self, tx: Any) -> VariableTracker:
         known = known_item(self)

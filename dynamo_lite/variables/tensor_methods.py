@@ -21,8 +21,9 @@ from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, is_none
 from .dispatch import HANDLERS, builtin, method, refuse
 from .list import ListVariable
-from .native import host_int
+from .native import atom_value, host_int, run
 from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape
+from .text import object_format
 from .tuple import TupleVariable
 
 T = torch.Tensor
@@ -94,9 +95,24 @@ def tensor_contains(tx: Any, self: TensorVariable, item: VariableTracker) -> Var
     return self.sq_contains(tx, item)
 
 
-@method(T.__repr__, T.__format__)
-def tensor_repr(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    return self.tp_repr(tx)
+@method(T.__repr__)
+def tensor_repr(tx: Any, self: TensorVariable, *, tensor_contents: VariableTracker | None = None) -> VariableTracker:
+    return self.tp_repr(tx) if is_none(tensor_contents) else unsupported("format", self.describe())
+
+
+@method(T.__format__)
+def tensor_format(tx: Any, self: TensorVariable, format_spec: VariableTracker) -> VariableTracker:
+    """That of the number for a tensor without dimensions."""
+    if not issubclass(format_spec.python_type(), str) or self.cls is not T or self.proxy.meta.ndim:
+        return object_format(tx, self, format_spec)
+    spec = atom_value(format_spec, "format")
+    known = known_item(self)
+    if known is not MISSING:
+        return run(tx, format, known, spec)
+    run(
+        tx, format, torch.zeros((), dtype=self.proxy.meta.dtype).item(), spec
+    )  # raises what a spec of the wrong kind raises
+    return self.tp_repr(tx) if not spec.endswith("c") else unsupported("format", self.describe())
 
 
 def _from_meta(*names: str, read: Callable[[Any], Any]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import get_attr, get_item, get_iter, type_name, unpack
-from .address import AddressedText, joined, mark, unmarked
+from .address import LateText, joined, mark, unmarked
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, constant_slot, fold
 from .dispatch import builtin, method
@@ -60,7 +60,7 @@ def text_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> Varia
 
 @constant_slot("sq_contains", *CHAR)
 def text_contains(vt: ConstantVariable, tx: Any, item: VariableTracker) -> VariableTracker:
-    if can_be_host(item) or isinstance(item, AddressedText):
+    if can_be_host(item) or isinstance(item, LateText):
         return call_host(tx, type(vt.value).__contains__, [vt, item])
     if isinstance(vt.value, str):
         return tx.raises(TypeError, f"'in <string>' requires string as left operand, not {type_name(item)}")
@@ -72,7 +72,7 @@ def text_concat(vt: ConstantVariable, tx: Any, other: VariableTracker) -> Variab
     if can_be_host(other):
         return call_host(tx, type(vt.value).__add__, [vt, other])
     if isinstance(vt.value, str):
-        if isinstance(other, AddressedText):
+        if isinstance(other, LateText):
             return joined(tx, [vt, other])
         return tx.raises(TypeError, f'can only concatenate str (not "{type_name(other)}") to str')
     return tx.raises(TypeError, f"can't concat {type_name(other)} to bytes")
@@ -155,7 +155,7 @@ _WIDTHS["format_map"] = _WIDTHS["format"]
 _NUMBERS = frozenset({int, float, bool})
 
 
-def stand_in(tx: Any, vt: VariableTracker, marks: list[AddressedText]) -> Any:
+def stand_in(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
     """A host value that can be formatted as the object would be."""
     if isinstance(vt, ConstantVariable) or vt.can_stand or vt.python_type() in _NUMBERS:  # symbolic ones too
         host = to_host(tx, vt)
@@ -176,9 +176,9 @@ def stand_in(tx: Any, vt: VariableTracker, marks: list[AddressedText]) -> Any:
     return stand
 
 
-def _formatted(tx: Any, marks: list[AddressedText], result: VariableTracker) -> Any:
+def _formatted(tx: Any, marks: list[LateText], result: VariableTracker) -> Any:
     """What formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
-    return mark(result, marks) if isinstance(result, AddressedText) else stand_in(tx, result, marks)
+    return mark(result, marks) if isinstance(result, LateText) else stand_in(tx, result, marks)
 
 
 @functools.lru_cache(256)
@@ -189,7 +189,7 @@ def _named(kind: type[ModelStand], name: str) -> type[ModelStand]:
 
 def formatting(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
     """`function(*args, **kwargs)`, a real formatting function, on stands."""
-    marks: list[AddressedText] = []
+    marks: list[LateText] = []
     host = [stand_in(tx, a, marks) for a in args]
     result = run_host(tx, function, host, {k: stand_in(tx, v, marks) for k, v in (kwargs or {}).items()})
     if marks and _WIDTHS[function.__name__].search(function.__self__):
@@ -201,7 +201,7 @@ def format_object(tx: Any, v: VariableTracker, spec: VariableTracker) -> Variabl
     """`PyObject_Format`."""
     if isinstance(v, ConstantVariable) and isinstance(spec, ConstantVariable):
         return fold(tx, format, [v, spec], {})
-    if isinstance(v, AddressedText) and spec.value == "":
+    if isinstance(v, LateText) and spec.value == "":
         return v
     if not issubclass(spec.python_type(), str):
         return tx.raises(TypeError, f"format() argument 2 must be str, not {type_name(spec)}")
@@ -239,7 +239,7 @@ def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker, /) -> V
         return tx.raises(TypeError, "can only join an iterable")
     template = atom_value(self)
     parts = unpack(tx, iterable)
-    if any(isinstance(item, AddressedText) for item in parts) and all(_is_text(item) for item in parts):
+    if any(isinstance(item, LateText) for item in parts) and all(_is_text(item) for item in parts):
         return joined(tx, parts, template)
     for i, item in enumerate(parts):
         if not can_be_host(item) and not hasattr(item, "host_copy"):
@@ -255,7 +255,7 @@ def _is_text(v: VariableTracker) -> bool:
 def _at_end(function: Any) -> None:
     @method(function)
     def at_end(tx: Any, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
-        if isinstance(self, AddressedText) and len(args) == 1 and isinstance(args[0], ConstantVariable):
+        if isinstance(self, LateText) and len(args) == 1 and isinstance(args[0], ConstantVariable):
             text = self.parts[0 if function is str.startswith else -1]
             if type(text) is str and type(args[0].value) is str and len(args[0].value) <= len(text):
                 return fold(tx, function, [ConstantVariable(text), args[0]], {})

@@ -227,6 +227,58 @@ def test_breaks(fn, slug):
     assert slug in [b.slug for b in run.breaks]
 
 
+def test_text_of_data_that_nobody_needs():
+    def fn(a):
+        total = a.sum()
+        unused = f"{total:.2f} of {a!r}, {[a]}", "%s" % a, "{}".format(total)  # noqa: UP031, UP032
+        if a.shape[0] == 7:
+            raise ValueError(f"not {total}")
+        try:
+            raise KeyError(f"of {a}")
+        except KeyError:
+            return a + len(unused)
+
+    check(fn, x())
+
+
+def test_text_of_data_is_that_of_the_moment():
+    def fn(a):
+        y = a * 2
+        text = f"{y}"
+        y.add_(1)
+        return y, text, text.startswith("tensor"), bool(text), text == "tensor"
+
+    run = check(fn, x(), graphs=2)
+    assert [b.slug for b in run.breaks] == ["format"]
+
+
+def test_text_of_data_as_a_key():
+    def fn(a):
+        table = {"78.0": 1, "other": 2}
+        name = f"{a.sum()}"
+        return a * 2 + table[name]
+
+    assert [b.slug for b in check(fn, x(), graphs=2).breaks] == ["format"]
+
+
+def test_texts_that_raise():
+    def raised(function):
+        try:
+            return function()
+        except (TypeError, ValueError) as error:
+            return str(error)
+
+    def fn(a):
+        number = a.sum().long()
+        return a + 1, raised(lambda: f"{number:.2s}"), raised(lambda: f"{a:.1f}"), raised(lambda: format(a, 3))
+
+    check(fn, x())
+
+
+def test_text_of_a_known_number():
+    check(lambda a: (a + 1, f"{torch.tensor(3)} {torch.tensor(2.5):.2f}"), x())
+
+
 def test_shape_error_is_the_eager_error():
     run = run_both(lambda a: a @ a, x())
     assert isinstance(run.exception, RuntimeError)
