@@ -62,7 +62,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     import torch
     from torch._guards import TracingContext, detect_fake_mode, tracing
 
-    _refuse_compressed(gm)
+    _refuse_sparse_gradients(gm)
     placeholders = gm.graph.find_nodes(op="placeholder")
     fakes = [node.meta.get("example_value", real) for node, real in zip(placeholders, example_inputs, strict=True)]
     nodes = torch.fx.Graph()
@@ -75,14 +75,14 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
         return compiler(graph, fakes)
 
 
-def _refuse_compressed(gm: Any) -> None:
-    """AOTAutograd ends the process where a sparse tensor in compressed form takes part in autograd."""
+def _refuse_sparse_gradients(gm: Any) -> None:
+    """AOTAutograd loses the gradients of sparse tensors, and ends the process where compressed ones take part in autograd."""
     import torch
 
-    compressed = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+    dense = (torch.strided, torch.jagged)
     for node in gm.graph.nodes:
         known = getattr(getattr(node.meta, "subject", None), "meta", None)
-        if known is not None and known.live and known.requires_grad and known.layout in compressed:
+        if known is not None and known.live and known.requires_grad and known.layout not in dense:
             raise NotImplementedError(f"gradients of {known.layout} tensors in AOTAutograd")
 
 

@@ -93,16 +93,32 @@ def test_classes_of_autograd_functions_are_made_when_needed():
     assert x.grad.tolist() == [3.0, 3.0]
 
 
-def multiplied(x, y):
-    return x @ y
+def sparse_gradients(x):
+    return x.to_dense() * 2
+
+
+def sparse_made(x):
+    made = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), x, (4, 3), check_invariants=False)
+    return made.to_dense() * 2
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
-def test_gradients_of_compressed_tensors_are_left_to_eager():
-    x = torch.eye(3).to_sparse_csr().requires_grad_()
+@pytest.mark.parametrize(
+    ("fn", "make"),
+    [
+        (sparse_gradients, lambda: torch.eye(3).to_sparse().requires_grad_()),
+        (sparse_gradients, lambda: torch.eye(3).to_sparse_csr().requires_grad_()),
+        (sparse_made, lambda: torch.ones(2, requires_grad=True)),
+    ],
+)
+def test_gradients_of_sparse_tensors_are_left_to_eager(fn, make):
+    expected, given = make(), make()
+    fn(expected).sum().backward()
     with pytest.warns(UserWarning, match="the graph runs eagerly"):
-        result = dynamo_lite.compile(multiplied, backend="aot_eager")(x, torch.ones(3, 3))
-    assert torch.equal(result, torch.ones(3, 3))
+        result = dynamo_lite.compile(fn, backend="aot_eager")(given)
+    result.sum().backward()
+    assert given.grad.layout is expected.grad.layout
+    assert torch.equal(given.grad.to_dense(), expected.grad.to_dense())
 
 
 def test_lazy_modules_are_initialised_before_they_are_captured():
