@@ -123,18 +123,22 @@ class Body:
                 meta.get("example_value")
             meta.subject = TensorValue(subject.meta, fake=subject.fake)
 
-    def run(self, module: GraphModule, lifted: list[Any]) -> list[Any]:
-        """Run the finished body on fake tensors: its results. Raises `Unsupported` if it changes an input or if a result shares an
-        input's memory."""
+    def run(self, module: GraphModule, lifted: list[Any], changed: list[Any] | None = None) -> list[Any]:
+        """Run the finished body on fake tensors: its results. Raises `Unsupported` if it changes a tensor from outside that is not among
+        `changed`."""
         propagator = self.builder.propagator
         values = [*self.argument_values, *lifted]
         fakes = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in values]
-        tensors = [f for f in fakes if isinstance(f, torch.Tensor)]
+        tensors = [
+            fake
+            for value, fake in zip(values, fakes, strict=True)
+            if isinstance(fake, torch.Tensor) and value not in (changed or ())
+        ]
         versions = [f._version for f in tensors]
         grad = torch.is_grad_enabled()
         try:
             with propagator.mode, without_compiler, propagator.dispatcher():
-                results = list(module(*fakes))
+                results = list(module.forward(*fakes))
         except Unsupported:
             raise
         except Exception as error:

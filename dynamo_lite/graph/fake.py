@@ -138,8 +138,12 @@ class Propagator:
 
     def _inner_fake(self, meta: TensorMeta) -> FakeTensor:
         """A fake tensor inside an autograd graph, where in-place operators are allowed."""
+        options: dict[str, Any] = {"dtype": meta.dtype, "device": meta.device, "requires_grad": True}
         with self.mode, without_compiler, torch.enable_grad():
-            leaf = torch.empty(span(meta), dtype=meta.dtype, device=meta.device, requires_grad=True)
+            whole = torch.empty_strided(meta.shape, meta.stride, **options).clone()
+            if whole.stride() == meta.stride and not meta.offset:
+                return whole  # no view: some functions change nothing that is one
+            leaf = torch.empty(span(meta), **options)
             return leaf.clone().as_strided(meta.shape, meta.stride, meta.offset)
 
     def symbolic_fake(self, shape: Sequence[Any], stride: Sequence[Any], real: torch.Tensor) -> FakeTensor:

@@ -8,6 +8,7 @@ Mirrors `torch/csrc/autograd/custom_function.cpp` and `torch/autograd/function.p
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.autograd.function import BackwardCFunction, FunctionMeta
 
 from ..exc import unsupported
 from ..graph import functional
+from ..graph.builder import is_of_an_input
 from ..polyfills.torch_autograd import Context
 from .base import VariableTracker
 from .classes import NewTypeVariable, own_attribute
@@ -23,7 +25,7 @@ from .constant import NONE, ConstantVariable, is_none
 from .dispatch import builtin
 from .native import emit_call
 from .tensor import TensorVariable
-from .torch_body import BodyVariable, Captured, ValueVariable, cotangent, follow, whole
+from .torch_body import BodyVariable, Captured, ValueVariable, constants, cotangent, follow, union, whole
 from .tuple import TupleVariable
 
 SLUG = "autograd-function"
@@ -76,48 +78,69 @@ def apply_with_gradients(tx: Any, cls: Any, args: list[Any], kwargs: dict[str, A
         context = _new_context(tx, [_needs_grad(a) for a in args])
         forward = follow(tx, lambda: _forward(tx, cls, context, args, kwargs), [*args, *kwargs.values()])
         outputs = forward.leaves
-        not_differentiable = _marks(tx, cls, context, outputs)
-        absent = [] if _materializes(tx, context) else not_differentiable
-        backward = _follow_backward(tx, cls, context, outputs, absent, args)
+        not_differentiable = _positions(tx, context, "not_differentiable", outputs)
+        absent = _absent(tx, cls, context, outputs, not_differentiable)
+        backwards = [_follow_backward(tx, cls, context, outputs, none, args) for none in absent or [()]]
     tensors = [a for a in dict.fromkeys(args) if isinstance(a, TensorVariable)]
-    gradients = _gradients(tx, backward, args, tensors)
-    saved = list(backward.body.lifted)
+    gradients = [_gradients(tx, backward, args, tensors) for backward in backwards]
+    saved = union(backwards)
     with forward.body:
         for value in saved:
             graph.node(value)
     values = list(dict.fromkeys([*(t.proxy for t in tensors), *forward.body.lifted]))
+    dirty = [values.index(t.proxy) for t in _dirty(tx, cls, context, tensors)]
     forward_module = forward.module(values, [*outputs, *map(ValueVariable, saved)])
-    forward.body.run(forward_module, values)
-    with backward.body:
-        nodes = [None if g is None else graph.node(g.proxy) for g in gradients]
-    backward_module = backward.body.finish(nodes, saved)
-    backward.body.run(backward_module, saved)
-    head = [BodyVariable(forward_module), BodyVariable(backward_module), ConstantVariable(len(outputs))]
-    head.append(TupleVariable([ConstantVariable(i) for i in not_differentiable]))
+    with state.grad_mode(False):
+        forward.body.run(forward_module, values, [values[i] for i in dirty])
+    head = [BodyVariable(forward_module)]
+    bodies = [_finish_backward(graph, b, g, saved) for b, g in zip(backwards, gradients, strict=True)]
+    head.append(TupleVariable(bodies) if absent else bodies[0])
+    copied = [i for i in dirty if is_of_an_input(values[i])]
+    head.extend(constants(len(outputs), tuple(not_differentiable), tuple(dirty), tuple(copied), tuple(absent)))
     results = graph.call(
         tx, "call_function", functional.apply_function, [*head, *map(ValueVariable, values)], memo=False
     )
+    call = graph.last_node
+    for i, output in enumerate(outputs):
+        if output.proxy in values and values.index(output.proxy) in dirty:
+            graph.changed_by(output.proxy, call, i)
     return forward.rebuild(list(results.items))
 
 
-def _marks(tx: Any, cls: Any, context: Any, outputs: list[Any]) -> list[int]:
-    """The positions of the outputs without a gradient. Refuses the marks that have no counterpart."""
-    if tx.tr.unpack(tx, context.tp_getattro(tx, "marked_dirty")):
-        unsupported(SLUG, f"{cls.describe()} marks an input as changed")
-    marked = tx.tr.unpack(tx, context.tp_getattro(tx, "not_differentiable"))
-    positions = [i for i, output in enumerate(outputs) if any(output is m for m in marked)]
-    if not _materializes(tx, context) and len(outputs) - len(positions) > 1:
+def _positions(tx: Any, context: Any, mark: str, outputs: list[Any]) -> list[int]:
+    """The positions of the outputs that `forward` marked."""
+    marked = tx.tr.unpack(tx, context.tp_getattro(tx, mark))
+    return [i for i, output in enumerate(outputs) if any(output is m for m in marked)]
+
+
+def _dirty(tx: Any, cls: Any, context: Any, tensors: list[Any]) -> list[Any]:
+    """The arguments that `forward` marked as changed."""
+    marked = tx.tr.unpack(tx, context.tp_getattro(tx, "marked_dirty"))
+    if not all(any(m is t for t in tensors) for m in marked):
+        unsupported(SLUG, f"{cls.describe()} marks something else than an input as changed")
+    return [t for t in tensors if any(t is m for m in marked)]
+
+
+def _absent(
+    tx: Any, cls: Any, context: Any, outputs: list[Any], not_differentiable: list[int]
+) -> list[tuple[int, ...]]:
+    """Where results that nothing used have no gradient: for each `backward` that there may be, which of its arguments are None. Some
+    argument is a gradient."""
+    if context.tp_getattro(tx, "materializes").as_python_constant():
+        return []
+    others = [i for i in range(len(outputs)) if i not in not_differentiable]
+    if len(others) > MAX_OPTIONAL:
         unsupported(SLUG, f"{cls.describe()} wants gradients that may be None")
-    return positions
+    some = [c for n in range(max(len(others), 1)) for c in itertools.combinations(others, n)]
+    return [tuple(sorted([*not_differentiable, *none])) for none in some]
 
 
-def _materializes(tx: Any, context: Any) -> bool:
-    """Whether `backward` gets zeros for the gradients of results that nothing used. The only result that has a gradient is used."""
-    return bool(context.tp_getattro(tx, "materializes").as_python_constant())
+MAX_OPTIONAL = 3
+"""Of so many results may the gradients be None: `backward` is followed once for each combination."""
 
 
 def _follow_backward(
-    tx: Any, cls: Any, context: Any, outputs: list[Any], absent: list[int], args: list[Any]
+    tx: Any, cls: Any, context: Any, outputs: list[Any], absent: tuple[int, ...], args: list[Any]
 ) -> Captured:
     """The body of `backward`, which gets None as the gradients of the outputs `absent`."""
     graph = tx.tr.graph
@@ -127,6 +150,15 @@ def _follow_backward(
     grads = [NONE if i in absent else grad for i, grad in enumerate(grads)]
     function = cls.tp_getattro(tx, "backward")
     return follow(tx, lambda: _as_tuple(tx.call(function, [context, *grads])), [context, *args], body)
+
+
+def _finish_backward(graph: Any, backward: Captured, gradients: list[Any], saved: list[Any]) -> BodyVariable:
+    """The body of `backward` as a module that takes the outputs' gradients and `saved`."""
+    with backward.body:
+        nodes = [None if g is None else graph.node(g.proxy) for g in gradients]
+    module = backward.body.finish(nodes, saved)
+    backward.body.run(module, saved)
+    return BodyVariable(module)
 
 
 def _as_tuple(result: VariableTracker) -> VariableTracker:

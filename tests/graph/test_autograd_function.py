@@ -1,9 +1,10 @@
-"""Flags of `torch.autograd.Function` contexts."""
+"""What `torch.autograd.Function` contexts are told: marks of results and of changed arguments, gradients that may be None."""
 
+import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.testing import CompileCounter
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
 
 
 class Scale(torch.autograd.Function):
@@ -32,3 +33,119 @@ def test_gradients_that_are_not_materialized():
     assert counter.frame_count == 1 and y.requires_grad and not z.requires_grad
     (y * 2).sum().backward()
     assert torch.equal(w.grad, torch.full((4,), 6.0))
+
+
+class Times(torch.autograd.Function):
+    """Multiplies in place."""
+
+    @staticmethod
+    def forward(ctx, a, k):
+        ctx.k = k
+        ctx.mark_dirty(a)
+        return a.mul_(k)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.k, None
+
+
+class Relu(torch.autograd.Function):
+    """Changes its argument, of which it saves the result; returns something new as well."""
+
+    @staticmethod
+    def forward(a, w):
+        return a.clamp_(min=0), a * w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_dirty(inputs[0])
+        ctx.save_for_backward(output[0], inputs[1])
+
+    @staticmethod
+    def backward(ctx, grad, other):
+        result, w = ctx.saved_tensors
+        return (grad + other * w) * (result > 0), other * result
+
+
+class Parts(torch.autograd.Function):
+    """Says by None which of its results were used."""
+
+    @staticmethod
+    def forward(ctx, a):
+        ctx.set_materialize_grads(False)
+        return a * 2, a * 3
+
+    @staticmethod
+    def backward(ctx, one, two):
+        if one is None:
+            return None if two is None else two * 30
+        return one * 20 if two is None else one * 200 + two
+
+
+def same_one(a):
+    y = a * 2
+    z = Times.apply(y, 3.0)
+    return z.sum() + (y * y).sum() * (100 if z is y else 1)
+
+
+def of_a_view(a):
+    y = a * 2
+    Times.apply(y[1:], 3.0)
+    return (y * y).sum()
+
+
+def with_another(a):
+    y = a - 1
+    changed, new = Relu.apply(y, torch.ones(4) * 3)
+    return (changed * y + new).sum()
+
+
+def of_an_input(a, buffer):
+    changed, new = Relu.apply(buffer, a)
+    return changed.sum() + new.sum()
+
+
+def gradient_inside(a):
+    y = a * 2
+    Times.apply(y, 3.0)
+    return torch.autograd.grad((y * y).sum(), a)[0].sum() + a.sum()
+
+
+def one_part(a):
+    return Parts.apply(a)[0].sum()
+
+
+def other_part(a):
+    return Parts.apply(a)[1].sum()
+
+
+def both_parts(a):
+    one, two = Parts.apply(a)
+    return (one * two).sum()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "fn", [same_one, of_a_view, with_another, of_an_input, gradient_inside, one_part, other_part, both_parts]
+)
+def test_one_graph(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+
+    def run(fn):
+        a = torch.arange(4.0, requires_grad=True)
+        buffer = torch.arange(4.0) - 2
+        out = fn(a, buffer) if fn_takes_a_buffer else fn(a)
+        out.backward()
+        return out.detach(), a.grad, buffer.detach(), buffer.requires_grad
+
+    fn_takes_a_buffer = fn is of_an_input
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    for _ in range(2):
+        assert same(run(fn), run(compiled), tol=1e-5)
+    assert counter.frame_count == 1
+
+
+def test_a_leaf_is_not_changed():
+    a = torch.arange(4.0, requires_grad=True)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        dynamo_lite.compile(lambda a: Times.apply(a, 3.0), backend="eager")(a)
