@@ -40,11 +40,13 @@ from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
 from .record import STATS, BreakRecord, FrameRecord, log
-from .resume import is_resumed
+from .resume import PREFIXES, is_resumed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
-from .variables.base import ObservedException
+from .variables.base import MISSING, ObservedException, real_object
+from .variables.cell import CellVariable
 from .variables.classes import forget_stand_ins
+from .variables.tuple import TupleVariable
 
 logger = logging.getLogger("dynamo_lite")
 
@@ -55,8 +57,9 @@ TOO_LONG = 2
 """A function whose analysis has used up its budget so many times is not analysed again when it does so once more."""
 
 TOO_BROKEN = 3
-"""A function in which so many graph breaks came while it was inlined is called instead, and captured as a frame of its own: what follows a
-break in an inlined function belongs to the one call, while all callers share the parts of a frame."""
+"""A function in which so many graph breaks came while it was inlined, with a first argument of the same class, is called instead, and
+captured as a frame of its own: what follows a break in an inlined function belongs to the one call, while all callers share the parts of
+a frame."""
 
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
@@ -124,7 +127,7 @@ class Region(_eval_frame.Region):
         self.seen_once: set[CodeType] = set()
         self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
         self.too_long: Counter[tuple[str, int]] = Counter()
-        self.inner_breaks: Counter[tuple[str, int]] = Counter()
+        self.inner_breaks: Counter[tuple[str, int, int]] = Counter()
         self.callback = self.on_miss
 
     # -- entry points
@@ -152,9 +155,11 @@ class Region(_eval_frame.Region):
             found = self.resume_functions[key] = FunctionType(code, globals_)
         return found
 
-    def breaks_inside(self, code: CodeType) -> bool:
-        """Whether a function is better called than inlined. (What is left of an earlier call goes on as it began.)"""
-        return self.inner_breaks[_place_of(code)] >= TOO_BROKEN and not is_resumed(code) if self.inner_breaks else False
+    def breaks_inside(self, code: CodeType, args: list[Any]) -> bool:
+        """Whether a function is better called with these than inlined. (What is left of an earlier call goes on as it began.)"""
+        if not self.inner_breaks or is_resumed(code):
+            return False
+        return self.inner_breaks[(*_place_of(code), _class_of_first(args))] >= TOO_BROKEN
 
     def reset(self) -> None:
         """Forget all compiled versions."""
@@ -283,6 +288,25 @@ def _place_of(code: CodeType) -> tuple[str, int]:
     return code.co_filename, code.co_firstlineno
 
 
+def _class_of_first(args: list[Any]) -> int:
+    """Whose method it is, for functions that many classes share: a decorator's wrapper, `Module._call_impl`. Looks at nothing lazy."""
+    first = args[0] if args else None
+    if type(first) is CellVariable:
+        first = first.content
+    if type(first) is TupleVariable:  # *args
+        return _class_of_first(first.items)
+    if first is None or first is MISSING:
+        return 0
+    value = real_object(first)
+    return id(type(value) if value is not MISSING else first.python_type())
+
+
+def _own_locals(frame: Frame) -> list[Any]:
+    """The variables of a frame without those that continue another one's stack."""
+    own = zip(frame.lifted.local_names, frame.locals, strict=True)
+    return [value for name, value in own if not name.startswith(PREFIXES)]
+
+
 class Analysis:
     """All runs over one frame for one set of arguments."""
 
@@ -388,7 +412,7 @@ class Analysis:
         if self.pending is not None:
             self.record.breaks.append(BreakRecord.of(self.pending))
         if len(frames) > 1:
-            self.region.inner_breaks[_place_of(frames[0].code)] += 1
+            self.region.inner_breaks[(*_place_of(frames[0].code), _class_of_first(_own_locals(frames[0])))] += 1
         return entry
 
     def _learn(self, tr: Trace, error: Unsupported) -> bool:

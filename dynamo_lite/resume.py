@@ -35,6 +35,9 @@ from dynamo_lite._eval_frame import call_moved, raise_again
 from dynamo_lite.isa import codec, emit
 from dynamo_lite.isa.lift import PREPARES
 
+PREFIXES = ("__stack_", "__inner", "__exc")
+"""Names of parameters that are no variables of the original begin with one of these."""
+
 _MODES = ("value", "raise", "call")
 _NEEDED = emit.CO_OPTIMIZED | emit.CO_NEWLOCALS
 _DROPPED_FLAGS = emit.CO_VARARGS | emit.CO_VARKEYWORDS

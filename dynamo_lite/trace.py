@@ -480,7 +480,7 @@ class Trace:
                 if target is None:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)
-        if self.region.breaks_inside(fn.code):
+        if self.region.breaks_inside(fn.code, args):
             unsupported("breaks-inside", fn.describe())
         frame = Frame(self, fn, bind_arguments(tx, fn, args, kwargs), tx, direct)
         self.enter(fn)

@@ -296,3 +296,40 @@ def test_a_function_that_breaks_often_is_called():
     assert {b.slug for b in log.breaks()} == {"user-requested", "breaks-inside"}
     assert torch.equal(compiled(x), f(x))
     assert counter.frame_count == graphs == 8
+
+
+def test_a_wrapper_is_blamed_for_each_class_by_itself():
+    class Base:
+        def __call__(self, value):  # the code that both classes share
+            return self.forward(value)
+
+    class Broken(Base):
+        def forward(self, value):
+            dynamo_lite.graph_break()
+            return [v + 1 for v in (value, self and value)][0]  # `self` is in a cell, too
+
+    class Whole(Base):
+        def forward(self, value):
+            return value * 2
+
+    broken, whole = Broken(), Whole()
+
+    def fn(x):
+        x = broken(x.sin())
+        x = broken(x.cos())
+        x = broken(x.tan())
+        x = broken(x.exp())
+        x = broken(x.neg())
+        x = broken(x.abs())
+        x = broken(x.sqrt())
+        for _ in range(8):
+            x = whole(x)
+        return x
+
+    log.reset()
+    compiled = dynamo_lite.compile(fn, backend=(counter := CompileCounter()))
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2)), fn(torch.ones(2)))
+    sizes = [graph.op_count for record in log.snapshot() for graph in record.graphs]
+    assert max(sizes) >= 8  # the second loop is in one graph
+    assert counter.frame_count == len(sizes)
