@@ -14,7 +14,17 @@ setup(
             sources=["dynamo_lite/_eval_frame.c"],
             depends=[
                 f"dynamo_lite/_{name}.h"
-                for name in ("tensor", "program", "evaluate", "record", "guards", "graph", "move")
+                for name in (
+                    "tensor_layout",
+                    "tensor",
+                    "program",
+                    "evaluate",
+                    "record",
+                    "packed",
+                    "guards",
+                    "graph",
+                    "move",
+                )
             ],
             extra_compile_args=compile_args,
             libraries=libraries,

@@ -658,7 +658,7 @@ evaluate_fully(GuardProgram *p, Record *Py_UNUSED(record), PyObject *const *loca
         result = evaluate_relation(p, &p->relations[i], saved);
     }
     if (wanted != NULL && result == GUARDS_PASS) {
-        result = handover_finish(p, result, handover_new(p->graph), saved, wanted);
+        result = handover_finish(p, result, handover_new(p->graph, NULL), saved, wanted);
     }
     return result;
 }
@@ -676,16 +676,22 @@ evaluate_with_saved(Evaluator evaluator, GuardProgram *p, Record *record, PyObje
     if (p->n_saved == 0) {
         return evaluator(p, record, locals, n_locals, closure, NULL, NULL);
     }
-    PyObject *few[SAVED_ON_STACK] = {NULL}, **saved = few;
+    PyObject *few[SAVED_ON_STACK], **saved = few;
     if (p->n_saved > SAVED_ON_STACK) {
-        saved = PyMem_Calloc(p->n_saved, sizeof(PyObject *));
+        saved = PyMem_New(PyObject *, p->n_saved);
         if (saved == NULL) {
             return 0;   /* out of memory: the original function is always right */
         }
     }
+    /* Most slots are for parameters, which a record has pinned: only the others are used. */
+    const int *open = record == NULL ? NULL : record->open;
+    int n_open = record == NULL ? p->n_saved : record->n_open;
+    for (int i = 0; i < n_open; i++) {
+        saved[open == NULL ? i : open[i]] = NULL;
+    }
     int result = evaluator(p, record, locals, n_locals, closure, saved, wanted);
-    for (int i = 0; i < p->n_saved; i++) {
-        Py_XDECREF(saved[i]);
+    for (int i = 0; i < n_open; i++) {
+        Py_XDECREF(saved[open == NULL ? i : open[i]]);
     }
     if (saved != few) {
         PyMem_Free(saved);

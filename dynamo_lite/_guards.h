@@ -136,7 +136,12 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
         if (parse_small(f[1], spec, &check->n) < 0) {
             return -1;
         }
-        return check->n < p->n_saved ? 0 : bad_spec("SAVE out of range", spec);
+        if (check->n >= p->n_saved) {
+            return bad_spec("SAVE out of range", spec);
+        }
+        p->saves_again |= p->is_saved[check->n];
+        p->is_saved[check->n] = 1;
+        return 0;
     case K_TENSOR:
         check->tensor = shared_tensor_spec(p, f[1]);
         return check->tensor == NULL ? -1 : 0;
@@ -423,6 +428,7 @@ program_dealloc(GuardProgram *p)
     PyMem_Free(p->scratch.slots);
     PyMem_Free(p->handed_slots);
     PyMem_Free(p->seen);
+    PyMem_Free(p->is_saved);
     Py_TYPE(p)->tp_free(p);
 }
 
@@ -476,7 +482,11 @@ program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     p->spec = Py_NewRef(spec);
     p->n_saved = (int)n_saved;
     p->is_plain = 1;
-    if (parse_nodes(p, &p->roots, &p->n_roots, f[0], 1) < 0 || parse_relations(p, f[1]) < 0
+    p->is_saved = PyMem_Calloc(n_saved, 1);
+    if (p->is_saved == NULL) {
+        PyErr_NoMemory();
+    }
+    if (p->is_saved == NULL || parse_nodes(p, &p->roots, &p->n_roots, f[0], 1) < 0 || parse_relations(p, f[1]) < 0
         || (graph != NULL && parse_handed(p, (GraphCall *)graph, slots) < 0)) {
         Py_DECREF(p);
         return NULL;

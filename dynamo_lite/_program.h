@@ -39,14 +39,23 @@ enum { ACCESSOR_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_
 
 #if PY_VERSION_HEX < 0x030C0000
 #  define HAVE_DICT_VERSIONS 1
-#  define DICT_VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag)
+#  define DICT_TAG(dict) (((PyDictObject *)(dict))->ma_version_tag)
+#  define DICT_TAG_FLAGS 0
 #elif PY_VERSION_HEX < 0x030E0000
 #  define HAVE_DICT_VERSIONS 1   /* the low bits are flags of dict watchers */
-#  define DICT_VERSION(dict) (((PyDictObject *)(dict))->ma_version_tag / DICT_VERSION_INCREMENT)
+#  define DICT_TAG(dict) (((PyDictObject *)(dict))->ma_version_tag)
+#  define DICT_TAG_FLAGS ((uint64_t)DICT_VERSION_INCREMENT - 1)
 #else
 #  define HAVE_DICT_VERSIONS 0
-#  define DICT_VERSION(dict) 0
+#  define DICT_TAG(dict) 0
+#  define DICT_TAG_FLAGS 0
 #endif
+
+static inline int
+dict_tags_differ(uint64_t a, uint64_t b)
+{
+    return ((a ^ b) & ~DICT_TAG_FLAGS) != 0;
+}
 
 #if PY_VERSION_HEX >= 0x030D0000
 /* From 3.13 on an instance's dict shares the values inside of the instance. In 3.13.0, storing an attribute then changes
@@ -234,8 +243,17 @@ enum StepKind {
     CHILD,             /* a full evaluation of this child of the object succeeds */
 };
 
+enum PackedKind {
+    PACKED_POINTER,          /* the pointer at `where` is `expected` */
+    PACKED_VERSION,          /* the dict `where` has the tag `expected`, but for its flags */
+    PACKED_TENSOR,           /* the tensor `where` still matches the TensorSpec `expected` */
+    PACKED_STEP,             /* the Step `where` holds */
+    N_PACKED_KINDS
+};
+
 typedef struct {
     int kind;
+    enum PackedKind packed;
     Node *node;              /* becomes less trusted if the step fails; CHILD: the child */
     PyObject *object;        /* borrowed: pinned */
     union {
@@ -248,6 +266,7 @@ typedef struct {
     PyObject *expected;      /* only compared with */
     PyObject *keeper;        /* owned: the expected object, or a weak reference to it, or NULL */
     int watched;             /* a weak reference is to be the keeper */
+    int level;               /* how many pinned objects lie above the one that the step is about */
 } Step;
 
 typedef struct {
@@ -263,24 +282,24 @@ typedef struct {
     int n_open;
 } OpenDistinct;
 
-/* A pure step, packed: what most steps compare fits into two words, and a big model has ten thousand of them, which cost what it costs
-   to read them. */
+/* A pure step, packed: what most steps compare fits into two words, and a big model has ten thousand of them, which cost what it
+   costs to read them. */
 typedef struct {
-    uintptr_t where;         /* an address; the lowest bits are the kind */
+    uintptr_t where;
     uint64_t expected;
 } Packed;
 
-enum PackedKind {
-    PACKED_POINTER,          /* the pointer there is `expected` */
-    PACKED_VERSION,          /* the dict there has this version */
-    PACKED_TENSOR,           /* the tensor there has this TensorSpec */
-    PACKED_STEP,             /* the Step there holds */
-    PACKED_KIND = 3           /* mask */
-};
+/* So many packed steps of one kind, one after the other. */
+typedef struct {
+    enum PackedKind kind;
+    int n;
+} Run;
 
 typedef struct Record {
     Steps pure, impure;      /* phase 1 and 2 */
-    Packed *packed;          /* the pure steps, in order */
+    Packed *packed;          /* the pure steps, in order, and some more that are not looked at but prefetched */
+    Run *runs;               /* of the pure steps */
+    int n_runs;
     Known *pins;             /* by Node.pin_slot, and weakrefs owned: objects that are not fixed by the program, but for which
                                 the record was made (a module instance, say); NULL: nothing pinned here */
     Known *anchors;          /* those that the program does not keep alive; weakrefs owned */
@@ -288,10 +307,13 @@ typedef struct Record {
     Py_ssize_t hits;
     Node *stale;             /* the node whose step failed last */
     PyObject **pinned;       /* by slot of a saved value: the pinned one (borrowed), or NULL */
+    PyObject **handed;       /* the same by argument of GuardProgram.graph to be handed over */
+    int all_handed;          /* none of these is NULL */
     int *fills;              /* slots of pinned values that a relation needs */
+    int *open;               /* all slots that are written to */
     const Relation **relations;
     OpenDistinct *distincts;
-    int n_fills, n_relations, n_distincts;
+    int n_fills, n_open, n_relations, n_distincts;
 } Record;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -321,20 +343,29 @@ handover_free(Handover *handover)
         return;
     }
     GraphCall *graph = handover->graph;
-    for (int i = 0; i < graph->n_handed; i++) {
-        Py_XDECREF(handover->room[1 + graph->handed[i]]);
+    PyObject **args = handover->room + 1;
+    const int *handed = graph->handed;
+    for (int i = 0, n = graph->n_handed; i < n; i++) {
+        Py_XDECREF(args[handed[i]]);
     }
     PyMem_Free(handover);
     Py_DECREF(graph);
 }
 
+/* With these arguments handed over, as far as they are known: `values` is in the order of graph->handed; NULL: none is. */
 static Handover *
-handover_new(GraphCall *graph)
+handover_new(GraphCall *graph, PyObject *const *values)
 {
     size_t n = (size_t)(graph->n_given + graph->n_handed) + 1;
-    Handover *handover = PyMem_Calloc(1, sizeof(Handover) + n * sizeof(PyObject *));
-    if (handover != NULL) {
-        handover->graph = (GraphCall *)Py_NewRef(graph);
+    Handover *handover = PyMem_Malloc(sizeof(Handover) + n * sizeof(PyObject *));
+    if (handover == NULL) {
+        return NULL;
+    }
+    handover->graph = (GraphCall *)Py_NewRef(graph);
+    PyObject **args = handover->room + 1;
+    const int *handed = graph->handed;
+    for (int i = 0, n_handed = graph->n_handed; i < n_handed; i++) {
+        args[handed[i]] = values == NULL ? NULL : Py_XNewRef(values[i]);
     }
     return handover;
 }
@@ -348,6 +379,7 @@ typedef struct {
     Relation *relations;     /* GLOBAL_STATE first */
     int n_roots, n_relations, n_global_state;
     int n_saved;
+    int saves_again;         /* a slot is written to by two nodes */
     int is_plain;            /* nothing in it can be pinned: a record would be of no use */
     int busy;                /* the records are in use and must not be changed */
     Record **records;
@@ -357,6 +389,7 @@ typedef struct {
     int n_seen;
     uintptr_t *seen;         /* fingerprints of the objects that records were to watch: see record_is_due() */
     PointerSet scratch;      /* of DISTINCT */
+    char *is_saved;          /* while it is built: by slot */
     TensorSpec **tensors;    /* owned, by the checks' shared arguments */
     int n_tensors;
     PyObject *spec;          /* owns every object that the nodes point to */

@@ -58,6 +58,7 @@ typedef struct {
     GuardProgram *program;
     Record *record;
     int failed;              /* out of memory, or something does not hold any more */
+    int level;               /* how many pinned objects lie above the one that is looked at */
     uintptr_t fingerprint;   /* of the objects for which a weak reference is needed that the program does not have */
 } Maker;
 
@@ -78,6 +79,7 @@ add_step(Maker *maker, Steps *steps, Step step)
         steps->items = items;
         steps->allocated = room;
     }
+    step.level = maker->level;
     steps->items[steps->n++] = step;
 }
 
@@ -153,20 +155,28 @@ add_pin(Maker *maker, Node *node, PyObject *value)
     return 1;
 }
 
+/* Whether there was memory for it. */
+static int
+add_anchor(Record *record, Known anchor)
+{
+    Known *anchors = PyMem_Resize(record->anchors, Known, record->n_anchors + 1);
+    if (anchors == NULL) {
+        return 0;
+    }
+    Py_INCREF(anchor.weakref);
+    record->anchors = anchors;
+    anchors[record->n_anchors++] = anchor;
+    return 1;
+}
+
 /* A node where only one object can be, which the program may not keep alive. */
 static void
 record_anchor(Maker *maker, Node *node)
 {
-    Record *record = maker->record;
-    if (node->anchor.weakref != NULL) {
-        Known *anchors = PyMem_Resize(record->anchors, Known, record->n_anchors + 1);
-        if (anchors == NULL || !is_known_alive(&node->anchor)) {
-            record->anchors = anchors == NULL ? record->anchors : anchors;
-            maker->failed = 1;
-            return;
-        }
-        record->anchors = anchors;
-        anchors[record->n_anchors++] = (Known){.object = node->anchor.object, .weakref = Py_NewRef(node->anchor.weakref)};
+    if (node->anchor.weakref != NULL
+        && !(is_known_alive(&node->anchor) && add_anchor(maker->record, node->anchor))) {
+        maker->failed = 1;
+        return;
     }
     record_value(maker, node, node->anchor.object);
 }
@@ -200,7 +210,9 @@ static void
 record_pinned_child(Maker *maker, Node *child, PyObject *value)
 {
     if (value != NULL) {
+        maker->level++;
         record_value(maker, child, value);
+        maker->level--;
     }
     else if (child->absent_index < 0) {
         maker->failed = 1;
@@ -540,7 +552,7 @@ record_version(Maker *maker, Node *node, PyObject *value)
             return 0;
         }
         step.kind = DICT_VERSION_IS;
-        step.version = DICT_VERSION(value);
+        step.version = DICT_TAG(value);
     }
     else {
         for (int i = 0; i < node->n_children; i++) {
@@ -655,10 +667,13 @@ record_free(Record *record)
         Py_DECREF(record->anchors[i].weakref);
     }
     PyMem_Free(record->packed);
+    PyMem_Free(record->runs);
+    PyMem_Free(record->handed);
     PyMem_Free(record->pins);
     PyMem_Free(record->anchors);
     PyMem_Free(record->pinned);
     PyMem_Free(record->fills);
+    PyMem_Free(record->open);
     PyMem_Free(record->relations);
     for (int i = 0; i < record->n_distincts; i++) {
         PyMem_Free(record->distincts[i].pinned.slots);
@@ -677,9 +692,11 @@ record_new(const GuardProgram *p)
     }
     record->pinned = PyMem_Calloc(p->n_saved, sizeof(PyObject *));
     record->fills = PyMem_Calloc(p->n_saved, sizeof(int));
+    record->open = PyMem_Calloc(p->n_saved, sizeof(int));
     record->relations = PyMem_Calloc(p->n_relations, sizeof(Relation *));
     record->distincts = PyMem_Calloc(p->n_relations, sizeof(OpenDistinct));
-    if (!record->pinned || !record->fills || !record->relations || !record->distincts) {
+    record->handed = PyMem_Calloc(p->graph == NULL ? 0 : p->graph->n_handed, sizeof(PyObject *));
+    if (!record->handed || !record->pinned || !record->fills || !record->open || !record->relations || !record->distincts) {
         record_free(record);
         return NULL;
     }
@@ -705,6 +722,31 @@ record_is_due(GuardProgram *p, uintptr_t fingerprint)
     return 0;
 }
 
+/* Sort the pinned values by argument. */
+static void
+record_hand_over(GuardProgram *p, Record *record)
+{
+    record->all_handed = 1;
+    for (int i = 0; p->graph != NULL && i < p->graph->n_handed; i++) {
+        record->handed[i] = record->pinned[p->handed_slots[i]];
+        record->all_handed &= record->handed[i] != NULL;
+    }
+}
+
+/* Which slots of saved values are written to when the record is used: those that are not pinned, and the fills. */
+static void
+record_open_slots(GuardProgram *p, Record *record)
+{
+    for (int slot = 0; slot < p->n_saved; slot++) {
+        if (record->pinned[slot] == NULL || p->saves_again) {
+            record->open[record->n_open++] = slot;
+        }
+    }
+    for (int i = 0; i < record->n_fills && !p->saves_again; i++) {
+        record->open[record->n_open++] = record->fills[i];
+    }
+}
+
 /* Make the weak references that were planned. */
 static void
 record_watch(Maker *maker)
@@ -724,36 +766,7 @@ record_watch(Maker *maker)
     }
 }
 
-static Packed
-packed_step(const Step *step)
-{
-    if (step->kind == POINTER_IS && (step->keeper == NULL || step->keeper == step->expected)) {
-        return (Packed){(uintptr_t)step->address | PACKED_POINTER, (uintptr_t)step->expected};
-    }
-    if (step->kind == DICT_VERSION_IS) {
-        return (Packed){(uintptr_t)step->object | PACKED_VERSION, step->version};
-    }
-    if (step->kind == CHECK && step->check->kind == K_TENSOR) {
-        return (Packed){(uintptr_t)step->object | PACKED_TENSOR, (uintptr_t)step->check->tensor};
-    }
-    return (Packed){(uintptr_t)step | PACKED_STEP, 0};
-}
-
-/* Pack the steps, of which there will be no more. */
-static void
-record_pack(Maker *maker)
-{
-    Record *record = maker->record;
-    const Steps *pure = &record->pure;
-    record->packed = PyMem_New(Packed, pure->n + 1);
-    if (record->packed == NULL) {
-        maker->failed = 1;
-        return;
-    }
-    for (int i = 0; i < pure->n; i++) {
-        record->packed[i] = packed_step(&pure->items[i]);
-    }
-}
+#include "_packed.h"
 
 /* NULL: it is not time yet, or (then *failed is set) none can be made. */
 static Record *
@@ -784,6 +797,8 @@ record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObj
     if (is_due && !maker.failed) {
         record_watch(&maker);
         record_pack(&maker);
+        record_hand_over(p, maker.record);
+        record_open_slots(p, maker.record);
     }
     PyErr_Clear();   /* out of memory: then the step is missing and `failed` set, or something is evaluated instead */
     *failed = maker.failed;
@@ -911,74 +926,6 @@ records_traverse(GuardProgram *p, visitproc visit, void *arg)
 /* ------------------------------------------------------------------------------------------------------------------
    Using a record. */
 
-/* Is this the object that the step recorded, not merely one at the same address? */
-static inline int
-is_expected(const Step *step, PyObject *value)
-{
-    return value == step->expected
-        && (step->keeper == NULL || step->keeper == value || ((PyWeakReference *)step->keeper)->wr_object == value);
-}
-
-/* A structural step. */
-static inline int
-step_holds(const Step *step)
-{
-    switch (step->kind) {
-    case POINTER_IS:
-        return is_expected(step, *step->address);
-    case LIST_ITEM_IS:
-        return step->i < PyList_GET_SIZE(step->object)
-            && is_expected(step, PyList_GET_ITEM(step->object, step->i));
-    case DICT_ITEM_IS:
-        return dict_has_only_str_keys(step->object)
-            && is_expected(step, PyDict_GetItemWithError(step->object, step->key));
-    case DICT_VERSION_IS:
-        return DICT_VERSION(step->object) == step->version;
-    case TYPE_VERSION_IS:
-        return ((PyTypeObject *)step->object)->tp_version_tag == step->version;
-    }
-    Py_UNREACHABLE();
-}
-
-static inline int
-packed_holds(Packed packed, PyObject **saved)
-{
-    uintptr_t where = packed.where & ~(uintptr_t)PACKED_KIND;
-    const Step *step;
-    switch (packed.where & PACKED_KIND) {
-    case PACKED_POINTER:
-        return *(uintptr_t *)where == packed.expected;
-    case PACKED_VERSION:
-        return DICT_VERSION((PyObject *)where) == packed.expected;
-    case PACKED_TENSOR:
-        return tensor_spec_matches((const TensorSpec *)(uintptr_t)packed.expected, (PyObject *)where) == YES;
-    default:
-        step = (const Step *)where;
-        return step->kind == CHECK ? check_holds(step->check, step->object, saved) == YES : step_holds(step);
-    }
-}
-
-static int
-run_pure_steps(Record *record, PyObject **saved)
-{
-    enum { AHEAD = 8 };   /* the memory that the steps look at lies anywhere: ask for it in time */
-    const Packed *packed = record->packed;
-    for (int i = 0, n = record->pure.n; i < n; i++) {
-        if (i + AHEAD < n) {
-            PREFETCH((const void *)packed[i + AHEAD].where);
-        }
-        if (!packed_holds(packed[i], saved)) {
-            const Step *step = &record->pure.items[i];
-            if (step->kind == CHECK) {
-                return step->check->index;
-            }
-            record->stale = step->node;
-            return STALE;
-        }
-    }
-    return GUARDS_PASS;
-}
-
 static int
 run_impure_steps(Record *record, PyObject **saved)
 {
@@ -1059,13 +1006,15 @@ record_evaluate(GuardProgram *p, Record *record, PyObject *const *locals, Py_ssi
     for (int i = 0; i < record->n_fills; i++) {
         saved[record->fills[i]] = Py_NewRef(record->pinned[record->fills[i]]);
     }
-    Handover *handover = wanted == NULL ? NULL : handover_new(p->graph);
-    if (handover != NULL) {   /* the pinned values, before user code can make an end of one; the others are in `saved` */
-        handover_fill(p, handover, record->pinned);
-    }
+    /* The pinned values now, before user code can make an end of one; the others are in `saved`. */
+    Handover *handover = wanted == NULL ? NULL : handover_new(p->graph, record->handed);
     result = run_impure_steps(record, saved);
     if (result == GUARDS_PASS) {
         result = run_relations(p, record, saved);
+    }
+    if (result == GUARDS_PASS && handover != NULL && record->all_handed) {
+        *wanted = handover;
+        return result;
     }
     return wanted == NULL ? result : handover_finish(p, result, handover, saved, wanted);
 }

@@ -3,12 +3,15 @@
    The fast way is torch's C shim, a stable C ABI made for ahead-of-time compiled code, whose handles are addresses of
    at::Tensor values; one such value lies inside every Python tensor object. Where it lies, and where the dispatch keys lie
    inside a TensorImpl, is found at run time and verified on probe tensors. guards/tensor.py calls init_tensor() for that.
-   Whatever cannot be verified is read through Python attributes instead: slower, same answers.
+   Whatever cannot be verified is read through Python attributes instead: slower, same answers. Tensors that are checked at
+   each call, again and again the same ones, are compared without the shim: see _tensor_layout.h.
 
    The shim has no getter for requires_grad: that comes from c10::TensorImpl::requires_grad() const. */
 
 /* Outcomes of a check. */
 enum { RAISED = -1, NO = 0, YES = 1 };
+
+#include "_tensor_layout.h"
 
 static PyObject *s_dtype, *s_device, *s_layout, *s_requires_grad, *s_shape, *s_stride;
 
@@ -33,11 +36,6 @@ static struct {
     uint64_t known_keys[8];       /* dispatch keys of tensors that the shim has given the sizes of */
     int n_known_keys;
 } shim;
-
-typedef struct {
-    int32_t dtype, device_type, device_index, layout;
-    int64_t dim, *sizes, *strides;
-} Metadata;
 
 static inline void *
 tensor_handle(PyObject *tensor)
@@ -71,8 +69,6 @@ read_metadata(PyObject *tensor, Metadata *m)
 
 /* ------------------------------------------------------------------------------------------------------------------
    Specs. */
-
-static const int64_t ANY = INT64_MIN;   /* a dynamic dimension */
 
 typedef struct {
     PyObject *argument;           /* borrowed, as are the others */
@@ -280,17 +276,6 @@ matches_by_attributes(const TensorSpec *spec, PyObject *value)
     return result;
 }
 
-static inline int
-dims_match(const int64_t *actual, const int64_t *expected, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (actual[i] != expected[i] && expected[i] != ANY) {
-            return NO;
-        }
-    }
-    return YES;
-}
-
 /* Dispatch keys come first: kinds of tensors whose sizes the shim refuses to give have other ones. */
 static int
 matches_by_shim(const TensorSpec *spec, PyObject *value)
@@ -315,6 +300,30 @@ matches_by_shim(const TensorSpec *spec, PyObject *value)
     int result = shim.requires_grad != NULL ? !shim.requires_grad(tensor_impl(value)) == !spec->wants_grad
         : attribute_is(value, s_requires_grad, spec->requires_grad);
     return result == YES && spec->keys_function != NULL && !spec->check_keys ? keys_match(spec, value) : result;
+}
+
+/* Can tensor_matches_again() tell about tensors that match this spec? */
+static int
+tensor_spec_is_direct(const TensorSpec *spec)
+{
+    return spec->use_shim && spec->is_pure && spec->check_keys && layout_covers(&spec->codes);
+}
+
+static int
+device_index_matches(const TensorSpec *spec, PyObject *value)
+{
+    int32_t index;
+    return shim.device_index(tensor_handle(value), &index) == 0 && index == spec->codes.device_index;
+}
+
+/* The same as tensor_spec_matches(), for a tensor that has matched before. No probe has a device with an index. */
+static inline int
+tensor_matches_again(const TensorSpec *spec, PyObject *value)
+{
+    const char *impl = tensor_impl(value);
+    return Py_TYPE(value) == spec->type && impl != NULL && tensor_keys(value) == spec->raw_keys
+        && layout_matches(impl, &spec->codes, spec->has_strides)
+        && (spec->codes.device_index < 0 || device_index_matches(spec, value)) && !shim.requires_grad(impl) == !spec->wants_grad;
 }
 
 /* YES, NO, or RAISED with an exception. */
@@ -375,14 +384,6 @@ find_symbols(PyObject *libraries)
     return shim.dtype && shim.device_type && shim.device_index && shim.layout && shim.dim && shim.sizes && shim.strides;
 }
 
-/* One tensor whose metadata Python has read. */
-typedef struct {
-    PyObject *tensor;
-    uintptr_t impl;
-    int requires_grad;
-    uint64_t keys;
-} Probe;
-
 /* The offset in tensor objects where the pointer to the TensorImpl lies, if it is the only one; else -1. */
 static Py_ssize_t
 find_tensor_offset(const Probe *probes, Py_ssize_t n)
@@ -403,27 +404,6 @@ find_tensor_offset(const Probe *probes, Py_ssize_t n)
     return found;
 }
 
-/* The same for the dispatch keys in a TensorImpl, which is at least this big in every torch with a shim. */
-static Py_ssize_t
-find_keys_offset(const Probe *probes, Py_ssize_t n)
-{
-    const Py_ssize_t impl_size = 192;
-    Py_ssize_t found = -1;
-    for (Py_ssize_t offset = 0; offset < impl_size; offset += sizeof(uint64_t)) {
-        int everywhere = 1;
-        for (Py_ssize_t i = 0; i < n; i++) {
-            everywhere &= *(uint64_t *)(probes[i].impl + offset) == probes[i].keys;
-        }
-        if (everywhere) {
-            if (found >= 0) {
-                return -1;
-            }
-            found = offset;
-        }
-    }
-    return found;
-}
-
 static void
 verify_requires_grad(const Probe *probes, Py_ssize_t n)
 {
@@ -432,6 +412,20 @@ verify_requires_grad(const Probe *probes, Py_ssize_t n)
             shim.requires_grad = NULL;
         }
     }
+}
+
+/* Have the shim say what it knows of the probes. */
+static int
+read_probes(Probe *probes, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Metadata *m = &probes[i].metadata;
+        if (!read_metadata(probes[i].tensor, m) || m->dim > MAX_INLINE_DIM
+            || shim.strides(tensor_handle(probes[i].tensor), &m->strides) != 0) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static Probe *
@@ -464,7 +458,7 @@ init_tensor(PyObject *Py_UNUSED(module), PyObject *args)
                           &PyTuple_Type, &libraries, &PyTuple_Type, &tuples)) {
         return NULL;
     }
-    shim.enabled = 0;
+    shim.enabled = impl_layout.found = 0;
     Py_XSETREF(shim.tensor_type, (PyTypeObject *)Py_NewRef(type));
     Py_XSETREF(shim.plain_types, Py_NewRef(plain));
     Probe *probes = parse_probes(tuples);
@@ -475,13 +469,17 @@ init_tensor(PyObject *Py_UNUSED(module), PyObject *args)
     shim.tensor_offset = n > 0 && find_symbols(libraries) ? find_tensor_offset(probes, n) : -1;
     if (shim.tensor_offset >= 0) {
         shim.enabled = 1;
-        shim.keys_offset = find_keys_offset(probes, n);
+        shim.keys_offset = find_offset(probes, n, keys_lie_at, sizeof(uint64_t), sizeof(uint64_t));
         verify_requires_grad(probes, n);
+        if (read_probes(probes, n)) {
+            find_layout(probes, n);
+        }
     }
     PyMem_Free(probes);
-    return Py_BuildValue("{sOsOsO}", "metadata", shim.enabled ? Py_True : Py_False,
+    return Py_BuildValue("{sOsOsOsO}", "metadata", shim.enabled ? Py_True : Py_False,
                          "keys", shim.enabled && shim.keys_offset >= 0 ? Py_True : Py_False,
-                         "requires_grad", shim.enabled && shim.requires_grad != NULL ? Py_True : Py_False);
+                         "requires_grad", shim.enabled && shim.requires_grad != NULL ? Py_True : Py_False,
+                         "layout", shim.enabled && impl_layout.found ? Py_True : Py_False);
 }
 
 static PyObject *

@@ -63,6 +63,8 @@ def _probe_tensors() -> list[torch.Tensor]:
             torch.empty((), dtype=torch.bool),
             torch.empty(2, dtype=torch.complex64).conj(),
             torch.empty(2, 4).as_subclass(_Subclass),
+            torch.empty(2, 3, 4, 5, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last),
+            torch.empty(3, 2, 4, 6, 5, dtype=torch.float64).transpose(1, 4),
         ]
 
 
@@ -90,7 +92,8 @@ def _reads_correctly(tensor: torch.Tensor) -> bool:
 
 
 SHIM: dict[str, bool] = _connect()
-"""What the C side reads without going through Python: "metadata", "keys", "requires_grad"."""
+"""What the C side reads without going through Python: "metadata", "keys", "requires_grad", and with "layout" the first again
+without asking torch's shim."""
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Guards.

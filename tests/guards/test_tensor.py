@@ -83,7 +83,7 @@ def guarded(spec):
 
 
 def test_everything_is_read_through_the_shim():
-    assert tensor.SHIM == {"metadata": True, "keys": True, "requires_grad": True}
+    assert tensor.SHIM == {"metadata": True, "keys": True, "requires_grad": True, "layout": True}
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in ("not a tensor", "None")])
@@ -210,18 +210,80 @@ def test_global_state():
     assert tensor._global_state() == before
 
 
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+
+def changes_in_place():
+    """Every way to give a tensor other metadata without making it another object."""
+
+    def data(make):
+        def change(tensor):
+            tensor.data = make(tensor.data)
+
+        return change
+
+    return {
+        "nothing": lambda tensor: None,
+        "the same again": data(lambda x: x.clone()),
+        "other values": lambda tensor: tensor.data.add_(1),
+        "a view": data(lambda x: x.view(x.shape)),
+        "shape": data(lambda x: x.unsqueeze(0)),
+        "size": data(lambda x: x.new_zeros((*x.shape[:-1], 9))),
+        "first size": data(lambda x: x.new_zeros((9, *x.shape[1:]))),
+        "strides": data(lambda x: x.as_strided(x.shape, (0,) * x.dim())),
+        "last stride": data(lambda x: x.as_strided(x.shape, (*x.stride()[:-1], 0))),
+        "offset": data(lambda x: x.new_zeros(x.numel() + 1)[1:].view(x.shape)),
+        "dtype": data(lambda x: x.to(torch.float64)),
+        "complex": data(lambda x: x.to(torch.complex64)),
+        "device": data(lambda x: x.to("meta")),
+        "requires_grad": lambda tensor: tensor.requires_grad_(not tensor.requires_grad),
+        "resize": lambda tensor: tensor.resize_(100),
+        "transpose": lambda tensor: tensor.transpose_(0, -1),
+        "class": lambda tensor: setattr(tensor, "__class__", Subclass),
+        "set_": lambda tensor: tensor.set_(),
+        "swap": lambda tensor: torch.utils.swap_tensors(tensor, torch.zeros(11)),
+    }
+
+
+@pytest.mark.parametrize("kind", [torch.zeros, torch.nn.Parameter, torch.nn.Buffer], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "shape", [(), (2,), (2, 3), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 2, 4), (1, 2, 1, 2, 1, 2, 1)], ids=len
+)
+@pytest.mark.parametrize("change", changes_in_place())
+def test_a_tensor_that_is_checked_again_and_again(change, shape, kind):
+    value = torch.zeros(shape)
+    holder = Holder(value if kind is torch.zeros else kind(value))
+    guards = GuardSet(["holder"])
+    instance_dict = guards.node(guards.node(None, ir.LOCAL, 0), ir.INSTANCE_DICT, None)
+    guards.check(guards.node(instance_dict, ir.DICT_ITEM, "value"), ir.TENSOR, tensor.tensor_spec(holder.value))
+    program, mirror = build_program(guards), Mirror(guards)
+    assert [program.check((holder,)) for _ in range(3)] == [True] * 3
+    try:
+        with torch.no_grad():
+            changes_in_place()[change](holder.value)
+    except (RuntimeError, IndexError, TypeError) as error:
+        pytest.skip(str(error))
+    expected = mirror.check((holder,))
+    assert expected or change not in ("nothing", "the same again", "other values", "a view", "offset")
+    assert [program.check((holder,)) for _ in range(3)] == [expected] * 3
+
+
 def test_a_connection_that_cannot_be_verified_is_not_used():
     libraries = tensor._library_names()
     x = torch.zeros(2)
     good = (x, x._cdata, False, tensor.dispatch_keys(x))
     try:
-        for probes, expected in (
-            ((), {"metadata": False, "keys": False, "requires_grad": False}),
-            (((x, x._cdata + 8, False, good[3]),), {"metadata": False, "keys": False, "requires_grad": False}),
-            (((x, x._cdata, True, good[3]),), {"metadata": True, "keys": True, "requires_grad": False}),
-            (((x, x._cdata, False, good[3] + 1),), {"metadata": True, "keys": False, "requires_grad": True}),
+        for probes, found in (  # one tensor of one dimension does not tell where its sizes lie
+            ((), ()),
+            (((x, x._cdata + 8, False, good[3]),), ()),
+            (((x, x._cdata, True, good[3]),), ("metadata", "keys")),
+            (((x, x._cdata, False, good[3] + 1),), ("metadata", "requires_grad")),
         ):
-            assert _eval_frame.init_tensor(torch.Tensor, (torch.Tensor,), libraries, probes) == expected
+            assert _eval_frame.init_tensor(torch.Tensor, (torch.Tensor,), libraries, probes) == {
+                name: name in found for name in ("metadata", "keys", "requires_grad", "layout")
+            }
             for name in ("plain", "grad", "conjugated", "meta"):
                 value = KINDS[name]()
                 _, program, mirror = guarded(tensor.tensor_spec(value))
