@@ -72,6 +72,8 @@ class Trace:
         self.dynamic_hints = hints
         self.guards = ir.GuardSet(code.co_varnames, code.co_freevars)
         self.heap: dict[int, Any] = {}
+        self.pinned: dict[int, Any] = {}  # those of the heap that are known by identity
+        self.followed: dict[int, Any] = {}  # functions that are interpreted, by id
         self.keep_alive: list[Any] = []
         self.type_attributes: dict[tuple[int, str], VariableTracker | None] = {}  # by id: classes may not be hashable
         self.written_classes: dict[
@@ -107,6 +109,8 @@ class Trace:
         for vt in self.heap.values():
             vt.__dict__.clear()
         self.heap.clear()
+        self.pinned.clear()
+        self.followed.clear()
         self.keep_alive.clear()
         self.arguments.clear()
         self.finalized.clear()
@@ -242,11 +246,15 @@ class Trace:
 
     def build_constant_object(self, value: Any) -> VariableTracker:
         """An object whose identity the analysis knows: a function, class, module, dtype, the result of folding …"""
+        found = self.pinned.get(id(value))  # it is alive: the heap keeps what it has met
+        if found is not None:
+            return found
         if type(value) in ATOMIC_TYPES:
             return ConstantVariable(value)
         if issubclass(type(value), type) and id(value) in self.new_classes:
             return self.new_classes[id(value)]
-        return self.wrap(value, self.constant_source(value))
+        found = self.pinned[id(value)] = self.wrap(value, self.constant_source(value))
+        return found
 
     wrap_callable = build_constant_object
     type_tracker = build_constant_object
@@ -460,7 +468,7 @@ class Trace:
     ) -> VariableTracker:
         """Call a Python function: its handler if it has one, else interpret it in a new frame."""
         real = fn.value
-        if real is not MISSING:
+        if real is not MISSING and id(real) not in self.followed:
             if not runs_its_code(real):
                 unsupported("call-c-function", f"{real.__qualname__}, whose calls go elsewhere")
             handler = HANDLERS.get(real)
@@ -480,6 +488,7 @@ class Trace:
                 if target is None:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)
+            self.followed[id(real)] = real
         if self.region.breaks_inside(fn.code, args):
             unsupported("breaks-inside", fn.describe())
         frame = Frame(self, fn, bind_arguments(tx, fn, args, kwargs), tx, direct)
@@ -522,7 +531,7 @@ class Trace:
         f = self.frame
         while f is not None and skip.is_internal(f.code):
             f = f.parent
-        return (f.code.co_filename, f.lineno) if f is not None else None
+        return f.user_line() if f is not None else None
 
     def user_stack(self) -> list[UserFrame]:
         """The user's frames now, outermost first."""

@@ -30,6 +30,7 @@ from ..guards import ir
 from ..guards.tensor import tensor_spec
 from . import modes
 from .bodies import Body
+from .code import TraceGraph
 from .fake import MEMO, Propagator, span
 from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
@@ -296,6 +297,23 @@ class NodeFactory:
         names._base_count[base] = known[1] = number
         return name
 
+    def placeholder(self, name: str, last: Node) -> Node:
+        """Add a placeholder behind the `last` one. The parameter is called as the node is, since its name has to be unique as well."""
+        graph, names = self.graph, self.names
+        if name in names._used_names or not _is_parameter_name(name):
+            name = names.create_name(name, None)
+        else:
+            names._used_names.add(name)
+            names._base_count[name] = 0
+        node = Node(graph, name, "placeholder", name, (), {}, None)
+        last.append(node)
+        names._obj_to_name[node] = name
+        graph._find_nodes_lookup_table.insert(node)
+        graph._len += 1
+        return node
+
+
+_is_parameter_name = re.compile(r"l_[a-z0-9_]*_").fullmatch  # whole as `placeholder_name` makes it
 
 _set_meta = torch._C._NodeBase.meta.__set__
 
@@ -305,7 +323,7 @@ class GraphBuilder:
 
     def __init__(self, tr: Any) -> None:
         self.tr = tr
-        self.graph = Graph()
+        self.graph = TraceGraph()
         self.propagator = Propagator()
         self.module_nodes: set[Any] = set()
         self.module_facts: dict[Any, bool] = {}
@@ -462,12 +480,10 @@ class GraphBuilder:
         ]
 
     def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
-        graph = self.graph
-        with graph.inserting_after(self.inputs[-1].node if self.inputs else graph._root):
-            node = self._create(
-                "placeholder", str(value.sym) if type(value) is SymValue else placeholder_name(source.path)
-            )
-        node.target = node.name  # the parameter's name has to be unique as well
+        last = self.inputs[-1].node if self.inputs else self.graph._root
+        node = self._create.placeholder(
+            str(value.sym) if type(value) is SymValue else placeholder_name(source.path), last
+        )
         _set_meta(node, NodeMeta(self.propagator, value))
         if isinstance(real, torch.nn.Parameter) or shapes.is_buffer(source):
             node.meta[STATIC_ADDRESS] = True

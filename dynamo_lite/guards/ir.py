@@ -10,8 +10,8 @@ The kind numbers are repeated in `_program.h`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from types import FunctionType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType, MappingProxyType
 from typing import Any
 from weakref import ref
 
@@ -75,11 +75,12 @@ User = tuple[str, int] | None
 _BY_VALUE = frozenset({int, bool, bytes})
 
 
-def _key(arg: Any) -> Any:
-    kind = type(arg)
-    if kind is str:
-        return arg
-    return (kind, arg) if kind in _BY_VALUE else id(arg)
+def _key(kind: int, arg: Any) -> Any:
+    """What a step or a check is known by. Names of attributes and items, which are most of them, stand for themselves."""
+    cls = type(arg)
+    if cls is str:
+        return arg if kind == DICT_ITEM else (kind, arg)
+    return (kind, cls, arg) if cls in _BY_VALUE else (kind, id(arg))
 
 
 class Guard:
@@ -114,6 +115,9 @@ class Guard:
         return f"<Guard {self.index}: {self.path} {KIND_NAMES[self.kind]} {self.text or ''}>"
 
 
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
 class GuardNode:
     """A value that guards can reach: an accessor applied to the parent's value."""
 
@@ -124,9 +128,9 @@ class GuardNode:
         self.parent = parent
         self.kind = kind
         self.arg = arg
-        self.checks: list[Guard] = []
-        self.children: dict[Any, GuardNode] = {}
-        self._seen: set[Any] = set()
+        self.checks: Sequence[Guard] = ()  # most nodes have few of either
+        self.children: Mapping[Any, GuardNode] = _NOTHING
+        self._seen: Any = None  # keys of the checks
         self._path: str | None = None
 
     @property
@@ -180,19 +184,30 @@ class GuardSet:
 
     def node(self, parent: GuardNode | None, kind: int, arg: Any = None) -> GuardNode:
         """The child of `parent` (None: a root) by this accessor; made at the first request."""
-        children = self.roots if parent is None else parent.children
-        key = (kind, _key(arg))
+        children: Any = self.roots if parent is None else parent.children
+        key = _key(kind, arg)
         node = children.get(key)
         if node is None:
+            if children is _NOTHING:
+                children = parent.children = {}
             node = children[key] = GuardNode(self, parent, kind, arg)
             self.nodes.append(node)
         return node
 
     def check(self, node: GuardNode, kind: int, arg: Any = None, user: User = None) -> None:
         """Require a property of the node's value. Asking for the same thing twice adds nothing."""
-        key = (kind, _key(arg))
-        if key not in node._seen:
-            node._seen.add(key)
+        key = _key(kind, arg)
+        seen = node._seen
+        if seen is None:
+            node._seen = key
+            node.checks = [self._add(kind, node, (), arg, user, None)]
+            return
+        if type(seen) is not set:
+            if seen == key:
+                return
+            seen = node._seen = {seen}
+        if key not in seen:
+            seen.add(key)
             node.checks.append(self._add(kind, node, (), arg, user, None))
 
     def expect(self, node: GuardNode, user: User = None) -> None:

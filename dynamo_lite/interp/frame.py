@@ -302,6 +302,13 @@ class Frame:
             self.caller = self.parent.place()
         return Place(self.code, self.lineno, self.caller)
 
+    def user_line(self) -> tuple[str, int]:
+        """The file and the line of the current instruction; one object per instruction."""
+        found = self.lifted.lines[self.cur]
+        if found is None:
+            found = self.lifted.lines[self.cur] = (self.code.co_filename, self.lineno)
+        return found
+
     @property
     def lineno(self) -> int:
         """The user's line of the current instruction."""

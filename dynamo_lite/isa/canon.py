@@ -162,7 +162,7 @@ class Instr:
     """One canonical instruction. `target` is a canonical index (jumps only), `offset` the byte offset of the original
     instruction, `last` is True on the last part of an original one, `pos` is (lineno, end_lineno, col, end_col)."""
 
-    __slots__ = ("arg", "last", "offset", "op", "pos", "target")
+    __slots__ = ("arg", "last", "lineno", "offset", "op", "pos", "target")
 
     def __init__(self, op: Op, arg: Any, target: int | None, offset: int, last: bool, pos: tuple):
         self.op = op
@@ -170,9 +170,9 @@ class Instr:
         self.target = target
         self.offset = offset
         self.last = last
+        self.lineno = pos[0]
         self.pos = pos
 
-    lineno = property(lambda self: self.pos[0])
     end_lineno = property(lambda self: self.pos[1])
     col = property(lambda self: self.pos[2])
     end_col = property(lambda self: self.pos[3])
@@ -209,6 +209,7 @@ class Lifted:
         "index_of_offset",
         "instrs",
         "is_cell",
+        "lines",
         "local_names",
         "name",
         "nlocals",
@@ -222,6 +223,7 @@ class Lifted:
         self._code = weakref.ref(code)
         self.name = code.co_qualname
         self.instrs: list[Instr] = instrs
+        self.lines: list[Any] = [None] * len(instrs)  # (file, line) of each, made by who asks
         self.handler_at: list[Handler | None] = handler_at
         self.index_of_offset: dict[int, int] = index_of_offset
         self.nlocals = len(code.co_varnames)

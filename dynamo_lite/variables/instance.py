@@ -205,13 +205,15 @@ class InstanceVariable(UserSlots):
 
     def missing_attribute(self, tx: Any, name: str, observed: ObservedException | None) -> VariableTracker:
         """`slot_tp_getattr_hook`: `__getattr__` after an AttributeError."""
-        if observed is not None and not issubclass(observed.exc.python_type(), AttributeError):
-            raise observed
-        hook = type_attribute(tx, self.cls, "__getattr__")
+        is_missing = observed is None or issubclass(observed.exc.python_type(), AttributeError)
+        hook = type_attribute(tx, self.cls, "__getattr__") if is_missing else None
         if hook is not None:
             return tx.call(hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)), [ConstantVariable(name)])
         if observed is not None:
-            raise observed
+            try:
+                raise observed
+            finally:
+                del observed  # a frame that is raised through and holds the exception would keep itself alive
         message = f"'{type_name(self)}' object has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
