@@ -74,6 +74,8 @@ class Config:
     # Shapes and numbers
     assume_static_by_default: bool = True  # sizes are constants until they change
     automatic_dynamic_shapes: bool = True  # a size or int that changed becomes symbolic at the recompile
+    specialize_zero_one: bool = True  # sizes 0 and 1 are constants
+    use_duck_shape: bool = True  # sizes that are equal at first are one symbol
     specialize_int: bool = False  # ints are always constants
     specialize_float: bool = False  # floats are always constants, also those that change
     force_parameter_static_shapes: bool = True  # sizes of parameters stay constants

@@ -162,8 +162,14 @@ class DimRange(NamedTuple):
 Dims = int | Iterable[int]
 
 
-def _dims(index: Dims) -> tuple[int, ...]:
-    return (index,) if isinstance(index, int) else tuple(index)
+def _dims(tensor: Any, index: Dims) -> tuple[int, ...]:
+    """The dimensions meant, counted from the front. Raises IndexError for one that the tensor does not have."""
+    n = tensor.dim()
+    dims = (index,) if isinstance(index, int) else tuple(index)
+    for dim in dims:
+        if not -n <= dim < n:
+            raise IndexError(f"cannot mark dimension {dim}: the tensor has {n} dimensions")
+    return tuple([dim % n for dim in dims])
 
 
 def _add_marks(tensor: Any, attribute: str, index: Dims) -> None:
@@ -172,7 +178,7 @@ def _add_marks(tensor: Any, attribute: str, index: Dims) -> None:
     if marked is None:
         marked = set()
         setattr(tensor, attribute, marked)
-    marked.update(_dims(index))
+    marked.update(_dims(tensor, index))
     setattr(tensor, HAS_MARKS, True)
     for inner in _inner_tensors(tensor):
         _add_marks(inner, attribute, index)
@@ -207,7 +213,7 @@ def mark_dynamic(
     if ranges is None:
         ranges = set()
         setattr(t, DYNAMIC_RANGE, ranges)
-    ranges.update(DimRange(dim, min, max) for dim in _dims(index))
+    ranges.update(DimRange(dim, min, max) for dim in _dims(t, index))
 
 
 @forbid_in_graph
@@ -251,7 +257,7 @@ def mark_unbacked(
         if per_dim is None:
             per_dim = {}
             setattr(t, attribute, per_dim)
-        per_dim.update(dict.fromkeys(_dims(index), value))
+        per_dim.update(dict.fromkeys(_dims(t, index), value))
 
 
 @forbid_in_graph

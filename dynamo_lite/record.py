@@ -112,6 +112,19 @@ class GraphRecord:
 
 
 @dataclass(slots=True)
+class Specialization:
+    """A size or number of the inputs that was symbolic until the program made it a constant; `user` is its line (file, line)."""
+
+    text: str
+    value: Any
+    user: tuple[str, int] | None
+
+    def __str__(self) -> str:
+        where = f", by {self.user[0]}:{self.user[1]}" if self.user is not None else ""
+        return f"{self.text} = {self.value}{where}"
+
+
+@dataclass(slots=True)
 class FrameRecord:
     """One finished analysis of one code object: the entry that it made, its graphs, breaks, guards and times.
 
@@ -136,6 +149,7 @@ class FrameRecord:
     skipped: str | None = None
     started: float = 0.0
     """When the analysis began, in seconds of `time.perf_counter`."""
+    specializations: list[Specialization] = field(default_factory=list)
     steps: int = 0
     """Instructions interpreted in the run that made the entry."""
     fake_calls: int = 0

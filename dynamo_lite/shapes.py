@@ -4,8 +4,8 @@ Input: a real tensor or int with its access path, the marks on the tensor, and w
 code saw.
 Output: the dimensions that become symbolic, or whether an int does.
 Invariant: static first; a size or int becomes symbolic when it differs from that of an earlier compilation, when it is
-marked, or when everything was asked to be (except for buffers). 0 and 1 are always constants (except for ints that changed). Nothing here
-imports torch.
+marked, or when everything was asked to be (except for buffers). 0 and 1 are constants unless `config.specialize_zero_one` is off
+(or for ints that changed). Nothing here imports torch.
 
 `tr.dynamic_hints` is the memory: access path → tuple of sizes, or int; None in place of a number says that it varies.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from .config import config
 from .guards import ir
-from .markers import DYNAMIC, STATIC, WEAK_DYNAMIC
+from .markers import DYNAMIC, STATIC, STRICT_UNBACKED, UNBACKED, WEAK_DYNAMIC
 
 NONE: frozenset[int] = frozenset()
 
@@ -39,7 +39,16 @@ def dynamic_dims(tr: Any, tensor: Any, source: Any, is_parameter: bool) -> froze
     if not chosen:
         return NONE
     chosen.difference_update(marked.get(STATIC, ()))
+    chosen.difference_update(unbacked_dims(tensor))
+    if not config.specialize_zero_one:
+        return frozenset(chosen)
     return frozenset(dim for dim in chosen if sizes[dim] not in (0, 1))
+
+
+def unbacked_dims(tensor: Any) -> frozenset[int]:
+    """The dimensions that `mark_unbacked` makes symbolic without a look at their size."""
+    marked = tensor.__dict__
+    return frozenset((*marked.get(UNBACKED, ()), *marked.get(STRICT_UNBACKED, ()))) if marked else NONE
 
 
 def is_buffer(source: Any) -> bool:

@@ -28,6 +28,7 @@ from ..config import config
 from ..exc import Restart, unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
+from ..markers import HAS_MARKS
 from . import modes
 from .bodies import Body
 from .code import TraceGraph
@@ -36,6 +37,7 @@ from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .numbers import FloatValue, is_indifferent, present
+from .promises import check_marks
 from .state import AmbientState
 from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 from .wrappers import check_shared_parts
@@ -365,13 +367,16 @@ class GraphBuilder:
             fake = self.propagator.slow_fake(value)
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
             return TensorValue(LiveMeta(fake), origin=origin, fake=fake)
+        if HAS_MARKS in value.__dict__:
+            check_marks(value, source.path)
         dynamic = shapes.dynamic_dims(self.tr, value, source, isinstance(value, torch.nn.Parameter))
-        if not dynamic:
+        unbacked = shapes.unbacked_dims(value)
+        if not dynamic and not unbacked:
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
             return TensorValue(meta_of_input(value), origin=origin)
-        size, stride = self.symbols.shape_of(value, source, dynamic, shapes.strict_dims(value))
+        size, stride = self.symbols.shape_of(value, source, dynamic, shapes.strict_dims(value), unbacked)
         fixed = [s if type(s) is int else None for s in stride]
-        self.tr.guard(source, ir.TENSOR, tensor_spec(value, dynamic, fixed))
+        self.tr.guard(source, ir.TENSOR, tensor_spec(value, dynamic | unbacked, fixed))
         fake = self.propagator.symbolic_fake(size, stride, value)
         return TensorValue(meta_of_fake(fake), origin=origin, fake=fake)
 
@@ -756,6 +761,7 @@ class ShapeGuards:
         """Add the guards, at the end of the trace. Raises UserError for a broken `mark_dynamic`."""
         if self.builder._symbols is not None:
             self.builder._symbols.add_guards()
+            tr.analysis.record.specializations = self.builder._symbols.specializations
 
 
 def _requires_grad(node: Node) -> bool:

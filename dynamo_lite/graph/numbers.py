@@ -17,6 +17,7 @@ import torch
 
 from ..exc import unsupported
 from ..guards import ir
+from ..record import Specialization
 from .values import SymValue
 
 
@@ -96,6 +97,11 @@ class Decisions:
                 self._refuse_unknown(part)
         elif isinstance(operand, SymValue) and not operand.sym.node.has_hint():
             unsupported("data-dependent-size", str(operand.sym))
+
+    def specializations(self) -> list[Specialization]:
+        """The floats from outside that became constants."""
+        inputs = [d for d in self.made.values() if d.function is _itself and d.operands[0].origin[0] == "input"]
+        return [Specialization(d.operands[0].origin[1].path, d.answer, d.user) for d in inputs]
 
     def add_guards(self, leaf: Callable[[SymValue], tuple[str, list[tuple[Any, str]]] | None]) -> None:
         """Give the decisions to the guards. `leaf(value)` is the text of an int as an expression, and the name of each number in it

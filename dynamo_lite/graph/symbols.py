@@ -22,11 +22,12 @@ from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from ..config import config
-from ..exc import UserError, UserErrorType
 from ..guards import ir
-from ..markers import DYNAMIC_RANGE
+from ..markers import SHAPE_IDS
+from ..record import Specialization
 from .lean import without_compiler
 from .numbers import Decisions, FloatValue
+from .promises import Bounds, Promise, bounds_of, check_range, name_of, refuse_condition, refuse_constant
 from .symbolic_meta import SymbolicMetas
 from .values import SymValue
 
@@ -60,6 +61,7 @@ class Env(ShapeEnv):
     """A `ShapeEnv` whose facts know the user's line, and which doesn't look at the Python stack for it."""
 
     here: Callable[[], Any] = staticmethod(lambda: None)
+    describe: Callable[[Any], str] = staticmethod(str)
 
     def _get_sloc(self, framework_loc: Any = None) -> SLoc:
         return SLoc(None, self.here())
@@ -72,12 +74,14 @@ class Env(ShapeEnv):
 
 
 class Tracked(NamedTuple):
-    """A number of the inputs: how guards reach it, what it is called in reports, its symbol."""
+    """A number of the inputs: how guards reach it, what it is called in reports, its symbol (`first`: as it was made), and what
+    `mark_dynamic` promises about it."""
 
     node: Any
     text: str
     sym: Any
-    strict: bool = False
+    first: Any = None
+    promise: Promise | None = None
 
 
 class Symbols:
@@ -89,9 +93,14 @@ class Symbols:
             self.env = Env(
                 allow_scalar_outputs=config.capture_scalar_outputs,
                 allow_dynamic_output_shape_ops=config.capture_dynamic_output_shape_ops,
+                specialize_zero_one=config.specialize_zero_one,
+                duck_shape=None if config.use_duck_shape else False,  # None: as torch's own setting says
             )
         self.env.here = tr.here
+        self.env.describe = self.describe
         self.tracked: list[Tracked] = []
+        self.specializations: list[Specialization] = []
+        self.shape_ids: dict[str, Any] = {}
         self.inputs: dict[Any, SymValue] = {}
         self.decide = Decisions(tr)
         self.floats: dict[str, FloatValue] = {}  # access path → float from outside
@@ -105,36 +114,67 @@ class Symbols:
     # -- making symbols
 
     def shape_of(
-        self, tensor: torch.Tensor, source: Any, dynamic: frozenset[int], strict: frozenset[int]
+        self,
+        tensor: torch.Tensor,
+        source: Any,
+        dynamic: frozenset[int],
+        strict: frozenset[int],
+        unbacked: frozenset[int] = frozenset(),
     ) -> tuple[Any, Any]:
-        """Symbolic sizes and strides of a real tensor: the given dimensions, and the strides that follow from them."""
-        ranges = {r.dim: r for r in getattr(tensor, DYNAMIC_RANGE, ())}
+        """Symbolic sizes and strides of a real tensor: the given dimensions, and the strides that follow from them. Those of
+        `unbacked` have no present value."""
         sizes: list[Any] = list(tensor.shape)
-        for dim in sorted(dynamic):
+        for dim in sorted(dynamic | unbacked):
             node = self.tr.source(source, ir.CALL, _size_getter(dim))
             text = f"{source.path}.size({dim})"
+            bounds = bounds_of(tensor, dim)
+            if dim in unbacked:
+                sizes[dim] = self._unbacked(sizes[dim], node, text, bounds, getattr(tensor, SHAPE_IDS, {}).get(dim))
+                continue
             kind = DimDynamic.DYNAMIC if dim in strict else DimDynamic.DUCK
-            sizes[dim] = self._symbol(sizes[dim], node, text, kind, ranges.get(dim), dim in strict)
-        strides = self._strides(tensor, sizes)
+            promise = Promise(name_of(dim, source.path), bounds) if dim in strict else None
+            sizes[dim] = self._symbol(sizes[dim], node, text, kind, bounds, promise)
+        strides = contiguous_strides(tensor, sizes) if unbacked else None
+        strides = self._strides(tensor, sizes) if strides is None else strides
         for dim, stride in enumerate(strides):
             if type(stride) is not int:
                 node = self.tr.source(source, ir.CALL, _stride_getter(dim))
                 self.tracked.append(Tracked(node, f"{source.path}.stride({dim})", stride))
         return sizes, strides
 
-    def _symbol(self, value: int, node: Any, text: str, kind: Any, bounds: Any, strict: bool) -> Any:
+    def _symbol(
+        self, value: int, node: Any, text: str, kind: Any, bounds: Bounds | None, promise: Promise | None
+    ) -> Any:
         source = InputSource(text)
         constraint = None
-        if bounds is not None and (bounds.min is not None or bounds.max is not None):
-            low = 2 if bounds.min is None else bounds.min
+        if bounds is not None:
+            low = bounds.min if bounds.min is not None else 2 if config.specialize_zero_one else 0
             constraint = StrictMinMaxConstraint(
                 warn_only=False, vr=ValueRanges(low, int_oo if bounds.max is None else bounds.max)
             )
         with without_compiler:
             symbol = self.env.create_symbol(value, source, kind, constraint_dim=constraint)
             sym = self.env.create_symintnode(symbol, hint=value, source=source)
-        self.tracked.append(Tracked(node, text, sym, strict))
+        self.tracked.append(Tracked(node, text, sym, symbol, promise))
         self.inputs.setdefault(symbol, SymValue(sym, origin=("input", node, value)))
+        return sym
+
+    def _unbacked(self, value: int, node: Any, text: str, bounds: Bounds | None, shape_id: str | None) -> Any:
+        """A size that the trace does not know. Those with one `shape_id` are one symbol."""
+        sym = self.shape_ids.get(shape_id) if shape_id is not None else None
+        if sym is None:
+            with without_compiler, self.env.ignore_fresh_unbacked_symbols():
+                source = InputSource(text)
+                symbol = self.env.create_symbol(value, source, DimDynamic.UNBACKED)
+                sym = self.env.create_symintnode(symbol, hint=None, source=source)
+                if bounds is not None and bounds.min is not None:
+                    torch._check(sym >= bounds.min)
+                if bounds is not None and bounds.max is not None:
+                    torch._check(sym <= bounds.max)
+            self.inputs.setdefault(symbol, SymValue(sym, origin=("input", node, value)))
+            if shape_id is not None:
+                self.shape_ids[shape_id] = sym
+        self.tracked.append(Tracked(node, text, sym, sym.node.expr))
         return sym
 
     def input_of(self, value: SymValue) -> SymValue:
@@ -162,7 +202,7 @@ class Symbols:
             name = InputSource(source.path)
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
             sym = self.env.create_symintnode(symbol, hint=value, source=name)
-        self.tracked.append(Tracked(source, source.path, sym))
+        self.tracked.append(Tracked(source, source.path, sym, symbol))
         return self.inputs.setdefault(symbol, SymValue(sym, origin=("input", source, value)))
 
     # -- floats
@@ -186,14 +226,14 @@ class Symbols:
         canonical: dict[Any, Tracked] = {}
         facts: list[tuple[Any, Any]] = []
         with without_compiler:
+            self.specializations = []
             for item in self.tracked:
                 expr = item.sym.node.expr
-                if item.strict and not expr.free_symbols:
-                    raise UserError(
-                        UserErrorType.CONSTRAINT_VIOLATION,
-                        f"{item.text} was marked dynamic, but the code makes it the constant {expr}; remove the mark "
-                        "or the use that needs the number (mark it with maybe_mark_dynamic to allow both)",
-                    )
+                if item.first is not None and not expr.free_symbols:
+                    found = Specialization(item.text, int(expr), self._who_fixed(item.first))
+                    self.specializations.append(found)
+                    if item.promise is not None:
+                        refuse_constant(item.promise, found)
                 if isinstance(expr, sympy.Symbol) and expr not in canonical:
                     canonical[expr] = item
             for item in self.tracked:
@@ -203,11 +243,39 @@ class Symbols:
             self._add_equalities(facts, canonical)
             for symbol, item in canonical.items():
                 self._add_range(symbol, item)
+            promises = self._check_ranges()
             for guard in self.env.guards:
                 expr = self.env.simplify(guard.expr)
                 if self.env._maybe_evaluate_static(expr, axioms=()) is None:
-                    self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, guard.sloc.maybe_user_loc)
+                    user = guard.sloc.maybe_user_loc
+                    if len(expr.free_symbols) == 1 and expr.free_symbols <= promises.keys():
+                        (symbol,) = expr.free_symbols
+                        refuse_condition(promises[symbol], self._readable(_printed(expr), canonical), user)
+                    self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, user)
+            self.specializations += self.decide.specializations()
             self.decide.add_guards(lambda value: self._text_of(value, canonical))
+
+    def _who_fixed(self, symbol: Any) -> Any:
+        """The user's line that made a constant of a symbol."""
+        env = self.env
+        while isinstance(env.replacements.get(symbol), sympy.Symbol):
+            symbol = env.replacements[symbol]
+        where = env.replacements_slocs.get(symbol)
+        return where.maybe_user_loc if where is not None else None
+
+    def _check_ranges(self) -> dict[Any, Promise]:
+        """Hold the ranges against those that were promised; the promises that name a range, by symbol."""
+        promises = {}
+        for item in self.tracked:
+            expr = item.sym.node.expr
+            if item.promise is None or item.promise.bounds is None or not isinstance(expr, sympy.Symbol):
+                continue
+            bounds, where = self.env.var_to_range[expr], self.env.var_to_range_sloc[expr]
+            high = int(bounds.upper) if bounds.upper.is_Integer else None
+            users = where.lower.maybe_user_loc, where.upper.maybe_user_loc
+            check_range(item.promise, int(bounds.lower), high, users)
+            promises[expr] = item.promise
+        return promises
 
     def _add_equalities(self, facts: list[tuple[Any, Tracked]], canonical: dict[Any, Tracked]) -> None:
         for expr, item in facts:
@@ -231,9 +299,32 @@ class Symbols:
         if any(s not in where for s in symbols):
             return  # of numbers that only the graph knows: a runtime matter
         function = eval(f"lambda {', '.join(map(str, symbols))}: {text}", _GLOBALS)
-        names = {str(s): where[s].text for s in symbols}
-        readable = _identifier.sub(lambda match: names.get(match.group(), match.group()), text)
-        self.tr.guards.predicate(function, [where[s].node for s in symbols], readable, user)
+        self.tr.guards.predicate(function, [where[s].node for s in symbols], self._readable(text, where), user)
+
+    @staticmethod
+    def _readable(text: str, where: dict[Any, Tracked]) -> str:
+        names = {str(symbol): item.text for symbol, item in where.items()}
+        return _identifier.sub(lambda match: names.get(match.group(), match.group()), text)
+
+    def describe(self, sym: Any) -> str:
+        """A symbolic number in terms of the inputs that it is made of."""
+        where = {item.first: item for item in reversed(self.tracked) if item.first is not None}
+        marked = [where[s].text for s in sym.node.expr.free_symbols if s in where and self.env.is_unbacked_symint(s)]
+        note = "".join([f" ({text} is marked unbacked: no guard may depend on it)" for text in marked])
+        return self._readable(str(sym), where) + note
+
+
+def contiguous_strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any] | None:
+    """The strides of a contiguous tensor from its sizes, some of them symbolic; None if the tensor has others."""
+    if torch.empty(tensor.shape, device="meta").stride() != tensor.stride():
+        return None
+    strides: list[Any] = []
+    span: Any = 1
+    with without_compiler:
+        for size in reversed(sizes):
+            strides.append(span)
+            span = span * torch.sym_max(size, 1)
+    return strides[::-1]
 
 
 _identifier = re.compile(r"\b[a-z]\w*\b")

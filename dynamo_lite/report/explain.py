@@ -55,6 +55,8 @@ def describe_frame(frame: FrameRecord) -> list[str]:
         lines += [f"graph {graph.id}: {graph.op_count} operators, backend {graph.backend}", graph.code_text().strip()]
     for record in frame.breaks:
         lines += ["graph break", str(record)]
+    if frame.specializations:
+        lines += ["sizes and numbers that the code made constant", *[f"  {s}" for s in frame.specializations]]
     if frame.guards is not None:
         lines += [f"{len(frame.guards)} guards", frame.guards.text().strip()]
     return lines

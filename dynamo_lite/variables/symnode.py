@@ -123,7 +123,13 @@ def evaluate(function: Callable[..., Any], *args: Any) -> Any:
     except Exception as error:
         if "DataDependent" not in type(error).__name__:
             raise
-        return unsupported("data-dependent-size", "", error)
+        return unsupported("data-dependent-size", _question(function, args), error)
+
+
+def _question(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """What was asked of numbers, in terms of the inputs."""
+    texts = [a.node.shape_env.describe(a) if hasattr(a, "node") else str(a) for a in args]
+    return texts[0] if function in (bool, int) else f"{getattr(function, '__name__', function)}({', '.join(texts)})"
 
 
 def is_unbacked(sym: Any) -> bool:

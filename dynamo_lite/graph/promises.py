@@ -1,0 +1,147 @@
+"""What marks promise about the sizes of inputs.
+
+Input: marked tensors, and what a trace has assumed about their sizes. Output: nothing, or a `UserError` that names the dimension, the
+line of the program that broke the promise, and what to do.
+Invariant: a promise of `mark_dynamic` is either kept by the compiled code or an error; the weaker marks never are.
+"""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+
+from ..config import config
+from ..exc import UserError, UserErrorType
+from ..markers import DYNAMIC, DYNAMIC_RANGE, STATIC, STRICT_UNBACKED, UNBACKED, UNBACKED_BOUNDS
+from ..record import Specialization
+
+
+class Bounds(NamedTuple):
+    """The range that a mark promises; None is unbounded."""
+
+    min: int | None = None
+    max: int | None = None
+
+    def __contains__(self, size: object) -> bool:
+        return (self.min is None or size >= self.min) and (self.max is None or size <= self.max)  # type: ignore[operator]
+
+    def __str__(self) -> str:
+        if self.min is None:
+            return f"up to {self.max}"
+        return f"from {self.min} on" if self.max is None else f"from {self.min} to {self.max}"
+
+
+class Promise(NamedTuple):
+    """What `mark_dynamic` says about one dimension."""
+
+    dimension: str
+    bounds: Bounds | None
+
+
+def name_of(dim: int, path: str) -> str:
+    """A dimension as errors call it."""
+    return f"dimension {dim} of {path}"
+
+
+def bounds_of(tensor: torch.Tensor, dim: int) -> Bounds | None:
+    """The range that the marks of a dimension allow, if they name one."""
+    pairs = [(r.min, r.max) for r in getattr(tensor, DYNAMIC_RANGE, ()) if r.dim == dim]
+    pairs += [pair for d, pair in getattr(tensor, UNBACKED_BOUNDS, {}).items() if d == dim]
+    low = max((low for low, _ in pairs if low is not None), default=None)
+    high = min((high for _, high in pairs if high is not None), default=None)
+    return None if low is None and high is None else Bounds(low, high)
+
+
+def check_marks(tensor: torch.Tensor, path: str) -> None:
+    """Raise UserError for marks of a tensor that contradict each other, or the tensor."""
+    marks = tensor.__dict__
+    strict, static = set(marks.get(DYNAMIC, ())), set(marks.get(STATIC, ()))
+    unbacked = {*marks.get(UNBACKED, ()), *marks.get(STRICT_UNBACKED, ())}
+    for dim in sorted(strict | unbacked):
+        where = name_of(dim, path)
+        mark = "dynamic" if dim in strict else "unbacked"
+        if not 0 <= dim < tensor.dim():
+            _contradiction(
+                f"{where} was marked {mark}, but {path} has {tensor.dim()} dimensions", "mark one that it has"
+            )
+        for other, dims in (("static", static), ("unbacked", unbacked if dim in strict else ())):
+            if dim in dims:
+                _contradiction(f"{where} was marked {mark} as well as {other}", "keep one of the marks")
+        _check_size(tensor.shape[dim], where, mark, bounds_of(tensor, dim))
+        if mark == "dynamic" and isinstance(tensor, torch.nn.Parameter) and config.force_parameter_static_shapes:
+            _contradiction(
+                f"{where} was marked dynamic, but the sizes of parameters are constants",
+                "remove the mark, or set config.force_parameter_static_shapes = False",
+            )
+
+
+def _check_size(size: int, where: str, mark: str, bounds: Bounds | None) -> None:
+    if bounds is not None and bounds.min is not None and bounds.max is not None and bounds.min > bounds.max:
+        _contradiction(f"{where} was marked {mark} {bounds}, which no size is", "give a min that is not above max")
+    if bounds is not None and size not in bounds:
+        _violation(
+            f"{where} was marked {mark} {bounds}, but its size is {size}",
+            None,
+            "widen min and max, or pass another size",
+        )
+    if mark == "dynamic" and size in (0, 1) and config.specialize_zero_one:
+        _violation(
+            f"{where} was marked dynamic, but its size is {size}, and sizes 0 and 1 are constants",
+            None,
+            "compile with a size of at least 2, mark it with mark_unbacked, or set config.specialize_zero_one = False",
+        )
+
+
+def refuse_constant(promise: Promise, found: Specialization) -> NoReturn:
+    """The program made a constant of a dimension that was to vary."""
+    _violation(
+        f"{promise.dimension} was marked dynamic, but the code makes it the constant {found.value}",
+        found.user,
+        "remove the use that needs the number, or the mark (maybe_mark_dynamic allows both)",
+    )
+
+
+def check_range(promise: Promise, low: int, high: int | None, users: tuple[Any, Any]) -> None:
+    """Raise UserError if the compiled code holds for a smaller range than was promised. `users`: who raised `low`, who lowered `high`."""
+    bounds = promise.bounds
+    if bounds is None:
+        return
+    if bounds.min is not None and low > max(bounds.min, 2 if config.specialize_zero_one else 0):
+        kept, user = Bounds(low, bounds.max), users[0]
+    elif bounds.max is not None and high is not None and high < bounds.max:
+        kept, user = Bounds(bounds.min, high), users[1]
+    else:
+        return
+    _violation(
+        f"{promise.dimension} was marked dynamic {bounds}, but the compiled code holds for sizes {kept} only",
+        user,
+        f"mark it dynamic {kept}, or let the code treat all sizes alike",
+    )
+
+
+def refuse_condition(promise: Promise, text: str, user: Any) -> NoReturn:
+    """The compiled code holds for some of the promised sizes only."""
+    _violation(
+        f"{promise.dimension} was marked dynamic {promise.bounds}, but the compiled code holds only where {text}",
+        user,
+        "remove the range from the mark, or let the code treat all sizes alike",
+    )
+
+
+def _contradiction(what: str, fix: str) -> NoReturn:
+    raise UserError(UserErrorType.INVALID_INPUT, f"{what}\n  do:  {fix}")
+
+
+def _violation(what: str, user: Any, fix: str) -> NoReturn:
+    raise UserError(UserErrorType.CONSTRAINT_VIOLATION, "\n".join([what, *line_of(user), f"  do:  {fix}"]))
+
+
+def line_of(user: Any) -> list[str]:
+    """The user's line as errors show it; nothing if there is none."""
+    if user is None:
+        return []
+    filename, lineno = user
+    text = linecache.getline(filename, lineno).strip()
+    return [f'  File "{filename}", line {lineno}', *([f"    {text}"] if text else [])]
