@@ -92,6 +92,9 @@ class Config:
     max_idle_steps: int = 200_000  # the same, and items iterated over, without a torch operation among them
     capture_pure_python: bool = False  # compile frames that hold no tensor operation at all
 
+    # Choice of backends
+    tune_store: str = ""  # file of the choices that races have led to; empty: in the user's cache directory
+
     # Errors and insight
     suppress_errors: bool = True  # an internal error runs the frame eagerly, once logged; False raises it
     verbose: bool = False  # longer logs and errors

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from .aot import FLOATS, call_with_fakes
+from .requirements import Requirements
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -90,6 +91,24 @@ def reset() -> None:
         trees.reset_cudagraph_trees()
 
 
+def max_autotune(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """`inductor` in the mode "max-autotune-no-cudagraphs", as a candidate of its own."""
+    return inductor(gm, example_inputs, mode="max-autotune-no-cudagraphs")
+
+
+def reduce_overhead(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """`inductor` in the mode "reduce-overhead": its kernels, launched by CUDA graphs."""
+    return inductor(gm, example_inputs, mode="reduce-overhead")
+
+
+def _why_not() -> str | None:
+    return None if is_inductor_supported() else "neither Triton nor a C++ compiler"
+
+
 inductor.validate = validate
 inductor.reset = reset
-setattr(inductor, FLOATS, "tensors")
+for _backend in (inductor, max_autotune, reduce_overhead):
+    setattr(_backend, FLOATS, "tensors")
+inductor.requirements = Requirements(trains=True, check=_why_not, install="g++, or Triton for CUDA")
+max_autotune.requirements = inductor.requirements
+reduce_overhead.requirements = Requirements(frozenset({"cuda"}), trains=True, check=_why_not, install="Triton")

@@ -21,7 +21,9 @@ from ..exc import BackendCompilerFailed, InvalidBackend
 from ..markers import current_stance
 from .aot import aot_eager
 from .eager import eager
-from .inductor import inductor
+from .inductor import inductor, max_autotune, reduce_overhead
+from .requirements import Requirements
+from .torchscript import torchscript
 
 CompiledFn = Callable[..., Any]
 CompilerFn = Callable[..., CompiledFn]
@@ -79,6 +81,26 @@ def lookup_backend(compiler_fn: str | CompilerFn) -> CompilerFn:
                 raise InvalidBackend(compiler_fn, list_backends(None))
             register_backend(entry_point.load(), name=compiler_fn)
         return _backends[compiler_fn]
+
+
+def requirements_of(name: str) -> Requirements | None:
+    """What a backend says that it needs; None for those that say nothing, and for third parties' that can't be loaded."""
+    try:
+        found = getattr(lookup_backend(name), "requirements", None)
+    except ImportError:
+        return None
+    return found if isinstance(found, Requirements) else None
+
+
+def candidates(devices: Iterable[str], training: bool) -> list[str]:
+    """The backends that may take part in a race for a graph on these devices, in the order in which they were registered."""
+    wanted = set(devices)
+    found = []
+    for name in dict.fromkeys([*_backends, *_entry_points()]):
+        needs = requirements_of(name)
+        if needs is not None and wanted <= needs.devices and needs.trains >= training and needs.missing() is None:
+            found.append(name)
+    return found
 
 
 def with_options(compiler_fn: CompilerFn, **options: Any) -> CompilerFn:
@@ -155,9 +177,15 @@ def _describe(error: BaseException) -> str:
 
 @functools.cache
 def _entry_points() -> dict[str, EntryPoint]:
-    return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
+    found = {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
+    # What stands above this module is known also where the package is not installed but only found.
+    own = EntryPoint("autotune", f"{__package__.partition('.')[0]}.tune.autotune:autotune", ENTRY_POINT_GROUP)
+    return {own.name: own, **found}
 
 
 register_backend(eager, name="eager", tags=("debug",))
 register_backend(aot_eager, name="aot_eager", tags=("debug",))
 register_backend(inductor, name="inductor")
+register_backend(reduce_overhead, name="inductor_reduce_overhead")
+register_backend(max_autotune, name="inductor_max_autotune")
+register_backend(torchscript, name="torchscript")

@@ -52,7 +52,9 @@ def describe_frame(frame: FrameRecord) -> list[str]:
     if frame.skipped is not None:
         lines.append(f"not captured: {frame.skipped}")
     for graph in frame.graphs:
-        lines += [f"graph {graph.id}: {graph.op_count} operators, backend {graph.backend}", graph.code_text().strip()]
+        lines.append(f"graph {graph.id}: {graph.op_count} operators, backend {graph.backend}")
+        lines += [f"    {name}: {text}" for name, _, text in graph.race or ()]
+        lines.append(graph.code_text().strip())
     for record in frame.breaks:
         lines += ["graph break", str(record)]
     if frame.specializations:

@@ -23,8 +23,9 @@ def clean_registry(monkeypatch):
 
 
 def test_builtin_names():
-    assert list_backends() == ["inductor"]
-    assert list_backends(None) == ["aot_eager", "eager", "inductor"]
+    ours = ["autotune", "inductor", "inductor_max_autotune", "inductor_reduce_overhead", "torchscript"]
+    assert list_backends() == ours
+    assert list_backends(None) == sorted([*ours, "aot_eager", "eager"])
     assert lookup_backend("eager").__name__ == "eager"
 
 
@@ -57,7 +58,7 @@ def test_lookup_of_callables_and_unknown_names():
         return gm.forward
 
     assert lookup_backend(mine) is mine
-    with pytest.raises(InvalidBackend, match="Invalid backend: 'indcutor'; known backends: aot_eager, eager, inductor"):
+    with pytest.raises(InvalidBackend, match="Invalid backend: 'indcutor'; known backends: aot_eager, autotune, eager"):
         lookup_backend("indcutor")
     with pytest.raises(TypeError, match="a name or a callable, got int"):
         lookup_backend(3)

@@ -1,0 +1,45 @@
+"""What a backend needs, in terms that can be checked without importing it.
+
+Input: a `Requirements`, kept as the attribute `requirements` of a backend. Output: None, or why the backend can't run here.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """`devices` on which it runs; whether gradients go through it; modules that it imports, and how to get them; anything else."""
+
+    devices: frozenset[str] = frozenset({"cpu", "cuda"})
+    trains: bool = False
+    modules: tuple[str, ...] = ()
+    distribution: str = "torch"
+    install: str = ""
+    check: Callable[[], str | None] | None = None
+
+    def missing(self) -> str | None:
+        """Why the backend can't run in this installation, or None."""
+        absent = [name for name in self.modules if find_spec(name) is None]
+        if absent:
+            return f"{' and '.join(absent)} not installed"
+        if self.devices == {"cuda"} and not _has_cuda():
+            return "no CUDA device"
+        return self.check() if self.check is not None else None
+
+    def version(self) -> str:
+        """The version of what does the work; empty if it is not installed."""
+        try:
+            return importlib.metadata.version(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            return ""
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

@@ -1,0 +1,1 @@
+"""Which backend runs a graph fastest, and right: `key` names the graph, `race` measures, `store` remembers, `autotune` decides."""

@@ -1,0 +1,83 @@
+"""Copies of a graph's inputs that may be written to.
+
+Input: the real inputs of a captured graph: tensors, and numbers for symbolic sizes. Output: lists of inputs as fresh as the first.
+Invariant: the program's own tensors are never handed out; tensors that share memory do so in the copies; a leaf is a leaf again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+class CannotCopy(Exception):
+    """An input is of a kind whose copies could not stand for it; the message names it."""
+
+
+class Inputs:
+    """The inputs of one graph. What the graph does not write to (`settle`) is copied once, and then shared by all lists."""
+
+    def __init__(self, examples: Sequence[Any]) -> None:
+        for i, value in enumerate(examples):
+            _check(i, value)
+        self.examples = list(examples)
+        self.kept: dict[int, torch.UntypedStorage] = {}
+
+    def fresh(self) -> list[Any]:
+        """A new list: what the graph writes to is a copy of its own."""
+        copies = dict(self.kept)
+        return [_copy(value, copies) for value in self.examples]
+
+    def shuffled(self, generator: torch.Generator) -> list[Any]:
+        """As `fresh`, with the elements of floating-point inputs in another order: other values of the same distribution. Parameters, and
+        tensors that share memory, keep theirs."""
+        owners = [_memory(v) for v in self.examples if isinstance(v, torch.Tensor)]
+        values = Inputs(self.examples).fresh()
+        for value, example in zip(values, self.examples, strict=True):
+            if (
+                isinstance(value, torch.Tensor)
+                and not isinstance(example, torch.nn.Parameter)
+                and (value.is_floating_point() or value.is_complex())
+                and owners.count(_memory(example)) == 1
+            ):
+                order = torch.randperm(value.numel(), generator=generator).to(value.device)
+                value.detach().copy_(value.detach().reshape(-1)[order].reshape(value.shape))
+        return values
+
+    def settle(self, used: Sequence[Any]) -> None:
+        """Take a list that the graph has been run on: memory that is as it was before needs no copy at the next time."""
+        for example, value in zip(self.examples, used, strict=True):
+            if isinstance(example, torch.Tensor):
+                before, after = example.untyped_storage(), value.untyped_storage()
+                if before.size() == after.size() and torch.equal(_bytes(before), _bytes(after)):
+                    self.kept[_memory(example)] = after
+
+
+def _check(i: int, value: Any) -> None:
+    if not isinstance(value, torch.Tensor):
+        return
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+    if not plain or value.is_quantized or value.device.type == "meta" or value.is_neg() or value.is_conj():
+        kind = type(value).__name__ if value.layout is torch.strided else str(value.layout)
+        raise CannotCopy(f"input {i} is no plain dense tensor ({kind})")
+
+
+def _memory(value: torch.Tensor) -> int:
+    return value.untyped_storage()._cdata
+
+
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
+def _copy(value: Any, copies: dict[int, torch.UntypedStorage]) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    memory = _memory(value)
+    if memory not in copies:
+        copies[memory] = value.untyped_storage().clone()
+    copy = torch.empty(0, dtype=value.dtype, device=value.device)
+    copy.set_(copies[memory], value.storage_offset(), value.shape, value.stride())
+    return copy.requires_grad_(value.requires_grad)
