@@ -109,6 +109,7 @@ class GraphRecord:
     user_frame: UserFrame | None = None
     calls: int = 0
     seconds: float = 0.0
+    race: list[tuple[str, float | None, str]] | None = None  # of `autotune`: candidate, microseconds, what happened
 
 
 @dataclass(slots=True)
