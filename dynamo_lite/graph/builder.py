@@ -25,14 +25,15 @@ from torch.fx.node import map_aggregate
 
 from .. import shapes
 from ..config import config
-from ..exc import Restart, unsupported
+from ..exc import Restart, Unsupported, unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
 from ..markers import HAS_MARKS
 from . import modes
 from .bodies import Body
+from .buffers import ask, known_number
 from .code import TraceGraph
-from .fake import MEMO, Propagator, span
+from .fake import MEMO, Propagator, fake_of_known, span
 from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
@@ -47,7 +48,8 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 
 MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
-items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame."""
+items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame;
+`numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none."""
 
 Packer = Callable[["Packing", Any], Any]
 
@@ -373,7 +375,9 @@ class GraphBuilder:
         unbacked = shapes.unbacked_dims(value)
         if not dynamic and not unbacked:
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
-            return TensorValue(meta_of_input(value), origin=origin)
+            known = known_number(self.tr, value, source)
+            fake = fake_of_known(self.propagator.mode, value, value.clone()) if known else None
+            return TensorValue(meta_of_input(value), origin=origin, fake=fake)
         size, stride = self.symbols.shape_of(value, source, dynamic, shapes.strict_dims(value), unbacked)
         fixed = [s if type(s) is int else None for s in stride]
         self.tr.guard(source, ir.TENSOR, tensor_spec(value, dynamic | unbacked, fixed))
@@ -556,7 +560,18 @@ class GraphBuilder:
                 packing.memorable = False
         key = (target, ambient, *packing.key) if memo and packing.memorable else None
         memory = self.propagator.memo if packing.symbolic else MEMO
-        outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
+        mode = self.propagator.mode
+        items_read = mode.items_read
+        try:
+            outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
+        except Unsupported as error:
+            if error.slug == "data-dependent-operator":
+                self.ask(tensors)
+            raise
+        if mode.items_read != items_read:
+            numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
+            if numbers is not None:  # compilers do not know the data
+                return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
         result, changes = outcome
         if changes:
             self._refuse_resize(target, tensors, changes)
@@ -664,6 +679,11 @@ class GraphBuilder:
         """A call has changed a tensor in place and returns it as its item number `i`."""
         if self.scope is None or value not in self.scope.lifted:
             value.node = self._item(value, node, i)
+
+    def ask(self, tensors: list[TensorValue]) -> None:
+        """An operation depends on the data of these: find out whether they can be known."""
+        if not modes.around():
+            ask(self, tensors)
 
     def add_call(self, tx: Any, function: Any, args: tuple[Any, ...]) -> Node:
         """Add the call of a function that returns nothing. Arguments are nodes."""

@@ -58,6 +58,7 @@ class PropagationMode(FakeTensorMode):
         self.enter_stack = []
         self.shape_env = shape_env
         self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
+        self.items_read = 0  # how often an operator has asked for the data of a tensor
         self._stack_trace = []
         self._stack = ""
         self._mode_key = torch._C._TorchDispatchModeKey.FAKE
@@ -65,21 +66,28 @@ class PropagationMode(FakeTensorMode):
         self.nt_tensor_id_initial_count = self.nt_tensor_id_counter = counter
 
 
+_ITEM = torch.ops.aten._local_scalar_dense.default
 _LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 
 
 def _dispatch(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     if func in _LIFTS and type(args[0]) is torch.Tensor:
         return _lift(self, args[0])
+    if func is _ITEM:
+        self.items_read += 1
     return self.dispatch(func, types, args, kwargs or {})
 
 
 def _lift(mode: FakeTensorMode, real: torch.Tensor) -> FakeTensor:
     """The fake of a tensor made from Python numbers; a single number stays known."""
+    return fake_of_known(mode, real, real if real.numel() == 1 and real.device.type == "cpu" else None)
+
+
+def fake_of_known(mode: FakeTensorMode, real: torch.Tensor, known: torch.Tensor | None) -> FakeTensor:
+    """A fake of a tensor whose data are those of `known`."""
     sample = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
-    known = real.numel() == 1 and real.device.type == "cpu"
-    fake = FakeTensor(mode, sample, real.device, constant=real if known else None)
-    if known:
+    fake = FakeTensor(mode, sample, real.device, constant=known)
+    if known is not None:
         mode.fake_tensor_converter.add_constant_storage_mapping(fake)
     return fake
 

@@ -141,6 +141,7 @@ class TensorVariable(VariableTracker):
     def nb_bool(self, tx: Any) -> VariableTracker:
         known = known_item(self)
         if known is MISSING:
+            tx.tr.graph.ask([self.proxy])
             unsupported("data-dependent-branch", self.describe())
         return ConstantVariable(bool(known))
 
@@ -159,6 +160,7 @@ class TensorVariable(VariableTracker):
         if known is not MISSING:
             return ConstantVariable(convert(known))
         if not config.capture_scalar_outputs:
+            tx.tr.graph.ask([self.proxy])
             unsupported("data-dependent-operator", f"{convert.__name__}({self.describe()})")
         item = tx.tr.graph.call(tx, "call_method", "item", [self])
         return item.nb_float(tx) if convert is float else item.nb_int(tx) if convert is int else item
@@ -346,6 +348,27 @@ def known_item(vt: TensorVariable) -> Any:
     if getattr(fake, "constant", None) is None or not isinstance(fake, FakeTensor):
         return MISSING
     return fake.constant.item()
+
+
+def _numbers(args: Any, kwargs: Any) -> Any:
+    """`MODELS.numbers`."""
+    changed = False
+
+    def number(vt: VariableTracker) -> VariableTracker:
+        nonlocal changed
+        if isinstance(vt, TensorVariable):
+            known = known_item(vt)
+            changed |= known is not MISSING
+            return vt if known is MISSING else ConstantVariable(known)
+        if type(vt) is TupleVariable or type(vt) is ListVariable:
+            return type(vt)([number(item) for item in vt.items])
+        return vt
+
+    result = [number(a) for a in args], {name: number(a) for name, a in (kwargs or {}).items()}
+    return result if changed else None
+
+
+MODELS.numbers = _numbers
 
 
 def dimension(vt: TensorVariable, dim: int) -> VariableTracker:

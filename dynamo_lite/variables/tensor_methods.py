@@ -177,6 +177,7 @@ def tensor_item(tx: Any, self: TensorVariable) -> VariableTracker:
     if known is not MISSING:
         return ConstantVariable(known)
     if not config.capture_scalar_outputs:
+        tx.tr.graph.ask([self.proxy])
         return unsupported("data-dependent-operator", "Tensor.item()")
     return tx.tr.graph.call(tx, "call_method", "item", [self])
 

@@ -1,0 +1,117 @@
+"""Buffers of one integer: known where the program asks for them, guarded, and data again once they change."""
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.record import log
+from dynamo_lite.testing import CompileCounter, same
+
+
+class Module(torch.nn.Module):
+    def __init__(self, body, n=3):
+        super().__init__()
+        self.body = body
+        self.register_buffer("n", torch.tensor(n))
+        self.register_buffer("flag", torch.tensor(True))
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, x):
+        return self.body(self, x)
+
+
+def check(body, *, graphs, change=lambda module, call: None):
+    """Several calls, `change` after each; compares results, inputs, buffers and how many graphs there are after each call."""
+    expected, actual = Module(body), Module(body)
+    log.reset()
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(actual, backend=counter)
+    counts = []
+    for call in range(len(graphs)):
+        x, y = torch.arange(5.0), torch.arange(5.0)
+        assert same(expected(x), compiled(y)), call
+        assert same(x, y)
+        assert same(dict(expected.named_buffers()), dict(actual.named_buffers()))
+        counts.append(counter.frame_count)
+        change(expected, call)
+        change(actual, call)
+    assert counts == graphs, [str(b) for b in log.breaks()]
+
+
+def padded(module, x):
+    return torch.nn.functional.pad(x, (module.n, 2 * module.n - 1)), x[: module.n], torch.arange(module.n)
+
+
+def branch(module, x):
+    return x + module.n if module.flag else x - module.n
+
+
+def loop(module, x):
+    for i in range(module.n):
+        x = x + i
+    return x
+
+
+def chosen(module, x):
+    extra = max(module.n // 2, module.n - 4)
+    return x * 2 if extra > 1 else x * extra.item()
+
+
+@pytest.mark.parametrize("body", [padded, branch, loop, chosen])
+def test_known(body):
+    check(body, graphs=[1, 1, 1])
+
+
+def test_known_with_a_compiler():
+    module = Module(padded)
+    x = torch.arange(5.0)
+    assert same(dynamo_lite.compile(module, backend="aot_eager")(x), module(x))
+
+
+def test_one_that_changes_is_data():
+    def grow(module, call):
+        module.n.fill_(call + 4)
+
+    check(loop, graphs=[1, 2, 3, 3], change=lambda module, call: grow(module, min(call, 1)))
+    check(branch, graphs=[1, 2, 3, 3], change=lambda module, call: module.flag.logical_not_())
+
+
+def test_written_in_the_graph():
+    def body(module, x):
+        y = module.n.view(1).add_(1)
+        return x * module.n.item(), y
+
+    check(body, graphs=[1, 3, 4])
+
+
+def test_replaced():
+    def body(module, x):
+        module.n = module.n + 1
+        return x * int(module.n)
+
+    check(body, graphs=[1, 3, 4])
+
+
+def test_overwritten_with_data():
+    def body(module, x):
+        module.n.fill_(x.sum().long())
+        return x + module.n.item()
+
+    check(body, graphs=[2, 2])
+
+
+def test_floats_and_other_data_stay_data():
+    check(lambda module, x: x * module.scale.item(), graphs=[1, 1])
+    check(lambda module, x: x * 2 if (x.sum() + module.n) > 0 else x, graphs=[2, 2])
+
+
+def test_shared_memory():
+    def body(module, x):
+        x.add_(1)
+        return x * 2, module.n.item()
+
+    module, twin = Module(body), Module(body)
+    compiled = dynamo_lite.compile(module, backend="eager")
+    assert same(compiled(torch.ones(1).long()), twin(torch.ones(1).long()))
+    assert same(compiled(module.n.view(1)), twin(twin.n.view(1)))
+    assert same(module.n, twin.n)
