@@ -85,6 +85,7 @@ class Config:
     capture_dynamic_output_shape_ops: bool = False  # nonzero() and the like become graph nodes instead of breaks
 
     # Capture
+    capture_checks: bool = True  # a branch of which one side only raises is followed on the other, and tested after the graph
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
     max_inline_depth: int = 200  # nested calls that are followed before a break

@@ -79,6 +79,11 @@ class Version:
         self.guards = guards
         self.record = record
         self.module_id = module_id
+        self.checks: Any = None
+
+    def is_given_up(self) -> bool:
+        """Whether it never fits again, because its checks have failed too often."""
+        return bool(self.checks) and not self.checks.hold()
 
 
 class _GuardText:
@@ -128,6 +133,7 @@ class Region(_eval_frame.Region):
         self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
         self.too_long: Counter[tuple[str, int]] = Counter()
         self.inner_breaks: Counter[tuple[str, int, int]] = Counter()
+        self.failing: set[Any] = set()  # branches that the program takes too often to be checks
         self.callback = self.on_miss
 
     # -- entry points
@@ -170,6 +176,7 @@ class Region(_eval_frame.Region):
         self.seen_once.clear()
         self.too_long.clear()
         self.inner_breaks.clear()
+        self.failing.clear()
 
     # -- the callback
 
@@ -201,7 +208,7 @@ class Region(_eval_frame.Region):
             for entry in cache.entries:  # another thread may have been here first
                 if entry.guards.check(values, fn.__closure__):
                     return entry
-                if entry.guards.outlived():
+                if entry.guards.outlived() or entry.owner.is_given_up():
                     cache.remove(entry)
             if cache.entries and stance == "fail_on_recompile":
                 raise RecompileError(self._miss_text(cache, fn, values))
@@ -441,6 +448,7 @@ class Analysis:
         if code is not self.fn.__code__:
             side.hide_code(code)
         entry = self._entry(tr, code, needs_hook, codegen)
+        entry.owner.checks = tr.graph.checks
         with side.modes_back():
             holds = entry.guards.check(self.values, self.fn.__closure__)
         if not holds and not self.has_changed:

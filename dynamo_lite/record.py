@@ -38,7 +38,7 @@ class GuardText(Protocol):
 
 class Stats:
     """Counters of the whole process: operators run on fake tensors, operators answered from the memo of earlier ones; frames that
-    started again because their graph had raised, and errors of graphs after which that could not be."""
+    started again because their graph had raised, errors of graphs after which that could not be; checks that failed."""
 
     def __init__(self) -> None:
         self.reset()
@@ -49,6 +49,7 @@ class Stats:
         self.memo_hits = 0
         self.started_again = 0
         self.errors_passed_on = 0
+        self.checks_failed = 0
 
 
 STATS = Stats()

@@ -32,6 +32,7 @@ from ..markers import HAS_MARKS
 from . import modes
 from .bodies import Body
 from .buffers import ask, known_number
+from .checks import Checks
 from .code import TraceGraph
 from .fake import MEMO, Propagator, fake_of_known, span
 from .gradients import check_escape, freed_outputs
@@ -338,6 +339,8 @@ class GraphBuilder:
             self.symbols  # noqa: B018  (operators make new ones)
         self.inputs: list[GraphInput] = []
         self.outputs: list[Node] = []
+        breaks_raise = tr.region.fullgraph or config.error_on_graph_break
+        self.checks = Checks(None if breaks_raise else tr.region.failing)
         self.module: GraphModule | None = None
         self.scope: Body | None = None
         self.has_bodies = False
@@ -705,6 +708,21 @@ class GraphBuilder:
             torch._check(condition.sym)
         self._add("call_function", torch._check, (self.node(condition),), {}, None)
 
+    def check(self, tx: Any, vt: Any, expected: bool, place: Any, saved: Any) -> None:
+        """Take the truth of a tensor for granted, and have it tested after the graph; `saved` is the break that this saves."""
+        if not self.checks:
+            self.tr.guards.global_state(self.checks.hold, "the checks of this version have held so far")
+        zero = MODELS.constant(tx, 0)
+        fails = self.call(tx, "call_function", torch.eq if expected else torch.ne, [vt, zero])
+        node = self.node(fails.proxy)
+        if fails.proxy.meta.ndim:
+            node = self._add("call_method", "reshape", (node, ()), {}, None)
+        self.checks.add(node, fails.proxy.meta.device, place, saved)
+
+    def add_value(self, function: Any, args: tuple[Any, ...]) -> Node:
+        """Add the call of a function whose result only the graph's caller sees. Arguments are nodes."""
+        return self._add("call_function", function, args, {}, None)
+
     def attribute(self, value: TensorValue, name: str) -> Node:
         """A `getattr` node on a tensor."""
         return self._add("call_function", getattr, (self.node(value), name), {}, None)
@@ -735,15 +753,16 @@ class GraphBuilder:
     def finish(self) -> GraphModule:
         """Leave the ambient state as it was found, remove what nothing uses, and make the module (once)."""
         if self.module is None:
+            checked = self.checks.results(self)
             self.state.at_end(self)
-            self._remove_dead()
+            self._remove_dead(checked)
             check_shared_parts(self)
             results = list(self.outputs)
             if self.has_gradients and any(map(_requires_grad, results)):
                 self.freed = freed_outputs(self)
             for i in self.freed:
                 results[i] = self._add("call_method", "detach", (results[i],), {}, None)
-            self.graph.output(tuple(results))
+            self.graph.output((*results, *checked))
             self.module = _LazyGraphModule(self.bodies, self.graph)
             self._let_go()
         return self.module
@@ -757,8 +776,8 @@ class GraphBuilder:
                 if isinstance(subject, TensorValue):
                     subject.tracker = subject.family = None
 
-    def _remove_dead(self) -> None:
-        wanted = set(self.outputs)
+    def _remove_dead(self, checked: list[Node]) -> None:
+        wanted = {*self.outputs, *checked}
         for node in reversed(list(self.graph.nodes)):
             if not node.users and node not in wanted and is_removable(node):
                 self.graph.erase_node(node)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -40,19 +40,28 @@ DIVISIONS = frozenset({"floor_divide_", "remainder_", "fmod_", "div_", "divide_"
 OWN_MODULES = ("torch", "_operator", "operator", "builtins", "math", "dynamo_lite")
 
 
-class Failure:
-    """The `on_failure` of one graph. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient state."""
+class CheckFailed(Exception):
+    """What the trace took for granted about tensor data does not hold."""
 
-    def __init__(self, gm: Any, backend: str, fullgraph: bool, protect: Callable[[Any], Any]) -> None:
+
+class Failure:
+    """The `on_failure` of one graph. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient state and looks at
+    the results of `checks`."""
+
+    def __init__(self, gm: Any, backend: str, fullgraph: bool, protect: Callable[[Any], Any], checks: Any) -> None:
         self.gm = gm
         self.backend = backend
         self.fullgraph = fullgraph
         self.protect = protect
+        self.checks = checks
         # (index of a node, whether an input has a history) → what has changed when it raises
         self.traces: dict[tuple[int, bool], str | None] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
 
     def __call__(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
+        if isinstance(error, CheckFailed):
+            self.checks.failed()
+            return self._start_again()
         node = self._failed_node(error.__traceback__)
         if node is None:
             trace = self._trace(len(self.gm.graph.nodes) - 1, args)
@@ -76,9 +85,11 @@ class Failure:
         return None
 
     def _trace(self, last: int, args: tuple[Any, ...]) -> str | None:
+        if self.checks:
+            return None  # such a graph can be undone
         key = (last, any(_has_history(a) for a in args))
         if key not in self.traces:
-            self.traces[key] = trace_left(self.gm, last, args, self.protect)
+            self.traces[key] = trace_left(self.gm, last, args, self.protect).reason
         return self.traces[key]
 
     def _without_backend(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
@@ -109,14 +120,23 @@ class Failure:
         return False
 
 
-def trace_left(gm: Any, last: int, args: tuple[Any, ...], protect: Callable[[Any], Any]) -> str | None:
-    """What the nodes up to number `last`, which raises, have changed for good; None: nothing."""
-    propagator = Propagator()
-    found: list[str | None] = []
+class Left(NamedTuple):
+    """What a graph has changed for good (None: nothing), by which node, and the devices from whose generators it has drawn."""
+
+    reason: str | None
+    node: int = -1
+    random_devices: tuple[torch.device, ...] = ()
+
+
+def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], first_check: int | None = None) -> Left:
+    """What the nodes up to number `last`, which raises, have changed for good. `first_check`: the node from which on nothing is known of
+    the data; random numbers are put back."""
+    watch = _Watch(first_check)
+    found: list[str] = []
 
     def run() -> None:
         try:
-            _run_on_fakes(gm, last, args, propagator)
+            _run_on_fakes(gm, last, args, watch)
         except _Trace as trace:
             found.append(str(trace))
         raise _Done
@@ -124,9 +144,10 @@ def trace_left(gm: Any, last: int, args: tuple[Any, ...], protect: Callable[[Any
     try:
         protect(run)()
     except _Done:
-        return found[0] if found else None
+        pass
     except Exception as error:
-        return f"changed something ({type(error).__name__} on fake tensors)"
+        found.append(f"changed something ({type(error).__name__} on fake tensors)")
+    return Left(found[0] if found else None, watch.node, tuple(watch.random_devices))
 
 
 class _Done(Exception):
@@ -137,19 +158,20 @@ class _Trace(Exception):
     """An operator has changed something that outlives the graph."""
 
 
-def _run_on_fakes(gm: Any, last: int, args: tuple[Any, ...], propagator: Propagator) -> None:
+def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
+    propagator = Propagator()
     fakes = [propagator.slow_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
     grads = [_grad(f) for f in fakes]
     inputs = iter(fakes)
-    has_history = any(_has_history(a) for a in args)
+    has_history = watch.first_check is not None or any(_has_history(a) for a in args)
     values: dict[Node, Any] = {}
     propagator.allow_higher_order()
-    watch = _Watch([*fakes, *grads])
+    watch.inputs = set(_storages([*fakes, *grads]))
     with propagator.mode, without_compiler, watch:
         for i, node in enumerate(gm.graph.nodes):
             if i > last or node.op == "output":
                 break
-            watch.is_last = i == last
+            watch.node, watch.is_last = i, i == last
             if has_history and node.target is torch.autograd.grad:
                 raise _Trace("run a backward pass")
             values[node] = next(inputs) if node.op == "placeholder" else _run_node(gm, node, values)
@@ -186,25 +208,34 @@ def _is_own(target: Any) -> bool:
 
 class _Watch(TorchDispatchMode):
     """Raises `_Trace` for an operator that consumes random numbers, or writes to one of the inputs in such a way that it can't be
-    undone by starting again."""
+    undone by starting again. In a graph with checks (from node `first_check` on) random numbers can, but not what fails on a device."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, inputs: list[Any]) -> None:
+    def __init__(self, first_check: int | None) -> None:
         super().__init__()
-        self.inputs = set(_storages(inputs))
+        self.first_check = first_check
+        self.inputs: set[int] = set()
         self.read: set[int] = set()
+        self.node = 0
         self.is_last = False
+        self.random_devices: dict[torch.device, None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not isinstance(func, torch._ops.OpOverload) or func.namespace not in NAMESPACES:
             raise _Trace(f"run {func}")
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        if is_random and (self.first_check is None or _has_generator(args, kwargs)):
             raise _Trace("consumed random numbers")
         if func.namespace != "prim":  # those tell metadata
             self._look(func, args, kwargs)
-        return func(*args, **kwargs)
+        if self.first_check is not None and self.node > self.first_check and _may_fail_on_device(func, args, kwargs):
+            raise _Trace(f"run {func}, which may fail on the device")
+        result = func(*args, **kwargs)
+        if is_random:
+            self.random_devices.update((t.device, None) for t in tree_iter(result) if isinstance(t, torch.Tensor))
+        return result
 
     def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         written, others, combines = [], [], False
@@ -239,6 +270,23 @@ def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
             alias = argument.alias_info
             is_written = (alias is not None and alias.is_write) or (hidden and argument.name.startswith("running_"))
             yield argument.name, value, is_written
+
+
+def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(value, torch.Generator) for value in tree_iter((args, kwargs)))
+
+
+def _may_fail_on_device(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator may find something wrong with data that is not in the host's memory, which ends all use of that device: one
+    that takes positions, or probabilities."""
+    if torch.Tag.pointwise in func.tags or _is_view(func):
+        return False
+    tensors = [t for t in tree_iter((args, kwargs)) if isinstance(t, torch.Tensor)]
+    if all(t.device.type == "cpu" for t in tensors):
+        return False
+    if torch.Tag.nondeterministic_seeded in func.tags or "assert" in func._schema.name:
+        return True
+    return len(tensors) > 1 and any(not t.is_floating_point() and not t.is_complex() for t in tensors)
 
 
 def _is_view(func: Any) -> bool:

@@ -15,6 +15,7 @@ class EmptyGraph:
 
     is_empty = True
     op_count = 0
+    checks = None
     inputs: tuple[Any, ...] = ()
 
     def __init__(self, tr: Any) -> None:

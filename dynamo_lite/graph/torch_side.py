@@ -80,6 +80,7 @@ def is_module(value: Any) -> bool:
 def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[Any, Failure, GraphRecord]:
     """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record."""
     gm = graph.finish()
+    protect = _protector(graph, gm)
     record = GraphRecord(
         log.next_graph_id(), graph.op_count, len(gm.graph.nodes), backend_name(backend), code_text=_text(gm)
     )
@@ -93,11 +94,19 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
         finally:
             graph.state.put_back()
     record.compile_seconds = time.perf_counter() - started
+    return protect(_function_of(compiled)), Failure(gm, record.backend, fullgraph, protect, graph.checks), record
+
+
+def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
+    """What is put around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
     outer = modes.without_modes if modes.around() else _as_it_is
     if graph.freed:
         outer = functools.partial(with_freed, graph.freed, outer)
     protect = graph.state.protector(outer)
-    return protect(_function_of(compiled)), Failure(gm, record.backend, fullgraph, protect), record
+    if not graph.checks:
+        return protect
+    graph.checks.require_undoable(gm, graph.example_inputs(), protect)
+    return graph.checks.protector(protect)
 
 
 def _as_it_is(compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,6 +41,27 @@ def _reads_frame(instrs: list[Instr], i: int) -> bool:
     return following.op is Op.CALL and following.arg[0] == 0
 
 
+def only_raises(lifted: Lifted, index: int) -> bool:
+    """Whether every way on from `index` ends at a `raise` statement of this code."""
+    pending, seen = [index], set()
+    while pending:
+        i = pending.pop()
+        instr = lifted.instrs[i]
+        if i in seen or instr.op is Op.RAISE_VARARGS:
+            continue
+        if instr.op in _LEAVING:
+            return False
+        seen.add(i)
+        if instr.target is not None:
+            pending.append(instr.target)
+        if instr.op not in TERMINAL:
+            pending.append(i + 1)
+    return True
+
+
+_LEAVING = frozenset({Op.RETURN_VALUE, Op.YIELD_VALUE, Op.RERAISE})
+
+
 def live_slots(lifted: Lifted, index: int) -> frozenset[int]:
     """Plain local slots whose value may be read at or after `index`."""
     return _slots(_flow(lifted)[index] & ~_cell_mask(lifted))

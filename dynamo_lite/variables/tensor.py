@@ -26,6 +26,7 @@ from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op
 from .address import data_text
 from .base import MISSING, VariableTracker
+from .checked import checked_truth
 from .constant import NOT_IMPLEMENTED, ConstantVariable, is_none
 from .descr import GETSETS, generic_getattr
 from .dispatch import constructor
@@ -142,7 +143,7 @@ class TensorVariable(VariableTracker):
         known = known_item(self)
         if known is MISSING:
             tx.tr.graph.ask([self.proxy])
-            unsupported("data-dependent-branch", self.describe())
+            return checked_truth(tx, self)
         return ConstantVariable(bool(known))
 
     def nb_index(self, tx: Any) -> VariableTracker:

@@ -27,6 +27,7 @@ from ..guards import ir
 from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
 from ..polyfills.torch_autograd import InferenceMode
 from .base import VariableTracker
+from .checked import check
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant, is_none
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable
 from .dispatch import HANDLERS, builtin, constructor, refuse
@@ -143,6 +144,9 @@ class TorchFunctionVariable(DescriptorVariable):
         except Overridden:
             return self.tp_call(tx, args, kwargs)
         except Unsupported as error:
+            if error.slug == "data-dependent-operator" and isinstance(fn, types.FunctionType):
+                # Perhaps it only checks its arguments.
+                return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
             if error.slug != "graph-argument-type":
                 raise
             if tx.tr.overrides is None and overloaded_arguments([*args, *kwargs.values()]):
@@ -438,7 +442,8 @@ def check_is_size(tx: Any, i: VariableTracker, *args: VariableTracker, **kwargs:
 @builtin(torch._assert)
 def torch_assert(tx: Any, condition: VariableTracker, message: VariableTracker) -> VariableTracker:
     if isinstance(condition, TensorVariable):
-        return unsupported("data-dependent-assert", condition.describe())
+        check(tx, condition, True, "data-dependent-assert")
+        return NONE
     if not (condition.is_python_constant() and condition.as_python_constant()):
         return unsupported("uncaught-exception", "torch._assert")
     return NONE
