@@ -347,6 +347,7 @@ class GraphBuilder:
         self.bodies: dict[str, GraphModule] = {}
         self.cut = tr.analysis.cut  # the node before which the graph has to end, and why
         self.has_gradients = False
+        self.module_hooks: list[Any] = []  # registrations of `module_hooks`
         self.freed: list[int] = []  # the outputs whose gradients are used up
         self.made_leaves: dict[TensorValue, int] = {}  # tensors that begin to require gradients in the graph → step
         self._items: dict[Any, Node] = {}

@@ -27,6 +27,7 @@ from .checkpoints import runnable
 from .failure import Failure
 from .floats import Lowered, has_floats
 from .gradients import with_freed
+from .module_hooks import with_hooks
 
 _LOOKED_AT = 16  # items of a container
 
@@ -102,6 +103,8 @@ def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any],
     outer = modes.without_modes if modes.around() else _as_it_is
     if graph.freed:
         outer = functools.partial(with_freed, graph.freed, outer)
+    if graph.module_hooks:
+        outer = functools.partial(with_hooks, graph.module_hooks, outer)
     protect = graph.state.protector(outer)
     if not graph.checks:
         return protect

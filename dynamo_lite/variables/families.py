@@ -122,6 +122,7 @@ if find_spec("torch") is not None:
         torch_higher_order,
         torch_hooks,
         torch_misc,
+        torch_module_hooks,
         torch_optim,
         torch_overrides,
     )

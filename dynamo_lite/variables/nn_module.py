@@ -18,14 +18,13 @@ from torch.nn.modules import module as _module
 from ..exc import unsupported
 from ..guards import ir
 from .base import MISSING, VariableTracker, is_lazy
-from .constant import NONE, boolean
+from .constant import boolean
 from .descr import DescriptorVariable, generic_setattr, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import builtin, refuse
 from .instance import InstanceVariable, real_dict
 from .subclass import INSTANCE_MODELS
 from .tensor import TensorVariable
-from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
 _STORES = ("_parameters", "_buffers", "_modules")
@@ -280,12 +279,3 @@ def build_script_module(tr: Any, value: Any, source: Any) -> ScriptModuleVariabl
 
 # A handle's number is the next one of the process; the compiled code would always use the same.
 refuse("hook-registration", torch.utils.hooks.RemovableHandle.__init__, context="a hook of a module")
-
-
-@builtin(torch.utils.hooks.BackwardHook._apply_on_tensors)
-def apply_backward_hook(tx: Any, self: VariableTracker, fn: VariableTracker, args: VariableTracker) -> VariableTracker:
-    """Hooks a node of the autograd graph, which exists only when the graph has run; without gradients there is none."""
-    tensors = [a for a in tx.tr.unpack(tx, args) if isinstance(a, TensorVariable)]
-    if torch.is_grad_enabled() and any(t.proxy.meta.requires_grad for t in tensors):
-        return unsupported("hook-registration", "a backward hook of a module")
-    return TupleVariable([args, NONE])

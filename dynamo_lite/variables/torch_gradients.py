@@ -47,6 +47,8 @@ def _cotangents(tx: Any, vt: VariableTracker | None) -> Any:
 def _check_surroundings(tx: Any) -> None:
     if tx.tr.graph.scope is not None:
         unsupported(SLUG, "gradients in the body of a higher-order operator")
+    if tx.tr.graph.module_hooks:
+        unsupported(SLUG, "gradients of a module with backward hooks")
     if tx.tr.state.has_inference:
         unsupported(SLUG, "gradients after an inference mode")
 

@@ -1,6 +1,9 @@
 """Hooks of modules: run as in eager execution wherever and whenever they are added and removed."""
 
+import gc
+import weakref
 from collections import OrderedDict
+from itertools import product
 
 import pytest
 import torch
@@ -8,7 +11,7 @@ from torch import nn
 from torch.nn.modules import module as global_hooks
 
 import dynamo_lite
-from dynamo_lite.testing import same
+from dynamo_lite.testing import CompileCounterWithBackend, same
 
 
 def x():
@@ -148,3 +151,133 @@ def test_an_ordered_dict_has_its_own_order():
     assert [t.item() for t in compiled(d, torch.ones(()))] == [2, 1]
     d.move_to_end("a", last=False)
     assert [t.item() for t in compiled(d, torch.ones(()))] == [1, 2]
+
+
+class Halves(nn.Module):
+    """Several arguments and results, not all of them tensors or with gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(3))
+
+    def forward(self, a, k, ints):
+        return a * self.w, k, ints + 1, a.sum(0)
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Halves()
+
+    def forward(self, a):
+        one, k, ints, two = self.part(a, 2, torch.arange(3))
+        return one * k + two * ints
+
+
+class Talking(nn.Linear):
+    def forward(self, a):
+        print(end="")
+        return super().forward(a)
+
+
+def noting(net, seen):
+    net.a.register_full_backward_hook(lambda module, given, got: seen.append((given, got, module is net.a)))
+
+
+def replacing(net, seen):
+    net.b.register_full_backward_hook(lambda module, given, got: (given[0] * 2,))
+    net.b.register_full_backward_hook(lambda module, given, got: seen.append(given))
+    net.b.register_full_backward_pre_hook(lambda module, got: (got[0] + 1,))
+    net.b.register_full_backward_pre_hook(lambda module, got: seen.append(got))
+
+
+def everywhere(net, seen):
+    for module in net.modules():
+        module.register_full_backward_hook(lambda module, given, got: seen.append((type(module).__name__, got)))
+
+
+def storing(net, seen):
+    def hook(module, given, got):
+        module.gradient = got[0].clone()
+        seen.append(module.gradient)
+
+    net.a.register_full_backward_hook(hook)
+
+
+def in_parts(net, seen):
+    net.a = Pair()
+    net.a.part.register_full_backward_hook(lambda module, given, got: seen.append((given, got)))
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize(
+    ("add_hooks", "backend", "tracked"),
+    [
+        *product([noting, replacing, everywhere, storing, in_parts], ["eager", "aot_eager"], [True, False]),
+        (in_parts, "inductor", True),
+    ],
+)
+def test_full_backward_hooks_in_one_graph(add_hooks, backend, tracked):
+    counter = CompileCounterWithBackend(backend)
+
+    def run(opt):
+        torch.manual_seed(0)
+        net, seen, results = Net(), [], []
+        add_hooks(net, seen)
+        call = opt(net)
+        for i in range(2):
+            a = (x() + i).requires_grad_(tracked)
+            out = call(a)
+            out.sum().backward()
+            results.append((out.detach(), a.grad))
+        return results, [p.grad for p in net.parameters()], seen
+
+    compiled = run(lambda net: dynamo_lite.compile(net, backend=counter, fullgraph=True))
+    assert same(run(lambda net: net), compiled, tol=1e-5)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_hooks_removed_before_backward_still_run_and_then_die(backend):
+    net, seen = Net(), []
+
+    def hook(module, given, got):
+        seen.append(got[0].sum().item())
+
+    handle = net.a.register_full_backward_hook(hook)
+    compiled = dynamo_lite.compile(net, backend=backend, fullgraph=True)
+    out = compiled(x())
+    handle.remove()
+    ref = weakref.ref(hook)
+    del hook
+    gc.collect()
+    out.sum().backward()
+    assert len(seen) == 1
+    del out
+    gc.collect()
+    assert ref() is None
+    compiled(x()).sum().backward()
+    assert len(seen) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_break_inside_of_a_module_with_backward_hooks(backend):
+    def run(opt):
+        torch.manual_seed(0)
+        net, seen = Net(), []
+        net.a = Talking(3, 3)
+        noting(net, seen)
+        return steps(opt(net), net), seen
+
+    assert same(run(lambda fn: fn), run(lambda fn: dynamo_lite.compile(fn, backend=backend)), tol=1e-5)
+
+
+def test_hooks_that_return_what_they_must_not():
+    net = Net()
+    net.b.register_full_backward_hook(lambda module, given, got: (given[0], None))
+    for backend in ("eager", "aot_eager"):
+        out = dynamo_lite.compile(net, backend=backend, fullgraph=True)(x())
+        with pytest.raises(RuntimeError, match="invalid number of grad"):
+            out.sum().backward()

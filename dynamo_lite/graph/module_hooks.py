@@ -1,0 +1,208 @@
+"""Backward hooks of modules in a graph.
+
+Input: a module and its hooks, registered under a number that the graph holds; the tensors that go into one call of the module and come out.
+Output: the same tensors, on whose way back the hooks are called.
+Invariant: hooks are functions of the program and run as they are, with real gradients, once per backward pass. A compiler that follows the
+backward pass meets an operator which stands for the hook. Modules and hooks are held weakly here; what the graph returned holds them as
+long as somebody may ask for its gradients.
+Mirrors `BackwardHook` in `torch/utils/hooks.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.nn.modules._functions import BackwardHookFunction
+
+_NONE_NEEDED = (
+    "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs require gradients. See "
+    "https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook for more details."
+)
+
+_numbers = itertools.count()
+_registered: dict[int, Registration] = {}
+
+
+class Registration:
+    """A module and the hooks that a call of it has."""
+
+    def __init__(self, module: Any, hooks: list[Any], pre_hooks: list[Any]) -> None:
+        self.number = next(_numbers)
+        self.n_hooks = len(hooks)
+        self._refs = [weakref.ref(value) for value in (module, *hooks, *pre_hooks)]
+        _registered[self.number] = self
+        weakref.finalize(module, _registered.pop, self.number, None)
+
+    def objects(self) -> list[Any]:
+        """The module, its hooks, its hooks before those. They live as long as guards hold, or a result of the graph does."""
+        return [ref() for ref in self._refs]
+
+
+class Call:
+    """One call of a module, with what is known on the way back: the gradients of its results. Without a number it has no hooks: the
+    propagation of metadata needs none."""
+
+    def __init__(self, number: int | None = None) -> None:
+        self.number = number
+        self.module: Any = None
+        self.hooks: list[Any] = []
+        self.pre_hooks: list[Any] = []
+        if number is not None:
+            self.module, *hooks = _registered[number].objects()
+            calls = [functools.partial(self._run, i, hook) for i, hook in enumerate(hooks)]
+            n = _registered[number].n_hooks
+            self.hooks, self.pre_hooks = calls[:n], calls[n:]
+        self.got: tuple[Any, ...] | None = None
+        self.positions: tuple[int, ...] | None = (
+            None  # those of the tensors among the arguments, if some require gradients
+        )
+        self.n_args = 0
+
+    def _run(self, i: int, hook: Any, *grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Call a hook with one or two tuples of gradients; its own for the first one, and the second."""
+        if any(isinstance(g, FakeTensor | FunctionalTensor) for grad in grads for g in grad):
+            made = iter(_operator()(self.number, i, *([*grads, ()] if len(grads) == 1 else grads)))
+            return tuple([tuple([None if g is None else next(made) for g in grad]) for grad in grads])
+        return (_checked(hook(self.module, *grads), grads[0]), *grads[1:])
+
+    def on_results(self, n: int, positions: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The gradients of the call's results have been computed; those that replace them."""
+        got = _spread(grads, positions, n)
+        for hook in self.pre_hooks:
+            (got,) = hook(got)
+        self.got = got
+        if self.positions is None:
+            warnings.warn(_NONE_NEEDED, stacklevel=2)
+            nothing = (None,) * self.n_args
+            for hook in self.hooks:
+                given, got = hook(nothing, got)
+                if any(g is not None for g in given):
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+                    )
+            self.got = None
+        return tuple([got[i] for i in positions])
+
+    def on_arguments(self, grads: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The gradients of the arguments have been computed; those that replace them."""
+        if self.got is None:
+            return None  # not by way of the call's results
+        positions = self.positions or ()
+        given = _spread(grads, positions, self.n_args)
+        for hook in self.hooks:
+            given, self.got = hook(given, self.got)
+        self.got = None
+        return tuple([given[i] for i in positions])
+
+
+def _spread(values: tuple[Any, ...], positions: tuple[int, ...], n: int) -> tuple[Any, ...]:
+    result = [None] * n
+    for i, value in zip(positions, values, strict=True):
+        result[i] = value
+    return tuple(result)
+
+
+def _checked(result: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    if result is None:
+        return given
+    if len(result) != len(given):
+        raise RuntimeError(
+            f"Backward hook returned an invalid number of gradients, got {len(result)}, but expected {len(given)}"
+        )
+    return tuple(result)
+
+
+# -- what graphs call
+
+
+def arguments(call: Call, n: int, positions: tuple[int, ...], *tensors: Any) -> tuple[Any, ...]:
+    """The tensors among the n arguments of a call."""
+    call.n_args = n
+    if not any(t.requires_grad for t in tensors):
+        return tensors
+    call.positions = positions
+    return _hooked(tensors, lambda given, got: call.on_arguments(given))
+
+
+def results(call: Call, n_args: int, n: int, positions: tuple[int, ...], *tensors: Any) -> tuple[Any, ...]:
+    """The tensors among the n results of a call."""
+    call.n_args = n_args
+    return _hooked(tensors, lambda given, got: call.on_results(n, positions, got))
+
+
+def _hooked(tensors: tuple[Any, ...], hook: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
+    made = BackwardHookFunction.apply(*tensors)
+    next(t.grad_fn for t in made if t.requires_grad).register_hook(hook)
+    return made
+
+
+# -- the operator
+
+
+@functools.cache
+def _operator() -> Any:
+    """`(number, i, gradients, others)`: hook number `i` of a registration. It returns the new gradients, and the others for the sake of
+    who has no other use for the call."""
+    library = torch.library.Library("dynamo_lite", "FRAGMENT")
+    name = "module_hook"
+    library.define(f"{name}(int number, int i, Tensor?[] grads, Tensor?[] others) -> Tensor[]")
+    library.impl(name, _run_hook, "CompositeExplicitAutograd")
+    library.impl(name, _run_fake, "Meta")
+    _run_hook.library = library  # it is there as long as the process
+    return torch.ops.dynamo_lite.module_hook.default
+
+
+def _run_hook(number: int, i: int, grads: list[Any], others: list[Any]) -> list[Any]:
+    module, *hooks = _registered[number].objects()
+    # The hook may keep what it gets; the compiler uses the memory of its own tensors again.
+    given = [tuple([None if g is None else g.clone() for g in some]) for some in (grads, others)]
+    if i >= _registered[number].n_hooks:
+        given.pop()
+    made = _checked(hooks[i](module, *given), given[0])
+    return [
+        *(_like(g, m) for g, m in zip(grads, made, strict=True) if g is not None),
+        *_run_fake(number, i, [], others),
+    ]
+
+
+def _run_fake(number: int, i: int, grads: list[Any], others: list[Any]) -> list[Any]:
+    return [g.clone() for g in (*grads, *others) if g is not None]
+
+
+def _like(grad: torch.Tensor, made: Any) -> torch.Tensor:
+    """What a hook made of a gradient, in memory of its own and laid out as the compiler expects."""
+    if made is None:
+        return torch.zeros_like(grad)
+    if made.shape != grad.shape:
+        raise RuntimeError(f"a backward hook made a gradient of {list(made.shape)} from one of {list(grad.shape)}")
+    return torch.empty_like(grad).copy_(made)
+
+
+# -- lifetimes
+
+
+def with_hooks(
+    registrations: list[Registration],
+    outer: Callable[[Callable[..., Any]], Callable[..., Any]],
+    compiled: Callable[..., Any],
+) -> Callable[..., Any]:
+    """A graph whose results keep the modules and hooks alive, inside of `outer`."""
+    compiled = outer(compiled)
+
+    def run(*args: Any) -> Any:
+        made = compiled(*args)
+        held = [registration.objects() for registration in registrations]
+        for result in made:
+            if getattr(result, "grad_fn", None) is not None:
+                result.grad_fn.metadata.setdefault("dynamo_lite_hooks", []).append(held)
+        return made
+
+    return run
