@@ -30,7 +30,26 @@ def inductor(
     from torch._inductor.compile_fx import compile_fx
 
     patches = config_patches(mode, options)
-    return call_with_fakes(lambda graph, fakes: compile_fx(graph, fakes, config_patches=patches), gm, example_inputs)
+    compiled = call_with_fakes(
+        lambda graph, fakes: compile_fx(graph, fakes, config_patches=patches), gm, example_inputs
+    )
+    return without_disable(compiled)
+
+
+def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """`compile_fx` wraps what it returns into `torch._dynamo.disable`, for a torch.compile that is active where the graph is
+    called. Where none is, that is 4,000 instructions per call for nothing: then the function inside is called.
+    """
+    from torch._C._dynamo.eval_frame import get_eval_frame_callback
+
+    inside = getattr(compiled, "_torchdynamo_orig_callable", None)
+    if inside is None or not getattr(compiled, "_torchdynamo_disable", False):
+        return compiled
+
+    def call(*args: Any) -> Any:
+        return inside(*args) if get_eval_frame_callback() is None else compiled(*args)
+
+    return call
 
 
 def recording(gm: Any, example_inputs: list[Any], seen: list[Any]) -> Callable[..., Any]:

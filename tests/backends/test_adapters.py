@@ -1,5 +1,7 @@
 """The adapters on hand-made graphs with fake metadata: what convert hands over, without convert."""
 
+import sys
+
 import pytest
 import torch
 from torch import fx
@@ -153,3 +155,25 @@ def test_backend_that_returns_nothing():
     gm, mode = captured(linear_relu, inputs)
     with pytest.raises(BackendCompilerFailed, match="returned NoneType, not a callable"):
         compile_with(lambda gm, example_inputs: None, gm, mode, inputs)
+
+
+def test_inductors_disable_is_left_out_while_no_torch_compile_is_active(monkeypatch):
+    from torch._C._dynamo import eval_frame
+    from torch._dynamo import disable
+
+    from dynamo_lite.backends.inductor import without_disable
+
+    active, seen = None, []
+    monkeypatch.setattr(eval_frame, "get_eval_frame_callback", lambda: active)
+
+    def graph(*args):
+        seen.append(sys._getframe(1).f_code)
+        return args
+
+    disabled = disable(graph)
+    call = without_disable(disabled)
+    assert call(1, 2) == (1, 2)
+    active = print
+    assert call(3) == (3,)
+    assert seen == [call.__code__, disabled.__code__]
+    assert without_disable(graph) is graph
