@@ -210,8 +210,8 @@ class Codegen:
         self.graph_call = len(self.asm.items) + NULL_FIRST
         self.load_callable(None)
         sources = [i.source for i in self.tr.graph.inputs]
-        given = [s for s in sources if not _is_handed_over(s)]
-        self.handed = [s for s in sources if _is_handed_over(s)]
+        given = [s for s in sources if not is_handed_over(s)]
+        self.handed = [s for s in sources if is_handed_over(s)]
         self.shared = _shared_prefixes(given)
         for source in given:
             self.load_source(source)
@@ -265,9 +265,9 @@ class Codegen:
         """The code object, with the original's signature. The backend is called here: nothing can fail after it."""
         code = self.code
         if self.graph_call >= 0:
-            compiled, on_failure = self.tr.analysis.compile_graph(self.tr)
+            compiled, on_failure = self.tr.analysis.compile_graph(self.tr.graph)
             sources = [i.source for i in self.tr.graph.inputs]
-            handed = tuple(i for i, source in enumerate(sources) if _is_handed_over(source))
+            handed = tuple(i for i, source in enumerate(sources) if is_handed_over(source))
             self.graph = GraphCall(compiled, len(sources), handed, on_failure)
             self.asm.items[self.graph_call] = make_instr("LOAD_CONST", self.graph)
             self._after_failure()
@@ -506,7 +506,8 @@ def _shared_prefixes(nodes: list[Any]) -> set[int]:
 _LOADED = frozenset({ir.LOCAL, ir.FREEVAR, ir.CELL_CONTENTS, ir.INDEX, ir.DICT_ITEM})
 
 
-def _is_handed_over(node: Any) -> bool:
+def is_handed_over(node: Any) -> bool:
+    """Whether the guards pass this value to the graph; else the code loads it."""
     while node is not None:
         if node.kind not in _LOADED:
             return True

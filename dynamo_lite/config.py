@@ -85,7 +85,9 @@ class Config:
     capture_dynamic_output_shape_ops: bool = False  # nonzero() and the like become graph nodes instead of breaks
 
     # Capture
-    capture_checks: bool = True  # a branch of which one side only raises is followed on the other, and tested after the graph
+    capture_checks: bool = (
+        True  # a branch of which one side only raises is followed on the other, and tested after the graph
+    )
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
     max_inline_depth: int = 200  # nested calls that are followed before a break
@@ -95,6 +97,10 @@ class Config:
 
     # Choice of backends
     tune_store: str = ""  # file of the choices that races have led to; empty: in the user's cache directory
+
+    # Cache
+    cache: bool = False  # keep what was captured for the next process, and look for it there
+    cache_dir: str = ""  # where; empty: in the user's cache directory (XDG_CACHE_HOME)
 
     # Errors and insight
     suppress_errors: bool = True  # an internal error runs the frame eagerly, once logged; False raises it

@@ -21,7 +21,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from . import _eval_frame, markers, own_builtins, skip
-from .codegen import Codegen
+from . import cache as kept
+from .codegen import Codegen, is_handed_over
 from .config import config
 from .exc import (
     FailOnRecompileLimitHit,
@@ -255,7 +256,8 @@ class Region(_eval_frame.Region):
         started = record.started = perf_counter()
         fake_calls, memo_hits = STATS.fake_calls, STATS.memo_hits
         try:
-            entry = Analysis(self, cache, fn, values, record).run()
+            analysis = Analysis(self, cache, fn, values, record)
+            entry = (kept.is_on() and analysis.from_cache()) or analysis.run()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"
             if error.reason is not None:
@@ -314,6 +316,15 @@ def _own_locals(frame: Frame) -> list[Any]:
     return [value for name, value in own if not name.startswith(PREFIXES)]
 
 
+class _Later:
+    """In the place of what a graph does when it raises, until it is compiled: its code and guards are made, and asked, before."""
+
+    on_failure: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        return self.on_failure(*args)
+
+
 class Analysis:
     """All runs over one frame for one set of arguments."""
 
@@ -358,6 +369,42 @@ class Analysis:
             if entry is not None:
                 return entry
         return self._eager_entry(Trace(self, self.fn, self.values, -1, hints))
+
+    def from_cache(self) -> Any:
+        """The entry that another process made for such a call; None if there is none that holds."""
+        with side.modes_aside():
+            for version in kept.versions(self.fn, self.values, self.region):
+                entry = self._revive(version)
+                if entry is not None:
+                    STATS.cache_hits += 1
+                    return entry
+        STATS.cache_misses += 1
+        return None
+
+    def _revive(self, version: kept.Version) -> Any:
+        """The entry for a kept version, None if a guard fails."""
+        graph = version.graph()
+        call, handed, later = None, [], _Later()
+        if graph is not None:
+            positions = tuple([n for n, i in enumerate(graph.inputs) if is_handed_over(i.source)])
+            handed = [graph.inputs[n].source for n in positions]
+            call = _eval_frame.GraphCall(later, len(graph.inputs), positions, later)
+        code = version.code(call)
+        version.guards.settle()
+        program = build_program(version.guards, call, handed) if call is not None else build_program(version.guards)
+        with side.modes_back():
+            if not program.check(self.values, self.fn.__closure__):
+                return None
+        self.record.from_cache = True
+        self.record.breaks += version.breaks
+        if call is not None:
+            call.compiled, later.on_failure = self.compile_graph(graph)
+        if code is not self.fn.__code__:
+            side.hide_code(code)
+        entry = self._entry_of(version.guards, program, code, version.needs_hook)
+        self.region.hints.setdefault(self.fn.__code__, {}).update(version.hints)
+        self.cache.add(entry)
+        return entry
 
     def _attempt(self, tr: Trace) -> Any:
         """One run; None if another one is needed. Outside of the `except` blocks: guards may look at the exception that the caller
@@ -458,15 +505,21 @@ class Analysis:
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)
+        if kept.is_on():
+            has_graph = codegen is not None and codegen.graph is not None
+            kept.keep(tr, self.values, code, needs_hook, tr.graph if has_graph else None, self.record)
         return entry
 
     def _entry(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None) -> Any:
         tr.guards.settle()
-        self.record.guards = _GuardText(tr.guards)
         self.record.steps = tr.steps
-        version = Version(tr.guards, self.record, _module_id(self.values))
         program = build_program(tr.guards, codegen.graph, codegen.handed) if codegen else build_program(tr.guards)
-        strict = Comparison(tr.guards) if config.strict_guards else None
+        return self._entry_of(tr.guards, program, code, needs_hook)
+
+    def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:
+        self.record.guards = _GuardText(guards)
+        version = Version(guards, self.record, _module_id(self.values))
+        strict = Comparison(guards) if config.strict_guards else None
         return _eval_frame.Entry(program, code, version, needs_hook, strict)
 
     def _eager_entry(self, tr: Trace) -> Any:
@@ -474,14 +527,12 @@ class Analysis:
         tr.state.restore()
         return self._commit(tr, self.fn.__code__, True)
 
-    def compile_graph(self, tr: Trace) -> Any:
-        """Hand the finished graph to the backend; what it made of it, and what to ask when that raises."""
+    def compile_graph(self, graph: Any) -> Any:
+        """Hand a finished graph to the backend; what it made of it, and what to ask when that raises."""
         if _eval_frame.program_collects():
             gc_enable()  # backends do as the program does
         try:
-            compiled, on_failure, graph_record = side.compile_graph(
-                tr.graph, self.region.backend, self.region.fullgraph
-            )
+            compiled, on_failure, graph_record = side.compile_graph(graph, self.region.backend, self.region.fullgraph)
         finally:
             gc_disable()
         self.record.backend_seconds += graph_record.compile_seconds

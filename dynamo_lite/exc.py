@@ -618,6 +618,14 @@ class SkipFrame(TorchDynamoException):
         self.callees = callees
 
 
+class Refused(TorchDynamoException):
+    """Raised while a compiled version is written to the cache: it rests on something that another process could not find or compare."""
+
+
+class Mismatch(TorchDynamoException):
+    """Raised while a compiled version is read from the cache: something is another thing in this process."""
+
+
 class NotConstant(TorchDynamoException):
     """A value that was asked for as a Python constant is not one."""
 

@@ -49,6 +49,11 @@ class Stats:
         self.memo_hits = 0
         self.started_again = 0
         self.errors_passed_on = 0
+        self.cache_hits = 0
+        self.cache_misses = 0
+        self.cache_kept = 0
+        self.cache_refusals: Counter[str] = Counter()
+        self.cache_mismatches: Counter[str] = Counter()
         self.checks_failed = 0
 
 
@@ -156,6 +161,8 @@ class FrameRecord:
     """Instructions interpreted in the run that made the entry."""
     fake_calls: int = 0
     memo_hits: int = 0
+    from_cache: bool = False
+    """Made by another process: nothing was traced in this one."""
 
     @property
     def location(self) -> str:
@@ -185,6 +192,7 @@ class FrameRecord:
             "breaks": len(self.breaks),
             "restarts": self.restarts,
             "recompiles": int(self.recompile_reason is not None),
+            "from cache": int(self.from_cache),
         }
 
 

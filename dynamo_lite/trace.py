@@ -93,6 +93,10 @@ class Trace:
         self.handlers = OPS
         self.finalized: list[VariableTracker] = []  # arguments that the frame may hold the last references to
         self.root_frame: Frame | None = None
+        self.recipes: dict[
+            int, tuple[Any, tuple[Any, ...]]
+        ] = {}  # id of an object made here → function and arguments that make its like
+        self.process_bound: str | None = None  # why what was found here may not hold in another process
         self.overrides: Any = None  # who sees torch functions before torch does; none yet
         self.graph = side.new_graph(self)
         self.known_operations = 0
@@ -355,6 +359,10 @@ class Trace:
         if source.kind != ir.CONST or kind in (ir.LEN, ir.DICT_KEYS, ir.HAS_KEY, ir.LACKS_KEY):
             self.guards.check(source, kind, arg, self.here())
 
+    def bound_to_process(self, reason: str) -> None:
+        """Something was looked at that is another thing in each process, and that no guard compares."""
+        self.process_bound = self.process_bound or reason
+
     def expect(self, source: Any) -> None:
         """Require that a path leads to something: a value that is merely passed on, or dropped, is never looked at."""
         if source.kind != ir.CONST:
@@ -417,6 +425,7 @@ class Trace:
         if value is not MISSING and not is_lazy(vt) and type(value).__hash__ in (object.__hash__, type.__hash__):
             if vt.source is not None and vt.source.root.kind == ir.CONST and not self.is_new_class(value):
                 self.guard(vt.source, ir.IS, value)
+                self.bound_to_process("an object's hash")
                 return ConstantVariable(object.__hash__(value))
         return unsupported("object-identity", f"hash of {vt.describe()}")
 

@@ -276,9 +276,12 @@ class NodeFactory:
         self.bases: dict[Any, list[Any]] = {}  # target → [base name, number of the last node]
 
     def __call__(self, op: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Node:
+        return self.named(self._name(target), op, target, args, kwargs or {})
+
+    def named(self, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
+        """A node with this name."""
         graph = self.graph
-        name = self._name(target)
-        node = Node(graph, name, op, target, args, kwargs or {}, None)
+        node = Node(graph, name, op, target, args, kwargs, None)
         self.names._obj_to_name[node] = name
         graph._insert(node)
         graph._find_nodes_lookup_table.insert(node)

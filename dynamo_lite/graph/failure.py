@@ -185,7 +185,7 @@ def _run_node(gm: Any, node: Node, values: dict[Node, Any]) -> Any:
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
-    if not _is_own(node.target):
+    if not is_own(node.target):
         raise _Trace("run a function that torch does not know")
     return node.target(*args, **kwargs)
 
@@ -199,7 +199,8 @@ def _grad(value: Any) -> Any:
     return value.grad if isinstance(value, torch.Tensor) and value.is_leaf else None
 
 
-def _is_own(target: Any) -> bool:
+def is_own(target: Any) -> bool:
+    """Whether what a node calls is torch's or Python's, and does nothing but what it says."""
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         name = target.name() if isinstance(target, torch._ops.OpOverload) else target._qualified_op_name
         return name.partition("::")[0] in NAMESPACES

@@ -36,6 +36,8 @@ class EmptyGraph:
 
 
 new_graph = EmptyGraph
+KINDS: dict[type, Any] = {}
+FINDERS: dict[str, Any] = {}
 modes_aside = modes_back = nullcontext
 
 
@@ -61,3 +63,36 @@ def is_module(value: Any) -> bool:
 def compile_graph(graph: EmptyGraph, backend: Any, fullgraph: bool) -> NoReturn:
     """Never reached: an empty graph is not compiled."""
     raise AssertionError("an empty graph has nothing to compile")
+
+
+def write_ambient(writer: Any) -> None:
+    """There is no state."""
+
+
+def check_ambient(reader: Any, data: None) -> None:
+    """There is no state."""
+
+
+def write_guard(writer: Any, guard: Any) -> Any:
+    """The argument of a relation: a function."""
+    return writer(guard.arg) if guard.arg is not None else None
+
+
+def read_guard(reader: Any, kind: int, where: Any, data: Any) -> Any:
+    """The argument again."""
+    return reader(data) if data is not None else None
+
+
+def write_graph(graph: EmptyGraph, writer: Any, write_place: Any) -> NoReturn:
+    """Never reached."""
+    raise AssertionError("an empty graph is not written")
+
+
+def read_graph(data: Any, reader: Any, guards: Any, read_place: Any) -> NoReturn:
+    """Never reached."""
+    raise AssertionError("an empty graph is not written")
+
+
+def versions() -> dict[str, Any]:
+    """There is nothing whose version counts."""
+    return {}

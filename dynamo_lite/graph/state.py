@@ -159,7 +159,7 @@ class AmbientState:
         if self._key is None:
             self.guard_modes()
             self._check_default_dtype()
-            self._key = self._compute_key()
+            self._key = self.compute_key()
         return self._key
 
     def _check_default_dtype(self) -> None:
@@ -170,7 +170,8 @@ class AmbientState:
             raise error
 
     @staticmethod
-    def _compute_key() -> tuple[Any, ...]:
+    def compute_key() -> tuple[Any, ...]:
+        """The state that operators depend on, now."""
         autocast: Any = _C._is_any_autocast_enabled()
         if autocast:
             autocast = tuple([(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES])
@@ -209,7 +210,17 @@ class AmbientState:
         if function not in _COVERED and (function, args) not in self.guarded:
             self.guarded.add((function, args))
             text = f"{function.__name__}({', '.join(map(repr, args))}) == {value!r}"
-            self.builder.tr.guards.global_state(lambda: function(*args) == value, text)
+            self.builder.tr.guards.global_state(self.reading(function, args, value), text)
+
+    @staticmethod
+    def reading(function: Any, args: tuple[Any, ...], value: Any) -> Callable[[], bool]:
+        """A function that tells whether a part of the state is still `value`."""
+
+        def unchanged() -> bool:
+            return function(*args) == value
+
+        unchanged.reads = (function, args, value)
+        return unchanged
 
     # -- changing
 

@@ -28,10 +28,22 @@ from .failure import Failure
 from .floats import Lowered, has_floats
 from .gradients import with_freed
 from .module_hooks import with_hooks
+from .stored import (  # noqa: F401
+    FINDERS,
+    KINDS,
+    StoredGraph,
+    check_ambient,
+    read_guard,
+    versions,
+    write_ambient,
+    write_graph,
+    write_guard,
+)
 
 _LOOKED_AT = 16  # items of a container
 
 new_graph = GraphBuilder
+read_graph = StoredGraph
 modes_aside = modes.aside
 modes_back = modes.back
 _hook = torch._C._dynamo.eval_frame

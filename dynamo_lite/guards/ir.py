@@ -156,7 +156,8 @@ class GuardNode:
         return f"<GuardNode {self.path}>"
 
 
-_NO_VALUE = object()
+NO_VALUE = object()
+"""What no path leads to."""
 
 
 def _is_looked_at(node: GuardNode) -> bool:
@@ -219,7 +220,7 @@ class GuardSet:
         trace is done."""
         for node, user in self._expected.items():
             if not _is_looked_at(node):
-                self.check(node, IS_NOT, _NO_VALUE, user)
+                self.check(node, IS_NOT, NO_VALUE, user)
         self._expected.clear()
         self._loosen()
         self.is_settled = True
@@ -270,6 +271,10 @@ class GuardSet:
     def global_state(self, fn: Callable[[], Any], text: str) -> None:
         """Require fn() to be true; evaluated before everything else."""
         self._add(GLOBAL_STATE, None, (), fn, None, text)
+
+    def relation(self, kind: int, nodes: tuple[GuardNode, ...], arg: Any, user: User, text: str | None) -> None:
+        """Require anything that is not a check of one node."""
+        self._add(kind, None, nodes, arg, user, text)
 
     def _relate(self, kind: int, nodes: tuple[GuardNode, ...], user: User) -> None:
         key = (kind, *map(id, nodes))

@@ -166,7 +166,7 @@ def call(value: Any, function: Callable[[Any], Any]) -> Any:
         return WRONG
 
 
-_ACCESSORS: dict[int, Callable[..., Any]] = {
+ACCESSORS: dict[int, Callable[..., Any]] = {
     ir.LOCAL: local,
     ir.FREEVAR: free,
     ir.ATTR: attr,
@@ -360,7 +360,7 @@ _FIELD_NAMES = {
     ir.METHOD_FUNC: "method_func",
 }
 
-_ACCESSOR_NAMES = {kind: _FIELD_NAMES.get(kind, accessor.__name__) for kind, accessor in _ACCESSORS.items()}
+_ACCESSOR_NAMES = {kind: _FIELD_NAMES.get(kind, accessor.__name__) for kind, accessor in ACCESSORS.items()}
 
 # How a check reads in the generated source. `{v}` is the value, `{k}` the constant.
 _CHECK_SOURCE = {
@@ -539,7 +539,7 @@ _HELPERS: dict[str, Any] = {
         f.__name__: f
         for f in (referent, equals, length, dict_keys, has_key, lacks_key, truth, tensor, no_finalizer, no_finalizer_at)
     },
-    **{_ACCESSOR_NAMES[kind]: accessor for kind, accessor in _ACCESSORS.items()},
+    **{_ACCESSOR_NAMES[kind]: accessor for kind, accessor in ACCESSORS.items()},
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -586,7 +586,7 @@ def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], 
         return node.arg
     if node.kind == ir.REFERENT:
         return referent(node.arg)
-    accessor = _ACCESSORS[node.kind]
+    accessor = ACCESSORS[node.kind]
     if node.parent is None:
         return accessor(values if node.kind == ir.LOCAL else closure, node.arg)
     value = found[node.parent]

@@ -121,6 +121,8 @@ def fold(tx: Any, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
     Raises `NotConstant` if an argument is no constant, `Unsupported` if the result can't be modelled.
     """
     host_args = [a.value if type(a) is ConstantVariable else a.as_python_constant() for a in args]
+    if any(type(a) is frozenset for a in host_args):
+        tx.tr.bound_to_process("the order of a set")
     try:
         if kwargs:
             result = fn(*host_args, **{k: v.as_python_constant() for k, v in kwargs.items()})

@@ -22,7 +22,18 @@ def signature(tx: Any, obj: VariableTracker, **options: VariableTracker) -> Vari
         maker = tx.tr.build_constant_object(inspect.Signature)
         return tx.call(maker.tp_getattro(tx, "from_callable"), [obj], options)
     host_options = {name: value.as_python_constant() for name, value in options.items()}
-    return tx.tr.build_constant_object(inspect.signature(real, **host_options))
+    made = signature_of(*_parts(real), host_options)
+    tx.tr.recipes[id(made)] = (signature_of, (*_parts(real), host_options))
+    return tx.tr.build_constant_object(made)
+
+
+def _parts(real: Any) -> tuple[Any, bool]:
+    return (real.__func__, True) if isinstance(real, types.MethodType) else (real, False)
+
+
+def signature_of(function: Any, is_bound: bool, options: dict[str, Any]) -> inspect.Signature:
+    """The signature of a function, or of a method that it is."""
+    return inspect.signature(types.MethodType(function, object()) if is_bound else function, **options)
 
 
 def _plain_function(obj: VariableTracker) -> Any:

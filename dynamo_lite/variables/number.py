@@ -73,6 +73,8 @@ constant_slot("tp_str")(_text(str))
 def constant_hash(vt: ConstantVariable, tx: Any) -> VariableTracker:
     if type(vt.value) in (float, complex):
         return float_hash(tx, vt)
+    if not isinstance(vt.value, int):
+        tx.tr.bound_to_process(f"the hash of a {type(vt.value).__qualname__}")
     return fold(tx, hash, [vt], {})
 
 

@@ -122,6 +122,11 @@ class SetVariable(NativeVariable):
     def describe(self) -> str:
         return self.source.path if self.source is not None else f"of {len(self.items)} elements"
 
+    def order_shows(self, tr: Any) -> None:
+        """Note that the order of a set of texts or objects differs from process to process. That of one from outside is guarded."""
+        if (self.source is None or self.mutated) and not all(type(key) is int for key in self.items):
+            tr.bound_to_process("the order of a set")
+
     # -- slots
 
     def mp_length(self, tx: Any) -> VariableTracker:
@@ -132,6 +137,7 @@ class SetVariable(NativeVariable):
         return ConstantVariable(len(self.items))
 
     def tp_iter(self, tx: Any) -> VariableTracker:
+        self.order_shows(tx.tr)
         return SetIterator(self)
 
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
@@ -145,6 +151,7 @@ class SetVariable(NativeVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         cls = self.python_type()
+        self.order_shows(tx.tr)
 
         def text() -> str:
             if not self.items:
@@ -167,6 +174,7 @@ class SetVariable(NativeVariable):
 
     def emit_fill(self, cg: Any) -> None:
         if self.items:
+            self.order_shows(cg.tr)
             emit_elements(cg, set.update, self, self.objects())
 
     def emit_update(self, cg: Any) -> None:
@@ -183,6 +191,7 @@ class SetVariable(NativeVariable):
         elif removed:
             emit_elements(cg, set.difference_update, self, removed)
         if added:
+            self.order_shows(cg.tr)
             emit_elements(cg, set.update, self, added)
 
 
@@ -224,12 +233,14 @@ class FrozenSetVariable(SetVariable):
     def tp_hash(self, tx: Any) -> VariableTracker:
         """`frozenset_hash`: of the hashes in the table, and only once."""
         if self.hash is None:
+            tx.tr.bound_to_process("the hash of a set")
             self.hash = ConstantVariable(hash(frozenset([_Hash(key_hash(tx, key)) for key in self.items])))
         return self.hash
 
     def emit_new(self, cg: Any) -> None:
         cg.load_callable(frozenset.__new__)
         cg.load_const(self.cls)
+        self.order_shows(cg.tr)
         emit_list(cg, self.objects())
         cg.asm.call(2)
 
@@ -480,6 +491,7 @@ def set_pop(tx: Any, self: SetVariable, /) -> VariableTracker:
     if not self.items:
         return tx.raises(KeyError, "pop from an empty set")
     self.changing(tx)
+    self.order_shows(tx.tr)
     return key_tracker(self.items.pop())
 
 

@@ -199,6 +199,8 @@ def call_host(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTrack
 
 def run_host(tx: Any, function: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> VariableTracker:
     """The same on what stands for the arguments already."""
+    if any(type(a) in (set, frozenset) for a in args):
+        tx.tr.bound_to_process("the order of a set")
     try:
         result = function(*args, **(kwargs or {}))
     except _Escape as escape:

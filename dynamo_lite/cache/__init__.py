@@ -1,0 +1,73 @@
+"""What one process has captured, for the next: `dynamo_lite.cache`.
+
+Input: a call without a compiled version; a version that has just been made. Output: a version that another process made and that holds here
+too; a file.
+Invariant: a version that is taken from a file does in this process what tracing would have given: everything that the trace looked at is
+looked at again (`references`, `frames`), and all its guards hold. Anything else is a miss.
+
+`config.cache` (environment `DYNAMO_LITE_CACHE`) switches it, `config.cache_dir` (`DYNAMO_LITE_CACHE_DIR`) says where it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import marshal
+import time
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from ..config import config
+from ..exc import Mismatch, Refused
+from ..record import STATS
+from . import keys, store
+from .frames import Version, write
+from .store import clear, directory, export_to, files, import_from, read
+
+__all__ = ["Version", "clear", "directory", "export_to", "files", "import_from", "keep", "read", "versions"]
+
+logger = logging.getLogger("dynamo_lite")
+
+
+def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> Iterator[Version]:
+    """The kept versions for a function that may hold for this call. Who takes one checks its guards."""
+    code = function.__code__
+    for path, item in store.find(keys.build(), keys.key(code, values, region.dynamic, region.fullgraph)):
+        try:
+            yield Version(marshal.loads(item.payload), function, values, region)
+        except Mismatch as reason:
+            STATS.cache_mismatches[str(reason)] += 1
+            logger.debug("the kept version %s of %s does not fit: %s", path.name, code.co_qualname, reason)
+        except (ValueError, TypeError, EOFError, LookupError, AttributeError) as error:
+            store.warn(f"{path} can't be read: {error!r}")
+
+
+def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> None:
+    """Write a version that has just been made, if another process could check it."""
+    try:
+        data = write(tr, code, needs_hook, graph, record)
+        payload = marshal.dumps(data)
+    except Refused as reason:
+        STATS.cache_refusals[str(reason)] += 1
+        logger.debug("%s is not kept: %s", record.name, reason)
+        return
+    except (ValueError, RecursionError) as error:  # of marshal
+        STATS.cache_refusals[f"its data can't be written: {error}"] += 1
+        return
+    about = {
+        "name": record.name,
+        "file": record.filename,
+        "line": record.lineno,
+        "operators": 0 if graph is None else graph.op_count,
+        "guards": len(tr.guards),
+        "breaks": len(record.breaks),
+        "made": time.time(),
+        "facts": keys.facts(),
+    }
+    key = keys.key(tr.function.__code__, values, tr.region.dynamic, tr.region.fullgraph)
+    STATS.cache_kept += store.put(keys.build(), key, about, payload)
+
+
+def is_on() -> bool:
+    """Whether versions are kept and looked for."""
+    return config.cache

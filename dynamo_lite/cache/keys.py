@@ -1,0 +1,77 @@
+"""What has to be the same before a kept version is looked at.
+
+Input: a code object, settings, this process. Output: `build()`, a name for everything that is installed; `key()`, a name for one function
+under given settings.
+Invariant: whatever changes how a program is captured is in one of the two, in a version's facts (`references`) or in its guards.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from .. import __version__
+from ..config import config
+from ..graph import side
+from .references import fingerprint
+
+WITHOUT_EFFECT = frozenset(
+    """
+    cache cache_dir recompile_limit accumulated_recompile_limit fail_on_recompile_limit_hit error_on_recompile suppress_errors
+    verbose debug strict_guards timing disable report_guard_failures
+    """.split()
+)
+"""Settings that change nothing about a version once there is one."""
+
+
+@functools.cache
+def facts() -> dict[str, Any]:
+    """What is installed here, and what it runs on."""
+    return {
+        "dynamo_lite": __version__,
+        "dynamo_lite source": _source(),
+        "python": sys.version,
+        "implementation": sys.implementation.cache_tag,
+        "platform": f"{sys.platform} {platform.machine()} {sys.byteorder}",
+        "optimize": sys.flags.optimize,
+        **side.versions(),
+    }
+
+
+@functools.cache
+def build() -> str:
+    """A name for `facts()`."""
+    return _name(facts())
+
+
+def _source() -> str:
+    """A digest of this package's files: in a working copy they change while the version does not."""
+    digest = hashlib.blake2b(digest_size=16)
+    root = Path(__file__).parent.parent
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith((".py", ".h", ".c")):
+                digest.update(name.encode())
+                digest.update(Path(folder, name).read_bytes())
+    return digest.hexdigest()
+
+
+def key(code: CodeType, values: tuple[Any, ...], dynamic: bool | None, fullgraph: bool) -> str:
+    """A name for a function of these arguments, with the settings of its region and of the process."""
+    first = type(values[0]) if values else None  # all modules share one function
+    owner = f"{first.__module__}.{first.__qualname__}" if first is not None else ""
+    settings = {name: value for name, value in config.changed().items() if name not in WITHOUT_EFFECT}
+    return _name([fingerprint(code).hex(), owner, dynamic, fullgraph, settings])
+
+
+def _name(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
