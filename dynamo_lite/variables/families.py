@@ -107,6 +107,7 @@ attribute_slots.register([*ATOMIC_TYPES, *NATIVE_MODELS, *BUILDERS])
 if find_spec("torch") is not None:
     from . import (  # noqa: F401
         graph_args,
+        masked,
         nn_module,
         numpy,
         symnode,

@@ -182,6 +182,23 @@ def tensor_item(tx: Any, self: TensorVariable) -> VariableTracker:
     return tx.tr.graph.call(tx, "call_method", "item", [self])
 
 
+@method(T.tolist)
+def tensor_tolist(tx: Any, self: TensorVariable) -> VariableTracker:
+    """Nested lists of numbers, each of which the graph knows."""
+    if not self.proxy.meta.ndim:
+        return tensor_item(tx, self)
+    if not config.capture_scalar_outputs:
+        return unsupported("data-dependent-operator", "Tensor.tolist()")
+    n = dimension(self, 0).as_python_constant()
+    if n > MAX_ITEMS:
+        return unsupported("data-dependent-operator", f"Tensor.tolist() of {n} items")
+    return ListVariable([tensor_tolist(tx, self.mp_subscript(tx, ConstantVariable(i))) for i in range(n)])
+
+
+MAX_ITEMS = 64
+"""Numbers of one dimension that become values of the graph."""
+
+
 for _name, _slot in {
     "__bool__": TensorVariable.nb_bool,
     "__nonzero__": TensorVariable.nb_bool,
@@ -215,7 +232,6 @@ def _refused(slug: str, *names: str) -> None:
 
 _refused(
     "data-dependent-operator",
-    "tolist",
     "is_nonzero",
     "__complex__",
     "equal",

@@ -374,8 +374,8 @@ def mask_read(x):
     return x[x > 0] * 2
 
 
-def mask_sum(x):
-    return x[x > 0].sum()
+def mask_count(x):
+    return x.long()[x > 0].sum(), x[x > 0].any()
 
 
 def mask_written(x):
@@ -480,6 +480,8 @@ PROGRAMS: dict[str, Program] = {
         Program(item_as_factor, rows, GROW, 2, allow=SIZES_FROM_DATA),
         Program(item_as_size, rows, GROW, 2, low=1, allow=SIZES_FROM_DATA),
         Program(mask_read, rows, GROW, 2, allow=SIZES_FROM_DATA),
+        Program(mask_count, rows, GROW, 2),
+        Program(mask_written, rows, GROW, 2),
         Program(nonzero_count, rows, GROW, 2, allow=SIZES_FROM_DATA),
         Program(uneven_batches, pair, GROW2, 2),
     ]

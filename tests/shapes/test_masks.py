@@ -1,0 +1,248 @@
+"""What a mask selects: forms that stay in the graph, equal bit by bit, and those that break where the mask was applied."""
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.exc import Unsupported
+from dynamo_lite.record import log
+from dynamo_lite.testing import CompileCounter, differences
+
+
+def add_in_place(x):
+    x[x > 0] += 1.5
+
+
+def scale(x):
+    mask = x < 0.3
+    x[mask] = x[mask] * -2 / 3 - 0.1
+    return mask
+
+
+def rows(x):
+    x[x[:, 0] > 0] *= 3
+
+
+def from_another(x):
+    y = x * 7
+    mask = x > y
+    x[mask] = y[mask]
+    x[~mask] = -x[~mask]
+
+
+def written_twice(x):
+    x[x > 0.5] = x[x > 0.5].clamp(max=0.75)
+
+
+def by_a_tensor(x):
+    factor = x.abs().max()
+    x[x != 0] /= factor
+
+
+def two_selections(x):
+    mask = x > 0
+    x[mask] = x[mask] * x[mask] + x.abs()[mask]
+
+
+def reductions(x):
+    whole = (x * 10).round().long()
+    mask = x > 0
+    return (
+        whole[mask].sum(),
+        whole[mask].prod(),
+        x[mask].any(),
+        x[mask].all(),
+        (x > 1)[mask].sum(),
+        x[mask].count_nonzero(),
+    )
+
+
+def compared(x):
+    return (x[x > 0] > 0.5).sum(), (-x[x > 0] < -1).any()
+
+
+def unused(x):
+    x[x > 0]
+    return x + 1
+
+
+def scalar(x):
+    x[x < 0] = 0
+    x[x > 1] = float("nan")
+
+
+WHOLE = [
+    add_in_place,
+    scale,
+    rows,
+    from_another,
+    written_twice,
+    by_a_tensor,
+    two_selections,
+    reductions,
+    compared,
+    unused,
+    scalar,
+]
+
+
+def bits(value):
+    return value.view(torch.int32) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
+
+
+@pytest.mark.parametrize("fn", WHOLE)
+def test_masks_in_one_graph(fn):
+    dynamo_lite.reset()
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    torch.manual_seed(0)
+    for n in (3, 50, 7, 33):
+        x = torch.randn(n, 4)
+        x[0, 0], x[-1, -1], x[1, 1] = float("inf"), float("nan"), -0.0
+        mine = x.clone()
+        assert not list(differences(fn(x), compiled(mine)))
+        assert torch.equal(bits(x), bits(mine))
+    assert counter.frame_count == 2
+
+
+def returned(x):
+    return x[x > 0]
+
+
+def summed(x):
+    y = x * 2
+    return y[y > 0].sum() + 1
+
+
+def measured(x):
+    return len(x[x > 0]), x + 1
+
+
+def written_between(x):
+    mask = x > 0
+    chosen = x[mask]
+    x.add_(1)
+    x[mask] = chosen
+    return x
+
+
+def mask_written_between(x):
+    mask = x > 0
+    chosen = x[mask]
+    mask.zero_()
+    x[mask] = chosen[:0]
+    return x, chosen
+
+
+def of_another_mask(x):
+    x[x > 0] = x[x < 0].sum()
+    return x
+
+
+def iterated(x):
+    return [v + 1 for v in x[x > 1]]
+
+
+WEIGHT = torch.nn.Parameter(torch.ones(4))
+
+
+def with_gradients(x):
+    y = x * WEIGHT
+    y[y > 0] *= 2
+    return y.detach()
+
+
+def stored(x):
+    holder = {"chosen": x[x > 0]}
+    return holder, torch.relu(holder["chosen"])
+
+
+BREAKING = [
+    returned,
+    summed,
+    measured,
+    written_between,
+    mask_written_between,
+    of_another_mask,
+    iterated,
+    with_gradients,
+    stored,
+]
+
+
+@pytest.mark.parametrize("fn", BREAKING)
+def test_selections_that_are_needed_break_where_they_are_made(fn):
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for n in (3, 5, 8):
+        x = torch.arange(n * 4.0).reshape(n, 4) - 5
+        mine = x.clone()
+        assert not list(differences((fn(x), x), (compiled(mine), mine)))
+    assert {b.slug for b in log.breaks()} == {"dynamic-shape-operator"}
+    line = log.breaks()[0].user_frame
+    assert "[" in line.line and line.function == fn.__name__
+
+
+def test_the_error_names_the_line_of_the_mask():
+    with pytest.raises(Unsupported, match=r"y\[y > 0\]\.sum") as info:
+        dynamo_lite.compile(summed, backend="eager", fullgraph=True)(torch.ones(3))
+    assert "capture_dynamic_output_shape_ops" in str(info.value)
+
+
+# -- numbers from data
+
+FROM_DATA = {
+    "tolist": lambda x: [n * 2 for n in x.int().tolist()],
+    "nested": lambda x: x.view(-1, 1).int().tolist(),
+    "item": lambda x: x * x.max().item(),
+    "size": lambda x: torch.zeros(int(x.max()) + 1),
+    "repeat_interleave": lambda x: torch.arange(3).repeat_interleave(x.int()[:3].abs()),
+    "nonzero": lambda x: (x > 0).nonzero().flatten() * 2,
+    "nonzero as tuple": lambda x: x[(x > 0).nonzero(as_tuple=True)],
+    "where": lambda x: torch.where(x > 0)[0].shape[0] + 1,
+    "masked_select": lambda x: torch.masked_select(x, x > 0).sum(),
+    "mask": lambda x: x[x > 0].cumsum(0),
+}
+
+
+@pytest.mark.parametrize("name", FROM_DATA)
+def test_numbers_from_data_stay_in_the_graph_when_allowed(name):
+    fn = FROM_DATA[name]
+    inputs = [torch.tensor([1.0, -2.0, 3.0, 2.0]), torch.tensor([4.0, 1.0, 3.0, 5.0])]
+    dynamo_lite.reset()
+    counter = CompileCounter()
+    with dynamo_lite.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+        for x in inputs:
+            assert not list(differences(fn(x), compiled(x)))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("name", FROM_DATA)
+def test_else_they_break_at_that_operation_only(name):
+    def around(x):
+        y = torch.relu(x) + 1
+        result = fn(y)
+        return result, y * 2
+
+    fn = FROM_DATA[name]
+    dynamo_lite.reset()
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(around, backend=counter)
+    x = torch.tensor([1.0, -2.0, 3.0, 2.0])
+    assert not list(differences(around(x), compiled(x)))
+    assert len({(b.user_frame.function, b.user_frame.lineno) for b in log.breaks()}) == 1
+    assert counter.frame_count == 2
+
+
+def test_truth_of_a_tensor():
+    def fn(x):
+        y = x * 2
+        if bool((y > 100).any()):
+            return y - 1
+        return y + 1
+
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for x in (torch.ones(3), torch.full((3,), 60.0), torch.ones(3)):
+        assert not list(differences(fn(x), compiled(x)))
