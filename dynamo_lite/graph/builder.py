@@ -353,6 +353,9 @@ class GraphBuilder:
         self.module_hooks: list[Any] = []  # registrations of `module_hooks`
         self.freed: list[int] = []  # the outputs whose gradients are used up
         self.made_leaves: dict[TensorValue, int] = {}  # tensors that begin to require gradients in the graph → step
+        self.viewed_leaves: dict[
+            TensorValue, TensorValue
+        ] = {}  # views made without gradients, leaves as well → of what
         self._items: dict[Any, Node] = {}
         self._create = NodeFactory(self.graph)
 
@@ -600,10 +603,13 @@ class GraphBuilder:
         if kind is TensorResult:
             value = TensorValue(result.meta, node, None, fakes[0] if fakes is not None else None)
             node.meta.subject = value
+            base = tensors[result.base] if result.base is not None else None
             if result.meta.requires_grad and result.meta.is_leaf:
                 self.made_leaves[value] = self.tr.failing_step()
-            if result.base is not None:
-                _join_family(tensors[result.base], value)
+                if base is not None and base.meta.requires_grad:
+                    self.viewed_leaves[value] = base
+            if base is not None:
+                _join_family(base, value)
             return MODELS.tensor(value)
         if kind is SameResult:
             value = tensors[result.index]

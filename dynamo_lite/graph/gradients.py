@@ -202,6 +202,8 @@ def check_escape(builder: Any, value: TensorValue) -> None:
 
 
 def _made_leaf(builder: Any, value: TensorValue) -> TensorValue | None:
+    while value in builder.viewed_leaves:  # whoever has it makes the view anew
+        value = builder.viewed_leaves[value]
     if value in builder.made_leaves:
         return value
     found = None

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..exc import unsupported
+
 CONTIGUOUS = torch.contiguous_format
 
 
@@ -114,6 +116,14 @@ def is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
+def is_leaf(tensor: torch.Tensor) -> bool:
+    """`tensor.is_leaf`; breaks where torch can't say. (A view that was made without gradients, once one of its family has been changed.)"""
+    try:
+        return tensor.is_leaf
+    except RuntimeError as error:
+        return unsupported("fake-tensor-error", str(error).partition(". ")[0], error)
+
+
 def meta_of_input(tensor: torch.Tensor) -> TensorMeta:
     """The meta of a real plain tensor that enters the graph. The offset into its storage is not guarded, so it
     counts as 0."""
@@ -124,7 +134,7 @@ def meta_of_input(tensor: torch.Tensor) -> TensorMeta:
         tensor.dtype,
         tensor.device,
         tensor.requires_grad,
-        tensor.is_leaf,
+        is_leaf(tensor),
     )
 
 
@@ -134,7 +144,7 @@ def meta_of_fake(fake: Any) -> TensorMeta | LiveMeta:
         return LiveMeta(fake)
     requires_grad = fake.requires_grad
     if fake._has_symbolic_sizes_strides:
-        return fake.fake_mode.symbolic_metas.of(fake, requires_grad, not requires_grad or fake.is_leaf)
+        return fake.fake_mode.symbolic_metas.of(fake, requires_grad, not requires_grad or is_leaf(fake))
     return intern(
         tuple(fake.shape),
         fake.stride(),
@@ -142,5 +152,5 @@ def meta_of_fake(fake: Any) -> TensorMeta | LiveMeta:
         fake.dtype,
         fake.fake_device,
         requires_grad,
-        not requires_grad or fake.is_leaf,
+        not requires_grad or is_leaf(fake),
     )

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
-from dynamo_lite.testing import CompileCounterWithBackend, same
+from dynamo_lite.testing import CompileCounterWithBackend, run_both, same
 
 grad = torch.autograd.grad
 
@@ -367,3 +367,41 @@ def test_a_whole_training_step(make, backend):
 
     expected = run(lambda f: f)
     assert same(expected, run(lambda f: dynamo_lite.compile(f, backend=backend, fullgraph=True)), tol=1e-5)
+
+
+def test_views_made_without_gradients_leave_the_graph():
+    """Such a view of a parameter is a leaf that requires gradients."""
+    weight = torch.nn.Parameter(torch.arange(24.0).reshape(1, 6, 4))
+
+    def fn(a):
+        view = weight[:, 1:, :].transpose(1, 2)
+        return view, view + a.sum(), view.requires_grad, view.is_leaf
+
+    def under_gradients(a):
+        view = weight[:, 1:, :]
+        with torch.enable_grad():
+            return view * a.sum()
+
+    for backend in ("eager", "aot_eager"):
+        with torch.no_grad():
+            compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+            result, expected = compiled(torch.ones(3)), fn(torch.ones(3))
+        assert same(result, expected)
+        assert result[0].requires_grad and result[0].is_leaf and result[0]._base is weight
+    with torch.no_grad():
+        run = run_both(under_gradients, torch.ones(3))
+    assert [b.slug for b in run.breaks] == ["backward-call"]
+
+
+def test_a_view_made_without_gradients_and_changed():
+    """Nobody can say whether it is a leaf."""
+
+    def fn(a, weight):
+        with torch.no_grad():
+            view = weight.view(-1)
+            view.add_(a)
+            double = view * 2
+        return double, weight.sum() + a
+
+    run = run_both(fn, torch.ones(()), torch.nn.Parameter(torch.arange(4.0)))
+    assert {b.slug for b in run.breaks} <= {"fake-tensor-error"}
