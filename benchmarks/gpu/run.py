@@ -1,8 +1,9 @@
 """Everything that waits for a CUDA device, in one command.
 
 Captures small models on the device with each backend, compares results and gradients with eager, measures microseconds per call beside
-eager and torch.compile, and writes `benchmarks/results/gpu-<date>.json` with a summary on the terminal. Run it with
-`python -m benchmarks.gpu.run [--device cpu] [--backends eager,inductor]`; `--device cpu` tries the script itself. Needs torch alone.
+eager and torch.compile (`autotune`: what each candidate took, and which won), and writes `benchmarks/results/gpu-<date>.json` with a
+summary on the terminal. Run it with `python -m benchmarks.gpu.run [--device cpu] [--backends eager,inductor]`; `--device cpu` tries the
+script itself. Needs torch alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 
 import dynamo_lite
+from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounterWithBackend, differences
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / "results"
@@ -84,7 +86,7 @@ def check(name: str, backend: str, device: str) -> dict[str, Any]:
         grads.append([p.grad.clone() for p in model.parameters()])
     with torch.no_grad():
         different = list(differences((model(x), grads[0]), (compiled(x), grads[1]), tol=1e-3))
-        theirs = torch.compile(model, backend=backend)
+        theirs = torch.compile(model, backend="inductor" if backend == "autotune" else backend)
         theirs(x)
         result = {
             "model": name,
@@ -95,13 +97,15 @@ def check(name: str, backend: str, device: str) -> dict[str, Any]:
             "dynamo_lite_us": microseconds(lambda: compiled(x), device),
             "torch_compile_us": microseconds(lambda: theirs(x), device),
         }
+        if backend == "autotune":  # each candidate in the race without gradients, and how it ended
+            result["race"] = [(name, text) for name, _, text in log.snapshot()[-1].graphs[-1].race or ()]
     return result
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--backends", default="eager,aot_eager,inductor")
+    parser.add_argument("--backends", default="eager,aot_eager,inductor,autotune")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         print("no CUDA device here; --device cpu tries the script itself")
