@@ -1,5 +1,6 @@
 """Builds the C extension; everything else about the package is in pyproject.toml."""
 
+import glob
 import sys
 
 from setuptools import Extension, setup
@@ -12,20 +13,7 @@ setup(
         Extension(
             "dynamo_lite._eval_frame",
             sources=["dynamo_lite/_eval_frame.c"],
-            depends=[
-                f"dynamo_lite/_{name}.h"
-                for name in (
-                    "tensor_layout",
-                    "tensor",
-                    "program",
-                    "evaluate",
-                    "record",
-                    "packed",
-                    "guards",
-                    "graph",
-                    "move",
-                )
-            ],
+            depends=sorted(glob.glob("dynamo_lite/_*.h")),
             extra_compile_args=compile_args,
             libraries=libraries,
         )

@@ -1,0 +1,165 @@
+/* From bound arguments to the entry whose guards hold: predictions, then all entries, most recently hit first. */
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Predictions. Most lookups hit the first entry. Where there are many, and calls alternate between them, it would take long
+   to find the one that fails at nothing. So the entry that was right for some arguments is remembered under a hash of what
+   can be seen of them at a glance, and tried first the next time. There are two such hashes, one with the addresses of
+   objects and one without: an address may be all that tells two modules apart, or may differ from call to call. A prediction
+   decides nothing: the guards of the entry do. */
+
+enum { MANY_ENTRIES = 4, N_PREDICTED = 1024 };
+
+typedef struct {
+    uint64_t without_addresses, with_addresses;
+} Hints;
+
+static inline uint64_t
+mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value ^ (value >> 32)) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 32);
+}
+
+/* What can be seen of a value without running Python code; 0 if that is only its type and address. */
+static uint64_t
+hint_of(PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type) {
+        return (uint64_t)type->tp_hash(value) | 1u << 31;
+    }
+    if (type == &PyTuple_Type || type == &PyList_Type) {
+        return (uint64_t)Py_SIZE(value) + 1;
+    }
+    int64_t dim;
+    const int64_t *sizes = tensor_sizes(value, &dim);
+    if (sizes == NULL) {
+        return 0;
+    }
+    uint64_t hash = (uint64_t)dim + 1;
+    for (int64_t i = 0; i < dim; i++) {
+        hash = mix(hash, (uint64_t)sizes[i]);
+    }
+    return hash;
+}
+
+static Hints
+hints_of(PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
+{
+    uint64_t visible = (uintptr_t)fn->func_globals, addresses = 0;
+    for (Py_ssize_t i = 0; i < n_locals; i++) {
+        uint64_t hint = hint_of(locals[i]);
+        visible = mix(visible, (uintptr_t)Py_TYPE(locals[i]) + hint);
+        if (hint == 0) {
+            addresses = mix(addresses, (uintptr_t)locals[i]);
+        }
+    }
+    Py_ssize_t n_cells = fn->func_closure == NULL ? 0 : PyTuple_GET_SIZE(fn->func_closure);
+    for (Py_ssize_t i = 0; i < n_cells; i++) {
+        addresses = mix(addresses, (uintptr_t)PyCell_GET(PyTuple_GET_ITEM(fn->func_closure, i)));
+    }
+    return (Hints){visible, addresses == 0 ? visible : mix(visible, addresses)};
+}
+
+static inline size_t
+prediction_slot(uint64_t hint)
+{
+    return mix(hint, 0) % N_PREDICTED;
+}
+
+/* An entry was right for such arguments. */
+static void
+cache_predict(Cache *cache, Hints hints, Entry *entry)
+{
+    if (cache->predicted == NULL && (cache->predicted = PyMem_Calloc(N_PREDICTED, sizeof(Entry *))) == NULL) {
+        return;
+    }
+    cache->predicted[prediction_slot(hints.with_addresses)] = entry;
+    cache->predicted[prediction_slot(hints.without_addresses)] = entry;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Looking up the entry for a call. */
+
+/* Is this the entry for the call? Then it is the first to be tried next. YES, NO or RAISED. */
+static int
+cache_try(Thread *thread, Cache *cache, Entry *entry, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
+          Handover **handover)
+{
+    if (entry->globals != NULL && entry->globals != fn->func_globals) {
+        return NO;
+    }
+    int result = entry_evaluate(thread, entry, fn, locals, n_locals, handover);
+    if (result != GUARDS_PASS) {
+        return result == GUARDS_RAISED ? RAISED : NO;
+    }
+    entry->hits++;
+    if (cache->n_entries > 1) {   /* guards may have changed the cache */
+        Py_ssize_t i = cache_index(cache, (PyObject *)entry);
+        if (i > 0) {
+            cache_promote(cache, i);
+        }
+    }
+    return YES;
+}
+
+/* The first entry whose guards hold (new reference). NULL: none, or an exception if PyErr_Occurred(). */
+static Entry *
+cache_lookup(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
+             Handover **handover)
+{
+    int result = NO, predicts = cache->n_entries >= MANY_ENTRIES;
+    Hints hints = {0, 0};
+    if (predicts) {
+        hints = hints_of(fn, locals, n_locals);
+        const uint64_t hint[] = {hints.with_addresses, hints.without_addresses};
+        Entry *tried = NULL;   /* only compared with */
+        for (int i = 0; result == NO && i < 2 && cache->predicted != NULL; i++) {
+            Entry *entry = cache->predicted[prediction_slot(hint[i])];
+            if (entry != NULL && entry != tried) {
+                Py_INCREF(entry);
+                result = cache_try(thread, cache, entry, fn, locals, n_locals, handover);
+                if (result == YES) {
+                    return entry;
+                }
+                tried = entry;
+                Py_DECREF(entry);
+            }
+        }
+    }
+    for (Py_ssize_t i = 0; result == NO && i < cache->n_entries; i++) {
+        Entry *entry = (Entry *)Py_NewRef(cache->entries[i]);
+        result = cache_try(thread, cache, entry, fn, locals, n_locals, handover);
+        if (result == YES) {
+            if (predicts && cache_index(cache, (PyObject *)entry) >= 0) {
+                cache_predict(cache, hints, entry);
+            }
+            return entry;
+        }
+        Py_DECREF(entry);
+    }
+    return NULL;
+}
+
+/* The entry to run for these bound arguments: a hit, or what the region compiles. New reference.
+   NULL: an exception if PyErr_Occurred(), else run the original. *handover, NULL before, is what to run the entry with. */
+static Entry *
+cache_resolve(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
+              Handover **handover)
+{
+    Entry *entry = cache_lookup(thread, cache, fn, locals, n_locals, handover);
+    if (entry != NULL || cache->state != STATE_COMPILE || PyErr_Occurred()) {
+        return entry;
+    }
+    PyObject *answer = region_ask(thread, cache->region, cache, fn, locals, n_locals);
+    if (answer == NULL || answer == Py_None) {
+        Py_XDECREF(answer);
+        return NULL;
+    }
+    entry = (Entry *)answer;
+    if (entry->guards->graph != NULL
+        && entry_evaluate(thread, entry, fn, locals, n_locals, handover) != GUARDS_PASS) {   /* for the handover */
+        Py_CLEAR(entry);
+    }
+    return entry;
+}

@@ -1,0 +1,224 @@
+/* Regions, and asking them.
+
+   Input:  a call that no entry is valid for. Output: the entry that the region's callback makes, under the conditions that an
+   analysis needs of the process. */
+
+static int
+region_init(Region *region, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"callback", NULL};
+    PyObject *callback = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Region", names, &callback)) {
+        return -1;
+    }
+    Py_XSETREF(region->callback, Py_XNewRef(callback));
+    return 0;
+}
+
+static PyObject *
+region_cache_for(Region *region, PyObject *code)
+{
+    if (!PyCode_Check(code)) {
+        return PyErr_Format(PyExc_TypeError, "expected a code object, not %.200s", Py_TYPE(code)->tp_name);
+    }
+    return Py_XNewRef(cache_get((PyCodeObject *)code, region));
+}
+
+static PyObject *
+region_caches(Region *region, void *Py_UNUSED(closure))
+{
+    return region->caches == NULL ? PyTuple_New(0) : PyList_AsTuple(region->caches);
+}
+
+static int
+region_traverse(Region *region, visitproc visit, void *arg)
+{
+    Py_VISIT(region->callback);
+    Py_VISIT(region->caches);
+    return 0;
+}
+
+static int
+region_clear(Region *region)
+{
+    Py_CLEAR(region->callback);
+    Py_CLEAR(region->caches);
+    return 0;
+}
+
+static void
+region_dealloc(Region *region)
+{
+    PyObject_GC_UnTrack(region);
+    if (region->weakrefs != NULL) {
+        PyObject_ClearWeakRefs((PyObject *)region);
+    }
+    region_clear(region);
+    Py_TYPE(region)->tp_free(region);
+}
+
+static PyMethodDef region_methods[] = {
+    {"cache_for", (PyCFunction)region_cache_for, METH_O, "cache_for(code) -> Cache\n\nMade on demand."},
+    {NULL}
+};
+
+static PyMemberDef region_members[] = {
+    {"callback", T_OBJECT_EX, offsetof(Region, callback), 0,
+     "callback(cache, fn, locals) -> Entry | None, called on a miss; None: run the original this time"},
+    {NULL}
+};
+
+static PyGetSetDef region_getset[] = {
+    {"caches", (getter)region_caches, NULL, "tuple of all caches of this region"},
+    {NULL}
+};
+
+static PyTypeObject Region_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "dynamo_lite._eval_frame.Region",
+    .tp_doc = "Region(callback=None)\n--\n\nOne optimize() context: what compiles, and all that it has compiled.",
+    .tp_basicsize = sizeof(Region),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .tp_weaklistoffset = offsetof(Region, weakrefs),
+    .tp_new = PyType_GenericNew,
+    .tp_init = (initproc)region_init,
+    .tp_dealloc = (destructor)region_dealloc,
+    .tp_traverse = (traverseproc)region_traverse,
+    .tp_clear = (inquiry)region_clear,
+    .tp_methods = region_methods,
+    .tp_members = region_members,
+    .tp_getset = region_getset,
+};
+
+static PyObject *
+tuple_of(PyObject *const *items, Py_ssize_t n)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
+    }
+    return tuple;
+}
+
+/* What an analysis needs of the process, whose program must find it as it was whatever interrupts the analysis: no garbage
+   collections, which would double its time, and room for recursion, since it takes several frames for one of the program.
+   While any analysis runs the settings are those; the last one to end puts back what the first one found. */
+static struct {
+    int running, collects, program_limit;
+} analyses;
+
+enum { ANALYSIS_RECURSION_LIMIT = 20000 };
+
+static void
+analysis_begins(void)
+{
+    if (analyses.running++ == 0) {
+        analyses.collects = PyGC_Disable();
+        analyses.program_limit = Py_GetRecursionLimit();
+        if (analyses.program_limit < ANALYSIS_RECURSION_LIMIT) {
+            Py_SetRecursionLimit(ANALYSIS_RECURSION_LIMIT);
+        }
+    }
+}
+
+static void
+analysis_ends(void)
+{
+    if (--analyses.running > 0) {
+        return;
+    }
+    if (analyses.collects) {
+        PyGC_Enable();
+    }
+    else {
+        PyGC_Disable();
+    }
+    if (analyses.program_limit < ANALYSIS_RECURSION_LIMIT && Py_GetRecursionLimit() == ANALYSIS_RECURSION_LIMIT) {
+        Py_SetRecursionLimit(analyses.program_limit);   /* unless another thread has set one meanwhile */
+    }
+}
+
+/* Is a function of the program told about what runs on this thread? From 3.12 on there are many ways to have that: not telling
+   it is less work than finding out. (A profiler in C, which measures time, is not kept from our calls on 3.11.) */
+static int
+is_watched(PyThreadState *tstate)
+{
+    return PY_VERSION_HEX >= 0x030C0000 || tstate->c_tracefunc != NULL || (tstate->c_profilefunc != NULL && PyCallable_Check(tstate->c_profileobj));
+}
+
+/* The region's answer to a miss: a new reference to an Entry or to None; NULL with an exception. */
+static PyObject *
+region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals,
+           Py_ssize_t n_locals)
+{
+    Region *previous = swap_region(thread, NULL);
+    PyThreadState *tstate = PyThreadState_Get();
+    int watched = is_watched(tstate);
+    if (watched) {
+        PyThreadState_EnterTracing(tstate);
+    }
+    thread->in_callback++;
+    analysis_begins();
+    PyObject *answer = NULL;
+    PyObject *callback = PyObject_GetAttr((PyObject *)region, s_callback);
+    PyObject *bound = callback == NULL ? NULL : tuple_of(locals, n_locals);
+    if (bound != NULL) {
+        answer = PyObject_CallFunctionObjArgs(callback, cache, fn, bound, NULL);
+    }
+    Py_XDECREF(bound);
+    Py_XDECREF(callback);
+    analysis_ends();
+    thread->in_callback--;
+    if (watched) {
+        PyThreadState_LeaveTracing(tstate);
+    }
+    restore_region(thread, previous);
+    if (answer == NULL || answer == Py_None) {
+        return answer;
+    }
+    const char *mismatch = !Py_IS_TYPE(answer, &Entry_Type) ? "not an Entry"
+        : replacement_mismatch(cache->code, ((Entry *)answer)->code);
+    if (mismatch != NULL) {
+        PyErr_Format(PyExc_TypeError, "callback returned %R for %U: %s", answer, cache->code->co_qualname, mismatch);
+        Py_DECREF(answer);
+        return NULL;
+    }
+    /* Equal code objects can belong to functions with different globals; guards speak about these ones only. */
+    if (((Entry *)answer)->globals == NULL) {
+        ((Entry *)answer)->globals = Py_NewRef(fn->func_globals);
+    }
+    return answer;
+}
+
+/* Strict mode: tell the entry's `strict` what the evaluation came to. -1 with an exception if it disagrees. */
+static int
+entry_compare(Entry *entry, int result, PyObject *const *locals, Py_ssize_t n_locals, PyObject *closure)
+{
+    PyObject *bound = tuple_of(locals, n_locals), *answer = NULL;
+    PyObject *failed = result == GUARDS_PASS ? Py_NewRef(Py_None) : PyLong_FromLong(result);
+    if (bound != NULL && failed != NULL) {
+        answer = PyObject_CallFunctionObjArgs(entry->strict, bound, closure == NULL ? Py_None : closure, failed, NULL);
+    }
+    Py_XDECREF(bound);
+    Py_XDECREF(failed);
+    Py_XDECREF(answer);
+    return answer == NULL ? -1 : 0;
+}
+
+/* Evaluate an entry's guards for this call. They may run Python code, which must not be offered for compilation. */
+static int
+entry_evaluate(Thread *thread, Entry *entry, PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals,
+               Handover **handover)
+{
+    Region *active = thread->region;
+    thread->region = NULL;
+    int result = guards_evaluate(entry->guards, locals, n_locals, fn->func_closure, handover);
+    if (entry->strict != NULL && result != GUARDS_RAISED
+        && entry_compare(entry, result, locals, n_locals, fn->func_closure) < 0) {
+        handover_free(*handover);
+        *handover = NULL;
+        result = GUARDS_RAISED;
+    }
+    thread->region = active;
+    return result;
+}
