@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from .optimized_module import OptimizedModule
     from .polyfills.registry import polyfill, substitute_in_graph
     from .report.explain import explain
+    from .report.valid_sizes import valid_sizes
 
 __version__ = "0.1.0"
 
@@ -138,6 +139,7 @@ _HOMES = {
     "optimized_module": ("OptimizedModule",),
     "polyfills.registry": ("polyfill", "substitute_in_graph"),
     "report.explain": ("explain",),
+    "report.valid_sizes": ("valid_sizes",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _SUBMODULES = ("compiler", "testing")

@@ -39,7 +39,7 @@ from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .numbers import FloatValue, is_indifferent, present
-from .promises import check_marks
+from .promises import check_marks, spoken
 from .state import AmbientState
 from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 from .wrappers import check_shared_parts
@@ -380,7 +380,7 @@ class GraphBuilder:
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
             return TensorValue(LiveMeta(fake), origin=origin, fake=fake)
         if HAS_MARKS in value.__dict__:
-            check_marks(value, source.path)
+            check_marks(value, spoken(source, self.tr))
         dynamic = shapes.dynamic_dims(self.tr, value, source, isinstance(value, torch.nn.Parameter))
         unbacked = shapes.unbacked_dims(value)
         if not dynamic and not unbacked:

@@ -8,6 +8,7 @@ Invariant: a promise of `mark_dynamic` is either kept by the compiled code or an
 from __future__ import annotations
 
 import linecache
+import re
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -43,6 +44,31 @@ class Promise(NamedTuple):
 def name_of(dim: int, path: str) -> str:
     """A dimension as errors call it."""
     return f"dimension {dim} of {path}"
+
+
+def spoken(source: Any, tr: Any) -> str:
+    """An access path in the words of the user."""
+    path = source.path
+    return spoken_path(path, tr.analysis.values[0]) if _PASSED_ON.match(path) else path
+
+
+def spoken_path(path: str, module: Any) -> str:
+    """An access path of a call of `module`: an argument has the name that `forward` gives it. For other callables as it is."""
+    match = _PASSED_ON.match(path)
+    if match is None or not isinstance(module, torch.nn.Module):
+        return path
+    index, name = match.groups()
+    if name is None:
+        code = getattr(type(module).forward, "__code__", None)
+        names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
+        if int(index) >= len(names):
+            return path
+        name = names[int(index)]
+    return name + path[match.end() :]
+
+
+_PASSED_ON = re.compile(r"args\[(\d+)\]|kwargs\['(\w+)'\]")
+"""How `Module.__call__` holds what is meant for `forward`."""
 
 
 def bounds_of(tensor: torch.Tensor, dim: int) -> Bounds | None:

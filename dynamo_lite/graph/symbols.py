@@ -27,7 +27,8 @@ from ..markers import SHAPE_IDS
 from ..record import Specialization
 from .lean import without_compiler
 from .numbers import Decisions, FloatValue
-from .promises import Bounds, Promise, bounds_of, check_range, name_of, refuse_condition, refuse_constant
+from .promises import Bounds, Promise, bounds_of, check_range, name_of, refuse_condition, refuse_constant, spoken
+from .sizes import UNBOUNDED, Number, restrict
 from .symbolic_meta import SymbolicMetas
 from .values import SymValue
 
@@ -124,22 +125,23 @@ class Symbols:
         """Symbolic sizes and strides of a real tensor: the given dimensions, and the strides that follow from them. Those of
         `unbacked` have no present value."""
         sizes: list[Any] = list(tensor.shape)
+        path = spoken(source, self.tr)
         for dim in sorted(dynamic | unbacked):
             node = self.tr.source(source, ir.CALL, _size_getter(dim))
-            text = f"{source.path}.size({dim})"
+            text = f"{path}.size({dim})"
             bounds = bounds_of(tensor, dim)
             if dim in unbacked:
                 sizes[dim] = self._unbacked(sizes[dim], node, text, bounds, getattr(tensor, SHAPE_IDS, {}).get(dim))
                 continue
             kind = DimDynamic.DYNAMIC if dim in strict else DimDynamic.DUCK
-            promise = Promise(name_of(dim, source.path), bounds) if dim in strict else None
+            promise = Promise(name_of(dim, path), bounds) if dim in strict else None
             sizes[dim] = self._symbol(sizes[dim], node, text, kind, bounds, promise)
         strides = contiguous_strides(tensor, sizes) if unbacked else None
         strides = self._strides(tensor, sizes) if strides is None else strides
         for dim, stride in enumerate(strides):
             if type(stride) is not int:
                 node = self.tr.source(source, ir.CALL, _stride_getter(dim))
-                self.tracked.append(Tracked(node, f"{source.path}.stride({dim})", stride))
+                self.tracked.append(Tracked(node, f"{path}.stride({dim})", stride))
         return sizes, strides
 
     def _symbol(
@@ -202,7 +204,7 @@ class Symbols:
             name = InputSource(source.path)
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
             sym = self.env.create_symintnode(symbol, hint=value, source=name)
-        self.tracked.append(Tracked(source, source.path, sym, symbol))
+        self.tracked.append(Tracked(source, spoken(source, self.tr), sym, symbol))
         return self.inputs.setdefault(symbol, SymValue(sym, origin=("input", source, value)))
 
     # -- floats
@@ -253,7 +255,33 @@ class Symbols:
                         refuse_condition(promises[symbol], self._readable(_printed(expr), canonical), user)
                     self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, user)
             self.specializations += self.decide.specializations()
+            self.tr.guards.sizes = self._numbers(canonical)
             self.decide.add_guards(lambda value: self._text_of(value, canonical))
+
+    def _numbers(self, canonical: dict[Any, Tracked]) -> list[Number]:
+        """What the guards come to, number by number."""
+        numbers: dict[str, Number] = {}
+        for item in self.tracked:
+            expr = item.sym.node.expr
+            if item.first is None or not all(s in canonical for s in expr.free_symbols):
+                continue
+            number = numbers[item.text] = Number(item.text, item.node)
+            number.present = item.sym.node.hint if item.sym.node.has_hint() else None
+            if canonical.get(expr) is item:
+                bounds = self.env.var_to_range[expr]
+                number.low = int(bounds.lower) if bounds.lower.is_Integer else None
+                number.high = int(bounds.upper) if bounds.upper.is_Integer and bounds.upper < UNBOUNDED else None
+                continue
+            symbols = sorted(expr.free_symbols, key=str)
+            number.equals = self._readable(_printed(expr), canonical)
+            number.parts = tuple([canonical[s].text for s in symbols])
+            number.follows = eval(f"lambda {', '.join(map(str, symbols))}: {_printed(expr)}", _GLOBALS)
+        for guard in self.env.guards:
+            expr = self.env.simplify(guard.expr)
+            item = canonical.get(*expr.free_symbols) if len(expr.free_symbols) == 1 else None
+            if item is not None and item.text in numbers and self.env._maybe_evaluate_static(expr, axioms=()) is None:
+                restrict(numbers[item.text], expr, self._readable(_printed(expr), canonical))
+        return list(numbers.values())
 
     def _who_fixed(self, symbol: Any) -> Any:
         """The user's line that made a constant of a symbol."""
@@ -290,7 +318,7 @@ class Symbols:
         parts = []
         if low.is_Integer:
             parts.append(f"{low} <= {symbol}")
-        if high.is_Integer and high < 2**62:
+        if high.is_Integer and high < UNBOUNDED:
             parts.append(f"{symbol} <= {high}")
         if parts:
             self._add(" and ".join(parts), [symbol], {symbol: item}, None)

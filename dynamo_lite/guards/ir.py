@@ -181,6 +181,7 @@ class GuardSet:
         self._demanded: set[int] = set()  # ids of objects, among the first `_searched` guards
         self._searched = 0
         self.is_settled = False
+        self.sizes: Any = ()  # for reports: what the guards demand of each size, if some are symbolic
         self._expected: dict[GuardNode, User] = {}
 
     def node(self, parent: GuardNode | None, kind: int, arg: Any = None) -> GuardNode:

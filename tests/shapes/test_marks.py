@@ -244,3 +244,24 @@ def test_specializations_name_the_line():
     found = log.snapshot()[-1].specializations
     assert [(s.text, s.value, s.user[1] - first) for s in found] == [("k", 3, 1), ("rate", 0.25, 2)]
     assert str(found[0]) == f"k = 3, by {__file__}:{first + 1}"
+
+
+def test_arguments_of_modules_have_their_names():
+    class Model(torch.nn.Module):
+        def forward(self, tokens, *, weights=None):
+            return tokens * 2 if tokens.shape[0] == 5 else tokens
+
+    message = error_of(Model(), marked(5, mark_dynamic))
+    assert message.startswith("dimension 0 of tokens was marked dynamic, but the code makes it the constant 5\n")
+    with pytest.raises(UserError, match="dimension 0 of weights was marked dynamic as well as static"):
+        dynamo_lite.compile(scale_by_weights(), backend="eager")(
+            torch.ones(3, 4), weights=marked(3, mark_dynamic, mark_static)
+        )
+
+
+def scale_by_weights():
+    class Model(torch.nn.Module):
+        def forward(self, tokens, *, weights=None):
+            return tokens * weights
+
+    return Model()

@@ -1,0 +1,68 @@
+"""What one compiled version demands of each size and int of its inputs, as plain data.
+
+Input: the symbols of a trace, simplified. Output: a `Number` for each size and int that was symbolic.
+Invariant: nothing here decides whether a version fits: the guards do. This is what they come to, dimension by dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+from torch.utils._sympy.functions import Mod, PythonMod
+
+UNBOUNDED = 2**62
+"""No size is so large: a range that reaches this has no end."""
+
+
+@dataclass(slots=True)
+class Number:
+    """A size or int of the inputs: `x.size(0)`, or the path of an int.
+
+    It lies from `low` to `high` (None: no end) and is `remainder` modulo `divisor`; `others` are further conditions as text. If it
+    follows from other numbers, `equals` says how, and `follows(*values of parts)` is what it has to be.
+    """
+
+    text: str
+    node: Any
+    present: int | None = None  # what it was in the example
+    low: int | None = None
+    high: int | None = None
+    divisor: int = 1
+    remainder: int = 0
+    others: list[str] = field(default_factory=list)
+    equals: str | None = None
+    parts: tuple[str, ...] = ()
+    follows: Callable[..., int] | None = None
+
+    def __str__(self) -> str:
+        if self.equals is not None:
+            return f"{self.text} == {self.equals}"
+        span = f"{self.low if self.low is not None else '…'} … {self.high if self.high is not None else ''}".rstrip()
+        text = f"{self.text}: {span}"
+        if self.divisor > 1:
+            text += f", a multiple of {self.divisor}" + (f" plus {self.remainder}" if self.remainder else "")
+        return text + "".join([f", {other}" for other in self.others])
+
+
+def restrict(number: Number, expr: Any, text: str) -> None:
+    """Note a condition on this number alone."""
+    found = _divisibility(expr)
+    if found is not None and number.divisor == 1:
+        number.divisor, number.remainder = found
+    else:
+        number.others.append(text)
+
+
+def _divisibility(expr: Any) -> tuple[int, int] | None:
+    """`(m, r)` if the condition is that a symbol is r modulo m."""
+    if not isinstance(expr, sympy.Eq):
+        return None
+    for rest, modulo in (expr.args, expr.args[::-1]):
+        if isinstance(modulo, Mod | PythonMod | sympy.Mod) and rest.is_Integer:
+            symbol, divisor = modulo.args
+            if isinstance(symbol, sympy.Symbol) and divisor.is_Integer:
+                return int(divisor), int(rest)
+    return None
