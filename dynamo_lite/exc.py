@@ -86,7 +86,7 @@ BREAKS: dict[str, BreakKind] = {
     "data-dependent-assert": BreakKind(
         5,
         "assertion on tensor data",
-        "the assertion's condition is known only when the graph runs",
+        "the condition is known only when the graph has run, and what the graph does could not be undone",
         "use torch._assert_async, or torch._check on sizes",
     ),
     "random-state": BreakKind(

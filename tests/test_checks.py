@@ -385,3 +385,64 @@ def test_distributions_and_losses():
         return normal.log_prob(target) + nn.functional.gaussian_nll_loss(mean, target, scale)
 
     same_as_eager(f, lambda scale: [GOOD, scale, GOOD + 1], (GOOD, BAD, torch.zeros(2), GOOD))
+
+
+def test_truth_by_a_call():
+    def f(x, seen):
+        if bool((x < 0).any()):
+            raise ValueError
+        seen.append(1)
+        if (x > 10).any().item():
+            raise OverflowError
+        if not (x < 50).all().is_nonzero() or not torch.is_nonzero((x < 60).all()):
+            raise AssertionError
+        return x + 1
+
+    same_as_eager(f, lambda x: [x, []], (GOOD, BAD, LARGE, GOOD))
+
+
+def test_an_item_that_is_kept():
+    def f(x):
+        is_bad = (x < 0).any().item()
+        y = x + 1
+        return y, is_bad
+
+    same_as_eager(f, lambda x: [x], graphs=2)
+
+
+def test_checks_for_compilers():
+    def validate(cond, text):
+        torch._check_tensor_all(cond, lambda: text)
+
+    def f(x, seen):
+        seen.append(1)
+        validate(x >= 0, "negative")
+        validate(x < 10, "large")
+        return x + 1
+
+    same_as_eager(f, lambda x: [x, []], (GOOD, BAD, LARGE, GOOD))
+    with pytest.raises(TypeError, match="cond must be a tensor"):
+        dynamo_lite.compile(lambda x: torch._check_tensor_all(True) or x, backend="eager")(GOOD)
+
+
+def test_one_of_two_in_the_same_function_that_fails_often():
+    def require(cond):
+        if not cond:
+            raise ValueError
+
+    def f(x):
+        require((x < 50).all())
+        y = x + 1
+        try:
+            require((x >= 0).all())
+        except ValueError:
+            y = y * 3
+        return y * 2
+
+    log.reset()
+    counter = CompileCounter()
+    captured = dynamo_lite.compile(f, backend=counter)
+    for value in [GOOD, *[BAD] * 20, GOOD]:
+        assert torch.equal(captured(value), f(value))
+    assert STATS.checks_failed
+    assert "data-dependent-branch" in breaks()

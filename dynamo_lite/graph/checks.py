@@ -35,8 +35,8 @@ DTYPES = frozenset(
 )
 """Of tensors that all devices can compare."""
 
-Place = tuple[str, int, int | None]
-"""File, line and column of a branch."""
+Place = tuple[tuple[str, int, int | None], ...]
+"""File, line and column of a branch, and of the calls that led there."""
 
 
 class Check(NamedTuple):

@@ -62,6 +62,23 @@ def only_raises(lifted: Lifted, index: int) -> bool:
 _LEAVING = frozenset({Op.RETURN_VALUE, Op.YIELD_VALUE, Op.RERAISE})
 
 
+def side_that_goes_on(lifted: Lifted, index: int) -> bool | None:
+    """With which truth of what the instruction makes, a TO_BOOL or a call, the branch that follows does not raise; None: with both, or
+    with neither, or there is no branch. (A call may give the truth to something else than the branch: that is only a worse guess.)"""
+    instrs, i = lifted.instrs, index
+    if instrs[i].op is Op.CALL:
+        i += 1
+    elif instrs[i].op is not Op.TO_BOOL:
+        return None
+    if instrs[i].op is Op.TO_BOOL:
+        i += 1
+    jump = instrs[i]
+    if jump.op is not Op.JUMP_IF:
+        return None
+    jumps, falls = only_raises(lifted, jump.target), only_raises(lifted, i + 1)
+    return None if jumps is falls else jump.arg is not jumps
+
+
 def live_slots(lifted: Lifted, index: int) -> frozenset[int]:
     """Plain local slots whose value may be read at or after `index`."""
     return _slots(_flow(lifted)[index] & ~_cell_mask(lifted))

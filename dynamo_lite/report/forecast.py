@@ -22,6 +22,7 @@ from ..exc import BREAKS
 from ..interp.frame import OPS
 from ..isa import NULL_FIRST, Instr, Lifted, LiftError, Op, lift, stack_effect
 from ..isa.canon import TERMINAL
+from ..isa.flow import side_that_goes_on
 from ..variables.dispatch import HANDLERS
 from .support import GRAPH, INLINED, Support, qualified, resolve
 
@@ -177,7 +178,7 @@ class Machine:
             special(self, index, instr)
             return
         tensors = [v for v in self.stack[-2:] if _is_tensor(v)]
-        if instr.op is Op.TO_BOOL and _is_tensor(self._top()):
+        if instr.op is Op.TO_BOOL and _is_tensor(self._top()) and side_that_goes_on(self.lifted, index) is None:
             self._end(index, instr, "data-dependent-branch", "Tensor" + _IF_TENSOR * isinstance(self._top(), Likely))
         effect = stack_effect(instr, False)
         _adjust(self.stack, effect)

@@ -13,40 +13,41 @@ from typing import Any
 import torch
 
 from ..exc import Unsupported
-from ..isa.canon import Op
-from ..isa.flow import only_raises
+from ..isa.flow import side_that_goes_on
 from .base import VariableTracker
 from .constant import ConstantVariable
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-def checked_truth(tx: Any, vt: Any) -> VariableTracker:
-    """The truth of a tensor for a branch. Raises `Unsupported` if both sides go on."""
-    expected = _side_that_goes_on(tx)
+def checked_truth(tx: Any, vt: Any, slug: str = "data-dependent-branch", context: str | None = None) -> VariableTracker:
+    """The truth of a tensor, as a bool, for a branch. Raises `Unsupported` if both sides go on."""
+    expected = side_that_goes_on(tx.lifted, tx.cur)
     if expected is None:
-        raise Unsupported("data-dependent-branch", vt.describe())
-    check(tx, vt, expected, "data-dependent-branch")
+        raise Unsupported(slug, context or vt.describe())
+    check(tx, vt, expected, slug, context)
     return ConstantVariable(expected)
 
 
-def check(tx: Any, vt: Any, expected: bool, slug: str) -> None:
+def check(tx: Any, vt: Any, expected: bool, slug: str, context: str | None = None) -> None:
     """Have the graph check the truth of a tensor. Raises `Unsupported` where it can't."""
     tr = tx.tr
-    saved = Unsupported(slug, vt.describe())
-    pos = tx.lifted.instrs[tx.cur].pos
-    place = (tx.code.co_filename, pos[0] or tx.code.co_firstlineno, pos[2])
+    saved = Unsupported(slug, context or vt.describe())
+    place = _place(tx)
     if tr.overrides is not None or vt.cls not in _PLAIN or not tr.graph.checks.accepts(tr.graph, vt.proxy, place):
         raise saved
     saved.break_step, saved.user_stack = tr.failing_step(), tr.user_stack()
     tr.graph.check(tx, vt, expected, place, saved)
 
 
-def _side_that_goes_on(tx: Any) -> bool | None:
-    """With which truth the branch at the frame's TO_BOOL does not raise; None: with both, or with neither, or it is no branch."""
-    instrs, i = tx.lifted.instrs, tx.cur
-    if instrs[i].op is not Op.TO_BOOL or instrs[i + 1].op is not Op.JUMP_IF:
-        return None
-    jump = instrs[i + 1]
-    jumps, falls = only_raises(tx.lifted, jump.target), only_raises(tx.lifted, i + 2)
-    return None if jumps is falls else jump.arg is not jumps
+CALLERS = 4
+"""Frames that tell checks in a function for checks apart."""
+
+
+def _place(tx: Any) -> tuple[Any, ...]:
+    place = []
+    while tx is not None and len(place) < CALLERS:
+        pos = tx.lifted.instrs[tx.cur].pos
+        place.append((tx.code.co_filename, pos[0] or tx.code.co_firstlineno, pos[2]))
+        tx = tx.parent
+    return tuple(place)

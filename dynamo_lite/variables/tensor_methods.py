@@ -18,6 +18,7 @@ from ..config import config
 from ..exc import unsupported
 from ..guards import ir
 from .base import MISSING, VariableTracker
+from .checked import checked_truth
 from .constant import ConstantVariable, is_none
 from .dispatch import HANDLERS, builtin, method, refuse
 from .list import ListVariable
@@ -178,6 +179,8 @@ def tensor_item(tx: Any, self: TensorVariable) -> VariableTracker:
         return ConstantVariable(known)
     if not config.capture_scalar_outputs:
         tx.tr.graph.ask([self.proxy])
+        if self.proxy.meta.dtype is torch.bool:
+            return checked_truth(tx, self, "data-dependent-operator", "Tensor.item()")
         return unsupported("data-dependent-operator", "Tensor.item()")
     return tx.tr.graph.call(tx, "call_method", "item", [self])
 
@@ -202,12 +205,14 @@ MAX_ITEMS = 64
 for _name, _slot in {
     "__bool__": TensorVariable.nb_bool,
     "__nonzero__": TensorVariable.nb_bool,
+    "is_nonzero": TensorVariable.nb_bool,
     "__int__": TensorVariable.nb_int,
     "__long__": TensorVariable.nb_int,
     "__index__": TensorVariable.nb_index,
     "__float__": TensorVariable.nb_float,
 }.items():
     HANDLERS[getattr(T, _name)] = lambda tx, self, slot=_slot: slot(self, tx)
+HANDLERS[torch.is_nonzero] = HANDLERS[T.is_nonzero]
 
 
 @method(T.__getitem__)
@@ -232,12 +237,9 @@ def _refused(slug: str, *names: str) -> None:
 
 _refused(
     "data-dependent-operator",
-    "is_nonzero",
     "__complex__",
     "equal",
     "allclose",
-    "_is_all_true",
-    "_is_any_true",
 )
 # The number of elements that a sparse tensor stores is data; a fake one stores none.
 _refused(

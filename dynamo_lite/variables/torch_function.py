@@ -433,6 +433,18 @@ for _name, _error in _CHECKS.items():
         HANDLERS[getattr(torch, _name)] = _check_handler(_error)
 
 
+@builtin(torch._check_tensor_all_with)
+def check_tensor_all(
+    tx: Any, error_type: VariableTracker, cond: VariableTracker, message: VariableTracker | None = None
+) -> VariableTracker:
+    if not isinstance(cond, TensorVariable):
+        return tx.raises(TypeError, f"cond must be a tensor, but got {cond.python_type()}")
+    if cond.proxy.meta.dtype is not torch.bool:
+        return tx.raises(TypeError, f"cond tensor must have dtype torch.bool, but got {cond.proxy.meta.dtype}")
+    check(tx, tx.tr.graph.call(tx, "call_function", torch.all, [cond]), True, "data-dependent-assert")
+    return NONE
+
+
 @builtin(torch._check_is_size)
 def check_is_size(tx: Any, i: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     at_least_zero = i.tp_richcompare(tx, ConstantVariable(0), ">=")

@@ -203,6 +203,21 @@ def f(x, y: torch.Tensor, n: int, s: "torch.Tensor"):
     ]
 
 
+def test_a_branch_that_only_raises():
+    source = """
+import torch
+
+@torch.compile
+def f(x):
+    h = torch.relu(x)
+    assert h.sum() > 0
+    if torch.any(h > 9):
+        raise ValueError
+    return h
+"""
+    assert found(source) == []
+
+
 def test_the_command(tmp_path, capsys):
     path = tmp_path / "script.py"
     path.write_text("def f():\n    print('é', 1)\n")
