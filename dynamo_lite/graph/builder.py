@@ -361,10 +361,19 @@ class GraphBuilder:
 
     def begin(self) -> None:
         """The trace is complete, its frame not yet entered."""
+        MODELS.load_late()
         if modes.around():
             MODELS.meet_modes(self.tr)
 
     # -- inputs
+
+    def object_input(self, value: Any, source: Any) -> Node:
+        """The placeholder of an object which is neither a tensor nor a number, known by identity."""
+        node = next((i.node for i in self.inputs if i.value is value), None)
+        if node is None:
+            node = self._placeholder(None, source, value)
+            node.meta["example_value"] = value
+        return node
 
     def tensor_input(self, value: torch.Tensor, source: Any) -> Any:
         """The model of a real tensor, guarded. Its placeholder is made when something uses it."""

@@ -8,6 +8,8 @@ Mirrors `torch/utils/_python_dispatch.py` and `torch/_subclasses/meta_utils.py`.
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -61,6 +63,18 @@ def make_tensor(value: TensorValue) -> TensorVariable:
 
 
 MODELS.tensor = make_tensor
+
+_LATE = {"torch.distributed.tensor": "torch_dtensor"}
+"""What the program has to have loaded → our module about it."""
+
+
+def load_late() -> None:
+    """Called when a trace begins."""
+    for name in [name for name in _LATE if name in sys.modules]:
+        import_module(f"{__package__}.{_LATE.pop(name)}")
+
+
+MODELS.load_late = load_late
 
 
 def _is_transparent(cls: type) -> bool:
