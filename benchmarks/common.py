@@ -63,15 +63,19 @@ def row(name: str, ours: list[float], theirs: list[float], **more: Any) -> dict[
     return {"model": name, "dynamo_lite": a, "torch.compile": b, "ratio": a / b if b else 1.0, **more}
 
 
-def finish(name: str, unit: str, scale: float, rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    """Print the table; unless `--no-save` or `--quick`, write it to `results/`."""
-    versions = {package: _version(package) for package in PACKAGES}
-    environment = {
+def surroundings(threads: int) -> dict[str, str]:
+    """Date, machine and versions."""
+    return {
         "date": time.strftime("%Y-%m-%d %H:%M"),
         "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {options.threads} thread(s)",
-        **versions,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {threads} thread(s)",
+        **{package: _version(package) for package in PACKAGES},
     }
+
+
+def finish(name: str, unit: str, scale: float, rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    """Print the table; unless `--no-save` or `--quick`, write it to `results/`."""
+    environment = surroundings(options.threads)
     more = [key for key in rows[0] if key not in ("model", "dynamo_lite", "torch.compile", "ratio")]
     lines = [
         "| " + " | ".join(["model", f"dynamo_lite {unit}", f"torch.compile {unit}", "ratio", *more]) + " |",

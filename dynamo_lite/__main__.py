@@ -1,4 +1,4 @@
-"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor`. One function per sub-command."""
+"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache`. One function per sub-command."""
 
 from __future__ import annotations
 
@@ -133,6 +133,13 @@ def support(options: argparse.Namespace) -> int:
     return 0
 
 
+def cache(options: argparse.Namespace) -> int:
+    """Look at, check, empty, or carry to another machine what was captured. `verify` ends with status 1 if a file is damaged."""
+    from .report import cache as report
+
+    return report.COMMANDS[options.action](*([options.file] if options.file else []))
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Say what this installation can do. The status is 1 if something needed is missing."""
     problems = []
@@ -209,6 +216,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--write", nargs="?", const="docs/python-support.md", metavar="PATH", help="into docs/python-support.md"
     )
+    one = command(cache, "what was captured for later processes", script=False)
+    actions = one.add_subparsers(dest="action", required=True)
+    for action, summary in (("ls", "list it"), ("verify", "read all files"), ("clear", "remove it")):
+        actions.add_parser(action, help=summary).set_defaults(file=None)
+    for action, summary in (("export", "write it to a tar file"), ("import", "take over such a file")):
+        actions.add_parser(action, help=summary).add_argument("file")
     command(doctor, "what this installation can do", script=False)
     return parser
 

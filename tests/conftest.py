@@ -7,6 +7,7 @@ import re
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["DYNAMO_LITE_CACHE"] = "0"  # tests see what capture does; those of the cache have one of their own
 
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 NEEDS_TORCH = re.compile(r"^\s*(import|from) torch\b|^from dynamo_lite\.testing", re.MULTILINE)

@@ -71,8 +71,17 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     graph.meta = dict(gm.meta)
     _mark_static_inputs(graph, placeholders, example_inputs)
     context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
+    _provide_symbols(context.fake_mode)
     with tracing(context):
         return compiler(graph, fakes)
+
+
+def _provide_symbols(mode: Any) -> None:
+    """AOTAutograd and Inductor keep in their caches only what was compiled where there could be symbolic sizes. There are none."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    if mode is not None and mode.shape_env is None:
+        mode.shape_env = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
 
 
 def _refuse_sparse_gradients(gm: Any) -> None:

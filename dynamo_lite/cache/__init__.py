@@ -45,7 +45,7 @@ def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> It
 def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> None:
     """Write a version that has just been made, if another process could check it."""
     try:
-        data = write(tr, code, needs_hook, graph, record)
+        data = write(tr, values, code, needs_hook, graph, record)
         payload = marshal.dumps(data)
     except Refused as reason:
         STATS.cache_refusals[str(reason)] += 1

@@ -19,6 +19,7 @@ from ..exc import Mismatch, Refused, UserFrame
 from ..failure import Original, Place
 from ..graph import side
 from ..guards import ir
+from ..guards.mirror import ACCESSORS, WITHOUT_ARGUMENT
 from ..record import BreakRecord
 from ..resume import is_resumed
 from .references import Reader, Writer, all_codes, constant_of, demanded, fingerprint
@@ -29,6 +30,7 @@ from .references import Reader, Writer, all_codes, constant_of, demanded, finger
 
 def write(
     tr: Any,
+    values: tuple[Any, ...],
     code: types.CodeType,
     needs_hook: bool,
     graph: Any,
@@ -40,6 +42,7 @@ def write(
     inputs = [] if graph is None else [i.source for i in graph.inputs]
     writer = Writer(tr.function, tr.guards, _needed(tr.guards, inputs), tr.recipes)
     ambient = side.write_ambient(writer)
+    _mention_functions(writer, values)
     nodes = [_write_node(writer, node) for node in writer.nodes]
     guards = [_write_guard(writer, guard) for guard in tr.guards.guards]
     files = _Files(writer, tr.function.__code__.co_filename)
@@ -72,6 +75,34 @@ def _write_node(writer: Writer, node: ir.GuardNode) -> tuple[Any, ...]:
             by_value = type(value) in (tuple, frozenset)  # what code and folding give: nobody asks which one it is
             return (parent, ir.CONST, writer.value(value) if by_value else ("object", writer(value)))
     return (parent, kind, arg if type(arg) is str or type(arg) is int else writer.value(arg))
+
+
+def _mention_functions(writer: Writer, values: tuple[Any, ...]) -> None:
+    """Functions on a path are known by their code alone; but marks on them count as well, and where they come from."""
+    reached: dict[int, Any] = {}
+    for node in writer.nodes:
+        if node.kind == ir.FUNC_CODE:
+            function = _reach(node.parent, writer.root, values, reached)
+            if type(function) is not types.FunctionType:
+                raise Refused(f"{node.path}, which has changed")
+            writer.mention(function, ("node", writer.numbers[id(node.parent)]))
+
+
+def _reach(node: ir.GuardNode, root: types.FunctionType, values: tuple[Any, ...], reached: dict[int, Any]) -> Any:
+    """What a path leads to now."""
+    if id(node) not in reached:
+        if node.parent is None:
+            kind = node.kind
+            reached[id(node)] = (
+                constant_of(node)
+                if kind in (ir.CONST, ir.REFERENT)
+                else ACCESSORS[kind](values if kind == ir.LOCAL else root.__closure__, node.arg)
+            )
+        else:
+            above = _reach(node.parent, root, values, reached)
+            bare = node.kind in WITHOUT_ARGUMENT
+            reached[id(node)] = ACCESSORS[node.kind](above) if bare else ACCESSORS[node.kind](above, node.arg)
+    return reached[id(node)]
 
 
 def _needed(guards: ir.GuardSet, others: list[ir.GuardNode]) -> list[ir.GuardNode]:

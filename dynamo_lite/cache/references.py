@@ -25,10 +25,9 @@ from .._eval_frame import runs_its_code
 from ..exc import Mismatch, Refused
 from ..graph import side
 from ..guards import ir
-from ..guards.mirror import ACCESSORS, MISSING, WRONG
+from ..guards.mirror import ACCESSORS, MISSING, WITHOUT_ARGUMENT, WRONG
 from ..polyfills.registry import POLYFILLS
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
-
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis)})
 
@@ -332,6 +331,11 @@ class Writer:
         if type(value) not in ATOMS:
             self.parts.setdefault(id(value), []).append(place)
 
+    def mention(self, value: Any, place: tuple[Any, ...]) -> int:
+        """The number of an object that can be found at a place."""
+        self._offer(value, place)
+        return self(value)
+
     def __call__(self, value: Any) -> int:
         """The number of an object."""
         number = self.known.get(id(value))
@@ -547,7 +551,7 @@ class Reader:
         if kind == ir.FREEVAR:
             return ACCESSORS[kind](self.root.__closure__, arg)
         above = self.at(parent)
-        return ACCESSORS[kind](above) if kind in _BARE else ACCESSORS[kind](above, self.value(arg))
+        return ACCESSORS[kind](above) if kind in WITHOUT_ARGUMENT else ACCESSORS[kind](above, self.value(arg))
 
     def value(self, data: Any) -> Any:
         """The value for plain data."""
@@ -645,20 +649,6 @@ _FINDERS: dict[str, Callable[..., Any]] = {
     "type": lambda reader, number: type(reader.at(number)),
     "kind": lambda reader, kind, *rest: side.FINDERS[kind](*rest),
 }
-
-_BARE = frozenset(
-    {
-        ir.INSTANCE_DICT,
-        ir.CELL_CONTENTS,
-        ir.TYPE,
-        ir.FUNC_CODE,
-        ir.FUNC_DEFAULTS,
-        ir.FUNC_KWDEFAULTS,
-        ir.FUNC_CLOSURE,
-        ir.METHOD_SELF,
-        ir.METHOD_FUNC,
-    }
-)
 
 
 def all_codes(codes: Any) -> Iterator[types.CodeType]:

@@ -187,7 +187,7 @@ ACCESSORS: dict[int, Callable[..., Any]] = {
     ir.CALL: call,
 }
 
-_WITHOUT_ARGUMENT = frozenset(
+WITHOUT_ARGUMENT = frozenset(
     {
         ir.INSTANCE_DICT,
         ir.CELL_CONTENTS,
@@ -474,7 +474,7 @@ def _accessor_source(writer: _Writer, node: GuardNode, names: dict[GuardNode, st
     if node.kind in (ir.LOCAL, ir.FREEVAR):
         return f"{function}({'L' if node.kind == ir.LOCAL else 'C'}, {node.arg})"
     arguments = [names[node.parent]]
-    if node.kind not in _WITHOUT_ARGUMENT:
+    if node.kind not in WITHOUT_ARGUMENT:
         arguments.append(writer.constant(node.arg))
     return f"{function}({', '.join(arguments)})"
 
@@ -590,7 +590,7 @@ def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], 
     if node.parent is None:
         return accessor(values if node.kind == ir.LOCAL else closure, node.arg)
     value = found[node.parent]
-    return accessor(value) if node.kind in _WITHOUT_ARGUMENT else accessor(value, node.arg)
+    return accessor(value) if node.kind in WITHOUT_ARGUMENT else accessor(value, node.arg)
 
 
 def _explain_node(node: GuardNode, value: Any) -> Failure | None:

@@ -1,0 +1,101 @@
+"""The sub-commands of `python -m dynamo_lite cache`.
+
+Input: the files of the cache. Output: lines on standard output; the status of the command.
+Invariant: only `clear` and `import` change anything. Reading a file runs nothing that is in it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from .. import cache
+from ..cache import keys
+from ..cache.store import Damaged
+
+
+def ls() -> int:
+    """One line for each version: age, size, whether this installation would look at it (else what differs), and what it is."""
+    print(f"{cache.directory()}")
+    now = time.time()
+    for path in cache.files():
+        try:
+            about, payload = cache.read(path)
+        except (Damaged, OSError) as error:
+            print(f"{path.name}  ignored: {error}")
+            continue
+        age = _age(now - about.get("made", now))
+        what = f"{about.get('operators')} operators, {about.get('guards')} guards, {about.get('breaks')} breaks"
+        place = f"{about.get('name')} {about.get('file')}:{about.get('line')}"
+        print(f"{age:>4} {len(payload) / 1024:7.0f} KiB  {what:<44} {place}{_differences(about.get('facts'))}")
+    return 0
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{max(seconds, 0):.0f}s"
+
+
+def _differences(facts: object) -> str:
+    """What is another thing in this installation."""
+    here = keys.facts()
+    if not isinstance(facts, dict):
+        return "  (made elsewhere)"
+    other = [name for name in here if facts.get(name) != here[name]]
+    return f"  (not used here: other {', '.join(other)})" if other else ""
+
+
+def verify() -> int:
+    """Read all files; 1 if one is damaged."""
+    damaged = 0
+    found = cache.files()
+    for path in found:
+        try:
+            cache.read(path)
+        except (Damaged, OSError) as error:
+            damaged += 1
+            print(f"{path}: {error}")
+    print(f"{len(found)} files, {damaged} damaged")
+    return int(damaged > 0)
+
+
+def clear() -> int:
+    """Remove everything."""
+    print(f"{cache.clear()} files removed from {cache.directory()}")
+    return 0
+
+
+def export(file: str) -> int:
+    """Write a tar file; 1 if that fails."""
+    try:
+        print(f"{cache.export_to(Path(file))} files written to {file}")
+    except OSError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def import_(file: str) -> int:
+    """Take over a tar file; 1 if it can't be read or something in it was refused."""
+    try:
+        taken, refused = cache.import_from(Path(file))
+    except (OSError, tarfile.TarError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{taken} files taken over, {refused} refused")
+    return int(refused > 0)
+
+
+COMMANDS: dict[str, Callable[..., int]] = {
+    "ls": ls,
+    "verify": verify,
+    "clear": clear,
+    "export": export,
+    "import": import_,
+}
+"""Name of a sub-command → what it does."""

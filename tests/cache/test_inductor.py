@@ -1,0 +1,48 @@
+"""Torch's own caches keep what the backend makes of our graphs: a second process compiles no kernels."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import json
+import torch
+import dynamo_lite
+from dynamo_lite.record import STATS, log
+
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.LayerNorm(4))
+x = torch.randn(2, 4)
+compiled = dynamo_lite.compile(model)
+loss = compiled(x).square().sum()
+loss.backward()
+torch.testing.assert_close(loss, model(x).square().sum())
+from torch._dynamo.utils import counters
+print(json.dumps({"hits": STATS.cache_hits, "torch": {**counters["aot_autograd"], **counters["inductor"]}}))
+"""
+
+
+@pytest.mark.slow
+def test_second_process(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = {
+        **os.environ,
+        "DYNAMO_LITE_CACHE": "1",
+        "DYNAMO_LITE_CACHE_DIR": str(tmp_path / "cache"),
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    found = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=500
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    cold, warm = found
+    assert cold["hits"] == 0 and cold["torch"].get("autograd_cache_saved") == 1
+    assert warm["hits"] == 1 and warm["torch"].get("autograd_cache_hit") == 1
+    assert "autograd_cache_bypass" not in warm["torch"]
