@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from .optimized_module import OptimizedModule
     from .polyfills.registry import polyfill, substitute_in_graph
     from .report.explain import explain
+    from .report.export import export
     from .report.valid_sizes import valid_sizes
 
 __version__ = "0.1.0"
@@ -139,6 +140,7 @@ _HOMES = {
     "optimized_module": ("OptimizedModule",),
     "polyfills.registry": ("polyfill", "substitute_in_graph"),
     "report.explain": ("explain",),
+    "report.export": ("export",),
     "report.valid_sizes": ("valid_sizes",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -147,7 +149,6 @@ _INSTEAD = {
     "allow_c_slot": "dynamo_lite.polyfill",
     "bytecode_debugger": "DYNAMO_LITE_DEBUG=1 and dynamo_lite.explain",
     "disable_nested_graph_breaks": "dynamo_lite.config.patch(nested_graph_breaks=False)",
-    "export": "torch.export.export",
     "get_recursion_limit": "dynamo_lite.config.max_inline_depth",
     "is_dynamo_disable_recursive": "dynamo_lite.disable",
     "override_cudagraphs": 'compile(…, options={"triton.cudagraphs": …})',

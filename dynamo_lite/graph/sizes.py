@@ -28,6 +28,9 @@ class Number:
     text: str
     node: Any
     present: int | None = None  # what it was in the example
+    symbol: str = ""
+    owner: Any = None  # (): the tensor of the example, if it is still there
+    dim: int = 0
     low: int | None = None
     high: int | None = None
     divisor: int = 1

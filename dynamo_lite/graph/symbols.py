@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import ref
 
 import sympy
 import torch
@@ -83,6 +84,8 @@ class Tracked(NamedTuple):
     sym: Any
     first: Any = None
     promise: Promise | None = None
+    owner: Any = None
+    dim: int = 0
 
 
 class Symbols:
@@ -135,7 +138,7 @@ class Symbols:
                 continue
             kind = DimDynamic.DYNAMIC if dim in strict else DimDynamic.DUCK
             promise = Promise(name_of(dim, path), bounds) if dim in strict else None
-            sizes[dim] = self._symbol(sizes[dim], node, text, kind, bounds, promise)
+            sizes[dim] = self._symbol(sizes[dim], node, text, kind, bounds, promise, (ref(tensor), dim))
         strides = contiguous_strides(tensor, sizes) if unbacked else None
         strides = self._strides(tensor, sizes) if strides is None else strides
         for dim, stride in enumerate(strides):
@@ -145,7 +148,7 @@ class Symbols:
         return sizes, strides
 
     def _symbol(
-        self, value: int, node: Any, text: str, kind: Any, bounds: Bounds | None, promise: Promise | None
+        self, value: int, node: Any, text: str, kind: Any, bounds: Bounds | None, promise: Promise | None, place: Any
     ) -> Any:
         source = InputSource(text)
         constraint = None
@@ -157,7 +160,7 @@ class Symbols:
         with without_compiler:
             symbol = self.env.create_symbol(value, source, kind, constraint_dim=constraint)
             sym = self.env.create_symintnode(symbol, hint=value, source=source)
-        self.tracked.append(Tracked(node, text, sym, symbol, promise))
+        self.tracked.append(Tracked(node, text, sym, symbol, promise, *place))
         self.inputs.setdefault(symbol, SymValue(sym, origin=("input", node, value)))
         return sym
 
@@ -266,6 +269,7 @@ class Symbols:
             if item.first is None or not all(s in canonical for s in expr.free_symbols):
                 continue
             number = numbers[item.text] = Number(item.text, item.node)
+            number.symbol, number.owner, number.dim = str(expr), item.owner, item.dim
             number.present = item.sym.node.hint if item.sym.node.has_hint() else None
             if canonical.get(expr) is item:
                 bounds = self.env.var_to_range[expr]

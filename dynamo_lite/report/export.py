@@ -1,0 +1,305 @@
+"""`export(fn, *args)`: the whole of a function or module as one graph that stands by itself.
+
+Input: a function or module, and arguments, real, fake or on the meta device. Output: an `Exported`: a graph module over the flat inputs,
+the trees of inputs and outputs, and the guards on the inputs as preconditions.
+Invariant: the program is captured, not run: no operator computes anything and nothing outside is changed. Where that cannot be one graph
+without effects on Python objects, an error names the user's line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Graph, GraphModule, Node
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.utils import _pytree as pytree
+
+from .. import markers
+from ..api import compile
+from ..exc import UserError, UserErrorType
+from ..guards.mirror import Failure, explain_miss
+from ..record import FrameRecord, Specialization, log
+
+
+@dataclass
+class Exported:
+    """What `export` returns. Calling it checks the trees and the preconditions, and runs the graph.
+
+    `graph_module` takes the leaves of `((args), kwargs)` in the order of `in_spec` and returns those of the result in the order of
+    `out_spec`; parameters, buffers and other tensors are its attributes. `preconditions` are the guards on the inputs as text,
+    `specializations` say which line made constants of numbers.
+    """
+
+    graph_module: GraphModule
+    in_spec: pytree.TreeSpec
+    out_spec: pytree.TreeSpec
+    preconditions: list[str]
+    specializations: list[Specialization]
+    check: Callable[..., list[Failure]]
+
+    @property
+    def graph(self) -> Graph:
+        return self.graph_module.graph
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if spec != self.in_spec:
+            raise ValueError(f"the inputs have another structure: expected {self.in_spec}, got {spec}")
+        failures = self.check(args, kwargs)
+        if failures:
+            raise ValueError("the inputs do not meet the preconditions:\n" + "\n".join(f"  {f}" for f in failures))
+        return pytree.tree_unflatten(self.graph_module(*leaves), self.out_spec)
+
+
+class _Stop(BaseException):
+    """Ends the captured call before it changes anything. No `except` of the program, and no handler of a failing graph, takes it."""
+
+
+class _Capture:
+    """A backend that keeps the graph, and computes nothing: its outputs only show where they end up."""
+
+    dynamo_lite_floats = "numbers"
+
+    def __init__(self) -> None:
+        self.gm: GraphModule | None = None
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+        self.frames: list[FrameRecord] = []
+
+    def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        self.gm, self.inputs = gm, list(example_inputs)
+        results = next(node for node in gm.graph.nodes if node.op == "output").args[0]
+        self.outputs = [object() for _ in results]
+
+        def show(*args: Any) -> tuple[Any, ...]:
+            if self.frames[0].changes:
+                raise _Stop
+            return tuple(self.outputs)
+
+        return show
+
+
+def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Exported:
+    """Capture `fn(*args, **kwargs)` as one whole graph.
+
+    `dynamic_shapes` says which sizes may vary, as in torch.export: a dict by parameter name, or a sequence in the order of the
+    arguments, of what each tensor's dimensions are: `{0: spec}` or a sequence, `spec` being a `torch.export.Dim` or "dynamic" (must vary),
+    `Dim.AUTO` (may vary), or None (constant). All other sizes are constants.
+
+    Raises `Unsupported` at the line where the graph would break, and `UserError` where a size that must vary does not, where arguments are
+    of an unknown device, or where the program changes objects that outlive the call.
+    """
+    leaves, in_spec = pytree.tree_flatten((args, kwargs))
+    stands = [_stand(leaf) for leaf in leaves]
+    call_args, call_kwargs = pytree.tree_unflatten(stands, in_spec)
+    capture = _Capture()
+    compiled = compile(fn, backend=capture, fullgraph=True, dynamic=False, isolate_recompiles=True)
+    state = _state_of(fn)
+    with contextlib.ExitStack() as stack:
+        stack.callback(log.listen(capture.frames.append))
+        stack.enter_context(_marked(fn, call_args, call_kwargs, dynamic_shapes))
+        if any(isinstance(t, FakeTensor) for t in state.values()):
+            state = {name: _stand(t) for name, t in state.items()}
+            stack.enter_context(_reparametrize_module(fn, state))
+        try:
+            result = compiled(*call_args, **call_kwargs)
+        except _Stop:
+            changed = [(what.removesuffix(".__dict__"), what) for what in capture.frames[0].changes]
+            changes = ", ".join(f"attributes of {short}" if short != what else what for short, what in changed)
+            message = f"the program changes {changes}\n  do:  return the new value instead: an exported graph has results only"
+            raise UserError(UserErrorType.ANTI_PATTERN, message) from None
+    frame = next((f for f in capture.frames if f.guards is not None), None)
+    guards = frame.guards.guards() if frame is not None else None
+    if guards is None:
+        raise UserError(
+            UserErrorType.INVALID_INPUT, "nothing was captured; is the function a Python function or a module?"
+        )
+    own = _state_of(fn)
+    module, out_spec = _Assembly(capture, stands, state, own, guards.sizes).build(result)
+    bind = _binder(fn)
+
+    def check(args: Any, kwargs: Any, compiled: Any = compiled) -> list[Failure]:
+        """`compiled` is kept, because the guards live as long as it does."""
+        return [
+            f for f in explain_miss(guards, *bind(args, kwargs)) if own is _NO_STATE or not f.path.startswith("self")
+        ]
+
+    texts = [f"{g.path}: {g.text}" if g.text and g.text not in g.path else g.path for g in guards if g.text]
+    return Exported(module, in_spec, out_spec, texts, frame.specializations, check)
+
+
+_NO_STATE: dict[str, Any] = {}
+
+
+def _state_of(fn: Any) -> dict[str, Any]:
+    """The parameters and buffers of a module by name."""
+    if not isinstance(fn, torch.nn.Module):
+        return _NO_STATE
+    return {**dict(fn.named_parameters(remove_duplicate=False)), **dict(fn.named_buffers(remove_duplicate=False))}
+
+
+def _stand(leaf: Any) -> Any:
+    """What is captured in the place of a fake tensor: a real one with its sizes, whose memory nobody touches."""
+    if not isinstance(leaf, FakeTensor):
+        return leaf
+    sizes, strides = ([int(n) for n in numbers] for numbers in (leaf.shape, leaf.stride()))
+    try:
+        stand = torch.empty_strided(sizes, strides, dtype=leaf.dtype, device=leaf.device)
+    except (RuntimeError, AssertionError) as error:
+        message = f"a fake tensor on {leaf.device} cannot be captured here: {error}\n  do:  use the meta device"
+        raise UserError(UserErrorType.INVALID_INPUT, message) from error
+    if isinstance(leaf, torch.nn.Parameter):
+        return torch.nn.Parameter(stand, leaf.requires_grad)
+    varying = [dim for dim, size in enumerate(leaf.shape) if type(size) is not int]
+    if varying:
+        markers.mark_dynamic(stand, varying)
+    return stand.requires_grad_(leaf.requires_grad)
+
+
+# -- which sizes vary
+
+
+@contextlib.contextmanager
+def _marked(fn: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator[None]:
+    """Marks on the tensors of the arguments, as `dynamic_shapes` says, for a while."""
+    named = _named(fn, args, kwargs)
+    if not isinstance(dynamic_shapes, Mapping | None):
+        dynamic_shapes = dict(zip(named, dynamic_shapes, strict=False))
+    pairs: list[tuple[torch.Tensor, Any]] = []
+    for name, spec in (dynamic_shapes or {}).items():
+        if name not in named:
+            message = f"dynamic_shapes names {name!r}; the arguments are {', '.join(named)}"
+            raise UserError(UserErrorType.INVALID_INPUT, message)
+        pairs += _pairs(named[name], spec, name)
+    saved = [(tensor, dict(tensor.__dict__)) for tensor, _ in pairs]
+    try:
+        for tensor, spec in pairs:
+            for dim, wanted in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
+                _mark(tensor, dim, wanted)
+        yield
+    finally:
+        for tensor, attributes in saved:
+            tensor.__dict__.clear()
+            tensor.__dict__.update(attributes)
+
+
+def _named(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """The arguments by the names of the parameters."""
+    target = fn.forward if isinstance(fn, torch.nn.Module) else fn
+    return dict(inspect.signature(target).bind(*args, **kwargs).arguments)
+
+
+def _pairs(value: Any, spec: Any, path: str) -> list[tuple[torch.Tensor, Any]]:
+    """Each tensor of an argument with its specification."""
+    if spec is None:
+        return []
+    if isinstance(value, torch.Tensor):
+        return [(value, spec)]
+    keys = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, Sequence) else None
+    if keys is None:
+        message = f"dynamic_shapes has sizes for {path}, which is no tensor but a {type(value).__name__}"
+        raise UserError(UserErrorType.INVALID_INPUT, message)
+    chosen = spec if isinstance(spec, Mapping) else dict(enumerate(spec))
+    return [pair for key in keys if key in chosen for pair in _pairs(value[key], chosen[key], f"{path}[{key!r}]")]
+
+
+def _mark(tensor: torch.Tensor, dim: int, wanted: Any) -> None:
+    hint = getattr(getattr(wanted, "type", None), "name", None)  # of Dim.AUTO and its like
+    if wanted is None or type(wanted) is int or hint == "STATIC":
+        return
+    if hint == "AUTO":
+        markers.maybe_mark_dynamic(tensor, dim)
+        return
+    low, high = getattr(wanted, "min", None), getattr(wanted, "max", None)
+    low = low if type(low) is int and low > 2 else None
+    markers.mark_dynamic(tensor, dim, min=low, max=high if type(high) is int else None)
+
+
+# -- the graph that stands by itself
+
+
+class _Assembly:
+    """Puts the captured graph into one whose inputs are the leaves of the arguments."""
+
+    def __init__(
+        self, capture: _Capture, leaves: list[Any], state: dict[str, Any], own: dict[str, Any], numbers: Any
+    ) -> None:
+        self.capture = capture
+        self.leaves = leaves
+        self.names = {id(tensor): name for name, tensor in reversed(state.items())}
+        self.own = own
+        self.numbers = numbers
+        self.root = torch.nn.Module()
+        self.graph = Graph()
+        self.inputs = [self.graph.placeholder(f"input_{i}") for i in range(len(leaves))]
+        self.by_leaf = {id(leaf): node for leaf, node in reversed(list(zip(leaves, self.inputs, strict=True)))}
+        self.attributes: dict[int, Node] = {}
+
+    def build(self, result: Any) -> tuple[GraphModule, pytree.TreeSpec]:
+        """The module, and the tree of the result."""
+        known: dict[Node, Node] = {}
+        returned: Sequence[Any] = ()
+        if self.capture.gm is not None:
+            captured = self.capture.gm.graph
+            for node, value in zip(captured.find_nodes(op="placeholder"), self.capture.inputs, strict=True):
+                known[node] = self.value(value) if isinstance(value, torch.Tensor) else self.size(node)
+            for node in captured.nodes:
+                if node.op == "get_attr":
+                    setattr(self.root, node.target, getattr(self.capture.gm, node.target))
+                if node.op not in ("placeholder", "output"):
+                    known[node] = self.graph.node_copy(node, known.__getitem__)
+            returned = next(node for node in captured.nodes if node.op == "output").args[0]
+        outputs = {id(shown): known[node] for shown, node in zip(self.capture.outputs, returned, strict=True)}
+        flat, out_spec = pytree.tree_flatten(result)
+        self.graph.output([outputs[id(leaf)] if id(leaf) in outputs else self.value(leaf) for leaf in flat])
+        return GraphModule(self.root, self.graph), out_spec
+
+    def value(self, value: Any) -> Any:
+        """An input, an attribute for any other tensor, a constant."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) in self.by_leaf:
+            return self.by_leaf[id(value)]
+        if id(value) not in self.attributes:
+            name = self.names.get(id(value))
+            target = name.replace(".", "_") if name is not None else f"constant_{len(self.attributes)}"
+            kept = self.own.get(name, value) if name is not None else value
+            if isinstance(kept, torch.nn.Parameter):
+                self.root.register_parameter(target, kept)
+            else:
+                self.root.register_buffer(target, kept)
+            self.attributes[id(value)] = self.graph.get_attr(target)
+        return self.attributes[id(value)]
+
+    def size(self, node: Node) -> Node:
+        """The size of an input that a symbolic input of the captured graph stands for."""
+        symbol = str(node.meta["example_value"])
+        number = next(n for n in self.numbers if n.symbol == symbol)
+        tensor = self.by_leaf[id(number.owner())]
+        return self.graph.call_method("size", (tensor, number.dim))
+
+
+def _binder(fn: Any) -> Callable[[Any, Any], tuple[tuple[Any, ...], Any]]:
+    """From arguments to the values of the captured function's variables, and its closure."""
+    if isinstance(fn, torch.nn.Module):
+        return lambda args, kwargs: ((fn, args, kwargs), None)
+    function = getattr(fn, "__func__", fn)
+    function = inspect.unwrap(function)
+    code = function.__code__
+    names = code.co_varnames[
+        : code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    ]
+    receiver = (fn.__self__,) if hasattr(fn, "__self__") else ()
+
+    def bind(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+        bound = inspect.signature(function).bind(*receiver, *args, **kwargs)
+        bound.apply_defaults()
+        return tuple([bound.arguments[name] for name in names]), function.__closure__
+
+    return bind

@@ -1,0 +1,151 @@
+"""`export`: whole graphs that stand by themselves, and the errors where there is none."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import Dim
+
+import dynamo_lite
+from dynamo_lite import export
+from dynamo_lite.exc import Unsupported, UserError
+from dynamo_lite.testing import differences
+
+
+def nested(x, y, *, k=2):
+    return {"sum": x + y["b"] * k, "n": x.shape[0] * 2, "x": x, "constants": (1, "text", None)}
+
+
+def model(**options):
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 5, **options), torch.nn.BatchNorm1d(5, **options), torch.nn.ReLU()
+    ).eval()
+
+
+def targets(exported):
+    return [node.target for node in exported.graph.nodes if node.op.startswith("call_")]
+
+
+def test_trees_of_inputs_and_outputs():
+    exported = export(
+        nested,
+        torch.ones(3, 4),
+        {"b": torch.ones(3, 4)},
+        dynamic_shapes={"x": {0: "dynamic"}, "y": {"b": {0: "dynamic"}}},
+    )
+    for n in (3, 5, 9):
+        x, y = torch.randn(n, 4), {"b": torch.randn(n, 4)}
+        result = exported(x, y)
+        assert not list(differences(nested(x, y), result))
+        assert result["x"] is x
+    leaves = exported.graph_module(x, y["b"])
+    assert len(leaves) == 6 and torch.equal(leaves[0], result["sum"])
+    assert any("x.size(0) == y['b'].size(0)" in text for text in exported.preconditions)
+
+
+def test_preconditions_hold_calls_back():
+    exported = export(lambda x: x * 2, torch.ones(3, 4), dynamic_shapes=[{0: Dim("batch", max=8)}])
+    assert torch.equal(exported(torch.ones(8, 4)), torch.full((8, 4), 2.0))
+    with pytest.raises(ValueError, match="do not meet the preconditions:\n.*x.size\\(0\\) <= 8, found 9"):
+        exported(torch.ones(9, 4))
+    with pytest.raises(ValueError, match="shape .*4"):
+        exported(torch.ones(3, 5))
+    with pytest.raises(ValueError, match="another structure"):
+        exported([torch.ones(3, 4)])
+
+
+def test_a_module():
+    module = model()
+    exported = export(module, torch.ones(3, 4), dynamic_shapes={"input": {0: Dim("batch")}})
+    x = torch.randn(7, 4)
+    assert torch.equal(exported(x), module(x))
+    assert dict(exported.graph_module.named_parameters()).keys() == {"0_weight", "0_bias", "1_weight", "1_bias"}
+    assert exported.graph_module.get_parameter("0_weight") is module[0].weight
+    with torch.no_grad():
+        module[0].weight.mul_(2)
+    assert torch.equal(exported.graph_module(x)[0], module(x))
+
+
+def test_nothing_is_run():
+    module = torch.nn.BatchNorm1d(4)
+    export(module, torch.randn(5, 4))
+    assert module.num_batches_tracked == 0 and torch.equal(module.running_mean, torch.zeros(4))
+
+
+def test_the_arguments_are_as_before():
+    x = torch.ones(3, 4)
+    export(lambda x: x + 1, x, dynamic_shapes=[{0: "dynamic"}])
+    assert x.__dict__ == {}
+
+
+def test_fake_modules_and_inputs():
+    with FakeTensorMode():
+        fake, x = model(), torch.ones(3, 4)
+    exported = export(fake, x, dynamic_shapes=[{0: "dynamic"}])
+    assert targets(exported) == targets(export(model(), torch.ones(3, 4), dynamic_shapes=[{0: "dynamic"}]))
+    assert exported.graph_module.get_parameter("0_weight") is fake[0].weight
+
+
+def test_meta_modules_and_inputs():
+    exported = export(model(device="meta"), torch.ones(3, 4, device="meta"))
+    assert len(targets(exported)) == 3 and all(p.is_meta for p in exported.graph_module.parameters())
+
+
+def test_tensors_that_are_no_inputs():
+    scale = torch.full((4,), 3.0)
+    exported = export(lambda x: (x * scale, scale, x.shape[1]), torch.ones(2, 4))
+    product, same, n = exported(torch.ones(2, 4))
+    assert torch.equal(product, torch.full((2, 4), 3.0)) and same is scale and n == 4
+
+
+def test_sizes_of_what_is_not_in_the_graph():
+    exported = export(
+        lambda x, y: y + x.shape[0], torch.ones(3, 4), torch.ones(2), dynamic_shapes={"x": {0: "dynamic"}}
+    )
+    assert torch.equal(exported(torch.ones(7, 4), torch.ones(2)), torch.full((2,), 8.0))
+
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x + self.calls
+
+
+def test_effects_on_python_objects_are_refused():
+    module = Counts()
+    with pytest.raises(UserError) as info:
+        export(module, torch.ones(3))
+    assert str(info.value) == (
+        "the program changes attributes of self\n  do:  return the new value instead: an exported graph has results only"
+    )
+    assert module.calls == 0
+
+
+def prints(x):
+    y = x + 1
+    print(y.sum())
+    return y
+
+
+def test_a_break_names_the_line():
+    with pytest.raises(Unsupported, match=r"print\(y.sum\(\)\)") as info:
+        export(prints, torch.ones(3))
+    assert info.value.user_stack[-1].lineno == prints.__code__.co_firstlineno + 2
+
+
+def test_promises_about_sizes():
+    def fn(x):
+        return x * 2 if x.shape[0] == 3 else x
+
+    with pytest.raises(UserError, match=r"(?s)dimension 0 of x was marked dynamic.*the constant 3\n.*return x \* 2 if"):
+        export(fn, torch.ones(3), dynamic_shapes=[{0: "dynamic"}])
+    exported = export(fn, torch.ones(3), dynamic_shapes=[{0: Dim.AUTO}])
+    assert [str(s).split(",")[0] for s in exported.specializations] == ["x.size(0) = 3"]
+    with pytest.raises(UserError, match="dynamic_shapes names 'z'; the arguments are x"):
+        export(fn, torch.ones(3), dynamic_shapes={"z": {0: "dynamic"}})
+    with pytest.raises(UserError, match="has sizes for k, which is no tensor but a int"):
+        export(lambda x, k: x * k, torch.ones(3), 2, dynamic_shapes={"k": {0: "dynamic"}})
+    assert dynamo_lite.export is export
