@@ -64,6 +64,14 @@ def get_deterministic() -> tuple[bool, bool]:
     return _C._get_deterministic_algorithms(), _C._get_deterministic_algorithms_warn_only()
 
 
+def set_disabled_hooks(message: str | None) -> None:
+    """Have `saved_tensors_hooks` raise with this message; None allows them."""
+    if message is None:
+        _C._autograd._saved_tensors_hooks_enable()
+    else:
+        _C._autograd._saved_tensors_hooks_disable(message)
+
+
 def _pair(name: str, read: str | None = None) -> Setting:
     return Setting(getattr(_C, f"_set_{name}"), getattr(_C, read or f"_get_{name}"))
 
@@ -78,6 +86,7 @@ SETTINGS: dict[Callable[..., Any], Setting] = {
         Setting(_C._set_default_dtype, torch.get_default_dtype),
         Setting(_C._set_deterministic_fill_uninitialized_memory, _C._get_deterministic_fill_uninitialized_memory),
         Setting(set_deterministic, get_deterministic),
+        Setting(set_disabled_hooks, _C._autograd._saved_tensors_hooks_get_disabled_error_message),
         *(_pair(f"sdp_use_{name}", f"_get_{name}_sdp_enabled") for name in _SDP_BACKENDS),
         _pair("sdp_priority_order"),
         *([Setting(_C._set_fp32_precision_setter, _C._get_fp32_precision_getter, 2)] if _HAVE_FP32_PRECISION else ()),
@@ -241,7 +250,7 @@ class AmbientState:
             self._dtype_step = self.builder.tr.failing_step()
         try:
             function(*args)
-        except TypeError as error:
+        except (TypeError, RuntimeError) as error:
             self.builder.tr.frame.raises_like(error)
         self._write_node(key, before, value)
         self._key = None

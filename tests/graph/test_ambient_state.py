@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import dynamo_lite
-from dynamo_lite.testing import run_both
+from dynamo_lite.testing import CompileCounterWithBackend, run_both, same
 
 
 def x():
@@ -146,3 +146,53 @@ def test_a_backend_that_fails_half_way_leaves_the_state_alone():
     with pytest.warns(UserWarning, match="runs eagerly"):
         assert torch.equal(dynamo_lite.compile(fn, backend=fails)(torch.ones(2)), torch.full((2,), 2.0))
     assert torch.is_grad_enabled()
+
+
+def with_hooks_disabled(x):
+    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+        y = x * x.sin()
+    return y.cos()
+
+
+def with_hooks_where_they_are_disabled(x):
+    try:
+        with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
+            y = x * x
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+                y = y * y
+    except RuntimeError as error:
+        return y + 1, str(error)
+
+
+def with_hooks(x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t / 2):
+        y = x * x.sin()
+    return y.cos()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    ("fn", "graphs"), [(with_hooks_disabled, 1), (with_hooks_where_they_are_disabled, 1), (with_hooks, 2)]
+)
+def test_hooks_of_saved_tensors(fn, graphs, backend):
+    counter = CompileCounterWithBackend(backend)
+
+    def run(fn):
+        x = torch.arange(4.0, requires_grad=True)
+        out = fn(x)
+        (out[0] if isinstance(out, tuple) else out).sum().backward()
+        return out, x.grad
+
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=graphs == 1)
+    for _ in range(2):
+        assert same(run(fn), run(compiled), tol=1e-5)
+        assert torch._C._autograd._saved_tensors_hooks_is_enabled()
+    assert counter.frame_count == graphs
+
+
+def test_hooks_of_saved_tensors_are_not_disabled_while_there_are_some():
+    compiled = dynamo_lite.compile(with_hooks_disabled, backend="eager")
+    for fn in (with_hooks_disabled, compiled):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), pytest.raises(RuntimeError):
+            fn(torch.ones(2, requires_grad=True))
+        assert torch._C._autograd._saved_tensors_hooks_is_enabled()
