@@ -17,7 +17,7 @@
 
    This is the one C file of the package. The headers are parts of it, each built on those before, in the order of the
    pipeline:
-   guards       _tensor_layout.h, _tensor.h (metadata of tensors), _program.h (data structures), _evaluate.h,
+   guards       _tensor_layout.h, _tensor.h (metadata of tensors) with _modes.h, _program.h (data structures), _evaluate.h,
                 _recorder.h, _packed.h, _record.h (the fast path), _guards.h (GuardProgram);
    calls        _frame.h (CPython's frames), _graph.h (GraphCall), _cache.h (Entry, Cache), _region.h, _lookup.h,
                 _move.h, _call.h, _hook.h, _wrapper.h (Callable, Uncaptured).

@@ -524,6 +524,8 @@ use_tensor_shim(PyObject *Py_UNUSED(module), PyObject *flag)
     return PyBool_FromLong(previous);
 }
 
+#include "_modes.h"
+
 static PyMethodDef tensor_functions[] = {
     {"init_tensor", init_tensor, METH_VARARGS,
      "init_tensor(tensor_type, plain_types, libraries, probes) -> dict[str, bool]\n\n"
@@ -532,6 +534,10 @@ static PyMethodDef tensor_functions[] = {
     {"read_tensor", read_tensor, METH_O,
      "read_tensor(tensor) -> ((dtype, device type, device index, layout), sizes, strides) | None\n\n"
      "What the shim says; None without a shim, or if it refuses."},
+    {"init_modes", init_modes, METH_O,
+     "init_modes(libraries) -> bool\n\nFind torch's stacks of modes; whether no_modes() can be used."},
+    {"no_modes", no_modes, METH_NOARGS,
+     "no_modes() -> bool\n\nIs no torch function mode and no dispatch mode active on this thread?"},
     {"use_tensor_shim", use_tensor_shim, METH_O,
      "use_tensor_shim(flag) -> previous\n\nWhether programs built from now on read tensors through the shim."},
     {NULL}

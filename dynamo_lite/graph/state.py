@@ -17,7 +17,7 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import Unsupported, unsupported
-from ..guards.tensor import global_state_check
+from ..guards.tensor import global_state_check, no_modes
 from . import modes
 
 _C = torch._C
@@ -201,7 +201,7 @@ class AmbientState:
         guards = self.builder.tr.guards
         guards.global_state(global_state_check(), "torch's global state (grad mode, autocast, default dtype, ...)")
         around = modes.around() or modes.stack()
-        guards.global_state(_no_modes if not around else _same_modes(around), "the same modes are active")
+        guards.global_state(no_modes if not around else _same_modes(around), "the same modes are active")
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""
@@ -402,10 +402,6 @@ _NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
 def _default_devices() -> Any:
     """The active contexts of a default device."""
     return tuple([mode.device for mode in modes.stack()])
-
-
-def _no_modes() -> bool:
-    return not _C._len_torch_function_stack() and not _C._len_torch_dispatch_stack()
 
 
 def _kind_of_mode(mode: Any) -> Any:

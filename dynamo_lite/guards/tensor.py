@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import BaseTorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
+from dynamo_lite import _eval_frame
 from dynamo_lite._eval_frame import init_tensor, read_tensor
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -157,3 +160,29 @@ def _global_state() -> tuple[Any, ...]:
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
+
+
+def _has_no_modes() -> bool:
+    return not torch._C._len_torch_function_stack() and not torch._C._len_torch_dispatch_stack()
+
+
+def _counts_modes() -> bool:
+    """Does the C side see that modes come and go? A mode that is only pushed and popped has no effect."""
+    if not _eval_frame.init_modes(_library_names()):
+        return False
+    seen = [_eval_frame.no_modes() is _has_no_modes()]
+    for mode, push, pop in (
+        (BaseTorchFunctionMode(), torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack),
+        (object.__new__(TorchDispatchMode), _push_mode, _pop_mode),
+    ):
+        push(mode)
+        try:
+            seen.append(_eval_frame.no_modes() is False)
+        finally:
+            pop()
+    seen.append(_eval_frame.no_modes() is _has_no_modes())
+    return all(seen)
+
+
+no_modes: Callable[[], bool] = _eval_frame.no_modes if _counts_modes() else _has_no_modes
+"""Tells whether no torch function mode and no dispatch mode is active on this thread."""

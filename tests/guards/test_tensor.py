@@ -1,8 +1,11 @@
 """Tensor checks: through torch's C shim, by attributes, and in Python; all three agree."""
 
+import threading
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import BaseTorchFunctionMode
 
 from dynamo_lite import _eval_frame
 from dynamo_lite.guards import ir, tensor
@@ -208,6 +211,20 @@ def test_global_state():
     with torch.no_grad():
         assert tensor._global_state() != before
     assert tensor._global_state() == before
+
+
+def test_modes_that_are_active_are_seen():
+    assert tensor.no_modes is _eval_frame.no_modes, "torch's functions could not be verified"
+    for mode in (torch.device("meta"), BaseTorchFunctionMode(), FakeTensorMode()):
+        assert tensor.no_modes() is tensor._has_no_modes() is True
+        with mode:
+            assert tensor.no_modes() is tensor._has_no_modes() is False
+            there = []
+            thread = threading.Thread(target=lambda: there.append(tensor.no_modes()))
+            thread.start()
+            thread.join()
+            assert there == [True]
+    assert tensor.no_modes()
 
 
 class Holder:
