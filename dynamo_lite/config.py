@@ -91,7 +91,7 @@ class Config:
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
     max_inline_depth: int = 200  # nested calls that are followed before a break
-    max_steps: int = 500_000  # instructions followed in one frame and its callees before a break
+    max_steps: int = 3_000_000  # instructions followed in one frame and its callees before a break
     max_idle_steps: int = 200_000  # the same, and items iterated over, without a torch operation among them
     capture_pure_python: bool = False  # compile frames that hold no tensor operation at all
 
@@ -99,7 +99,7 @@ class Config:
     tune_store: str = ""  # file of the choices that races have led to; empty: in the user's cache directory
 
     # Cache
-    cache: bool = False  # keep what was captured for the next process, and look for it there
+    cache: bool = True  # keep what was captured for the next process, and look for it there
     cache_dir: str = ""  # where; empty: in the user's cache directory (XDG_CACHE_HOME)
 
     # Errors and insight
