@@ -66,10 +66,10 @@ class Env(ShapeEnv):
     describe: Callable[[Any], str] = staticmethod(str)
 
     def _get_sloc(self, framework_loc: Any = None) -> SLoc:
-        return SLoc(None, self.here())
+        return SLoc("", self.here())
 
     def _get_stack_summary(self, is_debug: bool = False, framework_loc: Any = None) -> tuple[SLoc, str]:
-        return SLoc(None, self.here()), ""
+        return SLoc("", self.here()), ""
 
     def _log_guard(self, *args: Any, **kwargs: Any) -> None:
         return None
