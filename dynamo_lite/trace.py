@@ -538,6 +538,9 @@ class Trace:
     def here(self) -> tuple[str, int] | None:
         """The user's (file, line) now."""
         f = self.frame
+        known = f.lifted.lines[f.cur] if f is not None else None
+        if known is not None:
+            return known
         while f is not None and skip.is_internal(f.code):
             f = f.parent
         return f.user_line() if f is not None else None

@@ -789,11 +789,12 @@ class GraphBuilder:
     def _let_go(self) -> None:
         """Cut what leads from the nodes, which live as long as the compiled code, to real tensors and trackers."""
         for node in self.graph.nodes:
-            subject = node.meta.subject if isinstance(node.meta, NodeMeta) else None
-            if subject is not None and not isinstance(subject, FloatValue):  # the guards are made of those
+            meta = node.meta
+            subject = meta.subject if type(meta) is NodeMeta else None
+            if type(subject) is TensorValue:
+                subject.origin = subject.tracker = subject.family = None
+            elif subject is not None and not isinstance(subject, FloatValue):  # the guards are made of those
                 subject.origin = None
-                if isinstance(subject, TensorValue):
-                    subject.tracker = subject.family = None
 
     def _remove_dead(self, checked: list[Node]) -> None:
         wanted = {*self.outputs, *checked}

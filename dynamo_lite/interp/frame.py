@@ -303,7 +303,7 @@ class Frame:
         return Place(self.code, self.lineno, self.caller)
 
     def user_line(self) -> tuple[str, int]:
-        """The file and the line of the current instruction; one object per instruction."""
+        """The file and the line of the current instruction of the user's code; one object per instruction."""
         found = self.lifted.lines[self.cur]
         if found is None:
             found = self.lifted.lines[self.cur] = (self.code.co_filename, self.lineno)

@@ -223,7 +223,7 @@ class Lifted:
         self._code = weakref.ref(code)
         self.name = code.co_qualname
         self.instrs: list[Instr] = instrs
-        self.lines: list[Any] = [None] * len(instrs)  # (file, line) of each, made by who asks
+        self.lines: list[Any] = [None] * len(instrs)  # (file, line) of those of the user's that somebody has asked for
         self.handler_at: list[Handler | None] = handler_at
         self.index_of_offset: dict[int, int] = index_of_offset
         self.nlocals = len(code.co_varnames)
