@@ -383,15 +383,10 @@ class Analysis:
 
     def _revive(self, version: kept.Version) -> Any:
         """The entry for a kept version, None if a guard fails."""
-        graph = version.graph()
-        call, handed, later = None, [], _Later()
-        if graph is not None:
-            positions = tuple([n for n, i in enumerate(graph.inputs) if is_handed_over(i.source)])
-            handed = [graph.inputs[n].source for n in positions]
-            call = _eval_frame.GraphCall(later, len(graph.inputs), positions, later)
-        code = version.code(call)
-        version.guards.settle()
-        program = build_program(version.guards, call, handed) if call is not None else build_program(version.guards)
+        found = kept.revived(version, lambda: self._read(version))
+        if found is None:
+            return None
+        graph, call, later, code, program = found
         with side.modes_back():
             if not program.check(self.values, self.fn.__closure__):
                 return None
@@ -405,6 +400,20 @@ class Analysis:
         self.region.hints.setdefault(self.fn.__code__, {}).update(version.hints)
         self.cache.add(entry)
         return entry
+
+    @staticmethod
+    def _read(version: kept.Version) -> tuple[Any, ...]:
+        """The graph, its call, what to tell when it is compiled, the code and the guards."""
+        graph = version.graph()
+        call, handed, later = None, [], _Later()
+        if graph is not None:
+            positions = tuple([n for n, i in enumerate(graph.inputs) if is_handed_over(i.source)])
+            handed = [graph.inputs[n].source for n in positions]
+            call = _eval_frame.GraphCall(later, len(graph.inputs), positions, later)
+        code = version.code(call)
+        version.guards.settle()
+        program = build_program(version.guards, call, handed) if call is not None else build_program(version.guards)
+        return graph, call, later, code, program
 
     def _attempt(self, tr: Trace) -> Any:
         """One run; None if another one is needed. Outside of the `except` blocks: guards may look at the exception that the caller

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 import marshal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..config import config
 from ..exc import Mismatch, Refused
@@ -24,22 +24,37 @@ from . import keys, store
 from .frames import Version, write
 from .store import clear, directory, export_to, files, import_from, read
 
-__all__ = ["Version", "clear", "directory", "export_to", "files", "import_from", "keep", "read", "versions"]
+__all__ = ["Version", "clear", "directory", "export_to", "files", "import_from", "keep", "read", "revived", "versions"]
 
 logger = logging.getLogger("dynamo_lite")
+
+T = TypeVar("T")
 
 
 def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> Iterator[Version]:
     """The kept versions for a function that may hold for this call. Who takes one checks its guards."""
     code = function.__code__
     for path, item in store.find(keys.build(), keys.key(code, values, region.dynamic, region.fullgraph)):
-        try:
-            yield Version(marshal.loads(item.payload), function, values, region)
-        except Mismatch as reason:
-            STATS.cache_mismatches[str(reason)] += 1
-            logger.debug("the kept version %s of %s does not fit: %s", path.name, code.co_qualname, reason)
-        except (ValueError, TypeError, EOFError, LookupError, AttributeError) as error:
-            store.warn(f"{path} can't be read: {error!r}")
+        version = _attempt(path, lambda item=item: Version(marshal.loads(item.payload), function, values, region))
+        if version is not None:
+            version.path = path
+            yield version
+
+
+def revived(version: Version, make: Callable[[], T]) -> T | None:
+    """What `make` makes of a version; None if it turns out not to fit."""
+    return _attempt(version.path, make)
+
+
+def _attempt(path: Any, make: Callable[[], T]) -> T | None:
+    try:
+        return make()
+    except Mismatch as reason:
+        STATS.cache_mismatches[str(reason)] += 1
+        logger.debug("the kept version %s does not fit: %s", path, reason)
+    except Exception as error:  # whatever a file of another making leads to: it is ignored
+        store.warn(f"{path} can't be used: {error!r}")
+    return None
 
 
 def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> None:
@@ -51,8 +66,11 @@ def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, gra
         STATS.cache_refusals[str(reason)] += 1
         logger.debug("%s is not kept: %s", record.name, reason)
         return
-    except (ValueError, RecursionError) as error:  # of marshal
-        STATS.cache_refusals[f"its data can't be written: {error}"] += 1
+    except Exception as error:  # the version is good all the same
+        if config.debug:
+            raise
+        STATS.cache_refusals[f"its data can't be written: {error!r}"] += 1
+        store.warn(f"{record.name} can't be written: {error!r}")
         return
     about = {
         "name": record.name,

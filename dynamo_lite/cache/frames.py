@@ -238,6 +238,7 @@ class Version:
         code = function.__code__
         self.guards = ir.GuardSet(code.co_varnames, code.co_freevars)
         self.call: Any = None
+        self.path: Any = None
         self._read_nodes()
         self._read_guards()
 
