@@ -101,7 +101,11 @@ valgrind: .venv-3.13/.ready
 	PYTHONMALLOC=malloc valgrind --error-exitcode=9 --suppressions=tests/valgrind.supp $(VALGRIND_ARGS) \
 		$(VALGRIND_PYTHON) -m pytest -q -p no:cacheprovider tests/test_eval_frame.py tests/guards tests/test_handover.py
 
-bench-trace bench-overhead bench-zoo: bench-%: .venv/.ready
+.venv/.bench: .venv/.ready
+	.venv/bin/python -m pip install -q --no-build-isolation -e ".[bench]"
+	touch $@
+
+bench-trace bench-overhead bench-zoo: bench-%: .venv/.bench
 	.venv/bin/python -m benchmarks.$* $(BENCH_ARGS)
 
 clean:

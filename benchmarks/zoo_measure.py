@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import random
 import statistics
 import time
 import traceback
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy
 import torch
 
 import dynamo_lite
@@ -123,12 +125,19 @@ def guarded(*args: Any) -> Record:
 
 def call(model: Callable[..., Any], inputs: Record) -> tuple[Any, float, float]:
     """The result of a call without autograd, its wall time and its processor time."""
-    torch.manual_seed(0)
+    seed()
     gc.collect()
     wall, cpu = time.perf_counter(), time.process_time()
     with torch.no_grad():
         result = model(**inputs)
     return result, time.perf_counter() - wall, time.process_time() - cpu
+
+
+def seed() -> None:
+    """All random numbers that a model may draw (wav2vec2 masks with numpy's)."""
+    torch.manual_seed(0)
+    numpy.random.seed(0)
+    random.seed(0)
 
 
 def trace_times(engine: Any, model: torch.nn.Module, make: Callable[[int], Record], rounds: int) -> Record:
@@ -196,7 +205,7 @@ def training(engine: Any, model: torch.nn.Module, make: Callable[[int], Record])
 def backward(forward: Callable[..., Any], model: torch.nn.Module, inputs: Record) -> dict[str, torch.Tensor | None]:
     """One step; the loss, the gradients and the buffers by name."""
     model.zero_grad()
-    torch.manual_seed(0)
+    seed()
     loss = torch.stack([value.float().pow(2).mean() for value in differentiable(forward(**inputs))]).sum()
     loss.backward()
     gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
@@ -216,7 +225,8 @@ def differentiable(value: Any) -> Iterator[torch.Tensor]:
 def far_apart(expected: torch.Tensor | None, actual: torch.Tensor | None, path: str) -> Iterator[str]:
     """Tensors that differ by more than rounding, measured by the largest of their elements."""
     if expected is None or actual is None:
-        if expected is not actual:
+        # AOTAutograd fills in zeros for gradients that do not arrive at an output of its graph.
+        if expected is not actual and (actual is None or actual.any()):
             yield f"{path}: {type(expected).__name__} became {type(actual).__name__}"
         return
     if expected.numel() == 0 or (expected.isnan() & actual.isnan()).all():
