@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from gc import disable as gc_disable
 from gc import enable as gc_enable
@@ -256,8 +257,7 @@ class Region(_eval_frame.Region):
         started = record.started = perf_counter()
         fake_calls, memo_hits = STATS.fake_calls, STATS.memo_hits
         try:
-            analysis = Analysis(self, cache, fn, values, record)
-            entry = (kept.is_on() and analysis.from_cache()) or analysis.run()
+            entry = Analysis(self, cache, fn, values, record).entry()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"
             if error.reason is not None:
@@ -352,6 +352,10 @@ class Analysis:
     def rebound_arguments(self) -> list[tuple[int, type | None]]:
         """What `finalizers` has to watch, the same for each run."""
         return rebound_arguments(self.fn.__code__, self.values)
+
+    def entry(self) -> Any:
+        """An entry for these arguments: one that was kept, else that of an analysis."""
+        return (kept.is_on() and self.from_cache()) or self.run()
 
     def run(self) -> Any:
         """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""
@@ -471,9 +475,8 @@ class Analysis:
             return self._eager_entry(tr)
         check_finalizers(tr)
         codegen = Codegen(tr)
-        entry = self._commit(tr, codegen.finish_break(frames[::-1]), True, codegen)
-        if self.pending is not None:
-            self.record.breaks.append(BreakRecord.of(self.pending))
+        breaks = [] if self.pending is None else [BreakRecord.of(self.pending)]
+        entry = self._commit(tr, codegen.finish_break(frames[::-1]), True, codegen, breaks)
         if len(frames) > 1:
             self.region.inner_breaks[(*_place_of(frames[0].code), _class_of_first(_own_locals(frames[0])))] += 1
         return entry
@@ -498,7 +501,14 @@ class Analysis:
         self.record.restarts += 1
         return True
 
-    def _commit(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None = None) -> Any:
+    def _commit(
+        self,
+        tr: Trace,
+        code: CodeType,
+        needs_hook: bool,
+        codegen: Codegen | None = None,
+        breaks: Sequence[BreakRecord] = (),
+    ) -> Any:
         tr.graph.shapes.finish(tr)
         tr.guard_distinct()
         if code is not self.fn.__code__:
@@ -514,6 +524,7 @@ class Analysis:
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)
+        self.record.breaks += breaks
         if kept.is_on():
             has_graph = codegen is not None and codegen.graph is not None
             kept.keep(tr, self.values, code, needs_hook, tr.graph if has_graph else None, self.record)

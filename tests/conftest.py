@@ -31,3 +31,18 @@ if HAVE_TORCH:
         torch.manual_seed(0)
         yield
         dynamo_lite.reset()
+
+
+@pytest.fixture(autouse=True)
+def same_settings():
+    """No test leaves a setting behind: the fault is told where it is made, and goes no further."""
+    from dynamo_lite.config import config
+
+    before = config.to_dict()
+    yield
+    after, changed = config.to_dict(), {}
+    for name, value in before.items():
+        if after[name] != value:
+            changed[name] = after[name]
+            setattr(config, name, value)
+    assert not changed, f"settings left changed: {changed}"

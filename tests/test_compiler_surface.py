@@ -53,8 +53,8 @@ def test_names_of_the_other_namespace():
 def test_unknown_name():
     with pytest.raises(AttributeError, match="has no attribute 'nothing'$"):
         dynamo_lite.nothing
-    with pytest.raises(AttributeError, match="use torch.export.export"):
-        dynamo_lite.export
+    with pytest.raises(AttributeError, match="use dynamo_lite.explain"):
+        dynamo_lite.replay
 
 
 def test_default_backend():

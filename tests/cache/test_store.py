@@ -299,3 +299,11 @@ def test_processes(tmp_path):
     script.write_text(SCRIPT.replace("x + block(x)", "x - block(x)"))
     changed = finish(start(script, cache, "aot_eager"))
     assert changed["misses"] == 1 and changed["hits"] == 1  # what comes after the break is the same
+
+
+def test_reports_name_the_breaks_of_kept_versions(own_cache):
+    text = "import torch\ndef f(x): return x.sum().item() + 1\ndef main(): return f, (torch.ones(3),)\n"
+    first, second = Run(main=text), Run(main=text)
+    assert second.hits == 2 and second.is_right
+    breaks = [[b.slug for b in run.frames["f"].breaks] for run in (first, second)]
+    assert breaks == [["data-dependent-operator"]] * 2

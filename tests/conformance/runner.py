@@ -134,7 +134,7 @@ def _spawn(name, mode, only, timeout, out, skip_file, folder, deadline):
         skip_file,
     ]
     command += ["--only", only, "--timeout", str(timeout)]
-    environment = {**os.environ, "PYTHONPATH": ROOT, "PYTHONHASHSEED": "0"}
+    environment = {**os.environ, "PYTHONPATH": ROOT, "PYTHONHASHSEED": "0", "DYNAMO_LITE_CACHE": "0"}
     log_file = os.path.join(folder, "log")
     with open(log_file, "wb") as log:
         try:

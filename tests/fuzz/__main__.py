@@ -93,7 +93,7 @@ def batch(options, first, count):
         command += ["--first", str(first), "--count", str(count), "--shrink", str(options.shrink), "--out", out.name]
         if options.tensors:
             command.append("--tensors")
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        environment = {**os.environ, "PYTHONHASHSEED": "0", "DYNAMO_LITE_CACHE": "0"}
         done = subprocess.run(
             command,
             cwd=ROOT,

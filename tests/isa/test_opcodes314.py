@@ -74,7 +74,7 @@ def parts(name, arg=0, *before):
 
 
 def effect(program, jump=False):
-    return sum(stack_effect(Instr(op, arg, None, 0, True, ()), jump) for op, arg in program)
+    return sum(stack_effect(Instr(op, arg, None, 0, True, (None, None, None, None)), jump) for op, arg in program)
 
 
 def operands(name):

@@ -51,6 +51,7 @@ def _spawn(arguments, folder):
     log_file = os.path.join(folder, "log")
     with open(log_file, "wb") as log:
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.ops.worker", *arguments]
-        subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        environment = {**os.environ, "DYNAMO_LITE_CACHE": "0"}
+        subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     with open(log_file, errors="replace") as log:
         return log.read()
