@@ -96,7 +96,7 @@ class Config:
     capture_pure_python: bool = False  # compile frames that hold no tensor operation at all
 
     # Choice of backends
-    tune_store: str = ""  # file of the choices that races have led to; empty: in the user's cache directory
+    tune_store: str = ""  # file of the choices that races have led to; empty: beside the cache
 
     # Cache
     cache: bool = True  # keep what was captured for the next process, and look for it there

@@ -10,6 +10,7 @@ Folders: `<directory>/<build>/<key>/<digest>.entry`; nothing in a file depends o
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -18,6 +19,7 @@ import shutil
 import tarfile
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +32,9 @@ FORMAT = b"dynamo_lite cache 1\n"
 SUFFIX = ".entry"
 MAX_PER_KEY = 32
 """Versions kept of one function with one key; the oldest go first."""
+
+MAX_UNUSED_DAYS = 30
+"""A build that no process has written for in so long goes: another version of torch or of this package has taken its place."""
 
 MAX_SIZE = 256 << 20
 """No version is larger than this."""
@@ -119,6 +124,7 @@ def put(build: str, key: str, about: dict[str, Any], payload: bytes) -> bool:
     folder = directory() / build / key
     try:
         _write(folder, _digest(payload) + SUFFIX, pack(about, payload))
+        _drop_unused(folder.parent)
         for path in _newest_first(folder)[MAX_PER_KEY:]:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
@@ -139,6 +145,17 @@ def _write(folder: Path, name: str, data: bytes) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+@functools.cache
+def _drop_unused(build: Path) -> None:
+    """Note that the build is in use, and remove those that nobody uses any more. Once in a process."""
+    os.utime(build)
+    oldest = time.time() - MAX_UNUSED_DAYS * 86_400
+    for other in {path.parent.parent for path in build.parent.glob(f"*/*/*{SUFFIX}")} - {build}:
+        with contextlib.suppress(OSError):
+            if other.stat().st_mtime < oldest:
+                shutil.rmtree(other)
 
 
 _warned = threading.Event()

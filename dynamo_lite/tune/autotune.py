@@ -19,6 +19,7 @@ import torch
 
 from ..backends.aot import FLOATS
 from ..backends.registry import candidates, lookup_backend
+from ..cache.store import directory
 from ..config import config
 from ..record import GRAPH_RECORD
 from .inputs import CannotCopy
@@ -105,11 +106,8 @@ def store_at(path: str | os.PathLike[str] | bool | None) -> Store:
 
 
 def default_path() -> pathlib.Path:
-    """`config.tune_store`, else a file in the user's cache directory (`XDG_CACHE_HOME`)."""
-    if config.tune_store:
-        return pathlib.Path(config.tune_store)
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (pathlib.Path(home) if home else pathlib.Path.home() / ".cache") / "dynamo_lite" / "tune.sqlite3"
+    """`config.tune_store`, else a file in the directory of the cache."""
+    return pathlib.Path(config.tune_store).expanduser() if config.tune_store else directory() / "tune.sqlite3"
 
 
 def _compile_known(gm: Any, example_inputs: list[Any], known: Choice) -> Callable[..., Any] | None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from cache_programs import Run
@@ -64,6 +65,19 @@ def test_damaged(name, warnings):
     Run(prog=TEXT)
     assert len(warnings()) <= 1 and (run.kept == 0 or files())
     assert main(["cache", "verify"]) in (0, 1)
+
+
+def test_builds_that_nobody_uses_any_more_go(own_cache):
+    entries = {}
+    for name, days in (("old", store.MAX_UNUSED_DAYS + 1), ("recent", store.MAX_UNUSED_DAYS - 1)):
+        store._write(own_cache / name / "key", "0.entry", b"")
+        entries[name] = own_cache / name / "key" / "0.entry"
+        then = time.time() - days * 86_400
+        os.utime(own_cache / name, (then, then))
+    (own_cache / "tune.sqlite3").write_bytes(b"not ours to remove")
+    Run(prog=TEXT)
+    assert not entries["old"].exists() and entries["recent"].exists() and len(files()) == 2
+    assert (own_cache / "tune.sqlite3").exists()
 
 
 def test_damage_is_reported_once(warnings):
