@@ -592,6 +592,16 @@ def format_location(frame: UserFrame) -> list[str]:
     return lines
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message."""
+    return str(error).strip().split("\n", 1)[0]
+
+
+def brief(error: BaseException) -> str:
+    """An error in one line: its class and the first line of its message."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
 def _shorten(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from ..exc import BackendCompilerFailed, InvalidBackend
+from ..exc import BackendCompilerFailed, InvalidBackend, brief
 from ..markers import current_stance
 from .aot import aot_eager
 from .eager import eager
@@ -154,7 +154,7 @@ def call_backend(
         if fullgraph:
             raise failure from error
         warnings.warn(
-            f"backend {failure.backend_name!r} failed, the graph runs eagerly: {_describe(error)}",
+            f"backend {failure.backend_name!r} failed, the graph runs eagerly: {brief(error)}",
             stacklevel=2,
         )
         return gm.forward
@@ -169,10 +169,6 @@ def reset_backends() -> None:
         reset = getattr(backend, "reset", None)
         if inspect.isfunction(reset):
             reset()
-
-
-def _describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: " + str(error).strip().split("\n", 1)[0]
 
 
 @functools.cache

@@ -152,9 +152,9 @@ def _drop_unused(build: Path) -> None:
     """Note that the build is in use, and remove those that nobody uses any more. Once in a process."""
     os.utime(build)
     oldest = time.time() - MAX_UNUSED_DAYS * 86_400
-    for other in {path.parent.parent for path in build.parent.glob(f"*/*/*{SUFFIX}")} - {build}:
+    for other in build.parent.iterdir():
         with contextlib.suppress(OSError):
-            if other.stat().st_mtime < oldest:
+            if other != build and other.stat().st_mtime < oldest and any(other.glob(f"*/*{SUFFIX}")):
                 shutil.rmtree(other)
 
 

@@ -19,6 +19,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from ..exc import brief
 from ..failure import put_place
 from ..record import STATS
 from .fake import Propagator
@@ -99,11 +100,12 @@ class Failure:
             results = run(*args)
         except Exception:
             return self._start_again()  # the program's own error
-        what = f"{type(error).__name__}: " + str(error).strip().split("\n", 1)[0]
         if self.fullgraph:
             error.add_note(f"backend {self.backend!r} raised this where eager execution succeeds")
             return False
-        warnings.warn(f"backend {self.backend!r} failed at run time, the graph runs eagerly: {what}", stacklevel=2)
+        warnings.warn(
+            f"backend {self.backend!r} failed at run time, the graph runs eagerly: {brief(error)}", stacklevel=2
+        )
         self.replaced.append(call.compiled)
         call.compiled = run
         return results

@@ -21,6 +21,7 @@ from ..backends.aot import FLOATS
 from ..backends.registry import candidates, lookup_backend
 from ..cache.store import directory
 from ..config import config
+from ..exc import first_line
 from ..record import GRAPH_RECORD
 from .inputs import CannotCopy
 from .key import graph_key
@@ -115,8 +116,9 @@ def _compile_known(gm: Any, example_inputs: list[Any], known: Choice) -> Callabl
     try:
         compiled = lookup_backend(known.backend)(gm, example_inputs)
     except Exception as error:
-        first = str(error).strip().split("\n", 1)[0]
-        warnings.warn(f"backend {known.backend!r}, chosen earlier, fails now and is left: {first}", stacklevel=2)
+        warnings.warn(
+            f"backend {known.backend!r}, chosen earlier, fails now and is left: {first_line(error)}", stacklevel=2
+        )
         return None
     _note(gm, known)
     return compiled
@@ -130,8 +132,8 @@ def _without_race(gm: Any, example_inputs: list[Any], names: list[str], reason: 
 
 
 def _choice(result: Race) -> Choice:
-    rows = dict(result.table())
-    measured = [(r.name, _microseconds(r), rows[r.name]) for r in sorted(result.runners, key=lambda r: r.median)]
+    told = zip(result.ranking(), result.table(), strict=True)
+    measured = [(r.name, _microseconds(r), text) for r, (_, text) in told]
     eager = result.runners[0]
     speedup = eager.median / result.winner.median if result.winner.times else 1.0
     return Choice(result.winner.name, speedup, measured)

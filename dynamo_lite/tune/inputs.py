@@ -6,6 +6,7 @@ Invariant: the program's own tensors are never handed out; tensors that share me
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,14 +34,15 @@ class Inputs:
     def shuffled(self, generator: torch.Generator) -> list[Any]:
         """As `fresh`, with the elements of floating-point inputs in another order: other values of the same distribution. Parameters, and
         tensors that share memory, keep theirs."""
-        owners = [_memory(v) for v in self.examples if isinstance(v, torch.Tensor)]
-        values = Inputs(self.examples).fresh()
+        owners = Counter(_memory(v) for v in self.examples if isinstance(v, torch.Tensor))
+        copies: dict[int, torch.UntypedStorage] = {}
+        values = [_copy(value, copies) for value in self.examples]
         for value, example in zip(values, self.examples, strict=True):
             if (
                 isinstance(value, torch.Tensor)
                 and not isinstance(example, torch.nn.Parameter)
                 and (value.is_floating_point() or value.is_complex())
-                and owners.count(_memory(example)) == 1
+                and owners[_memory(example)] == 1
             ):
                 order = torch.randperm(value.numel(), generator=generator).to(value.device)
                 value.detach().copy_(value.detach().reshape(-1)[order].reshape(value.shape))

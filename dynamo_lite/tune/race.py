@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ..exc import first_line
 from .inputs import Inputs
 from .verify import Expected
 
@@ -89,11 +90,15 @@ class Race:
     seconds: float
     training: bool
 
+    def ranking(self) -> list[Runner]:
+        """The candidates, fastest first."""
+        return sorted(self.runners, key=lambda r: r.median)
+
     def table(self) -> list[tuple[str, str]]:
-        """(candidate, what happened), fastest first."""
+        """(candidate, what happened), in the order of `ranking`."""
         eager = self.runners[0].median
         rows = []
-        for r in sorted(self.runners, key=lambda r: r.median):
+        for r in self.ranking():
             if r.times:
                 low, high = r.interval()
                 text = f"{r.median * 1e6:.1f} µs ({low * 1e6:.1f} … {high * 1e6:.1f}), {eager / r.median:.2f}x"
@@ -139,8 +144,7 @@ def _prepare(runner: Runner, compiler: CompilerFn, gm: Any, examples: Sequence[A
             runner.compiled
         )  # the first call is part of the compilation: backends compile late
     except Exception as error:
-        first = str(error).strip().split("\n", 1)[0]
-        problem = f"failed: {type(error).__name__}: {first[:200]}"
+        problem = f"failed: {type(error).__name__}: {first_line(error)[:200]}"
     runner.compile_seconds = time.perf_counter() - started
     runner.out = problem
 

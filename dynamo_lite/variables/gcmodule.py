@@ -13,6 +13,7 @@ from typing import Any
 
 from ..exc import Restart, unsupported
 from ..isa.canon import Op
+from ..typeobject import Py_TPFLAGS_HAVE_GC, flags
 from .base import VariableTracker, is_lazy
 from .constant import ATOMIC_TYPES, ConstantVariable, boolean
 from .dict import DictVariable
@@ -71,13 +72,10 @@ def _value(vt: Any) -> Any:
     return vt.__dict__["_lazy"][1] if is_lazy(vt) else vt.value
 
 
-_HAVE_GC = 1 << 14
-
-
 def is_tracked(v: VariableTracker) -> bool | None:
     """Whether the collector tracks an object; None where that hangs on what it has done so far."""
     cls = v.python_type()
-    if not cls.__flags__ & _HAVE_GC:
+    if not flags(cls) & Py_TPFLAGS_HAVE_GC:
         return False
     if cls not in (tuple, dict):
         return True
@@ -89,7 +87,7 @@ def is_tracked(v: VariableTracker) -> bool | None:
 
 @builtin(gc.is_tracked)
 def gc_is_tracked(tx: Any, obj: VariableTracker, /) -> VariableTracker:
-    if isinstance(obj, ConstantVariable) and not type(obj.value).__flags__ & _HAVE_GC:
+    if isinstance(obj, ConstantVariable) and not flags(type(obj.value)) & Py_TPFLAGS_HAVE_GC:
         return boolean(False)
     tracked = is_tracked(obj)
     return (
