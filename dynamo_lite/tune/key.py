@@ -17,12 +17,13 @@ from typing import Any
 import torch
 
 from .. import __version__
+from ..graph.stored import versions
 
 
 def graph_key(gm: torch.fx.GraphModule, examples: Sequence[Any], training: bool) -> str:
     """64 hexadecimal digits."""
     digest = hashlib.sha256()
-    for part in (*_environment(), str(training), *map(_input, examples), *_graph(gm)):
+    for part in (*_environment(), str(torch.get_num_threads()), str(training), *map(_input, examples), *_graph(gm)):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()
@@ -30,9 +31,8 @@ def graph_key(gm: torch.fx.GraphModule, examples: Sequence[Any], training: bool)
 
 @cache
 def _environment() -> tuple[str, ...]:
-    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    versions = (__version__, torch.__version__, str(torch.version.cuda), ".".join(map(str, sys.version_info[:2])))
-    return (*versions, platform.machine(), _processor(), str(torch.get_num_threads()), *devices)
+    python = ".".join(map(str, sys.version_info[:2]))
+    return (__version__, python, platform.machine(), _processor(), repr(sorted(versions().items())))
 
 
 def _processor() -> str:
