@@ -170,7 +170,9 @@ class TestTorchsHelpers:
         text = "def forward(self, x):  # a comment\n\n    return x   \n"
         assert testing.normalize_gm(text) == "def forward(self, x):\n    return x\n"
 
-    def test_inductor_graphs_are_recorded(self):
+    @pytest.mark.parametrize("time", ["first", "second"])
+    def test_inductor_graphs_are_recorded(self, time):
+        """Also those of a program that torch's caches have from the first time."""
         backend = testing.InductorAndRecordGraphs()
         x = torch.arange(4.0)
         assert torch.allclose(dynamo_lite.compile(lambda a: a.sin() + 1, backend=backend)(x), x.sin() + 1)

@@ -53,14 +53,18 @@ def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def recording(gm: Any, example_inputs: list[Any], seen: list[Any]) -> Callable[..., Any]:
-    """As `inductor` without options; the ATen graphs that Inductor makes kernels of are appended to `seen`."""
+    """As `inductor` without options; the ATen graphs that Inductor makes kernels of are appended to `seen`. AOTAutograd's cache is off:
+    a program that an earlier process has compiled would come from it without its graphs.
+    """
+    from torch._functorch import config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def inner(graph: Any, *args: Any, **kwargs: Any) -> Any:
         seen.append(graph)
         return compile_fx_inner(graph, *args, **kwargs)
 
-    return call_with_fakes(lambda graph, fakes: compile_fx(graph, fakes, inner_compile=inner), gm, example_inputs)
+    with config.patch(enable_autograd_cache=False):
+        return call_with_fakes(lambda graph, fakes: compile_fx(graph, fakes, inner_compile=inner), gm, example_inputs)
 
 
 def config_patches(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
