@@ -10,7 +10,7 @@ import pathlib
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -58,6 +58,21 @@ def seconds(model: Callable[..., Any], example: Example) -> float:
     start = time.perf_counter()
     call(model, example)
     return time.perf_counter() - start
+
+
+def take_turns(
+    sides: Mapping[str, Callable[[], float]], rounds: int, *, budget: float = float("inf"), least: int = 6
+) -> dict[str, list[float]]:
+    """What each of the sides, functions that measure one block and return its seconds, has measured in each round. They take turns, so that
+    what slows the machine down meets all. After `budget` seconds it ends, but not before `least` rounds."""
+    times: dict[str, list[float]] = {side: [] for side in sides}
+    started = time.perf_counter()
+    for i in range(rounds):
+        if i >= least and time.perf_counter() - started > budget:
+            break
+        for side in list(sides) if i % 2 == 0 else list(sides)[::-1]:
+            times[side].append(sides[side]())
+    return times
 
 
 def row(name: str, ours: list[float], theirs: list[float], **more: Any) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 import dynamo_lite
 
-from .common import finish, parse_options, row
+from .common import finish, parse_options, row, take_turns
 
 ENTRIES = (1, 8, 64)
 X = torch.ones(3)
@@ -55,10 +56,7 @@ def measure(kind: str, n: int, rounds: int) -> dict[str, Any]:
     for compiled in sides.values():
         for args in calls * 2:
             compiled(*args)
-    times: dict[str, list[float]] = {side: [] for side in sides}
-    for i in range(rounds):
-        for side in list(sides) if i % 2 == 0 else list(sides)[::-1]:
-            times[side].append(per_call(sides[side], calls))
+    times = take_turns({side: partial(per_call, compiled, calls) for side, compiled in sides.items()}, rounds)
     return row(f"{n} x {kind}", times["dynamo_lite"], times["torch.compile"])
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 import dynamo_lite
 
-from .common import Example, call, examples, finish, parse_options, row
+from .common import Example, call, examples, finish, parse_options, row, take_turns
 
 
 def precomputed(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -55,10 +56,7 @@ def main() -> None:
             for _ in range(3):
                 call(compiled, example)
         calls = {side: max(1, int(0.02 / per_call(compiled, example, 10))) for side, compiled in sides.items()}
-        times: dict[str, list[float]] = {side: [] for side in sides}
-        for i in range(rounds):
-            for side in list(sides) if i % 2 == 0 else list(sides)[::-1]:
-                times[side].append(per_call(sides[side], example, calls[side]))
+        times = take_turns({side: partial(per_call, sides[side], example, calls[side]) for side in sides}, rounds)
         eager = min(per_call(model, example, 1) for _ in range(5))
         rows.append(row(name, times["dynamo_lite"], times["torch.compile"], eager_us=eager * 1e6))
         print(f"{name}: {rows[-1]}", flush=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 import dynamo_lite
 
-from .common import Example, call, examples, finish, parse_options, row, seconds
+from .common import Example, call, examples, finish, parse_options, row, seconds, take_turns
 
 
 def forward_only(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -41,11 +42,7 @@ def compare(example: Example, rounds: int, dynamic: bool | None = None) -> dict[
     """The trace times of both sides, which take turns."""
     call(example[0], example)
     eager = min(seconds(example[0], example) for _ in range(3))
-    times: dict[str, list[float]] = {side: [] for side in SIDES}
-    for i in range(rounds):
-        for side in list(SIDES) if i % 2 == 0 else list(SIDES)[::-1]:
-            times[side].append(trace_seconds(side, example, eager, dynamic))
-    return times
+    return take_turns({side: partial(trace_seconds, side, example, eager, dynamic) for side in SIDES}, rounds)
 
 
 def prime() -> None:

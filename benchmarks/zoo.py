@@ -18,10 +18,10 @@ import multiprocessing
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection, wait
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from .processes import answered, each
 from .zoo_report import environment, table
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -64,12 +64,14 @@ def main() -> None:
     results: Record = json.loads(path.read_text()) if path.exists() else {"models": {}}
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.zoo_measure"])
-    catalogue = ask(context, catalogue_of)
+    catalogue = answered(context, catalogue_of)
     if options.list:
         print("\n".join(f"{suite} {name}{' (training too)' if trained else ''}" for suite, name, trained in catalogue))
         return
     jobs = [job for job in chosen(catalogue, options) if wanted(job, results, options)]
-    for job, record in run(context, jobs, options):
+    rounds = options.rounds if options.trace_only else 0
+    calls = [(job, (*job, rounds)) for job in jobs]
+    for job, record in each(context, measured, calls, at_a_time=options.jobs, timeout=options.timeout):
         records = results["models"].setdefault(job.model, {"suite": job.suite}).setdefault(job.engine, {})
         if options.trace_only:
             merge_times(records.setdefault(job.kind, {}), record, options.rounds)
@@ -111,44 +113,6 @@ def merge_times(record: Record, times: Record, rounds: int) -> None:
         record.update(times, rounds=rounds)
 
 
-def run(context: Any, jobs: list[Job], options: argparse.Namespace) -> Iterator[tuple[Job, Record]]:
-    """Each job's record as it comes; a process that dies or takes too long gives one that says so."""
-    waiting = jobs[::-1]
-    running: dict[Any, tuple[Job, Any, Connection, float]] = {}
-    while waiting or running:
-        while waiting and len(running) < max(options.jobs, 1):
-            job = waiting.pop()
-            process, connection = start(context, measured, *job, options.rounds if options.trace_only else 0)
-            running[connection] = job, process, connection, time.monotonic() + options.timeout
-        ready = wait(list(running), timeout=1.0)
-        for connection, (job, process, _, deadline) in list(running.items()):
-            if connection in ready:
-                record = receive(connection, process)
-            elif time.monotonic() > deadline:
-                process.kill()
-                record = failure(f"no result after {options.timeout:.0f} s")
-            else:
-                continue
-            process.join()
-            connection.close()
-            del running[connection]
-            yield job, record
-
-
-def start(context: Any, function: Callable[..., Any], *args: Any) -> tuple[Any, Connection]:
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=answer, args=(sender, function, *args))
-    process.start()
-    sender.close()
-    return process, receiver
-
-
-def answer(sender: Connection, function: Callable[..., Any], *args: Any) -> None:
-    """What runs in the other process."""
-    sender.send(function(*args))
-    sender.close()
-
-
 def measured(*args: Any) -> Record:
     from .zoo_measure import guarded
 
@@ -159,25 +123,6 @@ def catalogue_of() -> list[Model]:
     from .zoo_measure import SUITES
 
     return [(suite, name, entry.train) for suite, models in SUITES.items() for name, entry in models.items()]
-
-
-def ask(context: Any, function: Callable[..., Any], *args: Any) -> Any:
-    process, connection = start(context, function, *args)
-    result = connection.recv()
-    process.join()
-    return result
-
-
-def receive(connection: Connection, process: Any) -> Record:
-    try:
-        return connection.recv()
-    except EOFError:
-        process.join()
-        return failure(f"the process ended with {process.exitcode}")
-
-
-def failure(text: str) -> Record:
-    return {"pass": False, "error": text}
 
 
 def summary(record: Record) -> str:

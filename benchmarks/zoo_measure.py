@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import copy
 import gc
-import random
 import statistics
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import numpy
 import torch
 
 import dynamo_lite
@@ -30,6 +28,7 @@ import timm  # noqa: E402, F401
 import transformers.modeling_utils  # noqa: E402
 
 from . import zoo_timm, zoo_transformers  # noqa: E402
+from .steps import backward, far_apart, seed  # noqa: E402
 
 Record = dict[str, Any]
 SUITES = {"hf": zoo_transformers.MODELS, "timm": zoo_timm.MODELS}
@@ -133,13 +132,6 @@ def call(model: Callable[..., Any], inputs: Record) -> tuple[Any, float, float]:
     return result, time.perf_counter() - wall, time.process_time() - cpu
 
 
-def seed() -> None:
-    """All random numbers that a model may draw (wav2vec2 masks with numpy's)."""
-    torch.manual_seed(0)
-    numpy.random.seed(0)
-    random.seed(0)
-
-
 def trace_times(engine: Any, model: torch.nn.Module, make: Callable[[int], Record], rounds: int) -> Record:
     """The median of what the first call costs beyond an eager one; everything compiled is forgotten in between."""
     model.eval()
@@ -200,41 +192,6 @@ def training(engine: Any, model: torch.nn.Module, make: Callable[[int], Record])
             found += far_apart(value, actual[path], f"{path} in step {step}")
     record["again"] = counter.graphs - record["graphs"]
     return verdict(record, found)
-
-
-def backward(forward: Callable[..., Any], model: torch.nn.Module, inputs: Record) -> dict[str, torch.Tensor | None]:
-    """One step; the loss, the gradients and the buffers by name."""
-    model.zero_grad()
-    seed()
-    loss = torch.stack([value.float().pow(2).mean() for value in differentiable(forward(**inputs))]).sum()
-    loss.backward()
-    gradients = {f"gradient of {name}": parameter.grad for name, parameter in model.named_parameters()}
-    return {"loss": loss.detach(), **gradients, **dict(model.named_buffers())}
-
-
-def differentiable(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a model's output through which gradients flow."""
-    if isinstance(value, torch.Tensor):
-        if value.requires_grad:
-            yield value
-    elif isinstance(value, (list, tuple, Mapping)):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from differentiable(item)
-
-
-def far_apart(expected: torch.Tensor | None, actual: torch.Tensor | None, path: str) -> Iterator[str]:
-    """Tensors that differ by more than rounding, measured by the largest of their elements."""
-    if expected is None or actual is None:
-        # AOTAutograd fills in zeros for gradients that do not arrive at an output of its graph.
-        if expected is not actual and (actual is None or actual.any()):
-            yield f"{path}: {type(expected).__name__} became {type(actual).__name__}"
-        return
-    if expected.numel() == 0 or (expected.isnan() & actual.isnan()).all():
-        return
-    distance = (expected.double() - actual.double()).abs().max().item()
-    size = expected.double().abs().max().item()
-    if not distance <= 1e-4 * size + 1e-6:
-        yield f"{path}: {distance:.2e} apart, of {size:.2e}"
 
 
 def verdict(record: Record, found: list[str]) -> Record:

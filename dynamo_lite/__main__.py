@@ -1,9 +1,10 @@
-"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache`. One function per sub-command."""
+"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache | bench`. One function for each."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import platform
@@ -11,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 from . import __version__, _eval_frame
 from .config import ENVIRONMENT_PREFIX, config
@@ -140,6 +142,21 @@ def cache(options: argparse.Namespace) -> int:
     return report.COMMANDS[options.action](*([options.file] if options.file else []))
 
 
+def bench(arguments: list[str]) -> int:
+    """Run the benchmarks, which are part of the repository and not of the installed package."""
+    root = Path(__file__).resolve().parent.parent
+    if not (root / "benchmarks" / "driver.py").exists():
+        print(
+            "the benchmarks are not part of the installed package: run this in a checkout of dynamo_lite's repository, "
+            "or install that with `pip install -e '.[bench]'`",
+            file=sys.stderr,
+        )
+        return 2
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return importlib.import_module("benchmarks.driver").main(arguments)
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Say what this installation can do. The status is 1 if something needed is missing."""
     problems = []
@@ -222,12 +239,16 @@ def _parser() -> argparse.ArgumentParser:
         actions.add_parser(action, help=summary).set_defaults(file=None)
     for action, summary in (("export", "write it to a tar file"), ("import", "take over such a file")):
         actions.add_parser(action, help=summary).add_argument("file")
+    commands.add_parser("bench", help="models eagerly and compiled, side by side", add_help=False)
     command(doctor, "what this installation can do", script=False)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point. `arguments` default to those of the process. Returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["bench"]:  # its options are the driver's own
+        return bench(arguments[1:])
     options = _parser().parse_args(arguments)
     return options.function(options)
 

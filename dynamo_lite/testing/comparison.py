@@ -32,23 +32,31 @@ def same(ref: Any, res: Any, tol: float = 1e-4, equal_nan: bool = False, exact_d
 
 
 def differences(
-    ref: Any, res: Any, *, tol: float = 0.0, equal_nan: bool = True, exact_dtype: bool = True, path: str = "result"
+    ref: Any,
+    res: Any,
+    *,
+    tol: float = 0.0,
+    equal_nan: bool = True,
+    exact_dtype: bool = True,
+    by_largest: bool = False,
+    path: str = "result",
 ) -> Iterator[str]:
     """One line for every place where `res` differs from `ref`, with the path to it. Nothing if they agree.
 
     With `tol` 0 tensors have to be equal bit by bit in value, dtype, device, strides, `requires_grad` and `grad`;
-    otherwise strides are not compared.
+    otherwise strides are not compared. `by_largest`: `tol` is a part of the largest element of a tensor.
     """
-    yield from _Comparison(tol, equal_nan, exact_dtype).compare(ref, res, path)
+    yield from _Comparison(tol, equal_nan, exact_dtype, by_largest).compare(ref, res, path)
 
 
 class _Comparison:
     """One walk over two structures, with the pairs visited so far: cyclic structures end there."""
 
-    def __init__(self, tol: float, equal_nan: bool, exact_dtype: bool) -> None:
+    def __init__(self, tol: float, equal_nan: bool, exact_dtype: bool, by_largest: bool = False) -> None:
         self.tol = tol
         self.equal_nan = equal_nan
         self.exact_dtype = exact_dtype
+        self.by_largest = by_largest
         self.visited: set[tuple[int, int]] = set()
 
     def compare(self, ref: Any, res: Any, path: str) -> Iterator[str]:
@@ -115,7 +123,7 @@ class _Comparison:
         tol = self.tol if ref.dtype.itemsize > 1 else 0.0
         try:
             torch.testing.assert_close(
-                res.detach(), ref.detach(), rtol=tol, atol=tol,
+                res.detach(), ref.detach(), rtol=tol, atol=tol * _largest(ref) if self.by_largest else tol,
                 equal_nan=self.equal_nan, check_dtype=self.exact_dtype, check_stride=False,
             )  # fmt: skip
         except AssertionError as error:
@@ -136,6 +144,13 @@ class _Comparison:
             return
         for i, (one, other) in enumerate(zip(ref, res, strict=True)):
             yield from self.compare(one, other, f"{path}[{i}]")
+
+
+def _largest(value: torch.Tensor) -> float:
+    """The largest magnitude among the finite elements; at least what float32 can tell from zero beside one."""
+    size = value.detach().abs().double()
+    size = size[size.isfinite()]
+    return max(size.max().item() if size.numel() else 0.0, 1e-6)
 
 
 def _has_plain_state(value: Any) -> bool:
