@@ -22,6 +22,8 @@ from ..markers import current_stance
 from .aot import aot_eager
 from .eager import eager
 from .inductor import inductor, max_autotune, reduce_overhead
+from .onnxruntime import onnxruntime
+from .openvino import openvino
 from .requirements import Requirements
 from .torchscript import torchscript
 
@@ -185,3 +187,5 @@ register_backend(inductor, name="inductor")
 register_backend(reduce_overhead, name="inductor_reduce_overhead")
 register_backend(max_autotune, name="inductor_max_autotune")
 register_backend(torchscript, name="torchscript")
+register_backend(onnxruntime, name="onnxruntime")
+register_backend(openvino, name="openvino")

@@ -23,7 +23,15 @@ def clean_registry(monkeypatch):
 
 
 def test_builtin_names():
-    ours = ["autotune", "inductor", "inductor_max_autotune", "inductor_reduce_overhead", "torchscript"]
+    ours = [
+        "autotune",
+        "inductor",
+        "inductor_max_autotune",
+        "inductor_reduce_overhead",
+        "onnxruntime",
+        "openvino",
+        "torchscript",
+    ]
     assert list_backends() == ours
     assert list_backends(None) == sorted([*ours, "aot_eager", "eager"])
     assert lookup_backend("eager").__name__ == "eager"

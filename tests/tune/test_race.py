@@ -3,9 +3,10 @@ import time
 import pytest
 import torch
 
+from dynamo_lite.backends.difference import problem
 from dynamo_lite.tune.inputs import CannotCopy, Inputs
 from dynamo_lite.tune.race import MIN_ROUNDS, is_faster, race
-from dynamo_lite.tune.verify import Expected, problem
+from dynamo_lite.tune.verify import Expected
 
 
 def graph(fn):
