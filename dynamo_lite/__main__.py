@@ -1,4 +1,7 @@
-"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache | bench`. One function for each."""
+"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache | tune | bench`.
+
+One function for each.
+"""
 
 from __future__ import annotations
 
@@ -157,6 +160,22 @@ def bench(arguments: list[str]) -> int:
     return importlib.import_module("benchmarks.driver").main(arguments)
 
 
+def tune(options: argparse.Namespace) -> int:
+    """Race the graphs that were collected; `--collect` runs a script and keeps its graphs, `--stats` shows all choices."""
+    from .report import tune as report
+
+    if options.collect:
+        if options.target is None:
+            print("tune --collect needs a script", file=sys.stderr)
+            return 2
+        return report.collect(options.target, options.arguments, as_module=options.module)
+    if options.stats:
+        return report.stats()
+    if options.forget:
+        return report.forget()
+    return report.race(options.budget, options.candidates.split(",") if options.candidates else None)
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Say what this installation can do. The status is 1 if something needed is missing."""
     problems = []
@@ -240,6 +259,16 @@ def _parser() -> argparse.ArgumentParser:
     for action, summary in (("export", "write it to a tar file"), ("import", "take over such a file")):
         actions.add_parser(action, help=summary).add_argument("file")
     commands.add_parser("bench", help="models eagerly and compiled, side by side", add_help=False)
+    one = command(tune, "choose backends for collected graphs", script=False)
+    what = one.add_mutually_exclusive_group()
+    what.add_argument("--collect", action="store_true", help="run a script and keep the graphs that it would compile")
+    what.add_argument("--stats", action="store_true", help="print all choices and their candidates")
+    what.add_argument("--forget", action="store_true", help="drop all choices and collected graphs")
+    one.add_argument("--budget", help="time for each graph, such as 20s")
+    one.add_argument("--candidates", help="names of backends, with commas between them")
+    one.add_argument("-m", dest="module", action="store_true", help="the target is a module, as for python -m")
+    one.add_argument("target", nargs="?", help="the script")
+    one.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     command(doctor, "what this installation can do", script=False)
     return parser
 

@@ -360,7 +360,7 @@ def _is_backend(candidate: Any) -> bool:
 
 
 def optimize(
-    backend: Any = "inductor",
+    backend: Any = "autotune",
     *,
     nopython: bool = False,
     error_on_graph_break: bool | None = None,
@@ -381,6 +381,8 @@ def optimize(
         h = optimize(my_backend)(fn)    with optimize("eager"):
                                             fn(x)
 
+    Without a backend each graph goes to the one that wins a race over it (see `tune.autotune`).
+
     `nopython` and `error_on_graph_break` are `fullgraph`. The `guard_*` arguments and `shapes_spec` are accepted
     without effect. A plain function as the only argument is taken for a backend if its parameters look like `(gm,
     example_inputs)`; write `@optimize()` or `backend=` to leave no doubt. Errors are those of `compile`.
@@ -388,6 +390,7 @@ def optimize(
     if disable or config.disable:
         return _NullOptimize() if _is_backend(backend) else backend
     settings = Settings(
+        backend="autotune",
         fullgraph=nopython or bool(error_on_graph_break),
         dynamic=dynamic,
         recompile_limit=recompile_limit,
@@ -400,7 +403,7 @@ def optimize(
     return OptimizeContext(settings)
 
 
-def optimize_assert(backend: Any = "inductor", **kwargs: Any) -> Any:
+def optimize_assert(backend: Any = "autotune", **kwargs: Any) -> Any:
     """`optimize(backend, nopython=True)`: a graph break raises."""
     return optimize(backend, **{**kwargs, "nopython": True})
 

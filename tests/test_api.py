@@ -100,6 +100,8 @@ def test_decorator_forms():
     assert [int(f(torch.zeros(()))) for f in functions] == [2, 5, 6]
     for function in (bare, optimized_bare, optimized_empty, *functions):
         assert inspect.signature(function).parameters.keys() == {"x"}
+    backends = [f.cache.region.settings.backend for f in (bare, optimized_bare, optimized_empty)]
+    assert backends == ["inductor", "autotune", "autotune"]
 
 
 def test_backend_or_function():

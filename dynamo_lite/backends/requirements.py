@@ -13,7 +13,10 @@ from importlib.util import find_spec
 
 @dataclass(frozen=True)
 class Requirements:
-    """`devices` on which it runs; whether gradients go through it; modules that it imports, and how to get them; anything else."""
+    """`devices` on which it runs; whether gradients go through it; modules that it imports, and how to get them; anything else.
+
+    `isolate`: it may bring the process down, and is tried in one of its own before it takes part in a race.
+    """
 
     devices: frozenset[str] = frozenset({"cpu", "cuda"})
     trains: bool = False
@@ -21,6 +24,7 @@ class Requirements:
     distribution: str = "torch"
     install: str = ""
     check: Callable[[], str | None] | None = None
+    isolate: bool = False
 
     def missing(self) -> str | None:
         """Why the backend can't run in this installation, or None."""

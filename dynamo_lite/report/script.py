@@ -22,7 +22,9 @@ from .coverage import Measurement
 
 
 @contextlib.contextmanager
-def redirected(backend: str | None = None, measurement: Measurement | None = None) -> Iterator[None]:
+def redirected(
+    backend: str | Callable[..., Any] | None = None, measurement: Measurement | None = None
+) -> Iterator[None]:
     """Within the block `torch.compile`, `nn.Module.compile` and what belongs to them in `torch.compiler` are ours.
 
     `backend` replaces the one that the program asks for, whose mode and options are then dropped.

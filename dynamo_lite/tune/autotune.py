@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pathlib
 import re
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -18,17 +17,23 @@ from typing import Any
 import torch
 
 from ..backends.aot import FLOATS
-from ..backends.registry import candidates, lookup_backend
+from ..backends.registry import candidates, lookup_backend, requirements_of
 from ..cache.store import directory
 from ..config import config
 from ..exc import first_line
 from ..record import GRAPH_RECORD
+from . import progress
+from .apart import Trials
+from .background import Background
 from .inputs import CannotCopy
 from .key import graph_key
-from .race import Race, Runner, race
+from .portable import CannotCarry
+from .race import Outcome, race
+from .shadow import watched
 from .store import Choice, Store
+from .verify import wants_gradients
 
-OPTIONS = ("budget", "candidates", "store")
+OPTIONS = ("background", "budget", "candidates", "shadow", "store")
 DEFAULT_BUDGET = 20.0
 
 
@@ -37,41 +42,143 @@ def autotune(
 ) -> Callable[..., Any]:
     """Compile the graph with the backend that wins.
 
-    `options`: "budget": seconds for one graph's race, compilation counted ("20s" or a number); "candidates": names of backends in place of
-    all that can run here; "store": the file of choices, False for none. Raises RuntimeError for others, and `InvalidBackend`.
+    `options`:
+
+    - "budget": seconds for one graph's race, compilation counted ("20s" or a number).
+    - "candidates": names of backends in place of all that can run here.
+    - "store": the file of choices, False for none.
+    - "background": the graph runs eagerly at once, and with the winner from the first call after its race.
+    - "shadow": one of so many calls is compared with eager execution ("1/1000" or 1000); 0 for none.
+
+    Raises RuntimeError for others, and `InvalidBackend`.
     """
-    options = dict(options or {})
     validate(mode, options)
-    training = wants_gradients(example_inputs)
-    names = list(options.get("candidates") or default_candidates(example_inputs, training))
-    store = store_at(options.get("store"))
-    key = graph_key(gm, example_inputs, training)
-    known = store.get(key)
-    if known is not None and known.backend in ("eager", *names):
-        compiled = _compile_known(gm, example_inputs, known)
-        if compiled is not None:
+    return Tuning(gm, example_inputs, dict(options or {})).compiled()
+
+
+class Tuning:
+    """One graph on its way to a backend."""
+
+    def __init__(self, gm: Any, examples: list[Any], options: Mapping[str, Any]) -> None:
+        self.gm, self.examples = gm, examples
+        self.training = wants_gradients(examples)
+        self.names = list(options.get("candidates") or default_candidates(examples, self.training))
+        self.seconds = seconds_of(options.get("budget"))
+        self.every = every_of(options.get("shadow"))
+        self.behind = bool(options.get("background"))
+        self.store = store_at(options.get("store"))
+        self.key = graph_key(gm, examples, self.training)
+
+    def compiled(self) -> Callable[..., Any]:
+        """What the program is to call."""
+        known = self.store.get(self.key)
+        if known is not None and known.backend in ("eager", *self.names):
+            try:
+                return self._with(known, lookup_backend(known.backend)(self.gm, self.examples))
+            except Exception as error:
+                warnings.warn(
+                    f"backend {known.backend!r}, chosen earlier, fails now and is left: {first_line(error)}",
+                    stacklevel=2,
+                )
+                self.store.forget(self.key)
+        try:
+            return self._in_background() if self.behind else self._race()
+        except CannotCopy as reason:
+            name = self.names[0] if self.names else "eager"
+            self._note(Choice(name, 1.0, [(name, None, f"no race: {reason}")]))
+            return lookup_backend(name)(self.gm, self.examples)
+
+    def _race(self) -> Callable[..., Any]:
+        trials = Trials(self.gm, self.examples, self.training, self.seconds)
+        compilers = {}
+        for name in self.names:
+            if name != "eager":
+                needs = requirements_of(name)
+                compiler = lookup_backend(name)
+                compilers[name] = trials.before(name, compiler) if needs and needs.isolate else compiler
+        with progress.shown(f"dynamo_lite: racing {len(compilers)} backends for {self._graph()}") as tell:
+            result = race(self.gm, self.examples, compilers, seconds=self.seconds, training=self.training, tell=tell)
+        choice = choice_of(result.outcome())
+        self.store.put(self.key, choice)
+        return self._with(choice, result.winner.compiled)
+
+    def _in_background(self) -> Callable[..., Any]:
+        """Eager execution, with the winner from some later call on."""
+        self._note(Choice("eager", 1.0, [("eager", None, "the race is in the background")]))
+
+        def finished(result: Outcome | str) -> None:
+            if isinstance(result, str):
+                self._note(Choice("eager", 1.0, [("eager", None, result)]))
+                return
+            choice = choice_of(result)
+            self.store.put(self.key, choice)
+            self._note(choice)
+            progress.say(
+                f"dynamo_lite: {choice.backend} is chosen for {self._graph()}: {choice.speedup:.2f}x eager execution"
+            )
+
+        try:
+            return Background(
+                self.gm, self.examples, self.names, self.seconds, self.training, finished, self._shadowed
+            ).call
+        except CannotCarry as reason:
+            finished(f"no race in the background: {reason}")
+            return self.gm.forward
+
+    def _with(self, choice: Choice, compiled: Any) -> Callable[..., Any]:
+        self._note(choice)
+        return self._shadowed(choice.backend, compiled)
+
+    def _shadowed(self, name: str, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        if not self.every or name == "eager":
             return compiled
-        store.forget(key)
-    compilers = {name: lookup_backend(name) for name in names if name != "eager"}
-    try:
-        result = race(gm, example_inputs, compilers, seconds=seconds_of(options.get("budget")), training=training)
-    except CannotCopy as reason:
-        return _without_race(gm, example_inputs, names, str(reason))
-    choice = _choice(result)
-    store.put(key, choice)
-    _note(gm, choice)
-    return result.winner.compiled  # type: ignore[return-value]
+
+        def demote(reason: str) -> None:
+            known = self.store.get(self.key)
+            measured = [row for row in known.measured if row[0] != name] if known is not None else []
+            choice = Choice("eager", 1.0, [*measured, (name, None, f"quarantined: {reason}")])
+            self.store.put(self.key, choice)
+            self._note(choice)
+            warnings.warn(
+                f"backend {name!r} is left for {self._graph()}, which runs eagerly from now on: {reason}", stacklevel=2
+            )
+
+        return watched(self.gm, compiled, self.every, demote)
+
+    def _graph(self) -> str:
+        """How messages name the graph."""
+        record = self.gm.meta.get(GRAPH_RECORD)
+        return f"graph {record.id if record is not None else '?'} ({place_of(self.gm)})"
+
+    def _note(self, choice: Choice) -> None:
+        record = self.gm.meta.get(GRAPH_RECORD)
+        if record is not None:
+            record.backend = choice.backend
+            record.race = choice.measured
+
+
+def place_of(gm: Any) -> str:
+    """The program's line of the first operator of a graph."""
+    for node in gm.graph.nodes:
+        found = re.fullmatch(
+            r'\s*File "(.*)", line (\d+), in (.*)', (node.meta.get("stack_trace") or "").rpartition("\n")[2]
+        )
+        if found is not None:
+            return f"{os.path.basename(found[1])}:{found[2]} in {found[3]}"
+    return "no line known"
 
 
 def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
     """Check what the user gave to `compile`. Raises RuntimeError, and InvalidBackend for a candidate that nobody knows."""
+    options = options or {}
     if mode is not None:
         raise RuntimeError(f"mode={mode!r} is for one backend; backend='autotune' tries the modes itself")
-    unknown = set(options or ()) - set(OPTIONS)
+    unknown = set(options) - set(OPTIONS)
     if unknown:
         raise RuntimeError(f"Unexpected option {', '.join(sorted(unknown))} of autotune; known: {', '.join(OPTIONS)}")
-    seconds_of((options or {}).get("budget"))
-    for name in (options or {}).get("candidates") or ():
+    seconds_of(options.get("budget"))
+    every_of(options.get("shadow"))
+    for name in options.get("candidates") or ():
         lookup_backend(name)
 
 
@@ -87,9 +194,17 @@ def seconds_of(budget: str | float | None) -> float:
     return float(found[1]) * {"ms": 1e-3, "s": 1.0, "min": 60.0}[found[2]]
 
 
-def wants_gradients(example_inputs: Iterable[Any]) -> bool:
-    """Whether the graph will be trained: gradients are recorded, and an input wants some."""
-    return torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in example_inputs)
+def every_of(shadow: str | float | None) -> int:
+    """N for "1/N", 1/N or N; 0 for none. Raises RuntimeError for anything else."""
+    if not shadow:
+        return 0
+    if isinstance(shadow, str):
+        found = re.fullmatch(r"\s*(?:1\s*/\s*)?([1-9]\d*)\s*", shadow)
+        if found is not None:
+            return int(found[1])
+    elif isinstance(shadow, int | float) and not isinstance(shadow, bool) and shadow > 0:
+        return round(shadow if shadow >= 1 else 1 / shadow)
+    raise RuntimeError(f"shadow={shadow!r}: expected '1/1000' or 1000 for one call of a thousand, 0 for none")
 
 
 def default_candidates(example_inputs: Iterable[Any], training: bool) -> list[str]:
@@ -111,43 +226,12 @@ def default_path() -> pathlib.Path:
     return pathlib.Path(config.tune_store).expanduser() if config.tune_store else directory() / "tune.sqlite3"
 
 
-def _compile_known(gm: Any, example_inputs: list[Any], known: Choice) -> Callable[..., Any] | None:
-    """The graph compiled by the backend of an earlier race; None if it fails now."""
-    try:
-        compiled = lookup_backend(known.backend)(gm, example_inputs)
-    except Exception as error:
-        warnings.warn(
-            f"backend {known.backend!r}, chosen earlier, fails now and is left: {first_line(error)}", stacklevel=2
-        )
-        return None
-    _note(gm, known)
-    return compiled
-
-
-def _without_race(gm: Any, example_inputs: list[Any], names: list[str], reason: str) -> Callable[..., Any]:
-    """The first candidate, where no race can be run."""
-    name = names[0] if names else "eager"
-    _note(gm, Choice(name, 1.0, [(name, None, f"no race: {reason}")], time.time()))
-    return lookup_backend(name)(gm, example_inputs)
-
-
-def _choice(result: Race) -> Choice:
-    told = zip(result.ranking(), result.table(), strict=True)
-    measured = [(r.name, _microseconds(r), text) for r, (_, text) in told]
-    eager = result.runners[0]
-    speedup = eager.median / result.winner.median if result.winner.times else 1.0
-    return Choice(result.winner.name, speedup, measured)
-
-
-def _microseconds(runner: Runner) -> float | None:
-    return round(runner.median * 1e6, 3) if runner.times else None
-
-
-def _note(gm: Any, choice: Choice) -> None:
-    record = gm.meta.get(GRAPH_RECORD)
-    if record is not None:
-        record.backend = choice.backend
-        record.race = choice.measured
+def choice_of(outcome: Outcome) -> Choice:
+    """What a race has led to."""
+    seconds = {name: median for name, median, _, _ in outcome.runners}
+    speedup = outcome.eager / seconds[outcome.winner] if seconds.get(outcome.winner) else 1.0
+    measured = [(name, None if s is None else round(s * 1e6, 3), text) for name, s, _, text in outcome.runners]
+    return Choice(outcome.winner, speedup, measured)
 
 
 autotune.validate = validate

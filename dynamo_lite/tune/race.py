@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -58,6 +58,10 @@ _T = (
 CompilerFn = Callable[[Any, list[Any]], Callable[..., Any]]
 
 
+class Dropped(Exception):
+    """A compiler's way of saying why it takes no part; the message is the reason."""
+
+
 @dataclass
 class Runner:
     """One candidate: seconds per call in each round, or why it is out of the race."""
@@ -81,6 +85,19 @@ class Runner:
         return times[k], times[n - 1 - k]
 
 
+class Outcome(NamedTuple):
+    """What a race has shown, in plain data: the winner, eager execution's seconds per call, and of all candidates, fastest first, (name,
+    seconds or None, why it is out or None, what happened)."""
+
+    winner: str
+    eager: float
+    runners: list[tuple[str, float | None, str | None, str]]
+
+    def problem_of(self, name: str) -> str | None:
+        """Why a candidate is out, or None."""
+        return next((out for other, _, out, _ in self.runners if other == name), "not tried")
+
+
 @dataclass
 class Race:
     """What a race has shown."""
@@ -93,6 +110,12 @@ class Race:
     def ranking(self) -> list[Runner]:
         """The candidates, fastest first."""
         return sorted(self.runners, key=lambda r: r.median)
+
+    def outcome(self) -> Outcome:
+        """All of it in plain data."""
+        rows = zip(self.ranking(), self.table(), strict=True)
+        runners = [(r.name, r.median if r.times else None, r.out, text) for r, (_, text) in rows]
+        return Outcome(self.winner.name, self.runners[0].median if self.runners[0].times else 0.0, runners)
 
     def table(self) -> list[tuple[str, str]]:
         """(candidate, what happened), in the order of `ranking`."""
@@ -110,25 +133,34 @@ class Race:
 
 
 def race(
-    gm: Any, examples: Sequence[Any], candidates: Mapping[str, CompilerFn], *, seconds: float, training: bool
+    gm: Any,
+    examples: Sequence[Any],
+    candidates: Mapping[str, CompilerFn],
+    *,
+    seconds: float,
+    training: bool,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Race:
     """Compile, verify and time each candidate, in the order given, for at most about `seconds` in all; eager always takes part.
 
-    A candidate under way when the time is up is not interrupted. Raises `inputs.CannotCopy` for inputs that can't be copied.
+    `tell` is given what is being done. A candidate under way when the time is up is not interrupted. Raises `inputs.CannotCopy` for inputs
+    that can't be copied.
     """
     started = time.perf_counter()
     runners = [Runner("eager", gm.forward)]
-    with _undisturbed(examples):
+    with undisturbed(examples):
         inputs = Inputs(examples)
-        expected = Expected(gm, inputs, training)
+        expected = Expected(gm.forward, inputs, training)
         for name, compiler in candidates.items():
             runner = Runner(name)
             runners.append(runner)
             if time.perf_counter() - started > seconds * 0.75:
                 runner.out = f"not tried: the {seconds:g} s for this graph were used up"
             else:
+                tell(f"compiling with {name}")
                 _prepare(runner, compiler, gm, examples, expected)
-        _run(runners, inputs, expected, started + seconds)
+        tell("timing " + ", ".join(r.name for r in runners if r.out is None))
+        _run(runners, expected, started + seconds)
     winner = _winner(runners)
     for runner in runners:
         if runner is not winner:
@@ -140,24 +172,25 @@ def _prepare(runner: Runner, compiler: CompilerFn, gm: Any, examples: Sequence[A
     started = time.perf_counter()
     try:
         runner.compiled = compiler(gm, list(examples))
-        problem = expected.problem_of(
-            runner.compiled
-        )  # the first call is part of the compilation: backends compile late
+        # The first call is part of the compilation: backends compile late.
+        problem = expected.problem_of(runner.compiled)
+    except Dropped as reason:
+        problem = str(reason)
     except Exception as error:
         problem = f"failed: {type(error).__name__}: {first_line(error)[:200]}"
     runner.compile_seconds = time.perf_counter() - started
     runner.out = problem
 
 
-def _run(runners: list[Runner], inputs: Inputs, expected: Expected, deadline: float) -> None:
+def _run(runners: list[Runner], expected: Expected, deadline: float) -> None:
     running = [r for r in runners if r.out is None]
     if len(running) < 2:
         return
     for runner in running:
-        runner.calls = max(1, math.ceil(BLOCK_SECONDS / max(_block(runner, expected, 3), 1e-9)))
+        runner.calls = calls_of(runner, expected)
     for i in range(ROUNDS):
         for runner in running[i % len(running) :] + running[: i % len(running)]:
-            runner.times.append(_block(runner, expected, runner.calls))
+            runner.times.append(block(runner, expected, runner.calls))
         if i + 1 >= MIN_ROUNDS:
             if time.perf_counter() > deadline:
                 break
@@ -170,7 +203,12 @@ def _run(runners: list[Runner], inputs: Inputs, expected: Expected, deadline: fl
                 break
 
 
-def _block(runner: Runner, expected: Expected, calls: int) -> float:
+def calls_of(runner: Runner, expected: Expected) -> int:
+    """How many calls make a block."""
+    return max(1, math.ceil(BLOCK_SECONDS / max(block(runner, expected, 3), 1e-9)))
+
+
+def block(runner: Runner, expected: Expected, calls: int) -> float:
     """Seconds per call over a block. What the graph writes to is not put back within a block: it costs time and changes none."""
     values = expected.inputs.fresh()
     expected.synchronize()
@@ -201,8 +239,8 @@ def _winner(runners: list[Runner]) -> Runner:
 
 
 @contextmanager
-def _undisturbed(examples: Sequence[Any]) -> Iterator[None]:
-    """The random state, and nothing else that is global, is changed inside and put back."""
+def undisturbed(examples: Sequence[Any]) -> Iterator[None]:
+    """The random state, which is the only global one that is changed inside, is put back."""
     devices = {v.device.index for v in examples if isinstance(v, torch.Tensor) and v.device.type == "cuda"}
     with torch.random.fork_rng(devices=sorted(devices)):
         yield

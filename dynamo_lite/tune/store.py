@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS choices (
     key TEXT PRIMARY KEY, backend TEXT NOT NULL, speedup REAL NOT NULL, measured TEXT NOT NULL, created REAL NOT NULL
-) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS graphs (key TEXT PRIMARY KEY, place TEXT NOT NULL, operators INTEGER NOT NULL, job BLOB NOT NULL);
 """
-BUSY_SECONDS = 5.0
+BUSY_SECONDS = 15.0
 
 
 class Choice(NamedTuple):
@@ -59,13 +60,32 @@ class Store:
         self._execute("INSERT OR REPLACE INTO choices VALUES (?, ?, ?, ?, ?)", row)
 
     def forget(self, key: str | None = None) -> None:
-        """Drop one choice, or all."""
+        """Drop one choice, or all and the graphs that were collected."""
         if key is None:
             self.known.clear()
             self._execute("DELETE FROM choices")
+            self._execute("DELETE FROM graphs")
         else:
             self.known.pop(key, None)
             self._execute("DELETE FROM choices WHERE key = ?", (key,))
+
+    def collect(self, key: str, place: str, operators: int, job: bytes) -> None:
+        """Keep a graph for a race later. Raises OSError if there is no file."""
+        if self._execute("INSERT OR REPLACE INTO graphs VALUES (?, ?, ?, ?)", (key, place, operators, job)) is None:
+            raise OSError(f"graphs can't be collected in {self.path}")
+
+    def has_graph(self, key: str) -> bool:
+        """Whether a graph has been collected."""
+        return bool(self._execute("SELECT 1 FROM graphs WHERE key = ?", (key,)))
+
+    def collected(self) -> dict[str, tuple[str, int]]:
+        """Key → place in the program and number of operators, of all graphs that were collected."""
+        return {k: (place, n) for k, place, n in self._execute("SELECT key, place, operators FROM graphs") or ()}
+
+    def job(self, key: str) -> bytes | None:
+        """The bytes of a collected graph."""
+        rows = self._execute("SELECT job FROM graphs WHERE key = ?", (key,))
+        return rows[0][0] if rows else None
 
     def all(self) -> dict[str, Choice]:
         """Every choice, newest last."""
@@ -83,7 +103,7 @@ class Store:
                 # A connection for each statement: SQLite's may not be shared with a forked child, and these are rare.
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with contextlib.closing(sqlite3.connect(self.path, timeout=BUSY_SECONDS)) as connection, connection:
-                    connection.execute(SCHEMA)
+                    connection.executescript(SCHEMA)
                     return connection.execute(statement, parameters).fetchall()
             except (sqlite3.Error, OSError) as error:
                 self._give_up(error)

@@ -7,7 +7,7 @@ that the graph writes to; on the real inputs and on others of the same distribut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,25 +18,31 @@ from .inputs import Inputs
 SEED = 20220
 
 
-class Expected:
-    """The outcome of eager execution on some sets of inputs."""
+def wants_gradients(inputs: Iterable[Any]) -> bool:
+    """Whether the graph is trained: gradients are recorded, and an input wants some."""
+    return torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in inputs)
 
-    def __init__(self, gm: Any, inputs: Inputs, training: bool) -> None:
+
+class Expected:
+    """The outcome of eager execution, which is `eager`, on some sets of inputs: the real ones, with `others` one more."""
+
+    def __init__(self, eager: Callable[..., Any], inputs: Inputs, training: bool, *, others: bool = True) -> None:
         self.inputs = inputs
         self.training = training
         self.devices = {v.device for v in inputs.examples if isinstance(v, torch.Tensor) and v.device.type != "cpu"}
         first = inputs.fresh()
-        self.cases = [(inputs.fresh, self.observe(gm.forward, first))]
-        self.is_random = problem(self.cases[0][1], self.observe(gm.forward, inputs.fresh(), SEED + 1)) is not None
+        self.cases = [(inputs.fresh, self.observe(eager, first))]
+        self.is_random = problem(self.cases[0][1], self.observe(eager, inputs.fresh(), SEED + 1)) is not None
         inputs.settle(first)
-        self._add_shuffled(gm)
+        if others:
+            self._add_shuffled(eager)
 
-    def _add_shuffled(self, gm: Any) -> None:
+    def _add_shuffled(self, eager: Callable[..., Any]) -> None:
         def make() -> list[Any]:
             return self.inputs.shuffled(torch.Generator().manual_seed(SEED))
 
         try:
-            self.cases.append((make, self.observe(gm.forward, make())))
+            self.cases.append((make, self.observe(eager, make())))
         except Exception:  # the program's own operators refuse such values; the real inputs have to do
             return
 

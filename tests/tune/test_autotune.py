@@ -113,7 +113,10 @@ def test_options():
     assert (seconds_of("500ms"), seconds_of("2min"), seconds_of(3), seconds_of(None)) == (0.5, 120.0, 3.0, 20.0)
     with pytest.raises(RuntimeError, match="budget='soon': expected seconds"):
         dynamo_lite.compile(steps, backend="autotune", options={"budget": "soon"})
-    with pytest.raises(RuntimeError, match="Unexpected option budgett of autotune; known: budget, candidates, store"):
+    with pytest.raises(
+        RuntimeError,
+        match="Unexpected option budgett of autotune; known: background, budget, candidates, shadow, store",
+    ):
         dynamo_lite.compile(steps, backend="autotune", options={"budgett": 3})
     with pytest.raises(RuntimeError, match="mode='max-autotune' is for one backend"):
         dynamo_lite.compile(steps, backend="autotune", mode="max-autotune")

@@ -64,7 +64,7 @@ class TestInputs:
 class TestVerification:
     def expected(self, fn, *examples, training=False):
         gm = graph(fn)
-        return gm, Expected(gm, Inputs(examples), training)
+        return gm, Expected(gm.forward, Inputs(examples), training)
 
     def test_right(self):
         gm, expected = self.expected(lambda x: (x.sin() + 1,), torch.randn(20))

@@ -1,0 +1,251 @@
+"""Races in another process, and what comes of them in this one."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+
+import failing_backends
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.backends import registry
+from dynamo_lite.record import log
+from dynamo_lite.tune import apart, background
+from dynamo_lite.tune.apart import Job, race_apart
+from dynamo_lite.tune.portable import CannotCarry
+from dynamo_lite.tune.store import Store
+
+STEPS = 300
+
+
+def steps(x):
+    for _ in range(STEPS):
+        x = x + 1
+    return x
+
+
+@pytest.fixture(autouse=True)
+def backends(monkeypatch):
+    monkeypatch.setattr(registry, "_backends", dict(registry._backends))
+    monkeypatch.setattr(registry, "_tags", dict(registry._tags))
+    for name in ("crashing", "leaving", "crashing_when_called", "hanging", "printing", "fast"):
+        registry.register_backend(getattr(failing_backends, name))
+    log.reset()
+
+
+def tuned(path, *names, fn=steps, **options):
+    return dynamo_lite.compile(fn, backend="autotune", options={"store": path, "candidates": names, **options})
+
+
+def told():
+    return {name: text for name, _, text in log.frames[-1].graphs[0].race}
+
+
+def captured(fn, *inputs, dynamic=False):
+    """The graph of a function, as backends get it, while they get it."""
+    found = []
+
+    def backend(gm, examples):
+        found.append(Job(gm, examples, False))
+        return gm.forward
+
+    dynamo_lite.compile(fn, backend=backend, dynamic=dynamic)(*inputs)
+    return found.pop()
+
+
+def test_backends_that_end_the_process_drop_out_and_the_others_race(tmp_path):
+    job = captured(steps, torch.randn(5))
+    outcome = race_apart(job.path, ["crashing", "fast", "leaving"], 20)
+    assert outcome.winner == "fast"
+    assert outcome.problem_of("crashing") == "crashed: SIGSEGV"
+    assert outcome.problem_of("leaving") == "ended its process with status 3"
+    assert outcome.problem_of("fast") is None and outcome.eager > 0
+
+
+def test_heavy_candidates_are_tried_before_the_race(tmp_path):
+    x = torch.randn(5)
+    fn = tuned(tmp_path / "store", "crashing_when_called", "printing", "fast", budget="5min")
+    torch.testing.assert_close(fn(x), steps(x))
+    assert told()["crashing_when_called"] == "crashed: SIGABRT"
+    assert told()["printing"].endswith(" s") or told()["printing"].endswith("slower")
+    assert log.frames[-1].graphs[0].backend == "fast"
+
+
+def test_what_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(apart, "GRACE_SECONDS", 1.0)
+    job = captured(steps, torch.randn(5))
+    assert race_apart(job.path, ["hanging"], 1.0).problem_of("hanging") == "hung: its time was up"
+
+
+def test_what_only_this_program_knows_cannot_be_carried():
+    @torch.library.custom_op("dynamo_lite_tests::only_here", mutates_args=())
+    def only_here(x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+    only_here.register_fake(lambda x: torch.empty_like(x))
+    job = captured(lambda x: only_here(x) * 2, torch.randn(3))
+    with pytest.raises(CannotCarry, match="can't be made again.*only_here"):
+        race_apart(job.path, ["aot_eager"], 5)
+
+
+def test_symbolic_sizes_shared_memory_and_bodies_are_carried():
+    base = torch.randn(6, 4)
+
+    def fn(x, y):
+        z = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+        return z.reshape(-1, x.shape[0]) * y.sum() + x.shape[0]
+
+    job = captured(fn, base, base[1:], dynamic=True)
+    outcome = race_apart(job.path, ["aot_eager"], 20)
+    assert outcome.problem_of("aot_eager") in (None, "slower")
+    path = job.path
+    del job
+    assert not path.exists()
+
+
+class TestBackground:
+    def wait(self, record, text="chosen"):
+        for _ in range(600):
+            if record.race is not None and any(text in row[2] for row in record.race):
+                return
+            time.sleep(0.1)
+        pytest.fail(f"{record.race}")
+
+    def test_the_winner_comes_in_later(self, tmp_path):
+        x = torch.randn(5)
+        fn = tuned(tmp_path / "store", "fast", background=True)
+        torch.testing.assert_close(fn(x), steps(x))
+        record = log.frames[-1].graphs[0]
+        assert record.backend == "eager" and told() == {"eager": "the race is in the background"}
+        self.wait(record)
+        while threading.active_count() > 1 and not any(r.winner for r in _alive()):
+            time.sleep(0.01)
+        torch.testing.assert_close(fn(x), steps(x))
+        assert record.backend == "fast" and [r.run.__qualname__ for r in _alive()] == ["fast.<locals>.<lambda>"]
+        assert [c.backend for c in Store(tmp_path / "store").all().values()] == ["fast"]
+
+    def test_a_winner_that_fails_here(self, tmp_path, monkeypatch):
+        x = torch.randn(5)
+        fn = tuned(tmp_path / "store", "fast", background=True)
+        fn(x)
+        record = log.frames[-1].graphs[0]
+        self.wait(record)
+
+        def fails(gm, examples):
+            raise RuntimeError("not here")
+
+        monkeypatch.setitem(registry._backends, "fast", fails)
+        time.sleep(0.1)
+        torch.testing.assert_close(fn(x), steps(x))
+        assert told() == {"eager": "the winner failed: RuntimeError: not here"} and record.backend == "eager"
+        torch.testing.assert_close(fn(x), steps(x))
+
+    def test_what_cannot_be_carried_runs_eagerly(self, monkeypatch):
+        monkeypatch.setattr(background, "Job", lambda *args: (_ for _ in ()).throw(CannotCarry("too heavy")))
+        fn = tuned(False, "fast", background=True)
+        assert fn(torch.zeros(2)).tolist() == [300.0, 300.0]
+        assert told() == {"eager": "no race in the background: too heavy"}
+
+    def test_a_program_that_ends_meanwhile_leaves_nothing(self, tmp_path):
+        program = """
+            import torch, dynamo_lite
+            options = {"store": STORE, "background": True, "candidates": ["inductor"]}
+            fn = dynamo_lite.compile(lambda x: x.sin() + 1, backend="autotune", options=options)
+            print(fn(torch.zeros(2)).tolist())
+        """
+        environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+        text = textwrap.dedent(program).replace("STORE", repr(str(tmp_path / "store")))
+        done = subprocess.run(
+            [sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 1.0]\n", "")
+        assert [p.name for p in tmp_path.glob("dynamo_lite-race-*")] == []
+
+
+def _alive():
+    import gc
+
+    return [o for o in gc.get_objects() if type(o) is background.Background]
+
+
+class TestShadow:
+    def test_a_wrong_result_is_never_seen(self, tmp_path):
+        """The backend goes wrong after the race; the third call is checked."""
+        store = Store(tmp_path / "store")
+        x = torch.randn(5)
+        fn = tuned(tmp_path / "store", "fast", shadow=3)
+        fn(x)
+        (key,) = store.all()
+        good = registry._backends["fast"]
+
+        def worse(gm, examples):
+            calls = iter(range(2))
+            return lambda x: (x + (300 if next(calls, None) is not None else 299),)
+
+        dynamo_lite.reset()
+        registry._backends["fast"] = worse
+        fn = tuned(tmp_path / "store", "fast", shadow=3)
+        with pytest.warns(
+            UserWarning,
+            match="'fast' is left for graph 0 \\(test_apart.py:\\d+ in steps\\), which runs eagerly from now on: wrong: result 0: off by 1",
+        ):
+            for _ in range(5):
+                torch.testing.assert_close(fn(x), steps(x))
+        assert told()["fast"].startswith("quarantined: wrong: result 0: off by 1")
+        assert store.get(key).backend == "eager"
+        dynamo_lite.reset()
+        registry._backends["fast"] = good
+        fn = tuned(tmp_path / "store", "fast", shadow=3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            torch.testing.assert_close(fn(x), steps(x))
+        assert log.frames[-1].graphs[0].backend == "eager"
+
+    def test_one_that_becomes_slower_is_left(self, tmp_path, monkeypatch):
+        slow = []
+
+        def sometimes(gm, examples):
+            def run(x):
+                if slow:
+                    time.sleep(0.02)
+                return (x + 300,)
+
+            return run
+
+        monkeypatch.setitem(registry._backends, "fast", sometimes)
+        fn = tuned(tmp_path / "store", "fast", shadow="1/2")
+        x = torch.randn(5)
+        fn(x)
+        assert log.frames[-1].graphs[0].backend == "fast"
+        slow.append(True)
+        with pytest.warns(UserWarning, match="slower: .* µs where eager execution takes"):
+            for _ in range(20):
+                torch.testing.assert_close(fn(x), steps(x))
+        assert log.frames[-1].graphs[0].backend == "eager"
+
+    def test_checks_change_nothing(self, tmp_path):
+        def changing(x, y):
+            y.add_(x)
+            return x + torch.rand(1)
+
+        fn = tuned(tmp_path / "store", "aot_eager", fn=changing, shadow=1)
+        torch.manual_seed(3)
+        x, y, other = torch.ones(2), torch.zeros(2), torch.zeros(2)
+        found = [fn(x, y).tolist() for _ in range(4)]
+        torch.manual_seed(3)
+        assert found == [changing(x, other).tolist() for _ in range(4)] and torch.equal(y, other)
+
+    @pytest.mark.parametrize("shadow, every", [(None, 0), (0, 0), ("1/1000", 1000), ("50", 50), (0.001, 1000), (7, 7)])
+    def test_how_often(self, shadow, every):
+        from dynamo_lite.tune.autotune import every_of
+
+        assert every_of(shadow) == every
+
+    def test_nonsense(self):
+        with pytest.raises(RuntimeError, match="shadow='often': expected '1/1000'"):
+            tuned(False, "fast", shadow="often")
