@@ -72,6 +72,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     _mark_static_inputs(graph, placeholders, example_inputs)
     context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
     _provide_symbols(context.fake_mode)
+    _forget_fresh_symbols(context.fake_mode)
     with tracing(context):
         return compiler(graph, fakes)
 
@@ -82,6 +83,14 @@ def _provide_symbols(mode: Any) -> None:
 
     if mode is not None and mode.shape_env is None:
         mode.shape_env = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
+
+
+def _forget_fresh_symbols(mode: Any) -> None:
+    """Symbols that the capture made for numbers and sizes that depend on data: the compiler's own trace makes its own, and waits for
+    those that it has not seen the results of."""
+    if mode is not None:
+        mode.shape_env.pending_fresh_unbacked_symbols.clear()
+        mode.shape_env.ignorable_fresh_unbacked_symbols.clear()
 
 
 def _refuse_sparse_gradients(gm: Any) -> None:

@@ -40,6 +40,11 @@ def _is_constant(node: Node) -> bool:
     return subject.decide.is_constant(subject)
 
 
+def _is_known(subject: Any) -> bool:
+    """Whether this is a number which follows from numbers and sizes, not from the data of a tensor, which the graph may change."""
+    return isinstance(subject, FloatValue) or (isinstance(subject, SymValue) and subject.sym.node.has_hint())
+
+
 class Lowered:
     """A graph in two halves: `module` for the compiler, with inputs `examples`; the numbers. Once `compiled` is set, an object to call
     like the whole."""
@@ -71,11 +76,11 @@ class Lowered:
         return any(node.op.startswith("call_") for node in self.module.graph.nodes)
 
     def _find_host_nodes(self) -> dict[Node, None]:
-        """Numbers that are computed from the inputs alone."""
+        """Numbers that are known before the graph runs."""
         found: dict[Node, None] = {}
         known = set(self.inputs)
         for node in self.nodes:
-            if isinstance(_subject(node), SymValue) and all(n in known for n in node.all_input_nodes):
+            if _is_known(_subject(node)) and all(n in known for n in node.all_input_nodes):
                 found[node] = None
                 known.add(node)
         return found

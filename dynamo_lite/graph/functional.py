@@ -152,6 +152,45 @@ def run(body: Body, *args: Any) -> tuple[Any, ...]:
     return tuple(body(*args))
 
 
+# -- tensors in the place of numbers
+
+
+def with_tensor_for_number(name: str, number: Any, *args: Any) -> Any:
+    """`x.add(y, alpha=number)`, `x.addcdiv(a, b, value=number)` and their like with a tensor which the operator reads as a number, or as
+    numbers. Where the data are not known (compilers), or in a list (which no operator takes), tensors take part as factors: that rounds
+    once more.
+    """
+    each = name.startswith("_foreach_")
+    if _has_data(number):
+        if each:
+            return getattr(torch, name)(*args, number)
+        return getattr(args[0], name)(*args[1:], **{"value" if "addc" in name else "alpha": number})
+    x, *rest = args
+    if "addc" in name:
+        term = _COMBINES[name.rstrip("_")](*rest)
+        name = ("_foreach_add" if each else "add") + ("_" if name.endswith("_") else "")
+    else:
+        (term,) = rest
+    if each:
+        return getattr(torch, name)(x, torch._foreach_mul(term, list(number)))
+    return getattr(x, name)(term * number)
+
+
+_COMBINES = {
+    "addcdiv": operator.truediv,
+    "addcmul": operator.mul,
+    "_foreach_addcdiv": torch._foreach_div,
+    "_foreach_addcmul": torch._foreach_mul,
+}
+
+
+def _has_data(number: Any) -> bool:
+    """Whether an operator may look at the data of this tensor: nobody records what is done to it."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
+        return False
+    return type(number) in (torch.Tensor, torch.nn.Parameter)
+
+
 # -- numpy
 
 

@@ -173,13 +173,22 @@ def _extreme(function: Any, op: str) -> None:
         best = best_key = None
         for item in items:
             item_key = item if is_none(key) else tx.call(key, [item])
-            if best is None or is_true(tx, richcompare(tx, item_key, best_key, op)):
+            unknown = _unknown(tx, function, best, item) if best is not None and best_key is best else None
+            if unknown is not None:
+                best = best_key = unknown
+            elif best is None or is_true(tx, richcompare(tx, item_key, best_key, op)):
                 best, best_key = item, item_key
         if best is not None:
             return best
         if default is not None:
             return default
         return run(tx, function, ())  # for the message, which varies
+
+
+def _unknown(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+    """The better one of two numbers, if only the graph knows which one that is."""
+    symbolic = next((vt for vt in (best, item) if vt.is_symbolic), None)
+    return None if symbolic is None else symbolic.extreme(tx, function, best, item)
 
 
 _extreme(max, ">")

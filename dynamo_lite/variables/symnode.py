@@ -106,6 +106,17 @@ class SymNodeVariable(VariableTracker):
             return SymNodeVariable(SymValue(result, None, ("call", compare, (self.proxy, operand))))
         return boolean(evaluate(bool, result))
 
+    @staticmethod
+    def extreme(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+        """`min(best, item)`, or `max`, where only the graph knows which one it is; None where the analysis can compare them."""
+        proxies = [vt.proxy for vt in (best, item) if isinstance(vt, SymNodeVariable)]
+        if not any(not isinstance(p, FloatValue) and is_unbacked(p.sym) for p in proxies):
+            return None
+        if best.python_type() is not item.python_type() or best.python_type() is bool:
+            return None  # the result would be of either type
+        result = apply_number_function(tx, torch.sym_min if function is min else torch.sym_max, best, item)
+        return None if result is NOT_IMPLEMENTED else result
+
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         return self.constant().tp_getattro(tx, name)
 

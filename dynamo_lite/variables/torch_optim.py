@@ -2,12 +2,12 @@
 
 Input: calls of `record_function`, and operators with a tensor for a number. Output: nothing where only a profiler
 would see it; operators that take a tensor in that place.
-Invariant: results are those of eager execution, up to rounding where a tensor stands for a number.
+Invariant: results are those of eager execution; where a tensor stands for a number, compiled ones up to rounding.
 """
 
 from __future__ import annotations
 
-import operator
+import types
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from torch.optim.asgd import asgd
 from torch.optim.radam import radam
 
 from ..exc import unsupported
+from ..graph import functional
 from .base import VariableTracker
-from .constant import FALSE, NONE, TRUE
+from .constant import FALSE, NONE, TRUE, ConstantVariable
 from .dispatch import HANDLERS, builtin
 from .list import ListVariable
 from .tensor import TensorVariable
@@ -40,64 +41,35 @@ def record_exit(tx: Any, self: VariableTracker, *exc_info: VariableTracker) -> V
     return NONE
 
 
-def _scaled(tx: Any, value: Any, tensor: Any) -> VariableTracker:
-    return tx.tr.graph.call(tx, "call_function", operator.mul, [value, tensor])
+def _takes_tensor(vt: Any) -> bool:
+    """Whether a tensor, or a list with one, stands where an operator's parser reads numbers."""
+    if isinstance(vt, ListVariable):
+        return any(isinstance(item, TensorVariable) for item in vt.items)
+    return isinstance(vt, TensorVariable)
 
 
-def _with_tensor_factor(name: str, function: Any) -> None:
-    """`x.addcdiv_(a, b, value=v)` needs a number for v: with a tensor it is `x.add_(a / b * v)`."""
-    raw = getattr(torch.Tensor, name)
-
-    def handler(tx: Any, self: Any, *args: Any, **kwargs: Any) -> VariableTracker:
-        call = tx.tr.graph.call
-        value = kwargs.get("value")
-        if not isinstance(value, TensorVariable) or len(args) != 2 or len(kwargs) > 1:
-            return call(tx, "call_method", name, [self, *args], kwargs)
-        term = _scaled(tx, value, call(tx, "call_function", function, list(args)))
-        return call(tx, "call_method", "add_" if name.endswith("_") else "add", [self, term])
-
-    HANDLERS[raw] = handler
-
-
-def _with_tensor_alpha(name: str) -> None:
-    raw = getattr(torch.Tensor, name)
-
-    def handler(tx: Any, self: Any, *args: Any, **kwargs: Any) -> VariableTracker:
-        call = tx.tr.graph.call
-        alpha = kwargs.get("alpha")
-        if isinstance(alpha, TensorVariable) and len(args) == 1 and len(kwargs) == 1:
-            return call(tx, "call_method", name, [self, _scaled(tx, alpha, args[0])])
-        return call(tx, "call_method", name, [self, *args], kwargs)
-
-    HANDLERS[raw] = handler
-
-
-for _name, _function in (("addcdiv", operator.truediv), ("addcmul", operator.mul)):
-    _with_tensor_factor(_name, _function)
-    _with_tensor_factor(_name + "_", _function)
-for _name in ("add", "add_", "sub", "sub_"):
-    _with_tensor_alpha(_name)
-
-
-def _foreach_with_tensor_factors(function: Any, term: Any) -> None:
-    """`_foreach_addcdiv_(params, a, b, factors)` likewise."""
+def _with_tensor_for_number(raw: Any, name: str, option: str, n_args: int) -> None:
+    """An operator with a tensor as the argument `option`. Methods have it as a keyword only."""
+    op = "call_function" if isinstance(raw, types.BuiltinFunctionType) else "call_method"
+    target = raw if op == "call_function" else name
 
     def handler(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
         call = tx.tr.graph.call
-        factors = args[3] if len(args) == 4 else None
-        if isinstance(factors, TensorVariable):
-            factors = ListVariable(list(call(tx, "call_function", torch.unbind, [factors]).items))
-        if not isinstance(factors, ListVariable) or not any(isinstance(f, TensorVariable) for f in factors.items):
-            return call(tx, "call_function", function, list(args), kwargs)
-        terms = call(tx, "call_function", term, [args[1], args[2]])
-        terms = call(tx, "call_function", torch._foreach_mul, [ListVariable(list(terms.items)), factors])
-        return call(tx, "call_function", torch._foreach_add_, [args[0], ListVariable(list(terms.items))])
+        given = dict(kwargs)
+        number = args[n_args] if len(args) > n_args and op == "call_function" else given.pop(option, None)
+        if not _takes_tensor(number) or given or len(args) < n_args:
+            return call(tx, op, target, list(args), kwargs)
+        function = ConstantVariable(name)
+        return call(tx, "call_function", functional.with_tensor_for_number, [function, number, *args[:n_args]])
 
-    HANDLERS[function] = handler
+    HANDLERS[raw] = handler
 
 
-_foreach_with_tensor_factors(torch._foreach_addcdiv_, torch._foreach_div)
-_foreach_with_tensor_factors(torch._foreach_addcmul_, torch._foreach_mul)
+for _name, _option, _n in (("add", "alpha", 2), ("sub", "alpha", 2), ("addcdiv", "value", 3), ("addcmul", "value", 3)):
+    for _method in (_name, f"{_name}_"):
+        _with_tensor_for_number(getattr(torch.Tensor, _method), _method, _option, _n)
+for _method in ("_foreach_addcdiv_", "_foreach_addcmul_"):
+    _with_tensor_for_number(getattr(torch, _method), _method, "scalars", 3)
 
 
 def _as_capturable(function: Any) -> None:

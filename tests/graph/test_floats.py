@@ -219,3 +219,29 @@ def test_dropout_and_steps_of_a_range():
         return torch.arange(0.0, f, 0.5), torch.nn.functional.dropout(x, f / 10, training=False)
 
     check(fn, (1.0, 2.0, 3.0, 4.0), versions=4)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_number_that_the_graph_reads_after_a_change_in_place(backend):
+    def fn(x, steps, rate):
+        torch._foreach_add_([steps], 1.0)
+        return x * rate * (1 / steps.item() ** 0.5)
+
+    with dynamo_lite.config.patch(capture_scalar_outputs=True):
+        compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+        for rate in (0.5, 0.25, 0.125):
+            ours, theirs = torch.tensor(0.0), torch.tensor(0.0)
+            torch.testing.assert_close(compiled(torch.ones(2), ours, rate), fn(torch.ones(2), theirs, rate))
+            assert ours == theirs == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_extremes_of_numbers_that_only_the_graph_knows(backend):
+    def fn(x):
+        norm = x.norm().item()
+        return x * max(1.0, norm), x * min(norm, 2.0, 0.5 + norm)
+
+    with dynamo_lite.config.patch(capture_scalar_outputs=True):
+        compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+        for x in (torch.ones(2), torch.ones(2) * 0.1, torch.ones(2) * 9, torch.full((2,), float("nan"))):
+            torch.testing.assert_close(compiled(x), fn(x), equal_nan=True)

@@ -201,3 +201,16 @@ def test_check_on_a_number_that_depends_on_data():
         compiled(torch.tensor([4.0]))
         with pytest.raises(RuntimeError):
             compiled(torch.tensor([1.0]))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compilers_get_numbers_and_sizes_that_depend_on_data(backend):
+    def fn(x):
+        n = int(x.abs().sum())
+        torch._check(n >= 0)
+        return x * x.sum().item(), x[x > 0] * 2, torch.ones(n), x.max().item() + 1
+
+    with dynamo_lite.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+        for x in (torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0])):
+            torch.testing.assert_close(compiled(x), fn(x))

@@ -96,7 +96,39 @@ def test_lbfgs(search):
 
         return [step(closure) for _ in range(3)], p
 
-    torch.testing.assert_close(minimize(True), minimize(False))
+    torch.testing.assert_close(minimize(True), minimize(False), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+def test_adafactor_with_its_numbers_in_the_graph(foreach):
+    expected, state, _ = five_steps("Adafactor", False, foreach=foreach)
+    with dynamo_lite.config.patch(capture_scalar_outputs=True):
+        params, after, graphs = five_steps("Adafactor", True, foreach=foreach)
+    torch.testing.assert_close(params, expected, rtol=0, atol=0)
+    torch.testing.assert_close(after, state, rtol=0, atol=0)
+    assert graphs == 2  # the first step makes the state
+
+
+# -- tensors in the place of numbers
+
+
+def sums(x, y, a):
+    z = x.clone()
+    z.add_(y, alpha=a)
+    z.sub_(y, alpha=a)
+    z.addcmul_(x, y, value=a)
+    each = [x.clone(), y.clone()]
+    torch._foreach_addcmul_(each, [y, x], [x, y], torch.stack([a, a]))
+    torch._foreach_addcdiv_(each, [y, x], [x, y], 0.5)
+    return x.add(y, alpha=a), x.sub(y, alpha=a), x.addcdiv(y, x, value=a), z, each
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_tensors_that_operators_read_as_numbers(backend):
+    args = torch.linspace(4, 6, 50), torch.linspace(-1, 1, 50).square() + 0.1, torch.tensor(0.3)
+    exact = {"rtol": 0, "atol": 0} if backend == "eager" else {}
+    compiled = dynamo_lite.compile(sums, backend=backend, fullgraph=True)
+    torch.testing.assert_close(compiled(*args), sums(*args), **exact)
 
 
 # -- schedules
