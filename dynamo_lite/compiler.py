@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.compiler
+from torch.compiler import _cache
 
 from .api import compile, disable, get_default_backend, reset, set_default_backend
 from .backends.inductor import is_inductor_supported
@@ -65,12 +66,13 @@ reset_code_caches = reset
 
 def __getattr__(name: str) -> Any:
     if name in OF_TORCH:
-        return getattr(torch.compiler, name)
+        owner = torch.compiler if hasattr(torch.compiler, name) else _cache  # where older torch has CacheInfo
+        return getattr(owner, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *(name for name in OF_TORCH if hasattr(torch.compiler, name))])
+    return sorted([*__all__, *(name for name in OF_TORCH if hasattr(torch.compiler, name) or hasattr(_cache, name))])
 
 
 def error_on_graph_break(error_on_graph_break: bool) -> ConfigPatch:
