@@ -10,6 +10,7 @@ from .backends import (
     count_ops,
 )
 from .comparison import Run, differences, identities, run_both, same
+from .contract import Captured, assert_captured, capture_of
 from .programs import (
     collect_results,
     empty_line_normalizer,
@@ -33,11 +34,14 @@ from .programs import (
 
 __all__ = [
     "AotEagerAndRecordGraphs",
+    "Captured",
     "CompileCounter",
     "CompileCounterWithBackend",
     "EagerAndRecordGraphs",
     "InductorAndRecordGraphs",
     "Run",
+    "assert_captured",
+    "capture_of",
     "collect_results",
     "count_ops",
     "differences",

@@ -1,0 +1,57 @@
+"""The plugin for pytest: lock files of what is captured. Each pytest loads it where this package is installed, so it imports nothing.
+
+Input: the fixture `capture_lock`, called with a function and arguments. Output: a comparison with the file `captures/NAME.lock` beside the
+test; `pytest --dynamo-lite-update` writes such files anew.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--dynamo-lite-update`."""
+    group = parser.getgroup("dynamo_lite")
+    group.addoption(
+        "--dynamo-lite-update",
+        action="store_true",
+        help="write the lock files of captures instead of comparing with them",
+    )
+
+
+@pytest.fixture
+def capture_lock(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """`capture_lock(fn, args, kwargs, then=…, name=…)`: hold what is captured to the lock file. Returns the `testing.Captured`.
+
+    `name` defaults to the test's; several locks in one test need one each. The test fails with the difference, or if there is no file.
+    """
+    used: set[str] = set()
+
+    def lock(fn: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> Any:
+        from .testing import capture_of
+
+        name = name or re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
+        assert name not in used, f"two locks of this test are called {name!r}: give each a name"
+        used.add(name)
+        path = request.path.parent / "captures" / f"{name}.lock"
+        captured = capture_of(fn, *args, **options)
+        text = captured.text()
+        if request.config.getoption("--dynamo-lite-update"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists():
+            pytest.fail(f"there is no {path}: pytest --dynamo-lite-update writes it", pytrace=False)
+        else:
+            expected = path.read_text(encoding="utf-8")
+            if text != expected:
+                lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), str(path), "now", lineterm="")
+                told = "\n".join(["what is captured has changed:", *lines, *map(str, captured.breaks)])
+                pytest.fail(told + "\npytest --dynamo-lite-update accepts it", pytrace=False)
+        return captured
+
+    return lock
