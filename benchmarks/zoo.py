@@ -1,12 +1,15 @@
 """The zoo: models of transformers and timm under dynamo_lite and torch.compile, with a backend that compiles nothing.
 
-For each model and each of the two: is the result that of eager execution (`pass`), how many graphs and operations, how many
-seconds of capture, how many graphs more when the call is repeated and when a second and a third batch size come; for some
-models a training step under `aot_eager` as well. Each measurement has a process of its own. What is measured is written to a
-JSON file at once, with a table beside it: called again, the command goes on where it was stopped.
+For each model and each of the two, and each kind of measurement: `inference`: is the result that of eager execution (`pass`), how
+many graphs and operations, how many seconds of capture, how many graphs more when the call is repeated and when a second and a
+third batch size come; `training`: for some models a step under `aot_eager`; `shapes`: thirteen batch sizes, lengths and image
+sizes, and which of them compile anew; `export`: the model as one graph that stands by itself, beside torch.export.
 
-    python -m benchmarks.zoo [--suite hf|timm] [--kind inference|training] [--only a,b] [--engines dynamo_lite]
-                             [--jobs 2] [--fast] [--json FILE]
+Each measurement has a process of its own. What is measured is written to a JSON file at once, with a table beside it: called
+again, the command goes on where it was stopped.
+
+    python -m benchmarks.zoo [--suite hf|timm] [--kind inference|training|shapes|export] [--only a,b]
+                             [--engines dynamo_lite] [--jobs 2] [--fast] [--json FILE]
     python -m benchmarks.zoo --trace-only [--rounds 3]        only the seconds again, on a machine that does nothing else
 """
 
@@ -26,8 +29,9 @@ from .zoo_report import environment, table
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 ENGINES = ("dynamo_lite", "torch.compile")
-KINDS = ("inference", "training")
+KINDS = ("inference", "training", "shapes", "export")
 FAST = 7  # every seventh model is in the sample
+SUMMARY = ("graphs", "ops", "again", "second", "third", "varies", "constant")
 Record = dict[str, Any]
 Model = tuple[str, str, bool]  # suite, name, whether it is trained
 
@@ -42,7 +46,7 @@ class Job(NamedTuple):
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", choices=["hf", "timm"], help="only transformers or only timm")
-    parser.add_argument("--kind", choices=KINDS, help="only inference or only the training steps")
+    parser.add_argument("--kind", choices=KINDS, help="only one kind of measurement")
     parser.add_argument("--only", help="comma-separated names of models")
     parser.add_argument("--engines", default=",".join(ENGINES), help="comma-separated, of: " + ", ".join(ENGINES))
     parser.add_argument("--jobs", type=int, default=1, help="measurements at a time; more than one spoils the seconds")
@@ -95,7 +99,7 @@ def chosen(catalogue: list[Model], options: argparse.Namespace) -> Iterator[Job]
     kinds = ["inference"] if options.trace_only else [kind for kind in KINDS if options.kind in (None, kind)]
     for kind in kinds:
         for suite, name, trained in models[:: FAST if options.fast else 1]:
-            if trained or kind == "inference":
+            if trained or kind != "training":
                 yield from (Job(suite, name, engine, kind) for engine in options.engines.split(","))
 
 
@@ -128,9 +132,12 @@ def catalogue_of() -> list[Model]:
 def summary(record: Record) -> str:
     if "pass" not in record:
         return str(record)
-    counts = ", ".join(f"{key} {record[key]}" for key in ("graphs", "ops", "again", "second", "third") if key in record)
+    counts = ", ".join(f"{key} {record[key]}" for key in SUMMARY if key in record)
     wrong = record.get("error") or "; ".join(record.get("differences", ()))
     lines = [" ".join(["pass" if record["pass"] else "FAIL", counts, wrong[:500]]).rstrip()]
+    for axis, part in record.get("axes", {}).items():
+        lines.append(f"{axis}: graphs {part['counts']}, guards {part['guards']}, trace {part['trace_cpu']:.2f} s")
+        lines += part.get("reasons", ())
     return "\n    ".join([*lines, *(line[:200] for line in record.get("breaks", ()))])
 
 

@@ -7,6 +7,7 @@ name in a configuration and all the configurations inside it, and leaves the dep
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,12 @@ from typing import Any
 import torch
 
 Inputs = dict[str, Any]
-Example = tuple[torch.nn.Module, Callable[[int], Inputs]]
+Make = Callable[..., Inputs]
+Example = tuple[torch.nn.Module, Make]
 
 VOCABULARY = 200
 LENGTH = 16
 IMAGE = 198  # the token that stands for a piece of an image
-AUDIO = 197
 IMAGE_SIZE = 32
 
 WIDTHS = {
@@ -39,10 +40,13 @@ WIDTHS = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of the zoo. `train`: its training step is measured as well."""
+    """One model of the zoo. `train`: its training step is measured as well. `axes`: what of its inputs may become larger, the batch
+    apart: names of numbers that the function that makes the inputs takes.
+    """
 
     build: Callable[[], Example]
     train: bool = False
+    axes: tuple[str, ...] = ()
 
 
 def narrow(config_class: Any, /, **overrides: Any) -> Any:
@@ -98,69 +102,74 @@ def image_size(config: Any) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else tuple(size)
 
 
-# What the models are called with: functions of the model's configuration and the batch size.
+# What the models are called with: functions of the model's configuration and the batch size. One that can make inputs of other
+# sizes takes a number of steps, by the name of what becomes larger: `length`, one token or 100 samples a step, or `image`, 8 pixels.
 
 
-def text(config: Any, batch: int) -> Inputs:
-    return {"input_ids": tokens(batch)}
+def text(config: Any, batch: int, length: int = 0) -> Inputs:
+    return {"input_ids": tokens(batch, LENGTH + length)}
 
 
-def masked_text(config: Any, batch: int) -> Inputs:
-    mask = torch.ones(batch, LENGTH, dtype=torch.long)
+def masked_text(config: Any, batch: int, length: int = 0) -> Inputs:
+    mask = torch.ones(batch, LENGTH + length, dtype=torch.long)
     mask[0, -4:] = 0
-    return {"input_ids": tokens(batch), "attention_mask": mask}
+    return {"input_ids": tokens(batch, LENGTH + length), "attention_mask": mask}
 
 
-def labelled_text(config: Any, batch: int) -> Inputs:
-    ids = tokens(batch)
+def labelled_text(config: Any, batch: int, length: int = 0) -> Inputs:
+    ids = tokens(batch, LENGTH + length)
     return {"input_ids": ids, "labels": ids.clone()}
 
 
-def long_text(length: int) -> Callable[[Any, int], Inputs]:
-    return lambda config, batch: {"input_ids": tokens(batch, length)}
+def long_text(base: int) -> Make:
+    return lambda config, batch, length=0: {"input_ids": tokens(batch, base + length)}
 
 
-def two_texts(config: Any, batch: int) -> Inputs:
-    return {"input_ids": tokens(batch), "decoder_input_ids": tokens(batch, 8)}
+def two_texts(config: Any, batch: int, length: int = 0) -> Inputs:
+    return {"input_ids": tokens(batch, LENGTH + length), "decoder_input_ids": tokens(batch, 8)}
 
 
-def labelled_two_texts(config: Any, batch: int) -> Inputs:
-    return {"input_ids": tokens(batch), "labels": tokens(batch, 8)}
+def labelled_two_texts(config: Any, batch: int, length: int = 0) -> Inputs:
+    return {"input_ids": tokens(batch, LENGTH + length), "labels": tokens(batch, 8)}
 
 
-def long_two_texts(length: int) -> Callable[[Any, int], Inputs]:
-    return lambda config, batch: {"input_ids": tokens(batch, length), "decoder_input_ids": tokens(batch, 8)}
-
-
-def masked_long_two_texts(length: int) -> Callable[[Any, int], Inputs]:
-    return lambda config, batch: {
-        "input_ids": tokens(batch, length),
-        "attention_mask": torch.ones(batch, length, dtype=torch.long),
+def long_two_texts(base: int) -> Make:
+    return lambda config, batch, length=0: {
+        "input_ids": tokens(batch, base + length),
         "decoder_input_ids": tokens(batch, 8),
     }
 
 
-def image(config: Any, batch: int) -> Inputs:
-    return {"pixel_values": torch.randn(batch, 3, *image_size(config))}
+def masked_long_two_texts(base: int) -> Make:
+    return lambda config, batch, length=0: {
+        "input_ids": tokens(batch, base + length),
+        "attention_mask": torch.ones(batch, base + length, dtype=torch.long),
+        "decoder_input_ids": tokens(batch, 8),
+    }
 
 
-def image_of(size: int) -> Callable[[Any, int], Inputs]:
-    return lambda config, batch: {"pixel_values": torch.randn(batch, 3, size, size)}
+def image(config: Any, batch: int, image: int = 0) -> Inputs:
+    height, width = image_size(config)
+    return {"pixel_values": torch.randn(batch, 3, height + 8 * image, width + 8 * image)}
 
 
-def video(frames: int) -> Callable[[Any, int], Inputs]:
+def image_of(size: int) -> Make:
+    return lambda config, batch, image=0: {"pixel_values": torch.randn(batch, 3, size + 8 * image, size + 8 * image)}
+
+
+def video(frames: int) -> Make:
     return lambda config, batch: {"pixel_values": torch.randn(batch, frames, 3, *image_size(config))}
 
 
-def image_and_text(config: Any, batch: int) -> Inputs:
-    return {**image(config, batch), **text(config, batch)}
+def image_and_text(config: Any, batch: int, length: int = 0) -> Inputs:
+    return {**image(config, batch), **text(config, batch, length)}
 
 
-def image_in_text(pieces: int, typed: bool = False) -> Callable[[Any, int], Inputs]:
+def image_in_text(pieces: int, typed: bool = False) -> Make:
     """An image for which `pieces` tokens of the text stand; `typed`: it is said where the prefix ends."""
 
-    def inputs(config: Any, batch: int) -> Inputs:
-        ids = tokens(batch, LENGTH + pieces)
+    def inputs(config: Any, batch: int, length: int = 0) -> Inputs:
+        ids = tokens(batch, LENGTH + pieces + length)
         ids[:, 2 : 2 + pieces] = IMAGE
         made = {"input_ids": ids, "attention_mask": torch.ones_like(ids), **image(config, batch)}
         if typed:
@@ -171,37 +180,35 @@ def image_in_text(pieces: int, typed: bool = False) -> Callable[[Any, int], Inpu
     return inputs
 
 
-def image_and_decoder(config: Any, batch: int) -> Inputs:
-    size = image_size(config.encoder) if hasattr(config, "encoder") else image_size(config)
-    return {"pixel_values": torch.randn(batch, 3, *size), "decoder_input_ids": tokens(batch, 8)}
+def waveform(config: Any, batch: int, length: int = 0) -> Inputs:
+    return {"input_values": torch.randn(batch, 4000 + 100 * length)}
 
 
-def waveform(config: Any, batch: int) -> Inputs:
-    return {"input_values": torch.randn(batch, 4000)}
-
-
-def spectrogram_and_text(bins: int, frames: int) -> Callable[[Any, int], Inputs]:
-    return lambda config, batch: {
+def spectrogram_and_text(bins: int, frames: int) -> Make:
+    return lambda config, batch, length=0: {
         "input_features": torch.randn(batch, bins, frames),
-        "decoder_input_ids": tokens(batch, 8),
+        "decoder_input_ids": tokens(batch, 8 + length),
     }
 
 
-def document(config: Any, batch: int) -> Inputs:
-    corner = torch.randint(0, 500, (batch, LENGTH, 2))
-    return {"input_ids": tokens(batch), "bbox": torch.cat([corner, corner + 100], -1)}
+def document(config: Any, batch: int, length: int = 0) -> Inputs:
+    corner = torch.randint(0, 500, (batch, LENGTH + length, 2))
+    return {"input_ids": tokens(batch, LENGTH + length), "bbox": torch.cat([corner, corner + 100], -1)}
 
 
-def document_with_image(size: int) -> Callable[[Any, int], Inputs]:
-    return lambda config, batch: {**document(config, batch), "pixel_values": torch.randn(batch, 3, size, size)}
+def document_with_image(size: int) -> Make:
+    return lambda config, batch, length=0: {
+        **document(config, batch, length),
+        "pixel_values": torch.randn(batch, 3, size, size),
+    }
 
 
-def patches(grid: tuple[int, int], patch: int, values: str = "image_grid_thw") -> Callable[[Any, int], Inputs]:
+def patches(grid: tuple[int, int], patch: int, values: str = "image_grid_thw") -> Make:
     """Images as flat patches of any number, as the Qwen-VL family takes them: merged two by two into text tokens."""
 
-    def inputs(config: Any, batch: int) -> Inputs:
+    def inputs(config: Any, batch: int, length: int = 0) -> Inputs:
         pieces = grid[0] * grid[1] // 4
-        ids = tokens(batch, LENGTH + pieces)
+        ids = tokens(batch, LENGTH + pieces + length)
         ids[:, 2 : 2 + pieces] = IMAGE
         pixels = torch.randn(batch * grid[0] * grid[1], 3 * 2 * patch * patch)
         kinds = torch.zeros_like(ids)
@@ -221,16 +228,14 @@ def series(config: Any, batch: int) -> Inputs:
     return {"past_values": torch.randn(batch, config.context_length, config.num_input_channels)}
 
 
-def case(
-    class_name: str, inputs: Callable[[Any, int], Inputs], /, *, train: bool = False, seed: int = 1, **overrides: Any
-) -> Entry:
+def case(class_name: str, inputs: Make, /, *, train: bool = False, seed: int = 1, **overrides: Any) -> Entry:
     def build() -> Example:
         built = model(class_name, **overrides)
 
-        def make(batch: int) -> Inputs:
+        def make(batch: int, **steps: int) -> Inputs:
             torch.manual_seed(seed)
-            return inputs(built.config, batch)
+            return inputs(built.config, batch, **steps)
 
         return built, make
 
-    return Entry(build, train)
+    return Entry(build, train, tuple(inspect.signature(inputs).parameters)[2:])

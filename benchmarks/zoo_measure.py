@@ -18,8 +18,7 @@ from typing import Any
 import torch
 
 import dynamo_lite
-from dynamo_lite.record import log
-from dynamo_lite.testing import count_ops, differences
+from dynamo_lite.testing import differences
 from examples.models import import_torchvision
 
 dynamo_lite.config.cache = False  # what is measured here is capture
@@ -28,75 +27,23 @@ import timm  # noqa: E402, F401
 import transformers.modeling_utils  # noqa: E402
 
 from . import zoo_timm, zoo_transformers  # noqa: E402
-from .steps import backward, far_apart, seed  # noqa: E402
+from .steps import backward, far_apart  # noqa: E402
+from .zoo_engines import (  # noqa: E402
+    BATCHES,
+    SHOWN,
+    TOLERANCE,
+    Counter,
+    Record,
+    call,
+    engine_of,
+    forward_only,
+    verdict,
+)
+from .zoo_export import export  # noqa: E402
+from .zoo_inputs import Entry  # noqa: E402
+from .zoo_shapes import shapes  # noqa: E402
 
-Record = dict[str, Any]
 SUITES = {"hf": zoo_transformers.MODELS, "timm": zoo_timm.MODELS}
-ENGINES = ("dynamo_lite", "torch.compile")
-BATCHES = (2, 3, 4)
-TOLERANCE = 1e-5
-SHOWN = 5  # differences and breaks of a model that are recorded
-
-
-def forward_only(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    return gm.forward
-
-
-class Counter:
-    """A backend that counts what it is given."""
-
-    def __init__(self, inner: Callable[..., Any]) -> None:
-        self.inner = inner
-        self.graphs = self.ops = 0
-
-    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
-        self.graphs += 1
-        self.ops += count_ops(gm)
-        return self.inner(gm, example_inputs)
-
-
-class Ours:
-    """dynamo_lite."""
-
-    compile = staticmethod(dynamo_lite.compile)
-
-    def reset(self) -> None:
-        dynamo_lite.reset()
-        log.reset()
-
-    def aot_eager(self) -> Callable[..., Any]:
-        return dynamo_lite.lookup_backend("aot_eager")
-
-    def breaks(self) -> list[str]:
-        return [
-            f"{record.user_frame.location if record.user_frame else '?'} {record.reason}" for record in log.breaks()
-        ]
-
-
-class Theirs:
-    """torch.compile."""
-
-    compile = staticmethod(torch.compile)
-
-    def reset(self) -> None:
-        import torch._dynamo
-
-        torch._dynamo.reset()
-        torch._dynamo.utils.counters.clear()
-
-    def aot_eager(self) -> Callable[..., Any]:
-        import torch._dynamo
-
-        return torch._dynamo.lookup_backend("aot_eager")
-
-    def breaks(self) -> list[str]:
-        import torch._dynamo
-
-        return [" ".join(str(reason).split()) for reason in torch._dynamo.utils.counters["graph_break"]]
-
-
-def engine_of(name: str) -> Any:
-    return Ours() if name == "dynamo_lite" else Theirs()
 
 
 def measure(suite: str, name: str, engine_name: str, kind: str, rounds: int = 0) -> Record:
@@ -110,7 +57,7 @@ def measure(suite: str, name: str, engine_name: str, kind: str, rounds: int = 0)
     engine.compile(torch.nn.Linear(2, 2), backend=forward_only)(torch.ones(1, 2))  # what is slow once
     if rounds:
         return trace_times(engine, *entry.build(), rounds)
-    return (training if kind == "training" else inference)(engine, *entry.build())
+    return KINDS[kind](engine, entry)
 
 
 def guarded(*args: Any) -> Record:
@@ -120,16 +67,6 @@ def guarded(*args: Any) -> Record:
     except Exception as error:
         where = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-SHOWN:]]
         return {"pass": False, "error": f"{type(error).__name__}: {error}"[:2000], "where": where}
-
-
-def call(model: Callable[..., Any], inputs: Record) -> tuple[Any, float, float]:
-    """The result of a call without autograd, its wall time and its processor time."""
-    seed()
-    gc.collect()
-    wall, cpu = time.perf_counter(), time.process_time()
-    with torch.no_grad():
-        result = model(**inputs)
-    return result, time.perf_counter() - wall, time.process_time() - cpu
 
 
 def trace_times(engine: Any, model: torch.nn.Module, make: Callable[[int], Record], rounds: int) -> Record:
@@ -145,8 +82,9 @@ def trace_times(engine: Any, model: torch.nn.Module, make: Callable[[int], Recor
     return {"trace": wall - eager[0], "trace_cpu": cpu - eager[1]}
 
 
-def inference(engine: Any, model: torch.nn.Module, make: Callable[[int], Record]) -> Record:
+def inference(engine: Any, entry: Entry) -> Record:
     """Three batch sizes, the first of them twice, compared with eager execution of a copy."""
+    model, make = entry.build()
     model.eval()
     eager_model = copy.deepcopy(model)
     engine.reset()
@@ -172,8 +110,9 @@ def inference(engine: Any, model: torch.nn.Module, make: Callable[[int], Record]
     return verdict(record, found)
 
 
-def training(engine: Any, model: torch.nn.Module, make: Callable[[int], Record]) -> Record:
+def training(engine: Any, entry: Entry) -> Record:
     """Two steps of forward, loss and backward under `aot_eager`: loss, gradients and buffers as in eager execution."""
+    model, make = entry.build()
     model.train()
     eager_model = copy.deepcopy(model)
     engine.reset()
@@ -194,7 +133,4 @@ def training(engine: Any, model: torch.nn.Module, make: Callable[[int], Record])
     return verdict(record, found)
 
 
-def verdict(record: Record, found: list[str]) -> Record:
-    if found:
-        record.update({"pass": False, "differences": [text[:400] for text in found[:SHOWN]]})
-    return record
+KINDS = {"inference": inference, "training": training, "shapes": shapes, "export": export}

@@ -19,15 +19,15 @@ def case(name: str, size: int | None, train: bool, options: dict[str, Any]) -> E
 
         torch.manual_seed(0)
         model = timm.create_model(name, pretrained=False, **options)
-        image = size or model.default_cfg["input_size"][-1]
+        pixels = size or model.default_cfg["input_size"][-1]
 
-        def make(batch: int) -> Inputs:
+        def make(batch: int, image: int = 0) -> Inputs:
             torch.manual_seed(1)
-            return {"x": torch.randn(batch, 3, image, image)}
+            return {"x": torch.randn(batch, 3, pixels + 8 * image, pixels + 8 * image)}
 
         return model, make
 
-    return Entry(build, train)
+    return Entry(build, train, ("image",))
 
 
 def table(size: int | None, names: str, *, train: str = "", **options: Any) -> dict[str, Entry]:

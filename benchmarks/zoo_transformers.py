@@ -276,13 +276,13 @@ MODELS: dict[str, Entry] = {
     ),
     "encodec": case(
         "EncodecModel",
-        lambda config, batch: {"input_values": torch.randn(batch, 1, 2000)},
+        lambda config, batch, length=0: {"input_values": torch.randn(batch, 1, 2000 + 100 * length)},
         num_filters=8,
         hidden_size=32,
     ),
     "speecht5": case(
         "SpeechT5ForSpeechToText",
-        lambda config, batch: {"input_values": torch.randn(batch, 4000), "decoder_input_ids": tokens(batch, 8)},
+        lambda config, batch, length=0: {**waveform(config, batch, length), "decoder_input_ids": tokens(batch, 8)},
         conv_dim=[32] * 7,
         num_conv_pos_embeddings=16,
         num_conv_pos_embedding_groups=4,
@@ -331,7 +331,7 @@ MODELS: dict[str, Entry] = {
     "lilt": case("LiltModel", document, hidden_size=96),
     "perceiver": case(
         "PerceiverModel",
-        lambda config, batch: {"inputs": torch.randn(batch, 20, 64)},
+        lambda config, batch, length=0: {"inputs": torch.randn(batch, 20 + length, 64)},
         d_model=64,
         d_latents=64,
         num_latents=8,

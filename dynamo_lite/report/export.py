@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import base_types
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
@@ -93,7 +94,8 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
     `Dim.AUTO` (may vary), or None (constant). All other sizes are constants.
 
     Raises `Unsupported` at the line where the graph would break, and `UserError` where a size that must vary does not, where arguments are
-    of an unknown device, or where the program changes objects that outlive the call.
+    of an unknown device, where the program changes objects that outlive the call, or where the result holds other objects than tensors and
+    constants.
     """
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
     stands = [_stand(leaf) for leaf in leaves]
@@ -263,6 +265,13 @@ class _Assembly:
     def value(self, value: Any) -> Any:
         """An input, an attribute for any other tensor, a constant."""
         if not isinstance(value, torch.Tensor):
+            if value is not None and type(value) not in base_types:
+                name = type(value).__qualname__
+                message = (
+                    f"the result holds a {name}, which is no tensor, no constant and no container that torch's pytrees know\n"
+                    f"  do:  return what is in it, or register {name} by torch.utils._pytree.register_pytree_node"
+                )
+                raise UserError(UserErrorType.INVALID_OUTPUT, message)
             return value
         if id(value) in self.by_leaf:
             return self.by_leaf[id(value)]

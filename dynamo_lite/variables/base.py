@@ -135,6 +135,10 @@ class VariableTracker:
         """`(source, real object)` for what the real object holds and the changed model does not; the source may be None."""
         return ()
 
+    def differs(self) -> bool:
+        """For a changed object: whether the real one is not what the model says, as far as that can be told."""
+        return True
+
     # -- codegen: an object that did not exist before the frame
 
     def emit_new(self, cg: Any) -> None:
@@ -211,6 +215,11 @@ def real_object(vt: Any) -> Any:
     """The real object of a tracker, `MISSING` if it has none; a lazy one stays lazy."""
     state = vt.__dict__
     return state["_lazy"][1] if "_lazy" in state else state.get("value", MISSING)
+
+
+def stands_for(vt: Any, real: Any) -> bool:
+    """Whether a tracker's object is this one."""
+    return real_object(vt) is real
 
 
 def sourced_objects(trackers: Any) -> list[tuple[Any, Any]]:

@@ -22,7 +22,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from .abstract import binary_op, get_attr, get_item, get_iter, iter_next, length, richcompare, type_name, unpack
-from .base import MISSING, VariableTracker, held_items, missing_from, sourced_objects
+from .base import MISSING, VariableTracker, held_items, missing_from, real_object, sourced_objects, stands_for
 from .constant import ATOMIC_TYPES, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import getset
 from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
@@ -196,6 +196,17 @@ class DictVariable(NativeVariable):
             values = [*map(key_tracker, items), *items.values()]
             held = sourced_objects([*map(key_tracker, self.original), *self.original.values()])
         return missing_from(values, held)
+
+    def differs(self) -> bool:
+        items = self.__dict__.get("items")
+        if items is not None:
+            return [*map(id, items)] != [*map(id, self.original)] or any(
+                not stands_for(vt, real_object(self.original[key])) for key, vt in items.items()
+            )
+        return any(
+            deleted or not stands_for(vt, dict.get(self.value, key, MISSING))
+            for key, (deleted, vt) in self.pending.items()
+        )
 
     def deleted_keys(self) -> list[Any]:
         """Host keys that the real dict has and the model has no more."""

@@ -124,6 +124,45 @@ def test_effects_on_python_objects_are_refused():
     assert module.calls == 0
 
 
+class Switched(torch.nn.Module):
+    """Which sets attributes for the time of a call."""
+
+    def __init__(self):
+        super().__init__()
+        self.active = None
+        self.seen = {}
+
+    def forward(self, x):
+        self.active = x
+        self.seen["x"] = True
+        try:
+            return x + len(self.seen)
+        finally:
+            self.active = None
+            del self.seen["x"]
+
+
+def test_effects_that_are_undone_are_none():
+    module = Switched()
+    assert torch.equal(export(module, torch.ones(3))(torch.ones(3)), torch.full((3,), 2.0))
+    assert module.active is None and not module.seen
+
+
+class Pair:
+    def __init__(self, *values):
+        self.values = values
+
+
+def test_objects_in_the_result_are_refused():
+    with pytest.raises(UserError) as info:
+        export(lambda x: (x, Pair(x + 1)), torch.ones(3))
+    assert str(info.value) == (
+        "the result holds a Pair, which is no tensor, no constant and no container that torch's pytrees know\n"
+        "  do:  return what is in it, or register Pair by torch.utils._pytree.register_pytree_node"
+    )
+    assert export(lambda x: (x + 1).shape, torch.ones(3, 4))(torch.ones(3, 4)) == (3, 4)
+
+
 def prints(x):
     y = x + 1
     print(y.sum())
