@@ -20,7 +20,7 @@ BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dy
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test test-3.12 test-3.13 valgrind test-3.14 lint format bench bench-trace bench-overhead bench-zoo clean
+.PHONY: help demo test test-3.12 test-3.13 valgrind test-3.14 lint format bench dashboard bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
@@ -31,6 +31,7 @@ help:
 	@echo "make valgrind        the tests of the C part under valgrind"
 	@echo "make lint | format   ruff and import-linter | ruff format"
 	@echo "make bench           a sample of models eagerly, with dynamo_lite and with torch.compile; a few minutes"
+	@echo "make dashboard       page, plots and the README's table from benchmarks/results/"
 	@echo "make bench-trace bench-overhead   side by side with torch.compile, into benchmarks/results/"
 	@echo "make bench-zoo        models of transformers and timm side by side with torch.compile; hours, goes on where it stopped"
 
@@ -108,6 +109,9 @@ valgrind: .venv-3.13/.ready
 
 bench: .venv/.bench
 	.venv/bin/python -m dynamo_lite bench --fast --compare torch.compile $(BENCH_ARGS)
+
+dashboard: .venv/.bench
+	.venv/bin/python -m benchmarks.dashboard
 
 bench-trace bench-overhead bench-zoo: bench-%: .venv/.bench
 	.venv/bin/python -m benchmarks.$* $(BENCH_ARGS)

@@ -148,11 +148,11 @@ def columns_of(settings: Mapping[str, Any]) -> list[str]:
 
 def pass_rate(records: Iterable[Record], prefix: str) -> str:
     """`9/10 passed (90 %)`. A rival passes where it neither failed nor differed."""
-    passed = [_passed(record, prefix) for record in records]
+    passed = [passed(record, prefix) for record in records]
     return f"{sum(passed)}/{len(passed)} passed" + (f" ({sum(passed) / len(passed):.0%})" if passed else "")
 
 
-def _passed(record: Record, prefix: str) -> bool:
+def passed(record: Record, prefix: str) -> bool:
     if not prefix:
         return bool(record.get("pass"))
     return f"{prefix}compile_s" in record and record.get(f"{prefix}pass", True)

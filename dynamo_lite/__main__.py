@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
+import importlib.util
 import json
 import os
 import platform
@@ -23,19 +23,47 @@ from .exc import BREAKS, slug_of
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a script; with `--coverage` end with the report, also when the script fails or exits."""
+    """Run a script; with `--coverage` or `--html` end with the report, also when the script fails or exits."""
     from .report.coverage import Measurement
     from .report.script import redirected, run_script
 
-    measurement = Measurement(options.window) if options.coverage else None
+    if not _can_write_html(options.html):
+        return 2
+    wanted = options.coverage or options.html is not None
+    measurement = Measurement(options.window, keep_texts=options.html is not None) if wanted else None
     try:
         with measurement or nullcontext(), redirected(options.backend, measurement):
             run_script(options.target, options.arguments, as_module=options.module)
     finally:
-        if measurement is not None:
+        if options.html is not None:
+            _write_html(measurement.coverage(), options)
+        if options.coverage:
             print(measurement.coverage(), flush=True)
         _timing(options)
     return 0
+
+
+def _can_write_html(path: str | None) -> bool:
+    """Said before the script runs, not when its results would be lost."""
+    if path is None:
+        return True
+    problem = ""
+    if importlib.util.find_spec("jinja2") is None:
+        problem = "--html needs jinja2: pip install 'dynamo-lite[report]'"
+    elif path.endswith((".py", ".pyc")):
+        problem = f"--html takes the file to write, and {path} is a program"
+    elif not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        problem = f"--html: there is no folder {os.path.dirname(path)}"
+    if problem:
+        print(problem, file=sys.stderr)
+    return not problem
+
+
+def _write_html(coverage: object, options: argparse.Namespace) -> None:
+    from .report import html
+
+    html.write(coverage, options.html, " ".join([options.target, *options.arguments]))
+    print(f"report: {options.html}", file=sys.stderr)
 
 
 def _timing(options: argparse.Namespace) -> None:
@@ -65,15 +93,22 @@ def explain(options: argparse.Namespace) -> int:
         print(f"{kind.code} {kind.title}\n  why: {kind.why}\n  do:  {kind.what_to_do}")
         return 0
     from .record import log
+    from .report.coverage import Measurement
     from .report.explain import describe_frame
     from .report.script import redirected, run_script
 
+    if not _can_write_html(options.html):
+        return 2
+    measurement = Measurement(keep_texts=True) if options.html is not None else None
     try:
-        with redirected(options.backend):
+        with measurement or nullcontext(), redirected(options.backend, measurement):
             run_script(options.target, options.arguments, as_module=options.module)
     finally:
-        for frame in log.snapshot():
-            print("\n".join(describe_frame(frame)), end="\n\n", flush=True)
+        if measurement is not None:
+            _write_html(measurement.coverage(), options)
+        else:
+            for frame in log.snapshot():
+                print("\n".join(describe_frame(frame)), end="\n\n", flush=True)
     return 0
 
 
@@ -232,6 +267,9 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(function=function)
         if script:
             one.add_argument("--backend", help="compile with this backend, whatever the script asks for")
+            one.add_argument(
+                "--html", "--report", metavar="FILE", help="write a report for a browser to this file (needs jinja2)"
+            )
             one.add_argument("-m", dest="module", action="store_true", help="the target is a module, as for python -m")
             one.add_argument("target", help="the script")
             one.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")

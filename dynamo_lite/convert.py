@@ -41,7 +41,7 @@ from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
-from .record import STATS, BreakRecord, FrameRecord, log
+from .record import STATS, BreakRecord, FrameRecord, Miss, log
 from .resume import PREFIXES, is_resumed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
@@ -239,13 +239,16 @@ class Region(_eval_frame.Region):
         return False
 
     def _miss_text(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> str:
+        return str(self._nearest(cache, fn, values))
+
+    def _nearest(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Miss:
         """Why the nearest entry does not fit."""
-        nearest: list[Any] = []
+        nearest = Miss(0, [])
         for entry in cache.entries:
             failures = explain_miss(entry.owner.guards, values, fn.__closure__)
-            if failures and (not nearest or len(failures) < len(nearest)):
-                nearest = failures
-        return "\n".join(str(f) for f in nearest) or "no guard of a compiled version fails now"
+            if failures and (not nearest.failures or len(failures) < len(nearest.failures)):
+                nearest = Miss(entry.owner.record.entry_index, failures)
+        return nearest
 
     def _compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
         code = cache.code
@@ -253,7 +256,8 @@ class Region(_eval_frame.Region):
         record.is_resume = is_resumed(code)
         record.entry_index = len(cache.entries)
         if cache.entries:
-            record.recompile_reason = self._miss_text(cache, fn, values)
+            record.nearest = self._nearest(cache, fn, values)
+            record.recompile_reason = str(record.nearest)
         started = record.started = perf_counter()
         fake_calls, memo_hits = STATS.fake_calls, STATS.memo_hits
         try:

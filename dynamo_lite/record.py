@@ -15,7 +15,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .config import config
 from .exc import BREAKS, Unsupported, UserFrame, UserStack, format_break
@@ -26,6 +26,15 @@ MAX_FRAMES = 10_000
 
 GRAPH_RECORD = "dynamo_lite_record"
 """The key of `GraphModule.meta` under which a graph's `GraphRecord` travels to the backend."""
+
+
+class MissedGuard(Protocol):
+    """What a `Miss` offers to reports: the path of a value, the user's line, what the version was made for, and what came."""
+
+    path: str
+    user_line: tuple[str, int] | None
+    expected: str
+    found: str
 
 
 class GuardText(Protocol):
@@ -99,6 +108,14 @@ class BreakRecord:
         return format_break(self.slug, self.context, self.user_stack)
 
 
+class Function(NamedTuple):
+    """A function of the program by its place."""
+
+    filename: str
+    firstlineno: int
+    name: str
+
+
 @dataclass(slots=True)
 class GraphRecord:
     """One FX graph handed to a backend, which finds this record as `gm.meta[GRAPH_RECORD]`.
@@ -112,6 +129,8 @@ class GraphRecord:
     backend: str
     compile_seconds: float = 0.0
     code_text: Callable[[], str] = str
+    lines: Callable[[], dict[Function, Counter[int]]] = dict
+    """How many operators come from each line of the functions that were captured, those they are called from counted too."""
     user_frame: UserFrame | None = None
     calls: int = 0
     seconds: float = 0.0
@@ -132,12 +151,22 @@ class Specialization:
         return f"{self.text} = {self.value}{where}"
 
 
+class Miss(NamedTuple):
+    """Why an earlier version did not fit: its number, and each of its guards that failed, in the user's terms."""
+
+    entry_index: int
+    failures: list[MissedGuard]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.failures)) or "no guard of a compiled version fails now"
+
+
 @dataclass(slots=True)
 class FrameRecord:
     """One finished analysis of one code object: the entry that it made, its graphs, breaks, guards and times.
 
     `entry_index` is the position among the entries of this code object: 0 for the first compilation, more for
-    recompilations. `recompile_reason` says which guard of the nearest earlier entry failed. `skipped` says why no entry
+    recompilations. `recompile_reason` says which guards of the `nearest` earlier entry failed. `skipped` says why no entry
     was made, if so.
     """
 
@@ -152,6 +181,7 @@ class FrameRecord:
     backend_seconds: float = 0.0
     restarts: int = 0
     recompile_reason: str | None = None
+    nearest: Miss | None = None
     entry_index: int = 0
     is_resume: bool = False
     skipped: str | None = None

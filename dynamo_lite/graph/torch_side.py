@@ -11,6 +11,7 @@ import itertools
 import linecache
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from types import CodeType, ModuleType
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 
 from ..backends.aot import FLOATS
 from ..backends.registry import backend_name, call_backend
-from ..record import GRAPH_RECORD, GraphRecord, log
+from ..record import GRAPH_RECORD, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
 from .builder import GraphBuilder
@@ -95,7 +96,12 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     gm = graph.finish()
     protect = _protector(graph, gm)
     record = GraphRecord(
-        log.next_graph_id(), graph.op_count, len(gm.graph.nodes), backend_name(backend), code_text=_text(gm)
+        log.next_graph_id(),
+        graph.op_count,
+        len(gm.graph.nodes),
+        backend_name(backend),
+        code_text=_text(gm),
+        lines=_lines(gm),
     )
     gm.meta[GRAPH_RECORD] = record
     weakref.finalize(gm, _forget_source, type(gm))
@@ -165,6 +171,25 @@ def _forget_source(cls: type) -> None:
     filename = cls.forward.__code__.co_filename
     torch.fx.graph_module._loader.eval_cache.pop(filename, None)
     linecache.cache.pop(filename, None)
+
+
+def _lines(gm: torch.fx.GraphModule) -> Callable[[], dict[Function, Counter[int]]]:
+    """Which lines the graph's operators come from, as long as the graph lives."""
+    ref = weakref.ref(gm)
+
+    def lines() -> dict[Function, Counter[int]]:
+        module = ref()
+        found: dict[Function, Counter[int]] = {}
+        for node in module.graph.nodes if module is not None else ():
+            place = getattr(node.meta, "place", None) if node.op not in ("placeholder", "output") else None
+            while place is not None:
+                code = place.code
+                function = Function(code.co_filename, code.co_firstlineno, code.co_qualname)
+                found.setdefault(function, Counter())[place.lineno] += 1
+                place = place.caller
+        return found
+
+    return lines
 
 
 def _text(gm: torch.fx.GraphModule) -> Callable[[], str]:

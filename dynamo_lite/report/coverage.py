@@ -20,7 +20,7 @@ import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -28,11 +28,39 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from ..backends.registry import backend_name, lookup_backend
 from ..exc import UserFrame
 from ..optimized_module import OptimizedModule
-from ..record import GRAPH_RECORD, BreakRecord, FrameRecord, GraphRecord, log
+from ..record import GRAPH_RECORD, BreakRecord, FrameRecord, Function, GraphRecord, log
 
 GRAPH_RANGE = "dynamo_lite::graph "
 FUNCTION_RANGE = "dynamo_lite::function "
 CAPTURE_RANGE = "dynamo_lite::capture"
+
+MAX_EVENTS = 2000
+"""Calls of functions and graphs that are kept one by one, for the timeline."""
+
+
+class FrameText(NamedTuple):
+    """The texts of a frame, which are gone with the compiled version."""
+
+    graphs: list[str]
+    guards: str
+    lines: list[dict[Function, Counter[int]]]
+
+
+class Event(NamedTuple):
+    """A call of a function (by its position) or of a graph (by its id), in seconds of `time.perf_counter`."""
+
+    kind: str
+    number: int
+    started: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class Gap:
+    """What passed between the end of one graph and the start of the next, or the edge of the function: how often, and how long."""
+
+    count: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
@@ -46,6 +74,8 @@ class FunctionCoverage:
     captured_ops: int = 0
     eager_ops: int = 0
     frames: list[FrameRecord] = field(default_factory=list)
+    gaps: dict[tuple[int | None, int | None], Gap] = field(default_factory=dict)
+    """Between two graphs, by their ids; None is the edge of the function."""
 
     @property
     def graphs(self) -> list[GraphRecord]:
@@ -66,6 +96,11 @@ class Coverage:
 
     functions: list[FunctionCoverage] = field(default_factory=list)
     window_seconds: float | None = None
+    events: list[Event] = field(default_factory=list)
+    texts: dict[int, FrameText] = field(default_factory=dict)
+    """Of frames, by the `id` of their record; empty unless the measurement was to keep them."""
+    names: list[str] = field(default_factory=list)
+    """Of functions by their number in events, also of those that were not called."""
 
     @property
     def frames(self) -> list[FrameRecord]:
@@ -109,14 +144,16 @@ class Measurement:
     """Measures while it is entered: `backend` and `function` give wrapped versions that report to it.
 
     The operators are counted for at most `window` seconds, because the profiler keeps every event in memory; graph
-    calls and times are counted to the end.
+    calls and times are counted to the end. With `keep_texts` the coverage has code and guards of frames also when these are gone.
     """
 
-    def __init__(self, window: float = 60.0) -> None:
+    def __init__(self, window: float = 60.0, *, keep_texts: bool = False) -> None:
         self.window = window
+        self.keep_texts = keep_texts
+        self._texts: dict[int, FrameText] = {}
         self._functions: list[FunctionCoverage] = []
         self._backends: dict[Any, _MeasuredBackend] = {}
-        self._current = _CurrentFunction()
+        self._current = _CurrentFunction([])
         self._profiler: profile | None = None
         self._started = 0.0
         self._window_ended_at: float | None = None
@@ -157,11 +194,15 @@ class Measurement:
 
     def coverage(self) -> Coverage:
         """What was measured so far; complete after the exit."""
-        return Coverage([function for function in self._functions if function.calls], self._window_ended_at)
+        functions = [function for function in self._functions if function.calls]
+        events = sorted(self._current.events, key=lambda event: event.started)
+        names = [function.name for function in self._functions]
+        return Coverage(functions, self._window_ended_at, events, self._texts, names)
 
     def _counted(self, fn: Callable[..., Any], name: str) -> Callable[..., Any]:
         function = FunctionCoverage(name)
-        range_name = f"{FUNCTION_RANGE}{len(self._functions)}"
+        position = len(self._functions)
+        range_name = f"{FUNCTION_RANGE}{position}"
         self._functions.append(function)
 
         @functools.wraps(fn)
@@ -172,12 +213,16 @@ class Measurement:
                 self._end_window()
             self._current.function, self._current.capture_seconds = function, 0.0
             start = time.perf_counter()
+            self._current.after(None, start)
             try:
                 with record_function(range_name):
                     return fn(*args, **kwargs)
             finally:
+                end = time.perf_counter()
+                self._current.before(None, end)
+                self._current.keep("function", position, start, end)
                 function.calls += 1
-                function.seconds += time.perf_counter() - start - self._current.capture_seconds
+                function.seconds += end - start - self._current.capture_seconds
                 self._current.function = None
 
         return counted
@@ -194,6 +239,12 @@ class Measurement:
     def _frame_done(self, frame: FrameRecord) -> None:
         if self._current.function is not None:
             self._current.function.frames.append(frame)
+            if self.keep_texts:
+                self._texts[id(frame)] = FrameText(
+                    [graph.code_text() for graph in frame.graphs],
+                    frame.guards.text() if frame.guards is not None else "",
+                    [graph.lines() for graph in frame.graphs],
+                )
 
     def _end_window(self) -> None:
         if self._profiler is None:
@@ -221,10 +272,32 @@ class Measurement:
 
 
 class _CurrentFunction(threading.local):
-    """The outermost compiled function that runs in this thread, and the capture time spent in it."""
+    """The outermost compiled function that runs in this thread, the capture time spent in it, and the graph that ran last."""
 
     function: FunctionCoverage | None = None
     capture_seconds: float = 0.0
+    last: int | None = None
+    since: float = 0.0
+    captured_since: float = 0.0
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events  # of all threads
+
+    def after(self, graph: int | None, now: float) -> None:
+        """A graph has ended, or the function begins."""
+        self.last, self.since, self.captured_since = graph, now, self.capture_seconds
+
+    def before(self, graph: int | None, now: float) -> None:
+        """A graph begins, or the function has ended."""
+        if self.function is not None:
+            gap = self.function.gaps.setdefault((self.last, graph), Gap())
+            gap.count += 1
+            gap.seconds += now - self.since - (self.capture_seconds - self.captured_since)
+
+    def keep(self, kind: str, number: int, start: float, end: float) -> None:
+        """Remember an event, if there are not too many."""
+        if len(self.events) < MAX_EVENTS:
+            self.events.append(Event(kind, number, start, end - start))
 
 
 class _MeasuredBackend:
@@ -244,13 +317,16 @@ class _MeasuredBackend:
 
         def measured(*inputs: Any) -> Any:
             start = time.perf_counter()
+            current.before(record.id, start)
             with record_function(range_name):
                 result = compiled(*inputs)
-            seconds = time.perf_counter() - start
+            end = time.perf_counter()
             record.calls += 1
-            record.seconds += seconds
+            record.seconds += end - start
             if current.function is not None:
-                current.function.graph_seconds += seconds
+                current.function.graph_seconds += end - start
+                current.keep("graph", record.id, start, end)
+            current.after(record.id, time.perf_counter())
             return result
 
         return measured

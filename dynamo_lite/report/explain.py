@@ -6,6 +6,7 @@ effects.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 from ..api import compile
 from ..record import BreakRecord, FrameRecord
+from . import html
 from .coverage import Coverage, Measurement, short_path
 
 
@@ -34,6 +36,10 @@ class ExplainOutput:
     @property
     def frames(self) -> list[FrameRecord]:
         return self.coverage.frames
+
+    def write_html(self, path: str | os.PathLike[str], title: str | None = None) -> None:
+        """The report for a browser, in one file. Needs jinja2. Raises ModuleNotFoundError, OSError."""
+        html.write(self.coverage, path, title)
 
     def __str__(self) -> str:
         lines = [str(self.coverage)]
@@ -79,7 +85,7 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
             graphs.append(gm)
             return gm.forward
 
-        with Measurement() as measurement:
+        with Measurement(keep_texts=True) as measurement:
             compiled = compile(f, backend=measurement.backend(keep_graph), isolate_recompiles=True)
             measurement.function(compiled)(*args, **kwargs)
         return _output(graphs, measurement.coverage())

@@ -1,0 +1,61 @@
+"""What graph breaks cost: the time between the graphs before and after each, while the program runs.
+
+Input: a `Coverage` with its gaps. Output: `BreakCost`s, the most costly first. Between two graphs lies what breaks the graph itself (an
+`.item()`, a print), the code that both parts are put together with, and the guards of the second one. Captures are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..record import BreakRecord, FrameRecord
+from .coverage import Coverage, FunctionCoverage
+
+
+@dataclass
+class BreakCost:
+    """One kind of break at one line: the versions that have it, how often it was passed, and for how long."""
+
+    record: BreakRecord
+    frames: list[FrameRecord] = field(default_factory=list)
+    passes: int = 0
+    seconds: float = 0.0
+
+
+def break_costs(coverage: Coverage) -> list[BreakCost]:
+    """All breaks, the most costly first; those that were not passed between graphs, or not measured, come last."""
+    costs: dict[tuple[object, ...], BreakCost] = {}
+    for function in coverage.functions:
+        for frame in function.frames:
+            for record in frame.breaks:
+                costs.setdefault(_key(record), BreakCost(record)).frames.append(frame)
+        for record, passes, seconds in _passed(function):
+            cost = costs[_key(record)]
+            cost.passes += passes
+            cost.seconds += seconds
+    return sorted(costs.values(), key=lambda cost: -cost.seconds)
+
+
+def _key(record: BreakRecord) -> tuple[object, ...]:
+    return record.slug, record.context, record.user_frame
+
+
+def _passed(function: FunctionCoverage) -> Iterable[tuple[BreakRecord, int, float]]:
+    """The gaps that a break is the reason of."""
+    frame_of = {graph.id: frame for frame in function.frames for graph in frame.graphs}
+    for (before, after), gap in function.gaps.items():
+        record = _reason(function.frames, frame_of.get(before), frame_of.get(after))
+        if record is not None:
+            yield record, gap.count, gap.seconds
+
+
+def _reason(frames: list[FrameRecord], before: FrameRecord | None, after: FrameRecord | None) -> BreakRecord | None:
+    """The break that ended the graph before; else, where a frame is resumed, the break of what it is the rest of."""
+    if before is not None and before.breaks:
+        return before.breaks[-1]
+    if after is None or not after.is_resume:
+        return None
+    place = after.filename, after.lineno
+    earlier = [f for f in frames if (f.filename, f.lineno) == place and f.breaks and f is not after]
+    return earlier[-1].breaks[-1] if earlier else None

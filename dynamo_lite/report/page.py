@@ -1,0 +1,332 @@
+"""What `report.html` shows, as plain data for its template.
+
+Input: a `Coverage` that has kept its texts. Output: a `Page`. Sources are read from the program's files; nothing is HTML here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ..exc import BREAKS, UserFrame, format_location
+from ..record import BreakRecord, FrameRecord, Function, GraphRecord
+from .costs import BreakCost, break_costs
+from .coverage import Coverage, FrameText, FunctionCoverage, short_path
+
+MAX_GUARD_LINES = 400
+MAX_SOURCE_LINES = 600
+MAX_INLINED = 100
+"""Functions inlined into one that are shown with their source."""
+MAX_BARS = 1500
+"""Bars of the timeline."""
+
+CAPTURED, BROKEN, EAGER = "captured", "broken", "eager"
+NO_TEXT = FrameText([], "", [])
+
+
+@dataclass
+class Line:
+    """A line of the program: how many operators were captured from it, and the codes of the breaks at it."""
+
+    number: int
+    text: str
+    operators: int = 0
+    breaks: list[str] = field(default_factory=list)
+    state: str = ""
+
+
+@dataclass
+class Source:
+    """A function of the program with its lines."""
+
+    name: str
+    where: str
+    lines: list[Line]
+    left_out: int = 0
+
+    @property
+    def operators(self) -> int:
+        return sum(line.operators for line in self.lines)
+
+
+@dataclass
+class Bar:
+    """One candidate of a race."""
+
+    name: str
+    microseconds: float | None
+    percent: float
+    text: str
+    is_chosen: bool
+
+
+@dataclass
+class GraphView:
+    """A graph: its record, its code, and the race that chose its backend."""
+
+    record: GraphRecord
+    code: str
+    bars: list[Bar]
+
+
+@dataclass
+class VersionView:
+    """One analysis of a frame."""
+
+    record: FrameRecord
+    graphs: list[GraphView]
+    guards: str
+    guards_left_out: int
+    differences: list[tuple[str, str, str, str]]
+
+
+@dataclass
+class PlaceView:
+    """A function of the program in which frames were captured, with its versions and those of its rest after breaks."""
+
+    name: str
+    where: str
+    state: str
+    source: Source
+    versions: list[VersionView]
+    inlined: list[Source]
+    inlined_left_out: int
+
+    @property
+    def graphs(self) -> list[GraphView]:
+        return [graph for version in self.versions for graph in version.graphs]
+
+    @property
+    def breaks(self) -> int:
+        return sum(len(version.record.breaks) for version in self.versions)
+
+    @property
+    def recompiles(self) -> int:
+        return sum(version.record.entry_index > 0 for version in self.versions)
+
+
+@dataclass
+class FunctionView:
+    """What was given to `compile`."""
+
+    record: FunctionCoverage
+    places: list[PlaceView]
+
+
+@dataclass
+class BreakView:
+    """A break with what it costs and what to change."""
+
+    cost: BreakCost
+    percent: float
+    location: str
+    what_to_do: str
+    why: str
+    stack: list[UserFrame]
+
+
+@dataclass
+class TimeBar:
+    """A bar of the timeline: percent of its width, and what it is."""
+
+    lane: str
+    left: float
+    width: float
+    text: str
+
+
+@dataclass
+class Page:
+    """Everything that the template asks for."""
+
+    coverage: Coverage
+    functions: list[FunctionView]
+    breaks: list[BreakView]
+    recompiles: list[VersionView]
+    backends: list[tuple[str, int]]
+    timeline: list[TimeBar]
+    timeline_seconds: float
+    bars_left_out: int
+
+    @property
+    def seconds(self) -> float:
+        return sum(function.seconds for function in self.coverage.functions)
+
+
+def page_of(coverage: Coverage) -> Page:
+    """The page of a coverage."""
+    functions = [
+        FunctionView(function, [_place(frames, coverage.texts) for frames in _by_place(function.frames)])
+        for function in coverage.functions
+    ]
+    versions = [version for f in functions for place in f.places for version in place.versions]
+    bars, seconds = _timeline(coverage)
+    shown = sorted(bars, key=lambda bar: -bar.width)[:MAX_BARS]
+    return Page(
+        coverage=coverage,
+        functions=functions,
+        breaks=list(_breaks(coverage)),
+        recompiles=[version for version in versions if version.record.entry_index > 0],
+        backends=Counter(graph.backend for graph in coverage.graphs).most_common(),
+        timeline=shown,
+        timeline_seconds=seconds,
+        bars_left_out=len(bars) - len(shown),
+    )
+
+
+def _by_place(frames: Iterable[FrameRecord]) -> Iterator[list[FrameRecord]]:
+    """Frames of one function with what is left of them after breaks: their code begins at one line."""
+    places: dict[tuple[str, int], list[FrameRecord]] = {}
+    for frame in frames:
+        places.setdefault((frame.filename, frame.lineno), []).append(frame)
+    yield from places.values()
+
+
+def _place(frames: list[FrameRecord], texts: dict[int, FrameText]) -> PlaceView:
+    first = next((frame for frame in frames if not frame.is_resume), frames[0])
+    lines: dict[Function, Counter[int]] = {}
+    for frame in frames:
+        for of_graph in texts.get(id(frame), NO_TEXT).lines:
+            for function, counts in of_graph.items():
+                lines.setdefault(function, Counter()).update(counts)
+    broken = _broken_lines(frames)
+    skipped = all(frame.skipped is not None for frame in frames)
+    has_break = any(frame.breaks for frame in frames)
+    own = Counter[int]()
+    inlined = []
+    for function, counts in lines.items():
+        if (function.filename, function.firstlineno) == (first.filename, first.lineno):
+            own.update(counts)
+        else:
+            inlined.append((function, counts))
+    inlined.sort(key=lambda pair: -sum(pair[1].values()))
+    name = first.name.partition(" (resumed")[0]
+    return PlaceView(
+        name=name,
+        where=f"{short_path(first.filename)}:{first.lineno}",
+        state=EAGER if skipped else BROKEN if has_break else CAPTURED,
+        source=_source(Function(first.filename, first.lineno, name), own, broken, skipped),
+        versions=[_version(frame, texts.get(id(frame), NO_TEXT)) for frame in frames],
+        inlined=[_source(function, counts, broken, False) for function, counts in inlined[:MAX_INLINED]],
+        inlined_left_out=max(0, len(inlined) - MAX_INLINED),
+    )
+
+
+def _broken_lines(frames: Iterable[FrameRecord]) -> dict[tuple[str, int], list[str]]:
+    """The lines at which breaks are, with the codes of these."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for frame in frames:
+        for record in frame.breaks:
+            place = record.user_frame
+            codes = found.setdefault((place.filename, place.lineno), []) if place is not None else []
+            if record.code not in codes:
+                codes.append(record.code)
+    return found
+
+
+def _source(
+    function: Function, counts: Counter[int], broken: dict[tuple[str, int], list[str]], skipped: bool
+) -> Source:
+    lines = []
+    first, block = _block(function, max(counts, default=function.firstlineno))
+    for number, text in enumerate(block, first):
+        codes = broken.get((function.filename, number), [])
+        state = BROKEN if codes else CAPTURED if counts[number] else EAGER if skipped and text.strip() else ""
+        lines.append(Line(number, text.rstrip("\n"), counts[number], codes, state))
+    where = f"{short_path(function.filename)}:{function.firstlineno}"
+    return Source(function.name, where, lines[:MAX_SOURCE_LINES], max(0, len(lines) - MAX_SOURCE_LINES))
+
+
+def _block(function: Function, last: int) -> tuple[int, list[str]]:
+    """The lines of a function; at least those up to `last`. None where the file can't be read any more."""
+    lines = linecache.getlines(function.filename)[function.firstlineno - 1 :]
+    try:
+        block = inspect.getblock(lines)
+    except (SyntaxError, IndentationError):  # a lambda in the middle of an expression, a file that has changed
+        block = lines[:1]
+    return function.firstlineno, lines[: max(len(block), last - function.firstlineno + 1)]
+
+
+def _version(frame: FrameRecord, text: FrameText) -> VersionView:
+    codes = text.graphs or [""] * len(frame.graphs)
+    guards = text.guards.strip().splitlines()
+    failures = frame.nearest.failures if frame.nearest is not None else []
+    return VersionView(
+        record=frame,
+        graphs=[GraphView(g, code.strip(), _bars(g)) for g, code in zip(frame.graphs, codes, strict=False)],
+        guards="\n".join(guards[:MAX_GUARD_LINES]),
+        guards_left_out=max(0, len(guards) - MAX_GUARD_LINES),
+        differences=[(f.path, f.expected, f.found, _user_line(f.user_line)) for f in failures],
+    )
+
+
+def _user_line(line: tuple[str, int] | None) -> str:
+    if line is None:
+        return ""
+    return f"{short_path(line[0])}:{line[1]}  {linecache.getline(*line).strip()}"
+
+
+def _bars(graph: GraphRecord) -> list[Bar]:
+    race = graph.race or []
+    slowest = max((time for _, time, *_ in race if time is not None), default=0.0) or 1.0
+    return [
+        Bar(name, time, 100 * time / slowest if time is not None else 0.0, text, name == graph.backend)
+        for name, time, text, *_ in race
+    ]
+
+
+def _breaks(coverage: Coverage) -> Iterator[BreakView]:
+    costs = break_costs(coverage)
+    total = sum(function.seconds for function in coverage.functions)
+    for cost in costs:
+        kind = BREAKS[cost.record.slug]
+        yield BreakView(
+            cost=cost,
+            percent=100 * cost.seconds / total if total else 0.0,
+            location=_location(cost.record),
+            what_to_do=kind.what_to_do,
+            why=kind.why,
+            stack=list(cost.record.user_stack),
+        )
+
+
+def _location(record: BreakRecord) -> str:
+    """The user's line with carets below what broke; a full stack is shown beside it."""
+    return (
+        "\n".join(line.removeprefix("    ") for line in format_location(record.user_frame)[1:])
+        if record.user_frame
+        else ""
+    )
+
+
+def _timeline(coverage: Coverage) -> tuple[list[TimeBar], float]:
+    """Captures, backends, calls of functions and of graphs in time, and how long that is."""
+    spans: list[tuple[str, float, float, str]] = []
+    for frame in coverage.frames:
+        spans.append(("capture", frame.started, frame.trace_seconds, f"capture of {frame.name}"))
+        at = frame.started + frame.trace_seconds
+        for graph in frame.graphs:
+            spans.append(("backend", at, graph.compile_seconds, f"{graph.backend} compiles graph {graph.id}"))
+            at += graph.compile_seconds
+    for event in coverage.events:
+        name = coverage.names[event.number] if event.kind == "function" else f"graph {event.number}"
+        spans.append((event.kind, event.started, event.seconds, name))
+    if not spans:
+        return [], 0.0
+    start = min(at for _, at, _, _ in spans)
+    length = max(at + seconds for _, at, seconds, _ in spans) - start or 1.0
+    return [
+        TimeBar(lane, 100 * (at - start) / length, 100 * seconds / length, f"{text}: {duration(seconds)}")
+        for lane, at, seconds, text in spans
+    ], length
+
+
+def duration(seconds: float) -> str:
+    """Seconds in a unit in which they have one to three digits before the point."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e6:.1f} µs" if seconds else "0"

@@ -1,0 +1,185 @@
+"""The HTML report: what it shows, costs of breaks, escaping, many frames."""
+
+import re
+import types
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.__main__ import main
+from dynamo_lite.exc import UserFrame
+from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, Miss
+from dynamo_lite.report.costs import break_costs
+from dynamo_lite.report.coverage import Coverage, FunctionCoverage, Gap, Measurement
+from dynamo_lite.report.page import MAX_INLINED, duration, page_of
+
+pytest.importorskip("jinja2")
+
+from dynamo_lite.report import html
+
+VOID = {"meta", "input", "br", "link", "img"}
+
+
+class Checker(HTMLParser):
+    """Every element that is opened is closed; nothing is loaded."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        assert not {"src", "href"} & {name for name, value in attrs if not (value or "").startswith("#")}, attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def checked(page):
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    return checker
+
+
+def helper(x):
+    return x.sin() * 2
+
+
+def fn(x, tag="<script>alert(1)</script>"):
+    x = helper(x) + 1
+    if x.sum() < 0:  # <i>
+        x = x * -1
+    return x.cos()
+
+
+def measured(fn, *calls, **options):
+    with Measurement(keep_texts=True) as measurement:
+        compiled = measurement.function(dynamo_lite.compile(fn, backend=measurement.backend("eager"), **options))
+        for args in calls:
+            compiled(*args)
+        del compiled
+    return measurement.coverage()
+
+
+def test_the_page():
+    coverage = measured(fn, (torch.ones(3),), (torch.ones(3),), (torch.ones(4),))
+    dynamo_lite.reset()  # the texts are kept
+    page = page_of(coverage)
+    ((place,),) = [f.places for f in page.functions]
+    assert (place.name, place.state, place.breaks, place.recompiles) == ("fn", "broken", 2, 2)
+    marks = {line.text.strip(): (line.state, line.operators, line.breaks) for line in place.source.lines}
+    assert marks["x = helper(x) + 1"] == ("captured", 6, [])
+    assert marks["if x.sum() < 0:  # <i>"] == ("broken", 4, ["DL001"])
+    assert marks["x = x * -1"] == ("", 0, [])
+    assert marks["return x.cos()"] == ("captured", 2, [])
+    (inlined,) = place.inlined
+    assert (inlined.name, inlined.operators) == ("helper", 4)
+    assert "torch.sin" in place.graphs[0].code or ".sin()" in place.graphs[0].code
+    assert "def first_failure" in place.versions[0].guards
+    (recompiled, _) = page.recompiles
+    assert [difference[:3] for difference in recompiled.differences] == [("x", "shape (3)", "shape (4)")]
+    (cost,) = page.breaks
+    assert cost.cost.passes == 3 and cost.cost.seconds > 0 and cost.location.startswith("if x.sum() < 0:")
+    assert page.backends == [("eager", 4)]
+    assert {bar.lane for bar in page.timeline} == {"capture", "backend", "function", "graph"}
+    assert all(0 <= bar.left and bar.left + bar.width < 100.001 for bar in page.timeline)
+
+    text = html.render(coverage, "a <title>")
+    checker = checked(text)
+    assert checker.tags.count("script") == 1 and "<script>alert" not in text
+    assert "a &lt;title&gt;" in text and "http" not in re.sub(r"http-equiv", "", text)
+    assert any("alert(1)" in part for part in checker.text)
+
+
+def test_an_empty_report():
+    checker = checked(html.render(Coverage()))
+    assert any("No compiled function was called." in text for text in checker.text)
+
+
+def test_what_runs_eagerly_and_what_raced():
+    code = types.CodeType(0, 0, 0, 0, 1, 0, b"", (), (), (), "gone.py", "f", "f", 3, b"", b"")
+    race = [("inductor", 10.0, "10.0 µs, chosen"), ("eager", 40.0, "40.0 µs"), ("broken", None, "failed")]
+    graph = GraphRecord(0, 5, 9, "inductor", race=race)
+    frames = [
+        FrameRecord(code, "f", "gone.py", 3, graphs=[graph], recompile_reason="r", nearest=Miss(0, []), entry_index=1),
+        FrameRecord(code, "g", "gone.py", 9, skipped="skip_frame no"),
+    ]
+    page = page_of(Coverage([FunctionCoverage("F", calls=1, frames=frames)]))
+    captured, eager = page.functions[0].places
+    assert (captured.state, eager.state) == ("captured", "eager")
+    bars = [(bar.name, bar.percent, bar.is_chosen) for bar in captured.graphs[0].bars]
+    assert bars == [("inductor", 25.0, True), ("eager", 100.0, False), ("broken", 0.0, False)]
+    text = html.render(Coverage([FunctionCoverage("F", calls=1, frames=frames)]))
+    checked(text)
+    assert "The source of gone.py:3 can't be read." in text and "skip_frame no" in text
+
+
+def test_time_goes_to_the_break_in_between():
+    code = types.CodeType(0, 0, 0, 0, 1, 0, b"", (), (), (), "m.py", "f", "f", 3, b"", b"")
+    first, second = (BreakRecord(slug, "", (UserFrame("m.py", 5, "f"),)) for slug in ("call-print", "input-output"))
+    frames = [
+        FrameRecord(code, "f", "m.py", 3, graphs=[GraphRecord(0, 1, 1, "eager")], breaks=[first]),
+        FrameRecord(code, "g", "m.py", 30, graphs=[GraphRecord(1, 1, 1, "eager")]),
+        FrameRecord(code, "f (resumed)", "m.py", 3, graphs=[GraphRecord(2, 1, 1, "eager")], is_resume=True, breaks=[second]),
+    ]  # fmt: skip
+    function = FunctionCoverage("f", frames=frames)
+    function.gaps = {
+        (None, 0): Gap(2, 9.0),  # the way in is no break's
+        (0, 1): Gap(2, 1.0),  # f breaks, calls g
+        (1, 2): Gap(2, 2.0),  # g is whole; f goes on: its break
+        (2, None): Gap(2, 0.5),
+    }
+    costs = break_costs(Coverage([function]))
+    assert [(c.record.slug, c.passes, c.seconds) for c in costs] == [("call-print", 4, 3.0), ("input-output", 2, 0.5)]
+
+
+def test_thousands_of_frames():
+    code = types.CodeType(0, 0, 0, 0, 1, 0, b"", (), (), (), __file__, "f", "f", 3, b"", b"")
+    frames = [
+        FrameRecord(code, f"f{i}", __file__, i % 3000 + 1, graphs=[GraphRecord(i, 5, 9, "eager")], started=i * 1.0)
+        for i in range(3000)
+    ]
+    page = html.render(Coverage([FunctionCoverage("many", calls=1, frames=frames)]))
+    assert checked(page).tags.count("details") > 6000 and len(page) < 12e6 and MAX_INLINED == 100
+
+
+@pytest.mark.parametrize(
+    "seconds, text", [(0, "0"), (12.3456, "12.3 s"), (0.0123, "12.3 ms"), (5e-6, "5 µs"), (2e-7, "0.2 µs")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_from_explain_and_from_the_command_line(tmp_path, capsys):
+    path = tmp_path / "report.html"
+    dynamo_lite.explain(fn)(torch.ones(3)).write_html(path, "mine")
+    assert "def first_failure" in path.read_text() and "<title>mine" in path.read_text()
+    script = tmp_path / "s.py"
+    program = "import torch\n@torch.compile(backend='eager')\ndef f(x):\n    return x + 1\nf(torch.ones(2))\n"
+    script.write_text(program)
+    for command in ("run", "coverage", "explain"):
+        out = tmp_path / f"{command}.html"
+        assert main([command, "--html", str(out), str(script)]) == 0
+        assert "1 op" in out.read_text() and f"report: {out}" in capsys.readouterr().err
+
+
+def test_files_that_can_not_be_written_are_told_first(tmp_path, capsys, monkeypatch):
+    script = tmp_path / "s.py"
+    script.write_text("print('ran')")
+    assert main(["run", "--html", str(script), "x.py"]) == 2
+    assert "is a program" in capsys.readouterr().err and script.read_text() == "print('ran')"
+    assert main(["run", "--html", str(tmp_path / "no" / "r.html"), str(script)]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["run", "--html", str(tmp_path / "r.html"), str(script)]) == 2
+    said = capsys.readouterr()
+    assert "pip install 'dynamo-lite[report]'" in said.err and "ran" not in said.out
