@@ -148,11 +148,12 @@ def columns_of(settings: Mapping[str, Any]) -> list[str]:
 
 def pass_rate(records: Iterable[Record], prefix: str) -> str:
     """`9/10 passed (90 %)`. A rival passes where it neither failed nor differed."""
-    passed = [passed(record, prefix) for record in records]
-    return f"{sum(passed)}/{len(passed)} passed" + (f" ({sum(passed) / len(passed):.0%})" if passed else "")
+    found = [passed(record, prefix) for record in records]
+    return f"{sum(found)}/{len(found)} passed" + (f" ({sum(found) / len(found):.0%})" if found else "")
 
 
 def passed(record: Record, prefix: str) -> bool:
+    """Whether the side of that prefix computes what eager execution computes."""
     if not prefix:
         return bool(record.get("pass"))
     return f"{prefix}compile_s" in record and record.get(f"{prefix}pass", True)
