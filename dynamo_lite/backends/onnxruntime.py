@@ -174,5 +174,6 @@ onnxruntime.requirements = Requirements(
     modules=("onnxruntime", "onnx", "onnxscript"),
     distribution="onnxruntime",
     install="dynamo-lite[onnxruntime]; for CUDA onnxruntime-gpu in place of onnxruntime",
+    isolate=True,
 )
 setattr(onnxruntime, FLOATS, "tensors")

@@ -161,6 +161,10 @@ def _copy(found: Any, dtype: Any) -> Any:
 
 openvino.validate = validator("openvino")
 openvino.requirements = Requirements(
-    frozenset({"cpu"}), modules=("openvino",), distribution="openvino", install="dynamo-lite[openvino]"
+    frozenset({"cpu"}),
+    modules=("openvino",),
+    distribution="openvino",
+    install="dynamo-lite[openvino]",
+    isolate=True,
 )
 setattr(openvino, FLOATS, "tensors")

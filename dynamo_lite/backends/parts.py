@@ -18,6 +18,7 @@ from typing import Any
 
 from ..record import GRAPH_RECORD
 from .aot import call_with_fakes
+from .copies import memory_of
 from .difference import problem
 
 Compiled = Callable[..., Sequence[Any]]
@@ -107,6 +108,8 @@ class Split:
             reason = why_not(node, compiler.dtypes)
             if reason is not None:
                 self.refused[node.name] = reason
+        for node in views_that_leave(gm):
+            self.refused.setdefault(node.name, "a view that leaves the graph with its base")
         self.compiled: dict[tuple[str, ...], Compiled] = {}
         self.module = self._split()
         self.told = self._notes()
@@ -245,6 +248,27 @@ def _why_not_value(value: Any, dtypes: Iterable[str]) -> str | None:
     if any(isinstance(size, int) and size == 0 for size in value.shape):
         return "no elements"
     return None
+
+
+def views_that_leave(gm: Any) -> list[Any]:
+    """The views on the way to results that share memory with others, or with inputs: only torch makes them so."""
+    import torch
+
+    def memory(node: Any) -> int | None:
+        value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        return memory_of(value) if isinstance(value, torch.Tensor) and value.layout is torch.strided else None
+
+    ends = [n for n in gm.graph.output_node().args[0] if isinstance(n, torch.fx.Node)]
+    known = [memory(n) for n in (*dict.fromkeys(ends), *gm.graph.find_nodes(op="placeholder"))]
+    found: dict[Any, None] = {}
+    for node in ends:
+        while known.count(memory(node)) > 1 and memory(node) is not None:
+            base = next((n for n in node.all_input_nodes if memory(n) == memory(node)), None)
+            if base is None:
+                break
+            found[node] = None
+            node = base
+    return list(found)
 
 
 def _by_stretch(graph: Any, nodes: Iterable[Any]) -> list[list[Any]]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ..backends.copies import copy_of, memory_of
+
 
 class CannotCopy(Exception):
     """An input is of a kind whose copies could not stand for it; the message names it."""
@@ -29,20 +31,20 @@ class Inputs:
     def fresh(self) -> list[Any]:
         """A new list: what the graph writes to is a copy of its own."""
         copies = dict(self.kept)
-        return [_copy(value, copies) for value in self.examples]
+        return [copy_of(value, copies) for value in self.examples]
 
     def shuffled(self, generator: torch.Generator) -> list[Any]:
         """As `fresh`, with the elements of floating-point inputs in another order: other values of the same distribution. Parameters, and
         tensors that share memory, keep theirs."""
-        owners = Counter(_memory(v) for v in self.examples if isinstance(v, torch.Tensor))
+        owners = Counter(memory_of(v) for v in self.examples if isinstance(v, torch.Tensor))
         copies: dict[int, torch.UntypedStorage] = {}
-        values = [_copy(value, copies) for value in self.examples]
+        values = [copy_of(value, copies) for value in self.examples]
         for value, example in zip(values, self.examples, strict=True):
             if (
                 isinstance(value, torch.Tensor)
                 and not isinstance(example, torch.nn.Parameter)
                 and (value.is_floating_point() or value.is_complex())
-                and owners[_memory(example)] == 1
+                and owners[memory_of(example)] == 1
             ):
                 order = torch.randperm(value.numel(), generator=generator).to(value.device)
                 value.detach().copy_(value.detach().reshape(-1)[order].reshape(value.shape))
@@ -54,7 +56,7 @@ class Inputs:
             if isinstance(example, torch.Tensor):
                 before, after = example.untyped_storage(), value.untyped_storage()
                 if before.size() == after.size() and torch.equal(_bytes(before), _bytes(after)):
-                    self.kept[_memory(example)] = after
+                    self.kept[memory_of(example)] = after
 
 
 def _check(i: int, value: Any) -> None:
@@ -66,20 +68,5 @@ def _check(i: int, value: Any) -> None:
         raise CannotCopy(f"input {i} is no plain dense tensor ({kind})")
 
 
-def _memory(value: torch.Tensor) -> int:
-    return value.untyped_storage()._cdata
-
-
 def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
-
-
-def _copy(value: Any, copies: dict[int, torch.UntypedStorage]) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    memory = _memory(value)
-    if memory not in copies:
-        copies[memory] = value.untyped_storage().clone()
-    copy = torch.empty(0, dtype=value.dtype, device=value.device)
-    copy.set_(copies[memory], value.storage_offset(), value.shape, value.stride())
-    return copy.requires_grad_(value.requires_grad)
