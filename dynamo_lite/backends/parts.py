@@ -57,8 +57,8 @@ def compile_parts(gm: Any, example_inputs: list[Any], compiler: PartCompiler) ->
         lambda graph, fakes: aot_module_simplified(
             graph,
             fakes,
-            fw_compiler=_refuse_gradients,
-            bw_compiler=_refuse_gradients,
+            fw_compiler=refuse_gradients,
+            bw_compiler=refuse_gradients,
             inference_compiler=inference,
             decompositions=compiler.decompositions(),
         ),
@@ -80,7 +80,7 @@ def validator(name: str) -> Callable[..., None]:
     return validate
 
 
-def _refuse_gradients(graph: Any, fakes: list[Any]) -> Any:
+def refuse_gradients(graph: Any, fakes: list[Any]) -> Any:
     raise NotImplementedError("gradients: this backend is for inference, under torch.no_grad()")
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from ..exc import BackendCompilerFailed, InvalidBackend, brief
 from ..markers import current_stance
 from .aot import aot_eager
+from .cudagraphs import cudagraphs
 from .eager import eager
 from .inductor import inductor, max_autotune, reduce_overhead
 from .onnxruntime import onnxruntime
@@ -186,6 +187,7 @@ register_backend(aot_eager, name="aot_eager", tags=("debug",))
 register_backend(inductor, name="inductor")
 register_backend(reduce_overhead, name="inductor_reduce_overhead")
 register_backend(max_autotune, name="inductor_max_autotune")
+register_backend(cudagraphs, name="cudagraphs")
 register_backend(torchscript, name="torchscript")
 register_backend(onnxruntime, name="onnxruntime")
 register_backend(openvino, name="openvino")

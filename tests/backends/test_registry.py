@@ -25,6 +25,7 @@ def clean_registry(monkeypatch):
 def test_builtin_names():
     ours = [
         "autotune",
+        "cudagraphs",
         "inductor",
         "inductor_max_autotune",
         "inductor_reduce_overhead",

@@ -1,0 +1,82 @@
+"""What `cudagraphs` asks of a CUDA device. Nothing here decides anything.
+
+Input: functions that enqueue work. Output: recordings of it, made in one pool of memory for all recordings of a device.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class CudaDevice:
+    """One device, by `torch.cuda.graph`."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+        self.lock = threading.RLock()
+        self.stream: Any = None
+        self.pool: Any = None
+        self.graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def is_recording(self) -> bool:
+        """Whether the program itself records at the moment."""
+        import torch
+
+        return torch.cuda.is_current_stream_capturing()
+
+    def record(self, run: Callable[[], Sequence[Any]]) -> tuple[Any, Sequence[Any]]:
+        """A graph of what `run` enqueues, and its results, which have no values before the first replay. Raises what torch raises."""
+        import torch
+
+        if not self.graphs:  # a pool ends with its last recording
+            self.pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(self.device)
+        with (
+            torch.cuda.device(self.device),
+            torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"),
+        ):
+            outputs = run()
+        self.graphs.add(graph)
+        return graph, outputs
+
+    def enter(self) -> None:
+        """Before buffers are written to: wait for the stream that has used them last."""
+        import torch
+
+        current = torch.cuda.current_stream(self.device)
+        if self.stream is not None and self.stream != current:
+            current.wait_stream(self.stream)
+        self.stream = current
+
+    def replay(self, graph: Any) -> None:
+        """Enqueue a recording on the current stream."""
+        import torch
+
+        with torch.cuda.device(self.device):
+            graph.replay()
+
+    def random_state(self) -> Any:
+        """Of the device's generator."""
+        import torch
+
+        return torch.cuda.get_rng_state(self.device)
+
+    def set_random_state(self, state: Any) -> None:
+        """Put it back."""
+        import torch
+
+        torch.cuda.set_rng_state(state, self.device)
+
+
+@functools.cache
+def cuda_device(device: Any) -> CudaDevice:
+    """The one object for a device of torch's."""
+    return CudaDevice(device)
+
+
+cuda_device.type = "cuda"
