@@ -135,7 +135,7 @@ class GraphRecord:
     calls: int = 0
     seconds: float = 0.0
     race: list[tuple[str, float | None, str]] | None = None  # of `autotune`: candidate, microseconds, what happened
-    notes: list[str] = field(default_factory=list)  # of the backend: what it has left to torch, and why
+    notes: dict[str, list[str]] = field(default_factory=dict)  # of backends: what they have left to torch, and why
 
 
 @dataclass(slots=True)

@@ -81,11 +81,8 @@ def _provide_symbols(mode: Any) -> None:
     """AOTAutograd and Inductor keep in their caches only what was compiled where there could be symbolic sizes. There are none."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    if mode is None:
-        return
-    if mode.shape_env is None:
+    if mode is not None and mode.shape_env is None:
         mode.shape_env = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
-    mode.shape_env.pending_fresh_unbacked_symbols.clear()
 
 
 def _forget_fresh_symbols(mode: Any) -> None:

@@ -44,12 +44,12 @@ def cudagraphs(
 
     options = options or {}
     record = gm.meta.get(GRAPH_RECORD)
-    notes = record.notes if record is not None else []
+    notes = record.notes.setdefault("cudagraphs", []) if record is not None else []
 
     def inference(graph: Any, fakes: list[Any]) -> Callable[..., Any]:
         reason = why_not(graph, device.type)
         if reason is not None:
-            notes.append(f"not recorded: {reason}")
+            notes.append(f"recording: {reason}")
             return boxed(graph.forward)
         recorder = Recorder(
             graph,
@@ -57,7 +57,7 @@ def cudagraphs(
             device(fakes_of_tensors(graph)[0].device),
             options.get("padding") or (),
             options.get("max_recordings", MAX_RECORDINGS),
-            lambda text: notes.append(f"not recorded: {text}"),
+            lambda text: notes.append(f"recording: {text}"),
         )
         _wrappers.add(recorder)
         return boxed(recorder)

@@ -37,7 +37,7 @@ def onnxruntime(
     """Compile the parts that ONNX Runtime can take. `options`: "min_operators": smaller parts stay with torch."""
     fewest = (options or {}).get("min_operators", MIN_OPERATORS)
     return compile_parts(
-        gm, example_inputs, PartCompiler(compile_part, frozenset(ELEMENT_TYPES), fewest, decompositions)
+        gm, example_inputs, PartCompiler("onnxruntime", compile_part, frozenset(ELEMENT_TYPES), fewest, decompositions)
     )
 
 

@@ -23,7 +23,7 @@ def openvino(
 ) -> Callable[..., Any]:
     """Compile the parts that OpenVINO can take. `options`: "min_operators": smaller parts stay with torch."""
     fewest = (options or {}).get("min_operators", MIN_OPERATORS)
-    return compile_parts(gm, example_inputs, PartCompiler(compile_part, DTYPES, fewest, decompositions))
+    return compile_parts(gm, example_inputs, PartCompiler("openvino", compile_part, DTYPES, fewest, decompositions))
 
 
 def decompositions() -> Any:

@@ -31,10 +31,11 @@ MIN_OPERATORS = 2
 
 @dataclass(frozen=True)
 class PartCompiler:
-    """`compile(part, inputs)`: `part` is a functional ATen graph whose nodes have fakes in `meta["val"]`, `inputs` are these of its
-    placeholders; its output is a tuple. The result takes tensors and ints and returns as many tensors and ints. It raises for what it
-    can't take. `dtypes`: names of those it knows. `decompositions()`: rules for AOTAutograd."""
+    """`name` of the backend. `compile(part, inputs)`: `part` is a functional ATen graph whose nodes have fakes in `meta["val"]`, `inputs`
+    are these of its placeholders; its output is a tuple. The result takes tensors and ints and returns as many tensors and ints. It
+    raises for what it can't take. `dtypes`: names of those it knows. `decompositions()`: rules for AOTAutograd."""
 
+    name: str
     compile: Callable[[Any, list[Any]], Compiled]
     dtypes: frozenset[str]
     min_operators: int = MIN_OPERATORS
@@ -50,7 +51,7 @@ def compile_parts(gm: Any, example_inputs: list[Any], compiler: PartCompiler) ->
     def inference(graph: Any, fakes: list[Any]) -> Callable[..., Any]:
         found = Split(graph, compiler)
         if record is not None:
-            record.notes = found.told  # grows where a first call goes wrong
+            record.notes[compiler.name] = found.told  # grows where a first call goes wrong
         return boxed(found.module.forward)
 
     return call_with_fakes(

@@ -60,7 +60,7 @@ def describe_frame(frame: FrameRecord) -> list[str]:
     for graph in frame.graphs:
         lines.append(f"graph {graph.id}: {graph.op_count} operators, backend {graph.backend}")
         lines += [f"    {name}: {text}" for name, _, text in graph.race or ()]
-        lines += [f"    left to torch: {note}" for note in graph.notes]
+        lines += [f"    {name}, left to torch: {note}" for name, notes in graph.notes.items() for note in notes]
         lines.append(graph.code_text().strip())
     for record in frame.breaks:
         lines += ["graph break", str(record)]

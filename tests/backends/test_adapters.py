@@ -9,7 +9,6 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-import dynamo_lite
 from dynamo_lite.backends.registry import call_backend, lookup_backend
 from dynamo_lite.exc import BackendCompilerFailed
 
@@ -178,15 +177,3 @@ def test_inductors_disable_is_left_out_while_no_torch_compile_is_active(monkeypa
     assert call(3) == (3,)
     assert seen == [call.__code__, disabled.__code__]
     assert without_disable(graph) is graph
-
-
-@pytest.mark.parametrize("setting", ["capture_scalar_outputs", "capture_dynamic_output_shape_ops"])
-def test_sizes_and_numbers_that_depend_on_data(setting):
-    def fn(x):
-        return x * x.sum().item() if setting == "capture_scalar_outputs" else x.nonzero() + 1
-
-    x = torch.tensor([0.0, 1.0, 3.0])
-    with dynamo_lite.config.patch({setting: True}):
-        compiled = dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)
-        torch.testing.assert_close(compiled(x), fn(x))
-        torch.testing.assert_close(compiled(x + 1), fn(x + 1))

@@ -112,7 +112,7 @@ def test_what_stays_with_torch_is_told(backend):
 
     with torch.no_grad():
         dynamo_lite.compile(fn, backend=backend)(torch.randn(4))
-    notes = log.frames[-1].graphs[0].notes
+    notes = log.frames[-1].graphs[0].notes[backend]
     assert [n for n in notes if "it draws random numbers" in n], notes
 
 
@@ -132,10 +132,12 @@ class TestParts:
 
     def compile(self, fn, compile_part, *inputs, **settings):
         def backend(gm, example_inputs):
-            return compile_parts(gm, example_inputs, PartCompiler(compile_part, frozenset({"float32"}), **settings))
+            return compile_parts(
+                gm, example_inputs, PartCompiler("mine", compile_part, frozenset({"float32"}), **settings)
+            )
 
         with torch.no_grad():
-            return dynamo_lite.compile(fn, backend=backend)(*inputs), log.frames[-1].graphs[0].notes
+            return dynamo_lite.compile(fn, backend=backend)(*inputs), log.frames[-1].graphs[0].notes.get("mine")
 
     def test_a_wrong_part_is_left_to_torch(self):
         def wrong(part, inputs):
@@ -222,7 +224,7 @@ class TestParts:
             return (x + 1).permute(2, 0, 1) * 2, (x * 2).sin().expand(4, 5, 3) * 1
 
         compiled = dynamo_lite.compile(
-            fn, backend=lambda gm, xs: compile_parts(gm, xs, PartCompiler(compact, frozenset({"float32"})))
+            fn, backend=lambda gm, xs: compile_parts(gm, xs, PartCompiler("mine", compact, frozenset({"float32"})))
         )
         with torch.no_grad():
             for _ in range(2):  # the first call's results are torch's

@@ -67,7 +67,9 @@ def test_lookup_of_callables_and_unknown_names():
         return gm.forward
 
     assert lookup_backend(mine) is mine
-    with pytest.raises(InvalidBackend, match="Invalid backend: 'indcutor'; known backends: aot_eager, autotune, eager"):
+    with pytest.raises(
+        InvalidBackend, match="Invalid backend: 'indcutor'; known backends: aot_eager, autotune, cudagraphs, eager"
+    ):
         lookup_backend("indcutor")
     with pytest.raises(TypeError, match="a name or a callable, got int"):
         lookup_backend(3)
