@@ -1,4 +1,4 @@
-"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache | tune | bench`.
+"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache | tune | minify | bench`.
 
 One function for each.
 """
@@ -211,6 +211,22 @@ def tune(options: argparse.Namespace) -> int:
     return report.race(options.budget, options.candidates.split(",") if options.candidates else None)
 
 
+def minify(options: argparse.Namespace) -> int:
+    """Run a script until a backend fails, crashes or is wrong on one of its graphs; write the smallest part of that graph that still shows
+    it as a script. The status is 1 if there is one."""
+    from .report.minify import Finder
+    from .report.script import redirected, run_script
+
+    def tell(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    finder = Finder(options.backend, options.output, isolate=options.isolate, seconds=options.seconds, tell=tell)
+    with redirected(finder):
+        run_script(options.target, options.arguments, as_module=options.module)
+    print(f"{options.backend} does as eager execution on all {finder.graphs} graphs")
+    return 0
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Say what this installation can do. The status is 1 if something needed is missing."""
     problems = []
@@ -307,6 +323,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("-m", dest="module", action="store_true", help="the target is a module, as for python -m")
     one.add_argument("target", nargs="?", help="the script")
     one.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    one = command(minify, "reduce a graph on which a backend fails to a small script", script=True)
+    one.set_defaults(backend="inductor")
+    one.add_argument("-o", dest="output", default="repro.py", help="the script to write (default repro.py)")
+    one.add_argument("--isolate", action="store_true", help="try each part in a process of its own, for crashes")
+    one.add_argument("--seconds", type=float, default=600.0, help="time for reducing (default 600)")
     command(doctor, "what this installation can do", script=False)
     return parser
 

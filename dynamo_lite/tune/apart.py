@@ -57,7 +57,7 @@ def race_apart(path: os.PathLike[str], names: Sequence[str], seconds: float) -> 
     `path` is the file of a job. Raises `CannotCarry`.
     """
     fallen: list[tuple[str, float | None, str | None, str]] = []
-    candidates = {name: _where(name) for name in names if name != "eager"}
+    candidates = {name: importable(name) for name in names if name != "eager"}
     while True:
         last, outcome, how = _run(path, candidates, seconds)
         if outcome is not None:
@@ -97,9 +97,9 @@ class Trials:
         return compile
 
 
-def _where(name: str) -> tuple[str, str] | None:
+def importable(backend: str | Callable[..., Any]) -> tuple[str, str] | None:
     """Module and name of a backend's function, if another process can import it."""
-    compiler = lookup_backend(name)
+    compiler = lookup_backend(backend)
     module, path = getattr(compiler, "__module__", None), getattr(compiler, "__qualname__", None)
     found: Any = sys.modules.get(module or "")
     for part in (path or "<>").split("."):

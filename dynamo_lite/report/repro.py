@@ -1,0 +1,160 @@
+"""A graph as a program of its own.
+
+Input: a graph, its inputs, a backend. Output: the text of a script that needs torch and this package, and for inputs that can't be written
+down shortly a note that they are random.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.graph_module import _format_import_block
+from torch.package import sys_importer
+
+SHORT = 64
+"""Elements of a tensor that is written down."""
+
+
+@dataclass(frozen=True)
+class RandomInput:
+    """A tensor that is made anew: normal with mean and deviation, whole numbers between two, or truth values."""
+
+    seed: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: str
+    requires_grad: bool
+    low: float
+    high: float
+
+    @classmethod
+    def like(cls, value: torch.Tensor, seed: int) -> RandomInput:
+        """Of the same kind and distribution."""
+        with torch.no_grad():
+            if value.is_floating_point() or value.is_complex():
+                wide = (torch.view_as_real(value) if value.is_complex() else value).double()
+                low, high = (float(wide.mean()), float(wide.std(correction=0))) if wide.isfinite().all() else (0.0, 1.0)
+            else:
+                low, high = float(value.min()), float(value.max())
+        about = (tuple(value.shape), tuple(value.stride()), value.dtype, str(value.device), value.requires_grad)
+        return cls(seed, *about, round(low, 4), round(high, 4))
+
+    def make(self) -> torch.Tensor:
+        """The tensor."""
+        generator = torch.Generator().manual_seed(self.seed)
+        value = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
+        if self.dtype.is_floating_point or self.dtype.is_complex:
+            parts = torch.view_as_real(value) if self.dtype.is_complex else value
+            parts.copy_(torch.randn(parts.shape, generator=generator) * self.high + self.low)
+        else:
+            value.copy_(torch.randint(int(self.low), int(self.high) + 1, self.shape, generator=generator))
+        return value.requires_grad_(self.requires_grad)
+
+    def expression(self) -> str:
+        """The call that makes it, in a script."""
+        fields = ", ".join(repr(getattr(self, name)) for name in self.__dataclass_fields__)
+        return f"RandomInput({fields}).make()"
+
+
+def script_of(
+    gm: GraphModule, inputs: Sequence[Any], backend: str, where: tuple[str, str] | None, training: bool, problem: str
+) -> str:
+    """The text. `where`: module and name of a backend that is known to the program only."""
+    values = list(map(_expression, inputs))
+    random = any("RandomInput" in text for text in values)
+    classes = list(_classes(gm, "Repro"))
+    names, code = {}, "\n".join(classes)
+    for part in [gm, *(m for m in gm.modules() if isinstance(m, GraphModule))]:
+        used = part.graph.python_code("self").globals
+        names.update({name: value for name, value in used.items() if re.search(rf"\b{name}\b", code)})
+    operators = sum(node.op.startswith("call_") for node in gm.graph.nodes)
+    lines = [
+        f'"""The backend {backend} on a graph of {operators} operator{"s" * (operators != 1)}.',
+        "",
+        *textwrap.wrap(problem, 118),
+        "",
+        "Written by `python -m dynamo_lite minify`.",
+        '"""',
+        "",
+        "import sys",
+        "",
+        "import torch",
+        _format_import_block({k: v for k, v in names.items() if k != "torch"}, sys_importer).strip(),
+        "",
+        "import dynamo_lite",
+        "from dynamo_lite.backends.difference import problem",
+        *(["from dynamo_lite.report.repro import RandomInput"] if random else []),
+        *([f"from {where[0]} import {where[1].partition('.')[0]}"] if where is not None else []),
+        "",
+        "",
+        *classes,
+        "",
+        "def inputs():",
+        "    return [",
+        *(f"        {text}," for text in values),
+        "    ]",
+        "",
+        "",
+        "def outcome(model):",
+        "    torch.manual_seed(0)",
+        "    values = inputs()",
+        "    results = model(*values)",
+    ]
+    if training:
+        lines += [
+            "    ends = [r for r in results if r.requires_grad]",
+            "    torch.autograd.backward(ends, [torch.ones_like(r) for r in ends])",
+            "    results = [*results, *(v.grad for v in values if isinstance(v, torch.Tensor) and v.grad is not None)]",
+        ]
+    lines += [
+        "    return [*results, *values]",
+        "",
+        "",
+        "expected = outcome(Repro())",
+        f"found = outcome(dynamo_lite.compile(Repro(), backend={where[1] if where else repr(backend)}, fullgraph=True))",
+        "difference = problem(expected, found)",
+        'print(difference or "as in eager execution")',
+        "sys.exit(difference is not None)",
+    ]
+    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    while "\n\n\n\n" in text:
+        text = text.replace("\n\n\n\n", "\n\n\n")
+    return text
+
+
+def _classes(gm: GraphModule, name: str) -> Iterator[str]:
+    """The classes of a graph and of the graphs inside, inner ones first."""
+    inner = {}
+    for child_name, child in gm.named_children():
+        if isinstance(child, GraphModule):
+            inner[child_name] = f"{name}_{child_name}"
+            yield from _classes(child, inner[child_name])
+    yield f"class {name}(torch.nn.Module):"
+    if inner:
+        yield "    def __init__(self):"
+        yield "        super().__init__()"
+        for child_name, class_name in inner.items():
+            yield f"        self.{child_name} = {class_name}()"
+        yield ""
+    yield textwrap.indent(gm.graph.python_code("self").src.strip(), "    ")
+    yield ""
+    yield ""
+
+
+def _expression(value: Any) -> str:
+    if isinstance(value, RandomInput):
+        return value.expression()
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    if value.numel() > SHORT or not value.is_contiguous():
+        return RandomInput.like(value, 0).expression() + "  # other values than those that failed"
+    data = value.detach().cpu().tolist()
+    numbers = re.sub(r"\b(nan|inf)\b", r"float('\1')", repr(data))
+    return f"torch.tensor({numbers}, dtype={value.dtype}, device={str(value.device)!r}, requires_grad={value.requires_grad})"

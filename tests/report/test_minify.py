@@ -1,0 +1,185 @@
+"""Failing graphs are reduced to what fails, as scripts that show it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.__main__ import main
+from dynamo_lite.backends import registry
+from dynamo_lite.report.minify import minify, problem_of
+
+
+def miscompile(gm, wrong):
+    """The graph with each `tanh` exchanged."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for node in graph.nodes:
+        if node.target == "tanh":
+            wrong(node)
+    return torch.fx.GraphModule(gm, graph).forward
+
+
+def wrong(gm, example_inputs):
+    def exchange(node):
+        node.target = "sin"
+
+    return miscompile(gm, exchange)
+
+
+def failing(gm, example_inputs):
+    def refuse(node):
+        raise NotImplementedError("no tanh")
+
+    return miscompile(gm, refuse)
+
+
+def crashing(gm, example_inputs):
+    return miscompile(gm, lambda node: os.abort())
+
+
+def bad_gradient(gm, example_inputs):
+    class Bad(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.tanh()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3
+
+    def exchange(node):
+        node.op, node.target = "call_function", Bad.apply
+
+    return miscompile(gm, exchange)
+
+
+@pytest.fixture(autouse=True)
+def backends(monkeypatch):
+    monkeypatch.setattr(registry, "_backends", dict(registry._backends))
+    monkeypatch.setattr(registry, "_tags", dict(registry._tags))
+    for backend in (wrong, failing, crashing, bad_gradient):
+        registry.register_backend(backend)
+
+
+def program(x, w):
+    y = x @ w
+    for i in range(4):
+        y = y.sin() + i
+    a, b = y.chunk(2)
+    z = a.cos().tanh() * b
+    x.add_(1)
+    for i in range(4):
+        z = z * 1.1 - i
+    return z, y
+
+
+def captured(fn, *inputs):
+    found = []
+
+    def backend(gm, example_inputs):
+        found.append((gm, example_inputs))
+        return gm.forward
+
+    dynamo_lite.compile(fn, backend=backend)(*inputs)
+    return found[0]
+
+
+def operators(repro):
+    return [node.target for node in repro.gm.graph.nodes if node.op.startswith("call_")]
+
+
+@pytest.mark.parametrize(
+    "backend, left, said",
+    [
+        ("wrong", ["tanh"], "wrong: result 0: off by "),
+        ("failing", ["tanh"], "failed: NotImplementedError: no tanh"),
+    ],
+)
+def test_what_is_left(backend, left, said):
+    x = torch.randn(10, 8)
+    gm, inputs = captured(program, x, torch.randn(8, 8))
+    before, state = x.clone(), torch.get_rng_state()
+    steps = []
+    repro = minify(gm, inputs, backend, tell=steps.append)
+    assert torch.equal(x, before) and torch.equal(torch.get_rng_state(), state)
+    assert repro.problem.startswith(said) and steps
+    assert operators(repro)[-len(left) :] == left and repro.op_count == 1
+    assert problem_of(repro.gm, repro.inputs, backend, False).startswith(said[:5])
+
+
+def test_what_is_wrong_in_the_backward_pass():
+    x = torch.randn(10, 8, requires_grad=True)
+    gm, inputs = captured(lambda x: (x.exp().cos().tanh() * 2).sin() + 1, x)
+    repro = minify(gm, inputs, "bad_gradient")
+    assert repro.training and "tanh" in operators(repro) and repro.op_count <= 2 and x.grad is None
+    assert "torch.autograd.backward" in repro.script
+
+
+def test_nothing_is_wrong():
+    gm, inputs = captured(program, torch.randn(10, 8), torch.randn(8, 8))
+    assert minify(gm, inputs, "eager") is None
+
+
+def test_a_failure_that_is_another_one_is_not_followed():
+    """A part of the graph on which the backend fails differently is no step."""
+
+    def both(gm, example_inputs):
+        if not gm.graph.find_nodes(op="call_method", target="exp"):
+            raise RuntimeError("no exp")
+        return wrong(gm, example_inputs)
+
+    registry.register_backend(both)
+    gm, inputs = captured(lambda x: x.cos().tanh() + x.exp(), torch.randn(3))
+    repro = minify(gm, inputs, "both")
+    assert {"tanh", "exp"} <= set(operators(repro)) and repro.problem.startswith("wrong")
+
+
+PROGRAM = """
+import torch
+import test_minify
+from dynamo_lite.backends import registry
+for backend in (test_minify.wrong, test_minify.crashing):
+    registry.register_backend(backend)
+fn = torch.compile(lambda x: (x + 1).cos().tanh() * 2)
+print("values", fn(torch.ones(3)).shape)
+"""
+
+
+@pytest.mark.parametrize("backend, options", [("wrong", []), ("crashing", ["--isolate"])])
+def test_command_and_script(tmp_path, backend, options):
+    """The script says what is wrong, by itself, with status 1 (or as the backend ends it)."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    here = os.path.dirname(os.path.abspath(__file__))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
+    command = [
+        sys.executable,
+        "-m",
+        "dynamo_lite",
+        "minify",
+        "--backend",
+        backend,
+        "-o",
+        str(tmp_path / "repro.py"),
+        *options,
+    ]
+    done = subprocess.run(
+        [*command, str(tmp_path / "program.py")], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 1 and "written to" in done.stderr and "values" not in done.stdout
+    script = (tmp_path / "repro.py").read_text()
+    assert "tanh" in script and "from test_minify import" in script
+    shown = subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, env=environment)
+    if backend == "wrong":
+        assert shown.returncode == 1 and shown.stdout.startswith("result 0: off by ")
+    else:
+        assert shown.returncode == -6
+
+
+def test_a_script_without_failures(tmp_path, capsys):
+    (tmp_path / "program.py").write_text("import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")
+    assert main(["minify", "--backend", "aot_eager", str(tmp_path / "program.py")]) == 0
+    assert capsys.readouterr().out == "aot_eager does as eager execution on all 1 graphs\n"
