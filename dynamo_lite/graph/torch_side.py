@@ -182,11 +182,14 @@ def _lines(gm: torch.fx.GraphModule) -> Callable[[], dict[Function, Counter[int]
         found: dict[Function, Counter[int]] = {}
         for node in module.graph.nodes if module is not None else ():
             place = getattr(node.meta, "place", None) if node.op not in ("placeholder", "output") else None
+            seen = set()  # a function that calls itself
             while place is not None:
                 code = place.code
                 function = Function(code.co_filename, code.co_firstlineno, code.co_qualname)
-                found.setdefault(function, Counter())[place.lineno] += 1
+                seen.add((function, place.lineno))
                 place = place.caller
+            for function, lineno in seen:
+                found.setdefault(function, Counter())[lineno] += 1
         return found
 
     return lines

@@ -85,6 +85,7 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
             graphs.append(gm)
             return gm.forward
 
+        keep_graph.__name__ = "eager"  # what reports call it
         with Measurement(keep_texts=True) as measurement:
             compiled = compile(f, backend=measurement.backend(keep_graph), isolate_recompiles=True)
             measurement.function(compiled)(*args, **kwargs)

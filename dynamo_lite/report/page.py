@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+import torch
 
 from ..exc import BREAKS, UserFrame, format_location
 from ..record import BreakRecord, FrameRecord, Function, GraphRecord
 from .costs import BreakCost, break_costs
 from .coverage import Coverage, FrameText, FunctionCoverage, short_path
 
+TORCH = os.path.dirname(torch.__file__) + os.sep
+"""Functions of the program come before those of torch."""
 MAX_GUARD_LINES = 400
 MAX_SOURCE_LINES = 600
 MAX_INLINED = 100
@@ -202,7 +207,7 @@ def _place(frames: list[FrameRecord], texts: dict[int, FrameText]) -> PlaceView:
             own.update(counts)
         else:
             inlined.append((function, counts))
-    inlined.sort(key=lambda pair: -sum(pair[1].values()))
+    inlined.sort(key=lambda pair: (pair[0].filename.startswith(TORCH), -sum(pair[1].values())))
     name = first.name.partition(" (resumed")[0]
     return PlaceView(
         name=name,
@@ -326,6 +331,8 @@ def _timeline(coverage: Coverage) -> tuple[list[TimeBar], float]:
 
 def duration(seconds: float) -> str:
     """Seconds in a unit in which they have one to three digits before the point."""
+    if seconds >= 1000:
+        return f"{seconds:,.0f} s"
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"

@@ -61,6 +61,15 @@ def fn(x, tag="<script>alert(1)</script>"):
     return x.cos()
 
 
+def again(x, depth=2):
+    return again(x.sin(), depth - 1) if depth else x
+
+
+def test_recursion_counts_once():
+    (place,) = page_of(measured(again, (torch.ones(3),))).functions[0].places
+    assert place.source.operators == 2
+
+
 def measured(fn, *calls, **options):
     with Measurement(keep_texts=True) as measurement:
         compiled = measurement.function(dynamo_lite.compile(fn, backend=measurement.backend("eager"), **options))
@@ -153,7 +162,8 @@ def test_thousands_of_frames():
 
 
 @pytest.mark.parametrize(
-    "seconds, text", [(0, "0"), (12.3456, "12.3 s"), (0.0123, "12.3 ms"), (5e-6, "5 µs"), (2e-7, "0.2 µs")]
+    "seconds, text",
+    [(0, "0"), (12.3456, "12.3 s"), (1234.5, "1,234 s"), (0.0123, "12.3 ms"), (5e-6, "5 µs"), (2e-7, "0.2 µs")],
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
