@@ -1,4 +1,4 @@
-"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache | tune | minify | bench`.
+"""The command line: `python -m dynamo_lite run | coverage | explain | check | support | doctor | cache | tune | debug | minify | bench`.
 
 One function for each.
 """
@@ -211,6 +211,20 @@ def tune(options: argparse.Namespace) -> int:
     return report.race(options.budget, options.candidates.split(",") if options.candidates else None)
 
 
+def debug(options: argparse.Namespace) -> int:
+    """Run a script and stop where a graph breaks: `help` lists the commands."""
+    from .report.debug import Debugger, Quit
+    from .report.script import redirected, run_script
+
+    debugger = Debugger(at_start=options.start)
+    try:
+        with config.patch(cache=False), redirected(options.backend), debugger.watching():
+            run_script(options.target, options.arguments, as_module=options.module)
+    except Quit:
+        return 1
+    return 0
+
+
 def minify(options: argparse.Namespace) -> int:
     """Run a script until a backend fails, crashes or is wrong on one of its graphs; write the smallest part of that graph that still shows
     it as a script. The status is 1 if there is one."""
@@ -323,6 +337,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("-m", dest="module", action="store_true", help="the target is a module, as for python -m")
     one.add_argument("target", nargs="?", help="the script")
     one.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    one = command(debug, "stop where a graph breaks, and look around", script=True)
+    one.add_argument("--start", action="store_true", help="stop at the first line that is captured")
     one = command(minify, "reduce a graph on which a backend fails to a small script", script=True)
     one.set_defaults(backend="inductor")
     one.add_argument("-o", dest="output", default="repro.py", help="the script to write (default repro.py)")
