@@ -1,7 +1,8 @@
 """`python -m dynamo_lite debug`: stop where a graph breaks, look at what capture knows there, and follow it line by line.
 
 Input: a script; commands on standard input. Output: what they ask for.
-Invariant: looking changes nothing: lazy values stay lazy, no guard is added, and the program's results are those of a run without the debugger. Nothing of it costs anything while no debugger is active.
+Invariant: looking changes nothing: lazy values stay lazy, no guard is added, and the program's results are those of a run without the
+debugger. Nothing of it costs anything while no debugger is active.
 
 What runs are analyses, not the program: a line is interpreted on symbolic values when its function is captured, again from the beginning
 after each break (an analysis learns where it has to end), and executed afterwards. Stepping passes over the code of torch.
