@@ -8,7 +8,7 @@ caller's graph is not changed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Set to True in the `meta` of a placeholder whose tensor keeps its address from call to call (parameters and buffers).
@@ -107,7 +107,7 @@ def _refuse_sparse_gradients(gm: Any) -> None:
 def _mark_static_inputs(graph: Any, captured: list[Any], example_inputs: list[Any]) -> None:
     """Tell AOTAutograd which inputs keep their address, in the form in which it reads that from a graph.
 
-    It wants `_param_name_to_source` (none: all parameters are placeholders already), a `_dynamo_source` per
+    It wants `_param_name_to_source` (parameters are placeholders but for those that `freezing` binds), a `_dynamo_source` per
     placeholder, and the mark in the placeholder's `tensor_dict`. CUDA graphs then read these inputs in place, and
     Inductor does not copy unaligned ones.
     """
@@ -115,7 +115,8 @@ def _mark_static_inputs(graph: Any, captured: list[Any], example_inputs: list[An
     from torch._guards import CompileContext, CompileId
 
     graph.meta["dynamo_compile_id"] = CompileContext.current_compile_id() or CompileId(frame_id=0, frame_compile_id=0)
-    graph._param_name_to_source = {}
+    bound = [*dict(graph.named_parameters(remove_duplicate=False)), *dict(graph.named_buffers(remove_duplicate=False))]
+    graph._param_name_to_source = {name: Bound(name) for name in bound}
     for node, source, real in zip(graph.graph.find_nodes(op="placeholder"), captured, example_inputs, strict=True):
         node._dynamo_source = None
         static = (
@@ -125,6 +126,12 @@ def _mark_static_inputs(graph: Any, captured: list[Any], example_inputs: list[An
         )
         if static:
             node.meta["tensor_dict"] = {**node.meta.get("tensor_dict", {}), "_dynamo_static_input_type": "unguarded"}
+
+
+class Bound(NamedTuple):
+    """A parameter that is no input any more, where AOTAutograd asks for its source."""
+
+    name: str
 
 
 def aot_eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from .aot import FLOATS, call_with_fakes
+from .freezing import freeze
 from .requirements import Requirements
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -27,13 +28,25 @@ def inductor(
     """Compile the graph and, when it is first needed, its backward. Raises RuntimeError for options that Inductor does
     not know.
     """
+    from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx
 
     patches = config_patches(mode, options)
-    compiled = call_with_fakes(
-        lambda graph, fakes: compile_fx(graph, fakes, config_patches=patches), gm, example_inputs
-    )
-    return without_disable(compiled)
+
+    def compile_with(freezing: bool) -> Callable[[Any, list[Any]], Callable[..., Any]]:
+        settings = {**patches, "freezing": freezing}
+
+        def compile_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+            compiled = call_with_fakes(
+                lambda graph, fakes: compile_fx(graph, fakes, config_patches=settings), gm, example_inputs
+            )
+            return without_disable(compiled)
+
+        return compile_graph
+
+    if patches.get("freezing", config.freezing):
+        return freeze(gm, example_inputs, compile_with(True), compile_with(False))
+    return compile_with(False)(gm, example_inputs)
 
 
 def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
@@ -119,6 +132,11 @@ def max_autotune(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     return inductor(gm, example_inputs, mode="max-autotune-no-cudagraphs")
 
 
+def freezing(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """`inductor` with parameters as constants."""
+    return inductor(gm, example_inputs, options={"freezing": True})
+
+
 def reduce_overhead(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """`inductor` in the mode "reduce-overhead": its kernels, launched by CUDA graphs."""
     return inductor(gm, example_inputs, mode="reduce-overhead")
@@ -130,8 +148,11 @@ def _why_not() -> str | None:
 
 inductor.validate = validate
 inductor.reset = reset
-for _backend in (inductor, max_autotune, reduce_overhead):
+for _backend in (inductor, max_autotune, reduce_overhead, freezing):
     setattr(_backend, FLOATS, "tensors")
 inductor.requirements = Requirements(trains=True, check=_why_not, install="g++, or Triton for CUDA")
 max_autotune.requirements = inductor.requirements
 reduce_overhead.requirements = Requirements(frozenset({"cuda"}), trains=True, check=_why_not, install="Triton")
+freezing.requirements = Requirements(
+    check=_why_not, install="g++, or Triton for CUDA", assumes="parameters do not change through .data"
+)

@@ -22,7 +22,7 @@ from ..markers import current_stance
 from .aot import aot_eager
 from .cudagraphs import cudagraphs
 from .eager import eager
-from .inductor import inductor, max_autotune, reduce_overhead
+from .inductor import freezing, inductor, max_autotune, reduce_overhead
 from .onnxruntime import onnxruntime
 from .openvino import openvino
 from .requirements import Requirements
@@ -101,7 +101,9 @@ def candidates(devices: Iterable[str], training: bool) -> list[str]:
     found = []
     for name in dict.fromkeys([*_backends, *_entry_points()]):
         needs = requirements_of(name)
-        if needs is not None and wanted <= needs.devices and needs.trains >= training and needs.missing() is None:
+        if needs is None or needs.assumes:
+            continue
+        if wanted <= needs.devices and needs.trains >= training and needs.missing() is None:
             found.append(name)
     return found
 
@@ -187,6 +189,7 @@ register_backend(aot_eager, name="aot_eager", tags=("debug",))
 register_backend(inductor, name="inductor")
 register_backend(reduce_overhead, name="inductor_reduce_overhead")
 register_backend(max_autotune, name="inductor_max_autotune")
+register_backend(freezing, name="inductor_freezing")
 register_backend(cudagraphs, name="cudagraphs")
 register_backend(torchscript, name="torchscript")
 register_backend(onnxruntime, name="onnxruntime")

@@ -16,6 +16,7 @@ class Requirements:
     """`devices` on which it runs; whether gradients go through it; modules that it imports, and how to get them; anything else.
 
     `isolate`: it may bring the process down, and is tried in one of its own before it takes part in a race.
+    `assumes`: what the user has to promise; such a backend takes part only where it is named.
     """
 
     devices: frozenset[str] = frozenset({"cpu", "cuda"})
@@ -25,6 +26,7 @@ class Requirements:
     install: str = ""
     check: Callable[[], str | None] | None = None
     isolate: bool = False
+    assumes: str = ""
 
     def missing(self) -> str | None:
         """Why the backend can't run in this installation, or None."""

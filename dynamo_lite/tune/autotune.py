@@ -28,7 +28,7 @@ from .background import Background
 from .inputs import CannotCopy
 from .key import graph_key
 from .portable import CannotCarry
-from .race import Outcome, race
+from .race import Outcome, binds, race
 from .shadow import watched
 from .store import Choice, Store
 from .verify import wants_gradients
@@ -100,7 +100,10 @@ class Tuning:
             result = race(self.gm, self.examples, compilers, seconds=self.seconds, training=self.training, tell=tell)
         choice = choice_of(result.outcome())
         self.store.put(self.key, choice)
-        return self._with(choice, result.winner.compiled)
+        compiled = result.winner.compiled
+        if choice.backend != "eager" and binds(lookup_backend(choice.backend)):
+            compiled = lookup_backend(choice.backend)(self.gm, self.examples)
+        return self._with(choice, compiled)
 
     def _in_background(self) -> Callable[..., Any]:
         """Eager execution, with the winner from some later call on."""

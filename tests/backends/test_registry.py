@@ -27,6 +27,7 @@ def test_builtin_names():
         "autotune",
         "cudagraphs",
         "inductor",
+        "inductor_freezing",
         "inductor_max_autotune",
         "inductor_reduce_overhead",
         "onnxruntime",
