@@ -68,6 +68,26 @@ parse_small(PyObject *number, PyObject *spec, Py_ssize_t *out)
     return 0;
 }
 
+/* The argument of a check, an accessor or a relation: what stands in the spec, or, for (..., n), the n-th of the program's objects.
+   So a spec that comes from a file need not be built anew to put the objects of this process into it. Borrowed. */
+static PyObject *
+argument_of(GuardProgram *p, PyObject *arg)
+{
+    if (p->objects == NULL || !PyTuple_CheckExact(arg) || PyTuple_GET_SIZE(arg) != 2
+        || PyTuple_GET_ITEM(arg, 0) != Py_Ellipsis) {
+        return arg;
+    }
+    Py_ssize_t n;
+    if (parse_small(PyTuple_GET_ITEM(arg, 1), arg, &n) < 0) {
+        return NULL;
+    }
+    if (n >= PyTuple_GET_SIZE(p->objects)) {
+        bad_spec("there is no such object", arg);
+        return NULL;
+    }
+    return PyTuple_GET_ITEM(p->objects, n);
+}
+
 /* The compiled form of a TENSOR check's argument; one for all checks with this very argument. */
 static TensorSpec *
 shared_tensor_spec(GuardProgram *p, PyObject *argument)
@@ -100,19 +120,23 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
     }
     check->kind = (int)kind;
     check->index = (int)index;
-    check->arg = f[1];
+    PyObject *arg = argument_of(p, f[1]);
+    if (arg == NULL) {
+        return -1;
+    }
+    check->arg = arg;
     switch (kind) {
     case K_IS:
     case K_IS_NOT:
-        check->known = (Known){.object = f[1]};
+        check->known = (Known){.object = arg};
         return 0;
     case K_REF_IS:
     case K_REF_IS_NOT:
     case K_REF_TYPE_IS:
-        if (!PyWeakref_CheckRefExact(f[1])) {
+        if (!PyWeakref_CheckRefExact(arg)) {
             return bad_spec("expected a weak reference", spec);
         }
-        check->known = known_referent(f[1]);
+        check->known = known_referent(arg);
         return 0;
     case K_EQUALS:
     case K_HAS_KEY:
@@ -123,17 +147,17 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
     case K_NO_FINALIZER_AT:
         return 0;
     case K_TYPE_IS:
-        check->known = (Known){.object = f[1]};
-        return PyType_Check(f[1]) ? 0 : bad_spec("TYPE_IS takes a type", spec);
+        check->known = (Known){.object = arg};
+        return PyType_Check(arg) ? 0 : bad_spec("TYPE_IS takes a type", spec);
     case K_DICT_KEYS:
-        return PyTuple_Check(f[1]) ? 0 : bad_spec("DICT_KEYS takes a tuple", spec);
+        return PyTuple_Check(arg) ? 0 : bad_spec("DICT_KEYS takes a tuple", spec);
     case K_TRUTH:
-        check->n = f[1] == Py_True;
-        return PyBool_Check(f[1]) ? 0 : bad_spec("TRUTH takes a bool", spec);
+        check->n = arg == Py_True;
+        return PyBool_Check(arg) ? 0 : bad_spec("TRUTH takes a bool", spec);
     case K_LEN:
-        return parse_small(f[1], spec, &check->n);
+        return parse_small(arg, spec, &check->n);
     case K_SAVE:
-        if (parse_small(f[1], spec, &check->n) < 0) {
+        if (parse_small(arg, spec, &check->n) < 0) {
             return -1;
         }
         if (check->n >= p->n_saved) {
@@ -143,7 +167,7 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
         p->is_saved[check->n] = 1;
         return 0;
     case K_TENSOR:
-        check->tensor = shared_tensor_spec(p, f[1]);
+        check->tensor = shared_tensor_spec(p, arg);
         return check->tensor == NULL ? -1 : 0;
     }
     return bad_spec("unknown check kind", spec);
@@ -218,9 +242,9 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
         return bad_spec("checks must be a tuple", spec);
     }
     node->kind = (int)kind;
-    node->arg = f[1];
+    node->arg = argument_of(p, f[1]);
     node->absent_index = -1;
-    if (parse_accessor(p, node, root, spec, f[1]) < 0) {
+    if (node->arg == NULL || parse_accessor(p, node, root, spec, node->arg) < 0) {
         return -1;
     }
     int n = (int)PyTuple_GET_SIZE(f[2]);
@@ -296,14 +320,17 @@ parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
     PyObject *slots = f[1];
     switch (kind) {
     case K_GLOBAL_STATE:
-        relation->function = f[1];
-        return 0;
+        relation->function = argument_of(p, f[1]);
+        return relation->function == NULL ? -1 : 0;
     case K_PREDICATE:
         f = fields(f[1], 2, "PREDICATE takes (function, slots)");
         if (f == NULL) {
             return -1;
         }
-        relation->function = f[0];
+        relation->function = argument_of(p, f[0]);
+        if (relation->function == NULL) {
+            return -1;
+        }
         slots = f[1];
         break;
     case K_SAME:
@@ -408,6 +435,7 @@ program_clear(GuardProgram *p)
     PyMem_Free(p->tensors);
     p->tensors = NULL;
     Py_CLEAR(p->spec);
+    Py_CLEAR(p->objects);
     Py_CLEAR(p->graph);
     return 0;
 }
@@ -416,6 +444,7 @@ static int
 program_traverse(GuardProgram *p, visitproc visit, void *arg)
 {
     Py_VISIT(p->spec);
+    Py_VISIT(p->objects);
     Py_VISIT(p->graph);
     return records_traverse(p, visit, arg);
 }
@@ -460,10 +489,10 @@ parse_handed(GuardProgram *p, GraphCall *graph, PyObject *slots)
 static PyObject *
 program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"spec", "graph", "handed_slots", NULL};
-    PyObject *spec, *graph = NULL, *slots = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O!O!:GuardProgram", names, &spec, &GraphCall_Type, &graph,
-                                     &PyTuple_Type, &slots)) {
+    static char *names[] = {"spec", "graph", "handed_slots", "objects", NULL};
+    PyObject *spec, *graph = NULL, *slots = NULL, *objects = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O!O!O!:GuardProgram", names, &spec, &GraphCall_Type, &graph,
+                                     &PyTuple_Type, &slots, &PyTuple_Type, &objects)) {
         return NULL;
     }
     if ((graph == NULL) != (slots == NULL)) {
@@ -480,6 +509,7 @@ program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     p->spec = Py_NewRef(spec);
+    p->objects = Py_XNewRef(objects);
     p->n_saved = (int)n_saved;
     p->is_plain = 1;
     p->is_saved = PyMem_Calloc(n_saved, 1);

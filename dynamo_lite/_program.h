@@ -392,7 +392,7 @@ typedef struct {
     char *is_saved;          /* while it is built: by slot */
     TensorSpec **tensors;    /* owned, by the checks' shared arguments */
     int n_tensors;
-    PyObject *spec;          /* owns every object that the nodes point to */
+    PyObject *spec, *objects;   /* own every object that the nodes point to; objects may be NULL */
     GraphCall *graph;        /* owned: what an evaluation makes a Handover for; or NULL */
     int *handed_slots;       /* for each argument handed over, where its value is saved */
 } GuardProgram;

@@ -23,7 +23,7 @@ from typing import Any
 
 from . import _eval_frame, markers, own_builtins, skip
 from . import cache as kept
-from .codegen import Codegen, is_handed_over
+from .codegen import Codegen
 from .config import config
 from .exc import (
     FailOnRecompileLimitHit,
@@ -37,6 +37,7 @@ from .exc import (
 )
 from .finalizers import check_finalizers, loses_argument, rebound_arguments, watch_arguments
 from .graph import side
+from .guards.ir import GuardSet
 from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
@@ -75,13 +76,21 @@ if hasattr(os, "register_at_fork"):
 
 
 class Version:
-    """The Python side of one cache entry: what it rests on, for reports and for explaining misses."""
+    """The Python side of one cache entry: what it rests on, for reports and for explaining misses. `guards` is a `GuardSet`, or makes one
+    when somebody asks."""
 
     def __init__(self, guards: Any, record: FrameRecord, module_id: int | None) -> None:
-        self.guards = guards
+        self._guards = guards
         self.record = record
         self.module_id = module_id
         self.checks: Any = None
+
+    @property
+    def guards(self) -> GuardSet:
+        """What the version rests on."""
+        if not isinstance(self._guards, GuardSet):
+            self._guards = self._guards()
+        return self._guards
 
     def is_given_up(self) -> bool:
         """Whether it never fits again, because its checks have failed too often."""
@@ -91,12 +100,17 @@ class Version:
 class _GuardText:
     """Guards of a frame for reports; the text is made when asked for, and gone with the compiled version."""
 
-    def __init__(self, guards: Any) -> None:
-        self.guards = weakref.ref(guards)
-        self.count = len(guards)
+    def __init__(self, version: Version, count: int) -> None:
+        self.version = weakref.ref(version)
+        self.count = count
 
     def __len__(self) -> int:
         return self.count
+
+    def guards(self) -> GuardSet | None:
+        """The guards, None once the version is gone."""
+        version = self.version()
+        return version.guards if version is not None else None
 
     def text(self) -> str:
         guards = self.guards()
@@ -413,15 +427,10 @@ class Analysis:
     def _read(version: kept.Version) -> tuple[Any, ...]:
         """The graph, its call, what to tell when it is compiled, the code and the guards."""
         graph = version.graph()
-        call, handed, later = None, [], _Later()
+        call, later = None, _Later()
         if graph is not None:
-            positions = tuple([n for n, i in enumerate(graph.inputs) if is_handed_over(i.source)])
-            handed = [graph.inputs[n].source for n in positions]
-            call = _eval_frame.GraphCall(later, len(graph.inputs), positions, later)
-        code = version.code(call)
-        version.guards.settle()
-        program = build_program(version.guards, call, handed) if call is not None else build_program(version.guards)
-        return graph, call, later, code, program
+            call = _eval_frame.GraphCall(later, len(graph.example_inputs()), version.positions, later)
+        return graph, call, later, version.code(call), version.program(call)
 
     def _attempt(self, tr: Trace) -> Any:
         """One run; None if another one is needed. Outside of the `except` blocks: guards may look at the exception that the caller
@@ -541,9 +550,9 @@ class Analysis:
         return self._entry_of(tr.guards, program, code, needs_hook)
 
     def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:
-        self.record.guards = _GuardText(guards)
         version = Version(guards, self.record, _module_id(self.values))
-        strict = Comparison(guards) if config.strict_guards else None
+        self.record.guards = _GuardText(version, len(guards))
+        strict = Comparison(version.guards) if config.strict_guards else None
         return _eval_frame.Entry(program, code, version, needs_hook, strict)
 
     def _eager_entry(self, tr: Trace) -> Any:

@@ -8,21 +8,24 @@ else it rests on the guards say, which run in the other process as they are.
 
 from __future__ import annotations
 
+import marshal
 import sys
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .._eval_frame import Cache, GraphCall
-from ..exc import Mismatch, Refused, UserFrame
+from .._eval_frame import Cache, GraphCall, GuardProgram
+from ..codegen import is_handed_over
+from ..exc import Refused, UserFrame
 from ..failure import Original, Place
 from ..graph import side
 from ..guards import ir
 from ..guards.mirror import ACCESSORS, WITHOUT_ARGUMENT
+from ..guards.program import build_spec, handed_slots
 from ..record import BreakRecord
 from ..resume import is_resumed
-from .references import Reader, Writer, all_codes, constant_of, demanded, fingerprint
+from .references import ATOMS, Reader, Writer, all_codes, constant_of, demanded, fingerprint
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Writing.
@@ -43,38 +46,91 @@ def write(
     writer = Writer(tr.function, tr.guards, _needed(tr.guards, inputs), tr.recipes)
     ambient = side.write_ambient(writer)
     _mention_functions(writer, values)
-    nodes = [_write_node(writer, node) for node in writer.nodes]
-    guards = [_write_guard(writer, guard) for guard in tr.guards.guards]
+    arguments = _Arguments(writer)
+    nodes = [(_parent(writer, node), node.kind, arguments(node)) for node in writer.nodes]
+    guards = [_write_guard(writer, arguments, guard) for guard in tr.guards.guards]
+    handed = [(n, source) for n, source in enumerate(inputs) if is_handed_over(source)]
     files = _Files(writer, tr.function.__code__.co_filename)
-    codes: list[bytes] = []
+    places = _Places()
     return {
         "nodes": nodes,
-        "guards": guards,
+        "program": build_spec(tr.guards, [source for _, source in handed], arguments),
+        "handed": (tuple([n for n, _ in handed]), handed_slots([source for _, source in handed])),
         "code": None if code is tr.function.__code__ else _write_code(writer, files, code, tr.region),
         "needs_hook": needs_hook,
-        "graph": None if graph is None else side.write_graph(graph, writer, lambda place: _write_place(codes, place)),
+        "graph": None if graph is None else side.write_graph(graph, writer, places),
         "ambient": ambient,
-        "codes": codes,
+        "places": (places.codes, places.table),
         "hints": _write_hints(tr.dynamic_hints),
         "breaks": [_write_break(b) for b in record.breaks],
         # All that was mentioned comes last.
+        "arguments": arguments.table,
         "files": files.names,
-        "strings": list(writer.strings),
+        "guards": (len(guards), marshal.dumps((guards, list(writer.strings)))),  # read when somebody asks
         "objects": writer.table,
     }
 
 
-def _write_node(writer: Writer, node: ir.GuardNode) -> tuple[Any, ...]:
-    kind, arg = node.kind, node.arg
-    if node.parent is not None:
-        parent = writer.numbers[id(node.parent)]
-    else:
-        parent = -1
-        if kind == ir.REFERENT or kind == ir.CONST:
-            value = constant_of(node)
-            by_value = type(value) in (tuple, frozenset)  # what code and folding give: nobody asks which one it is
-            return (parent, ir.CONST, writer.value(value) if by_value else ("object", writer(value)))
-    return (parent, kind, arg if type(arg) is str or type(arg) is int else writer.value(arg))
+def _parent(writer: Writer, node: ir.GuardNode) -> int:
+    return -1 if node.parent is None else writer.numbers[id(node.parent)]
+
+
+class _Arguments:
+    """What stands for the arguments of nodes and guards: those that are plain data for themselves, `(..., n)` for number `n` of a table."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.table: list[tuple[Any, ...]] = []
+        self.known: dict[Any, Any] = {}  # what equal arguments have in common → what stands for them
+
+    def __call__(self, of: ir.GuardNode | ir.Guard) -> Any:
+        if isinstance(of, ir.GuardNode):
+            return self._of_node(of)
+        arg, kind = of.arg, of.kind
+        if kind == ir.TENSOR:
+            return self._known((kind, arg), side.write_guard, self.writer, of)
+        if kind == ir.GLOBAL_STATE or kind == ir.PREDICATE:
+            return self._known((kind, id(arg)), side.write_guard, self.writer, of)
+        if kind in _IDENTITIES:
+            return self._identity(of)
+        return self._plain(kind, arg)
+
+    def _of_node(self, node: ir.GuardNode) -> Any:
+        kind, arg = node.kind, node.arg
+        if kind == ir.REFERENT:
+            return self._object(constant_of(node), True)
+        if kind == ir.CONST:
+            return self._plain(kind, arg) if type(arg) in (tuple, frozenset) else self._object(arg, False)
+        return self._plain(kind, arg)
+
+    def _plain(self, kind: int, arg: Any) -> Any:
+        cls = type(arg)
+        if cls in ATOMS or (cls is tuple and arg[:1] != (...,) and all(type(item) in ATOMS for item in arg)):
+            return arg
+        return self._known((kind, id(arg)), self.writer.value, arg)
+
+    def _identity(self, guard: ir.Guard) -> Any:
+        value = demanded(guard)
+        if value is ir.NO_VALUE:
+            return self._known("nothing", lambda: ("nothing",))
+        if value is None or value is True or value is False or value is Ellipsis:
+            return value
+        return self._object(value, guard.kind in _WEAK)
+
+    def _object(self, value: Any, weakly: bool) -> Any:
+        key = ("weakly" if weakly else "object", id(value))
+        return self._known(key, lambda: (key[0], self.writer(value)))
+
+    def _known(self, key: Any, write: Callable[..., Any], *args: Any) -> Any:
+        known = self.known.get(key)
+        if known is None:
+            known = self.known[key] = (..., len(self.table))
+            self.table.append(write(*args))
+        return known
+
+
+_WEAK = frozenset({ir.REF_IS, ir.REF_IS_NOT, ir.REF_TYPE_IS})
+_IDENTITIES = _WEAK | {ir.IS, ir.IS_NOT, ir.TYPE_IS}
 
 
 def _mention_functions(writer: Writer, values: tuple[Any, ...]) -> None:
@@ -116,7 +172,7 @@ def _needed(guards: ir.GuardSet, others: list[ir.GuardNode]) -> list[ir.GuardNod
     return [node for node in guards.nodes if id(node) in needed]
 
 
-def _write_guard(writer: Writer, guard: ir.Guard) -> tuple[Any, ...]:
+def _write_guard(writer: Writer, arguments: _Arguments, guard: ir.Guard) -> tuple[Any, ...]:
     nodes = (
         writer.numbers[id(guard.node)]
         if guard.node is not None
@@ -124,30 +180,7 @@ def _write_guard(writer: Writer, guard: ir.Guard) -> tuple[Any, ...]:
     )
     user = guard.user
     place = None if user is None else (writer.text(user[0]), user[1])
-    return (guard.kind, nodes, _ARGUMENTS.get(guard.kind, _plain)(writer, guard), place, guard.text)
-
-
-def _plain(writer: Writer, guard: ir.Guard) -> Any:
-    return writer.value(guard.arg)
-
-
-def _identity(writer: Writer, guard: ir.Guard) -> Any:
-    value = demanded(guard)
-    if value is ir.NO_VALUE:
-        return ("nothing",)
-    if value is None or value is True or value is False or value is Ellipsis or value is NotImplemented:
-        return writer.value(value)
-    return ("object", writer(value))
-
-
-def _written_by_torch(writer: Writer, guard: ir.Guard) -> Any:
-    return side.write_guard(writer, guard)
-
-
-_ARGUMENTS: dict[int, Callable[[Writer, ir.Guard], Any]] = {
-    **dict.fromkeys((ir.IS, ir.REF_IS, ir.IS_NOT, ir.REF_IS_NOT, ir.TYPE_IS, ir.REF_TYPE_IS), _identity),
-    **dict.fromkeys((ir.TENSOR, ir.GLOBAL_STATE, ir.PREDICATE), _written_by_torch),
-}
+    return (guard.kind, nodes, arguments(guard), place, guard.text)
 
 
 class _Files:
@@ -199,13 +232,26 @@ def _write_const(writer: Writer, files: _Files, value: Any, region: Any) -> Any:
     return writer.value(value)
 
 
-def _write_place(codes: list[bytes], place: Place | None) -> Any:
-    if place is None:
-        return None
-    known = fingerprint(place.code)
-    if known not in codes:
-        codes.append(known)
-    return (codes.index(known), place.lineno, _write_place(codes, place.caller))
+class _Places:
+    """Lines of the program: each once, `(code, line, caller)` by their numbers."""
+
+    def __init__(self) -> None:
+        self.codes: list[bytes] = []
+        self.table: list[tuple[int, int, int]] = []
+        self.known: dict[tuple[int, int, int], int] = {}
+
+    def __call__(self, place: Place | None) -> int:
+        if place is None:
+            return -1
+        code = fingerprint(place.code)
+        if code not in self.codes:
+            self.codes.append(code)
+        line = (self.codes.index(code), place.lineno, self(place.caller))
+        number = self.known.get(line)
+        if number is None:
+            number = self.known[line] = len(self.table)
+            self.table.append(line)
+        return number
 
 
 def _write_hints(hints: dict[str, Any]) -> dict[str, Any]:
@@ -232,44 +278,38 @@ class Version:
         self.data = data
         self.function = function
         self.region = region
-        self.reader = Reader(data["objects"], data["nodes"], function, values)
+        self.reader = Reader(data["objects"], data["nodes"], data["arguments"], function, values)
         side.check_ambient(self.reader, data["ambient"])
         self.reader.check()
-        code = function.__code__
-        self.guards = ir.GuardSet(code.co_varnames, code.co_freevars)
+        self.arguments = tuple([self._argument(*written) for written in data["arguments"]])
         self.call: Any = None
         self.path: Any = None
-        self._read_nodes()
-        self._read_guards()
 
-    def _read_nodes(self) -> None:
-        read, add = self.reader.value, self.guards.node
-        nodes: list[ir.GuardNode] = self.guards.nodes
-        for parent, kind, arg in self.data["nodes"]:
-            add(None if parent < 0 else nodes[parent], kind, read(arg) if type(arg) is tuple else arg)
-        if len(nodes) != len(self.data["nodes"]):
-            raise Mismatch("two objects are one")
-
-    def _read_guards(self) -> None:
-        nodes, strings, guards = self.guards.nodes, self.data["strings"], self.guards
-        for kind, where, arg, place, text in self.data["guards"]:
-            user = None if place is None else (strings[place[0]], place[1])
-            kind = _STRONG.get(kind, kind)
-            if type(where) is int:
-                value = self._argument(kind, where, arg)
-                guards.check(nodes[where], kind, value, user)
-            else:
-                value = self._argument(kind, where, arg)
-                guards.relation(kind, tuple([nodes[n] for n in where]), value, user, text)
-        if len(guards.guards) != len(self.data["guards"]):
-            raise Mismatch("two guards are one")
-
-    def _argument(self, kind: int, where: Any, arg: Any) -> Any:
-        if kind in (ir.TENSOR, ir.GLOBAL_STATE, ir.PREDICATE):
-            return side.read_guard(self.reader, kind, where, arg)
-        if arg == ("nothing",):
+    def _argument(self, form: str, *rest: Any) -> Any:
+        if form == "weakly":
+            return weakref.ref(self.reader(rest[0]))
+        if form == "nothing":
             return ir.NO_VALUE
-        return self.reader.value(arg) if type(arg) is tuple else arg
+        if form in side.GUARD_FORMS:
+            return side.read_guard(self.reader, form, *rest)
+        return self.reader.value((form, *rest))
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Which of the graph's inputs the guards hand over."""
+        return self.data["handed"][0]
+
+    def program(self, call: GraphCall | None) -> GuardProgram:
+        """The guards, which hand their values over to this call."""
+        spec, slots = self.data["program"], self.data["handed"][1]
+        if call is None:
+            return GuardProgram(spec, objects=self.arguments)
+        return GuardProgram(spec, call, slots, self.arguments)
+
+    @property
+    def guards(self) -> StoredGuards:
+        """The guards, for reports."""
+        return StoredGuards(self.data, self.arguments, self.function.__code__)
 
     # -- code
 
@@ -302,17 +342,7 @@ class Version:
     def graph(self) -> Any:
         """What `side.compile_graph` takes, None if there is no graph."""
         data = self.data["graph"]
-        return None if data is None else side.read_graph(data, self.reader, self.guards, self._place)
-
-    def _place(self, data: Any) -> Place | None:
-        if data is None:
-            return None
-        wanted = self.data["codes"][data[0]]
-        codes = self.reader.codes
-        if wanted not in codes:
-            codes.update((fingerprint(code), code) for code in all_codes(list(codes.values())))
-        code = codes.get(wanted)
-        return Place(code, data[1], self._place(data[2])) if code is not None else None
+        return None if data is None else side.read_graph(data, self.reader, StoredPlaces(self.data, self.reader))
 
     @property
     def needs_hook(self) -> bool:
@@ -333,8 +363,6 @@ class Version:
         ]
 
 
-_STRONG = {ir.REF_IS: ir.IS, ir.REF_IS_NOT: ir.IS_NOT, ir.REF_TYPE_IS: ir.TYPE_IS}
-
 _CONSTANTS: dict[str, Callable[..., Any]] = {
     "graph": lambda version: version.call,
     "original": lambda version: Original(version.function.__code__, version.function.__globals__),
@@ -346,3 +374,56 @@ _CONSTANTS: dict[str, Callable[..., Any]] = {
     ),
     "method": lambda version, owner, name: getattr(version.reader.value(owner), name),
 }
+
+
+class StoredGuards:
+    """The guards of a version that was read, as data. Each call makes a `GuardSet` of them."""
+
+    def __init__(self, data: dict[str, Any], arguments: tuple[Any, ...], code: types.CodeType) -> None:
+        self.nodes = data["nodes"]
+        self.count, self.guards = data["guards"]
+        self.arguments = arguments
+        self.names = code.co_varnames, code.co_freevars
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __call__(self) -> ir.GuardSet:
+        made = ir.GuardSet(*self.names)
+        nodes: list[ir.GuardNode] = made.nodes
+        for parent, kind, arg in self.nodes:
+            made.node(None if parent < 0 else nodes[parent], kind, self._argument(arg))
+        guards, strings = marshal.loads(self.guards)
+        for kind, where, arg, place, text in guards:
+            user = None if place is None else (strings[place[0]], place[1])
+            if type(where) is int:
+                made.check(nodes[where], kind, self._argument(arg), user)
+            else:
+                made.relation(kind, tuple([nodes[n] for n in where]), self._argument(arg), user, text)
+        made.is_settled = True
+        return made
+
+    def _argument(self, arg: Any) -> Any:
+        return self.arguments[arg[1]] if type(arg) is tuple and arg[:1] == (...,) else arg
+
+
+class StoredPlaces:
+    """The lines of a version that was read, found when they are asked for: most of them never are."""
+
+    def __init__(self, data: dict[str, Any], reader: Reader) -> None:
+        self.wanted, self.table = data["places"]
+        self.codes = reader.codes
+        self.is_complete = False
+
+    def __call__(self, number: int) -> Place | None:
+        if number < 0:
+            return None
+        wanted, lineno, caller = self.table[number]
+        code = self._code(self.wanted[wanted])
+        return Place(code, lineno, self(caller)) if code is not None else None
+
+    def _code(self, wanted: bytes) -> types.CodeType | None:
+        if wanted not in self.codes and not self.is_complete:
+            self.is_complete = True
+            self.codes.update((fingerprint(code), code) for code in all_codes(list(self.codes.values())))
+        return self.codes.get(wanted)

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import sys
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -54,13 +53,13 @@ def build() -> str:
 def _source() -> str:
     """A digest of this package's files: in a working copy they change while the version does not."""
     digest = hashlib.blake2b(digest_size=16)
-    root = Path(__file__).parent.parent
-    for folder, folders, names in os.walk(root):
+    for folder, folders, names in os.walk(os.path.dirname(os.path.dirname(__file__))):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
         for name in sorted(names):
             if name.endswith((".py", ".h", ".c")):
                 digest.update(name.encode())
-                digest.update(Path(folder, name).read_bytes())
+                with open(os.path.join(folder, name), "rb", buffering=0) as file:
+                    digest.update(file.readall())
     return digest.hexdigest()
 
 

@@ -17,7 +17,7 @@ import os
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .. import markers
@@ -146,7 +146,7 @@ _VOLATILE = frozenset({"__annotations__", "__annotations_cache__", "__abstractme
 def _version_of(module: str, value: Any = None) -> str:
     """The version of the package that a C object comes from. That of Python and torch is part of every key."""
     top = module.partition(".")[0]
-    if top not in sys.modules:  # what the object says of itself is not always where it is
+    if top not in sys.modules and value is not None:  # what the object says of itself is not always where it is
         top = _index(len(sys.modules)).get(id(value), (top, ""))[0].partition(".")[0]
     if top in sys.stdlib_module_names or top in ("builtins", "torch", "dynamo_lite", "pybind11_builtins"):
         return ""
@@ -480,18 +480,21 @@ def short_name(value: Any) -> str:
 class Reader:
     """Finds the objects of a description in this process; each one when it is needed, and all of them in `check`.
 
-    `nodes` are the described paths, `(parent, kind, argument)`; `values` and `closure` belong to the call under way.
+    `nodes` are the described paths, `(parent, kind, argument)`, where `(..., n)` is number `n` of `arguments`; `values` belong to the
+    call under way.
     """
 
     def __init__(
         self,
         table: Any,
         nodes: Any,
+        arguments: Any,
         root: types.FunctionType,
         values: tuple[Any, ...],
     ) -> None:
         self.table = table
         self.nodes = nodes
+        self.arguments = arguments
         self.root = root
         self.values = values
         self.found: list[Any] = [MISSING] * len(table)
@@ -536,10 +539,9 @@ class Reader:
         value = self.reached[number]
         if value is MISSING:
             parent, kind, arg = self.nodes[number]
-            if kind in (ir.CONST, ir.REFERENT):
-                value = self.value(arg)
-            else:
-                value = self._step(parent, kind, arg)
+            if type(arg) is tuple and arg[:1] == (...,):
+                arg = self.value(self.arguments[arg[1]])
+            value = arg if kind in (ir.CONST, ir.REFERENT) else self._step(parent, kind, arg)
             if value is MISSING or value is WRONG:
                 raise Mismatch("a path leads nowhere")
             self.reached[number] = value
@@ -551,20 +553,34 @@ class Reader:
         if kind == ir.FREEVAR:
             return ACCESSORS[kind](self.root.__closure__, arg)
         above = self.at(parent)
-        return ACCESSORS[kind](above) if kind in WITHOUT_ARGUMENT else ACCESSORS[kind](above, self.value(arg))
+        return ACCESSORS[kind](above) if kind in WITHOUT_ARGUMENT else ACCESSORS[kind](above, arg)
+
+    def only(self, numbers: Iterable[int]) -> Found:
+        """A reader that finds these objects."""
+        return Found({number: self(number) for number in numbers if number < len(self.table)})
 
     def value(self, data: Any) -> Any:
         """The value for plain data."""
         if type(data) is not tuple:
             return data
         kind, *rest = data
-        if kind == "object":
+        if kind == "object" or kind == "weakly":
             return self(rest[0])
         if kind == "dict":
             return {self.value(k): self.value(item) for k, item in rest[0]}
         if kind == "NotImplemented":
             return NotImplemented
         return _MAKERS[kind]([self.value(item) for item in rest[0]])
+
+
+class Found(Reader):
+    """Some of the objects that were found: it holds no others, and nothing of the call."""
+
+    def __init__(self, found: dict[int, Any]) -> None:
+        self.found = found
+
+    def __call__(self, number: int) -> Any:
+        return self.found[number]
 
 
 class _Mentions:

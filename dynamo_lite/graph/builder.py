@@ -765,6 +765,16 @@ class GraphBuilder:
         return len(self.graph.nodes) - len(self.inputs) - len(self.bodies) - (self.module is not None)
 
     @property
+    def node_count(self) -> int:
+        """The number of nodes."""
+        return len(self.graph.nodes)
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether it computes with floats that differ from call to call."""
+        return any(isinstance(getattr(node.meta, "subject", None), FloatValue) for node in self.graph.nodes)
+
+    @property
     def is_empty(self) -> bool:
         """True if nothing would be computed."""
         return self.op_count == 0

@@ -30,7 +30,9 @@ def run_checkpointed(body: Any, *args: Any) -> tuple[Any, ...]:
 
 
 def runnable(module: GraphModule) -> GraphModule:
-    """The module, or one that does for real what it only marks."""
+    """The module, or one that does for real what it only marks. `may_be_marked`: a module's word that its nodes need not be looked at."""
+    if not getattr(module, "may_be_marked", True):
+        return module
     marked = module.graph.find_nodes(op="call_function", target=tag_activation_checkpoint)
     if not marked:
         return module

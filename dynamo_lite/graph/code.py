@@ -96,7 +96,7 @@ class _Writer:
         self.nodes = list(graph.nodes)
         self.root_module = root_module
         self.namespace = _Namespace()
-        self.globals = dict(_standard_globals())
+        self.globals = dict(standard_globals())
         for name, value in self.globals.items():
             self.namespace.create_name(name, value)
         self.callers: dict[Any, Callable[[Node], str]] = {}
@@ -223,6 +223,6 @@ class _Writer:
 
 
 @functools.cache
-def _standard_globals() -> dict[str, Any]:
+def standard_globals() -> dict[str, Any]:
     """What torch.fx gives every graph."""
     return Graph().python_code("self").globals

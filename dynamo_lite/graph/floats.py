@@ -21,11 +21,6 @@ from .numbers import FloatValue, operator_name
 from .values import SymValue, TensorValue
 
 
-def has_floats(gm: GraphModule) -> bool:
-    """Whether a graph computes with floats that differ from call to call."""
-    return any(_is_float(node) for node in gm.graph.nodes)
-
-
 def _subject(node: Node) -> Any:
     return getattr(node.meta, "subject", None)
 

@@ -38,6 +38,7 @@ class EmptyGraph:
 new_graph = EmptyGraph
 KINDS: dict[type, Any] = {}
 FINDERS: dict[str, Any] = {}
+GUARD_FORMS = frozenset({"function"})
 modes_aside = modes_back = nullcontext
 
 
@@ -75,12 +76,12 @@ def check_ambient(reader: Any, data: None) -> None:
 
 def write_guard(writer: Any, guard: Any) -> Any:
     """The argument of a relation: a function."""
-    return writer(guard.arg) if guard.arg is not None else None
+    return ("function", writer(guard.arg))
 
 
-def read_guard(reader: Any, kind: int, where: Any, data: Any) -> Any:
+def read_guard(reader: Any, form: str, about: Any, where: int = -1) -> Any:
     """The argument again."""
-    return reader(data) if data is not None else None
+    return reader(about)
 
 
 def write_graph(graph: EmptyGraph, writer: Any, write_place: Any) -> NoReturn:
@@ -88,7 +89,7 @@ def write_graph(graph: EmptyGraph, writer: Any, write_place: Any) -> NoReturn:
     raise AssertionError("an empty graph is not written")
 
 
-def read_graph(data: Any, reader: Any, guards: Any, read_place: Any) -> NoReturn:
+def read_graph(data: Any, reader: Any, read_place: Any) -> NoReturn:
     """Never reached."""
     raise AssertionError("an empty graph is not written")
 

@@ -10,12 +10,15 @@ them for the same. Raises `Refused` for what can't be written, `Mismatch` where 
 
 from __future__ import annotations
 
+import marshal
+import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.graph_module import _loader
 
 from ..exc import Mismatch, Refused
 from ..guards import ir
@@ -23,6 +26,7 @@ from ..guards.tensor import global_state_check, tensor_spec
 from . import modes
 from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, NodeFactory, NodeMeta
 from .checks import Checks
+from .code import TraceGraph, standard_globals
 from .failure import NAMESPACES, is_own
 from .fake import Propagator
 from .meta import FIELDS, TensorMeta, intern, is_plain, meta_of_input
@@ -74,12 +78,16 @@ FINDERS: dict[str, Callable[..., Any]] = {
 # Guards.
 
 
+GUARD_FORMS = frozenset({"tensor", "state", "reading", "function"})
+"""What the arguments of guards begin with that `read_guard` reads."""
+
+
 def write_guard(writer: Any, guard: ir.Guard) -> tuple[Any, ...]:
     """The argument of a guard on a tensor, on torch's state, or on several values."""
     if guard.kind == ir.TENSOR:
         cls, dtype, device, layout, requires_grad, sizes, strides, keys, _ = guard.arg
         about = (cls, dtype, device, layout, requires_grad, sizes, strides, None if keys is None else keys[1])
-        return ("tensor", writer.value(about))
+        return ("tensor", writer.value(about), writer.numbers[id(guard.node)])
     function = guard.arg
     kept = getattr(getattr(function, "__self__", None), "__getstate__", None)
     if guard.kind == ir.GLOBAL_STATE and type(kept) is type(len) and function.__name__ == "check":
@@ -90,9 +98,8 @@ def write_guard(writer: Any, guard: ir.Guard) -> tuple[Any, ...]:
     return ("function", writer(function))
 
 
-def read_guard(reader: Any, kind: int, where: Any, data: tuple[Any, ...]) -> Any:
-    """The argument again. Raises `Mismatch` for another tensor or state."""
-    form, about = data
+def read_guard(reader: Any, form: str, about: Any, where: int = -1) -> Any:
+    """The argument again. Raises `Mismatch` for another tensor or state. `where`: the path of a tensor that the guard is on."""
     if form == "tensor":
         return _tensor_spec(reader.at(where), reader.value(about))
     if form == "state":
@@ -119,7 +126,7 @@ def _tensor_spec(value: Any, about: tuple[Any, ...]) -> tuple[Any, ...]:
 # Writing.
 
 
-def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], Any]) -> dict[str, Any]:
+def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], int]) -> dict[str, Any]:
     """The data of a graph that has been compiled."""
     if graph._symbols is not None:
         raise Refused("a graph with symbolic sizes")
@@ -137,14 +144,56 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], A
         numbers[node] = len(nodes)
         nodes.append(_write_node(node, writer, numbers, metas, write_place))
     state = graph.state
-    return {
+    data = {
         "nodes": nodes,
         "metas": [tuple([writer.value(getattr(meta, name)) for name in FIELDS]) for meta in metas],
+        "code": _write_code(module, writer),
+    }
+    return {
+        "n_nodes": len(nodes),
         "inputs": [_write_input(i, writer) for i in graph.inputs],
+        "objects": sorted(_object_numbers(data)),  # that its nodes need
+        "graph": marshal.dumps(data),  # read when somebody asks for the nodes
+        "forward": data.pop("code"),
         "freed": list(graph.freed),
         "initial": [(writer.value(key), writer.value(value)) for key, value in state.initial.items()],
         "writes": state.writes,
     }
+
+
+def _object_numbers(data: Any) -> set[int]:
+    """The objects that such data mention."""
+    found: set[int] = set()
+    pending = [data]
+    while pending:
+        item = pending.pop()
+        if type(item) is dict:
+            pending.extend(item.values())
+        elif type(item) in (tuple, list):
+            if len(item) == 2 and item[0] == "object" and type(item[1]) is int:
+                found.add(item[1])
+            pending.extend(item)
+    return found
+
+
+def _write_code(module: Any, writer: Any) -> tuple[Any, ...] | None:
+    """The function that runs the graph node by node, if somebody has asked for it and its names are torch's."""
+    forward = type(module).forward
+    if module._needs_recompile() or not forward.__code__.co_filename.startswith("<eval_with_key>"):
+        return None
+    code, standard = forward.__code__, standard_globals()
+    used = {name: forward.__globals__[name] for name in code.co_names if name in forward.__globals__}
+    try:
+        others = [(name, writer.value(v)) for name, v in used.items() if standard.get(name, used) is not v]
+    except Refused:
+        return None
+    return (
+        code.replace(co_filename=""),
+        others,
+        module._code,
+        list((module._lineno_map or {}).items()),
+        module._prologue_start,
+    )
 
 
 def write_ambient(writer: Any) -> Any:
@@ -174,7 +223,7 @@ def _write_node(node: Node, writer: Any, numbers: Any, metas: Any, write_place: 
         target,
         _write_argument(node.args, writer, numbers),
         _write_argument(node.kwargs, writer, numbers),
-        None if meta is None else metas.setdefault(meta, len(metas)),
+        -1 if meta is None else metas.setdefault(meta, len(metas)),
         write_place(getattr(node.meta, "place", None)),
     )
 
@@ -203,12 +252,10 @@ def _write_input(given: GraphInput, writer: Any) -> tuple[int, bool]:
 
 
 class StoredGraph:
-    """A graph that was read, with the part of `GraphBuilder` that compiling it needs."""
+    """A graph that was read, with the part of `GraphBuilder` that compiling it needs. Its nodes are made when somebody looks at them."""
 
-    def __init__(
-        self, data: dict[str, Any], reader: Any, guards: ir.GuardSet, read_place: Callable[[Any], Any]
-    ) -> None:
-        self.reader = reader
+    def __init__(self, data: dict[str, Any], reader: Any, read_place: Callable[[int], Any]) -> None:
+        """Raises `Mismatch`."""
         self.propagator = Propagator()
         self.freed = data["freed"]
         self.checks = Checks(None)
@@ -216,39 +263,75 @@ class StoredGraph:
         self.state = AmbientState(None)
         self.state.initial = {reader.value(key): reader.value(value) for key, value in data["initial"]}
         self.state.writes = data["writes"]
-        self.graph = Graph()
-        self.inputs: list[GraphInput] = []
-        self._given = iter(data["inputs"])
-        self._guards = guards
-        self._read_place = read_place
-        self._metas = [TensorMetaOf(reader, fields) for fields in data["metas"]]
-        self._create = NodeFactory(self.graph)
+        self.reals = [_real_input(reader.at(number)) for number, _ in data["inputs"]]
+        self.node_count = data["n_nodes"]
+        inputs = [(meta_of_input(real), static) for real, (_, static) in zip(self.reals, data["inputs"], strict=True)]
+        nodes = _StoredNodes(data["graph"], inputs, reader.only(data["objects"]), self.propagator, read_place)
+        self.module = StoredModule(nodes, data["forward"])
+
+    @property
+    def op_count(self) -> int:
+        """The number of operator calls in the graph."""
+        return self.node_count - len(self.reals) - 1
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether it computes with floats that differ from call to call: those are not kept."""
+        return False
+
+    def finish(self) -> Any:
+        """The module."""
+        return self.module
+
+    def example_inputs(self) -> list[Any]:
+        """The real inputs in placeholder order."""
+        return self.reals
+
+
+def _real_input(value: Any) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor) or not is_plain(value):
+        raise Mismatch("an input is no plain tensor")
+    return value
+
+
+class _StoredNodes:
+    """Makes the nodes of a graph. Holds nothing of the program but code objects and what the nodes call."""
+
+    def __init__(self, data: bytes, inputs: Any, reader: Any, propagator: Propagator, read_place: Any) -> None:
+        self.data = data
+        self.inputs = inputs
+        self.reader = reader
+        self.propagator = propagator
+        self.read_place = read_place
+
+    def __call__(self) -> Graph:
+        data, read = marshal.loads(self.data), self.reader.value
+        self.metas = [intern(*map(read, fields)) for fields in data["metas"]]
+        self.metas.append(None)  # number -1
+        self.given = iter(self.inputs)
+        self.graph = graph = TraceGraph()
         self.nodes: list[Node] = []
-        for node in data["nodes"]:
-            self.nodes.append(self._read_node(*node))
-        self.module = _LazyGraphModule({}, self.graph)
+        create = NodeFactory(graph).named
+        names = graph._graph_namespace._used_names
+        for name, op, target, args, kwargs, meta, place in data["nodes"]:
+            if op == "call_function":
+                target = self.reader(target[1])
+            node = create(name, op, target, self._argument(args), self._argument(kwargs))
+            names.add(name)
+            self.nodes.append(node)
+            if op == "placeholder":
+                node.meta = self._meta_of_input()
+            elif op != "output":
+                known = self.metas[meta]
+                node.meta = StoredMeta(self, None if known is None else TensorValue(known), place)
+        return graph
 
-    def _read_node(self, name: str, op: str, target: Any, args: Any, kwargs: Any, meta: Any, place: Any) -> Node:
-        if op == "call_function":
-            target = self.reader(target[1])
-        node = self._create.named(name, op, target, self._argument(args), self._argument(kwargs))
-        self.graph._graph_namespace._used_names.add(name)
-        if op == "placeholder":
-            self._input(node)
-        elif op != "output":
-            subject = None if meta is None else TensorValue(self._metas[meta].meta)
-            node.meta = NodeMeta(self.propagator, subject, self._read_place(place))
-        return node
-
-    def _input(self, node: Node) -> None:
-        number, is_static = next(self._given)
-        real = self.reader.at(number)
-        if not isinstance(real, torch.Tensor) or not is_plain(real):
-            raise Mismatch("an input is no plain tensor")
-        node.meta = NodeMeta(self.propagator, TensorValue(meta_of_input(real)))
+    def _meta_of_input(self) -> NodeMeta:
+        meta, is_static = next(self.given)
+        made = NodeMeta(self.propagator, TensorValue(meta))
         if is_static:
-            node.meta[STATIC_ADDRESS] = True
-        self.inputs.append(GraphInput(node, self._guards.nodes[number], real))
+            made[STATIC_ADDRESS] = True
+        return made
 
     def _argument(self, data: Any) -> Any:
         if type(data) is not tuple:
@@ -263,30 +346,65 @@ class StoredGraph:
             return tuple(items) if kind == "tuple" else items if kind == "list" else slice(*items)
         return self.reader.value(data)
 
-    @property
-    def op_count(self) -> int:
-        """The number of operator calls in the graph."""
-        return len(self.nodes) - len(self.inputs) - 1
 
-    def finish(self) -> Any:
-        """The module."""
-        return self.module
+class StoredMeta(NodeMeta):
+    """The `meta` of a node that was read: its line is found when something asks for it."""
 
-    def example_inputs(self) -> list[Any]:
-        """The real inputs in placeholder order."""
-        return [i.value for i in self.inputs]
+    __slots__ = ("nodes", "number")
 
-
-class TensorMetaOf:
-    """A meta that is made when something asks for it."""
-
-    def __init__(self, reader: Any, fields: Any) -> None:
-        self.reader = reader
-        self.fields = fields
+    def __init__(self, nodes: _StoredNodes, subject: Any, number: int) -> None:
+        self.nodes = nodes
+        self.propagator = nodes.propagator
+        self.subject = subject
+        self.number = number
 
     @property
-    def meta(self) -> TensorMeta:
-        return intern(*map(self.reader.value, self.fields))
+    def place(self) -> Any:  # type: ignore[override]
+        """The line of the program that called the operator, None if it is not known."""
+        return self.nodes.read_place(self.number)
+
+
+class StoredModule(_LazyGraphModule):
+    """The module of a graph that was read. Its nodes, and the function that runs them, are made when they are first needed; from then on it
+    is a module like any other."""
+
+    def __init__(self, nodes: Callable[[], Graph], forward: tuple[Any, ...] | None) -> None:
+        super().__init__({}, TraceGraph())
+        del self.__dict__["_graph"]
+        self.__dict__.update(stored_nodes=nodes, stored_forward=forward)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_graph" and "stored_nodes" in self.__dict__:
+            graph = self.__dict__["_graph"] = self.__dict__.pop("stored_nodes")()
+            graph.owning_module = self
+            self.__dict__.pop("stored_forward", None)
+            return graph
+        return super().__getattr__(name)
+
+    @property
+    def may_be_marked(self) -> bool:
+        """Whether there may be checkpointed regions among the nodes: there are none in a graph that is kept."""
+        return "stored_nodes" not in self.__dict__
+
+    def real_recompile(self) -> None:
+        """Make the function that runs the graph: the one that was kept, unless somebody has had a look at the nodes."""
+        forward = self.__dict__.pop("stored_forward", None)
+        if forward is None or not self._needs_recompile():
+            super().real_recompile()
+            return
+        code, others, self._code, line_map, self._prologue_start = forward
+        names = {**standard_globals(), **{name: self.__dict__["stored_nodes"].reader.value(v) for name, v in others}}
+        self._lineno_map = dict(line_map)
+        filename = _loader.cache(self._code, names)
+        type(self).forward = types.FunctionType(code.replace(co_filename=filename), names, "forward")
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        self.graph  # noqa: B018  (makes it an ordinary one)
+        return super().__deepcopy__(memo)
+
+    def __reduce__(self) -> Any:
+        self.graph  # noqa: B018
+        return super().__reduce__()
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -26,11 +26,12 @@ from . import modes
 from .builder import GraphBuilder
 from .checkpoints import runnable
 from .failure import Failure
-from .floats import Lowered, has_floats
+from .floats import Lowered
 from .gradients import with_freed
 from .module_hooks import with_hooks
 from .stored import (  # noqa: F401
     FINDERS,
+    GUARD_FORMS,
     KINDS,
     StoredGraph,
     check_ambient,
@@ -98,7 +99,7 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     record = GraphRecord(
         log.next_graph_id(),
         graph.op_count,
-        len(gm.graph.nodes),
+        graph.node_count,
         backend_name(backend),
         code_text=_text(gm),
         lines=_lines(gm),
@@ -137,7 +138,7 @@ def _as_it_is(compiled: Callable[..., Any]) -> Callable[..., Any]:
 def _compile(graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool) -> Callable[..., Any]:
     """What the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
     form = getattr(backend, FLOATS, "items")
-    if form == "numbers" or not has_floats(gm):
+    if form == "numbers" or not graph.has_floats:
         return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
     lowered = Lowered(gm, graph.example_inputs(), graph.propagator, form == "tensors")
     weakref.finalize(lowered.module, _forget_source, type(lowered.module))
