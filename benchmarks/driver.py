@@ -232,14 +232,15 @@ def main(arguments: list[str] | None = None) -> int:
         names = iter([*missing, ("", "")])
         under_way(next(names)[1])
         try:
-            for job, record in measured(missing, settings, options):
-                key = "/".join(job)
-                file.add(key, record, environment)
-                say(results.line(key, record, told))
-                if options.timing and "timing" in record:
-                    say(record["timing"])
-                done()
-                under_way(next(names)[1])
+            with contextlib.closing(measured(missing, settings, options)) as records:
+                for job, record in records:
+                    key = "/".join(job)
+                    file.add(key, record, environment)
+                    say(results.line(key, record, told))
+                    if options.timing and "timing" in record:
+                        say(record["timing"])
+                    done()
+                    under_way(next(names)[1])
         except KeyboardInterrupt:
             interrupted = True
     own = {"/".join(job): file.records["/".join(job)] for job in jobs if "/".join(job) in file.records}

@@ -6,6 +6,7 @@ or takes too long gives a record that says so; none outlives the loop that asked
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -73,7 +74,8 @@ def _start(context: Any, function: Callable[..., Any], *arguments: Any) -> tuple
 
 
 def _answer(sender: Connection, function: Callable[..., Any], *arguments: Any) -> None:
-    """What runs in the other process."""
+    """What runs in the other process. Ctrl-C is for the one that waits, which then ends this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sender.send(function(*arguments))
     sender.close()
 

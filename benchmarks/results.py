@@ -134,6 +134,8 @@ def summary(records: Records, settings: Mapping[str, Any]) -> Iterator[str]:
             f", {rival} {pass_rate(own, rival + ' ')}" for rival in settings["rivals"]
         )
         yield from means(own, columns_of(settings))
+        if suite == "micro":
+            yield from chains(records, settings["rivals"])
     counts = backend_counts(records.values())
     if counts:
         yield "backends of the graphs: " + ", ".join(f"{name} {count}" for name, count in counts.most_common())
@@ -169,11 +171,30 @@ def means(records: list[Record], columns: Iterable[str]) -> Iterator[str]:
             geomean = f"{statistics.geometric_mean(values):.3f}" if positive else ""
             rows.append((column, str(len(values)), f"{statistics.fmean(values):.3f}", geomean))
     if rows:
-        rows.insert(0, ("", "models", "MEAN", "GEOMEAN"))
-        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-        for first, *others in rows:
-            cells = [first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(others, widths[1:], strict=True))]
-            yield "  " + "  ".join(cells).rstrip()
+        yield from table([("", "models", "MEAN", "GEOMEAN"), *rows])
+
+
+def chains(records: Records, rivals: Iterable[str]) -> Iterator[str]:
+    """The micro suite: milliseconds of each chain on each side, and how many times as fast as eager execution that is."""
+    sides = [("dynamo_lite", ""), *((rival, f"{rival} ") for rival in rivals)]
+    rows = [("chain", "eager ms", *(cell for side, _ in sides for cell in (f"{side} ms", "ratio")))]
+    for key, record in records.items():
+        if key.startswith("micro/") and "eager_ms" in record:
+            cells = [f"{record['eager_ms']:.4f}"]
+            for _, prefix in sides:
+                timed = f"{prefix}ms" in record
+                cells += [f"{record[f'{prefix}ms']:.4f}", f"{record[f'{prefix}speedup']:.2f}"] if timed else ["–", "–"]
+            rows.append((key.removeprefix("micro/"), *cells))
+    if len(rows) > 1:
+        yield from table(rows)
+
+
+def table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """Aligned columns, the first flush left."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    for first, *others in rows:
+        cells = [first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(others, widths[1:], strict=True))]
+        yield "  " + "  ".join(cells).rstrip()
 
 
 def backend_counts(records: Iterable[Record]) -> Counter[str]:

@@ -131,6 +131,13 @@ def test_lines_csv_and_summary():
     assert speedup[-1] == ["speedup", "2", "1.250", "1.000"]
 
 
+def test_the_chains_are_a_table():
+    record = {"pass": True, "eager_ms": 3.0, "ms": 1.0, "speedup": 3.0, "p": 0.01}
+    (_, *_, head, row) = results.summary({"micro/chain_8_10": record}, SETTINGS)
+    assert head.split() == ["chain", "eager", "ms", "dynamo_lite", "ms", "ratio", "torch.compile", "ms", "ratio"]
+    assert row.split() == ["chain_8_10", "3.0000", "1.0000", "3.00", "–", "–"]
+
+
 def run(*arguments, monkeypatch, models=("a", "b"), measured=None):
     made = []
 
