@@ -471,6 +471,9 @@ class Analysis:
         tr.state.restore()
         if loses_argument(tr, result):
             return self._eager_entry(tr)
+        leave_out = getattr(self.region.backend, "dynamo_lite_leaves_out", None)
+        if leave_out is not None:
+            leave_out(tr)
         check_finalizers(tr)
         if tr.graph.is_empty and not tr.mutations and not config.capture_pure_python:
             return self._eager_entry(tr)

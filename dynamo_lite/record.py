@@ -188,8 +188,6 @@ class FrameRecord:
     started: float = 0.0
     """When the analysis began, in seconds of `time.perf_counter`."""
     specializations: list[Specialization] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)
-    """Objects of the program that are not, after the call, what they were before it."""
     steps: int = 0
     """Instructions interpreted in the run that made the entry."""
     fake_calls: int = 0

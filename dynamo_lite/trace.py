@@ -492,6 +492,8 @@ class Trace:
             reason = skip.why_not_inlined(real)
             if reason is not None:
                 target = skip.transparent_target(real)
+                if target is None and real in getattr(self.region.backend, "dynamo_lite_ignores", ()):
+                    return ConstantVariable(None)
                 if target is None and skip.looks_at_callers(real):
                     tx.needs_real_callers(*reason)
                 if target is None:

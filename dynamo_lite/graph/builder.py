@@ -828,7 +828,6 @@ class ShapeGuards:
 
     def finish(self, tr: Any) -> None:
         """Add the guards, at the end of the trace. Raises UserError for a broken `mark_dynamic`."""
-        tr.analysis.record.changes = [vt.describe() or vt.python_type().__name__ for vt in tr.mutations if vt.differs()]
         if self.builder._symbols is not None:
             self.builder._symbols.add_guards()
             tr.analysis.record.specializations = self.builder._symbols.specializations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,10 @@ from torch.utils import _pytree as pytree
 from .. import markers
 from ..api import compile
 from ..exc import UserError, UserErrorType
+from ..guards import ir
 from ..guards.mirror import Failure, explain_miss
 from ..record import FrameRecord, Specialization, log
+from ..variables.dict import DictVariable
 
 
 @dataclass
@@ -42,6 +45,7 @@ class Exported:
     out_spec: pytree.TreeSpec
     preconditions: list[str]
     specializations: list[Specialization]
+    left_out: list[str]
     check: Callable[..., list[Failure]]
 
     @property
@@ -58,16 +62,18 @@ class Exported:
         return pytree.tree_unflatten(self.graph_module(*leaves), self.out_spec)
 
 
-class _Stop(BaseException):
-    """Ends the captured call before it changes anything. No `except` of the program, and no handler of a failing graph, takes it."""
+LOGGING = ("debug", "info", "warning", "error", "exception", "critical", "log")
 
 
 class _Capture:
     """A backend that keeps the graph, and computes nothing: its outputs only show where they end up."""
 
     dynamo_lite_floats = "numbers"
+    dynamo_lite_ignores = frozenset({getattr(logging.Logger, name) for name in LOGGING})
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.left_out: list[str] = []
         self.gm: GraphModule | None = None
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
@@ -78,12 +84,36 @@ class _Capture:
         results = next(node for node in gm.graph.nodes if node.op == "output").args[0]
         self.outputs = [object() for _ in results]
 
-        def show(*args: Any) -> tuple[Any, ...]:
-            if self.frames[0].changes:
-                raise _Stop
-            return tuple(self.outputs)
+        return lambda *args: tuple(self.outputs)
 
-        return show
+    def dynamo_lite_leaves_out(self, tr: Any) -> None:
+        """At the end of the capture: drop the changes that no result depends on, of this call or of a later one, and refuse others."""
+        refused = []
+        for vt in tr.mutations:
+            if not vt.differs():
+                continue
+            owner = vt.describe().removesuffix(".__dict__")
+            if not _is_attributes(vt):
+                refused.append(owner)
+            elif vt.carries_over() or self._is_of_an_argument(tr, vt.source):
+                refused.append(f"attributes of {owner}")
+            else:
+                self.left_out.append(owner)
+        if refused:
+            message = (
+                f"the program changes {', '.join(refused)}\n"
+                "  do:  return the new value instead: an exported graph has results only"
+            )
+            raise UserError(UserErrorType.ANTI_PATTERN, message)
+        tr.mutations.clear()
+
+    def _is_of_an_argument(self, tr: Any, source: Any) -> bool:
+        root = source.root
+        return root.kind == ir.LOCAL and tr.analysis.values[root.arg] is not self.owner
+
+
+def _is_attributes(vt: Any) -> bool:
+    return vt.source.kind == ir.INSTANCE_DICT and isinstance(vt, DictVariable)
 
 
 def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Exported:
@@ -93,14 +123,15 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
     arguments, of what each tensor's dimensions are: `{0: spec}` or a sequence, `spec` being a `torch.export.Dim` or "dynamic" (must vary),
     `Dim.AUTO` (may vary), or None (constant). All other sizes are constants.
 
-    Raises `Unsupported` at the line where the graph would break, and `UserError` where a size that must vary does not, where arguments are
-    of an unknown device, where the program changes objects that outlive the call, or where the result holds other objects than tensors and
-    constants.
+    Attributes of modules and other objects, the arguments apart, that the program sets without having read them are left out; so are
+    messages to loggers. Raises `Unsupported` at the line where the graph would break, and `UserError` where a size that must vary does
+    not, where arguments are of an unknown device, where the program changes other objects that outlive the call, or where the result
+    holds other objects than tensors and constants.
     """
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
     stands = [_stand(leaf) for leaf in leaves]
     call_args, call_kwargs = pytree.tree_unflatten(stands, in_spec)
-    capture = _Capture()
+    capture = _Capture(fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None))
     compiled = compile(fn, backend=capture, fullgraph=True, dynamic=False, isolate_recompiles=True)
     state = _state_of(fn)
     with contextlib.ExitStack() as stack:
@@ -109,13 +140,7 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
         if any(isinstance(t, FakeTensor) for t in state.values()):
             state = {name: _stand(t) for name, t in state.items()}
             stack.enter_context(_reparametrize_module(fn, state))
-        try:
-            result = compiled(*call_args, **call_kwargs)
-        except _Stop:
-            changed = [(what.removesuffix(".__dict__"), what) for what in capture.frames[0].changes]
-            changes = ", ".join(f"attributes of {short}" if short != what else what for short, what in changed)
-            message = f"the program changes {changes}\n  do:  return the new value instead: an exported graph has results only"
-            raise UserError(UserErrorType.ANTI_PATTERN, message) from None
+        result = compiled(*call_args, **call_kwargs)
     frame = next((f for f in capture.frames if f.guards is not None), None)
     guards = frame.guards.guards() if frame is not None else None
     if guards is None:
@@ -133,7 +158,7 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
         ]
 
     texts = [f"{g.path}: {g.text}" if g.text and g.text not in g.path else g.path for g in guards if g.text]
-    return Exported(module, in_spec, out_spec, texts, frame.specializations, check)
+    return Exported(module, in_spec, out_spec, texts, frame.specializations, capture.left_out, check)
 
 
 _NO_STATE: dict[str, Any] = {}

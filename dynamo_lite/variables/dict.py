@@ -208,6 +208,15 @@ class DictVariable(NativeVariable):
             for key, (deleted, vt) in self.pending.items()
         )
 
+    def carries_over(self) -> bool:
+        """Whether what was found here matters for what is left here: not if all that has changed was set without a look at it."""
+        if "items" in self.__dict__:
+            return True
+        return any(
+            deleted or (key in self.read and not stands_for(vt, dict.get(self.value, key, MISSING)))
+            for key, (deleted, vt) in self.pending.items()
+        )
+
     def deleted_keys(self) -> list[Any]:
         """Host keys that the real dict has and the model has no more."""
         return [key for key in self.original if key not in self.items] if self.mutated else []

@@ -1,5 +1,7 @@
 """`export`: whole graphs that stand by themselves, and the errors where there is none."""
 
+import logging
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -146,6 +148,48 @@ def test_effects_that_are_undone_are_none():
     module = Switched()
     assert torch.equal(export(module, torch.ones(3))(torch.ones(3)), torch.full((3,), 2.0))
     assert module.active is None and not module.seen
+
+
+class Remembers(torch.nn.Module):
+    """Which leaves something behind that it never reads."""
+
+    def forward(self, x):
+        self.last = x * 2
+        self.count = x.shape[0]
+        return self.last + self.count
+
+
+def test_attributes_that_nobody_reads_are_left_out():
+    module = Remembers()
+    exported = export(module, torch.ones(3))
+    assert torch.equal(exported(torch.ones(3)), torch.full((3,), 5.0))
+    assert exported.left_out == ["self"] and "last" not in module.__dict__
+    holder = Counts()
+    with pytest.raises(UserError, match="the program changes attributes of holder\n"):
+        export(lambda x, holder: setattr(holder, "calls", 3) or x, torch.ones(3), holder)
+
+
+class InitialisedLater(torch.nn.Module):
+    def forward(self, x):
+        if not hasattr(self, "scale"):
+            self.scale = 2
+            return x
+        return x * self.scale
+
+
+def test_attributes_that_later_calls_read_are_not():
+    with pytest.raises(UserError, match="the program changes attributes of self\n"):
+        export(InitialisedLater(), torch.ones(3))
+
+
+def test_messages_are_left_out():
+    logger = logging.getLogger("a program")
+
+    def fn(x):
+        logger.warning("called with %s", x.shape)
+        return x + 1
+
+    assert torch.equal(export(fn, torch.ones(3))(torch.ones(3)), torch.full((3,), 2.0))
 
 
 class Pair:
