@@ -156,6 +156,23 @@ def refuse_condition(promise: Promise, text: str, user: Any) -> NoReturn:
     )
 
 
+def refuse_relation(dimension: str, others: list[str], text: str, user: Any) -> NoReturn:
+    """The compiled code holds only where dimensions that were named differently depend on each other."""
+    _violation(
+        f"{dimension} and {', '.join(others)} were to vary independently, but the compiled code holds only where {text}",
+        user,
+        "give dimensions that are always equal the same Dim, or say Dim.AUTO for one of them",
+    )
+
+
+def refuse_unequal(name: str, sizes: dict[str, int]) -> NoReturn:
+    """Dimensions that were promised to be equal are not."""
+    text = ", ".join(f"{dimension} is {size}" for dimension, size in sizes.items())
+    _violation(
+        f"one Dim, {name}, is given to sizes that differ: {text}", None, "use a Dim for each, or sizes that agree"
+    )
+
+
 def _contradiction(what: str, fix: str) -> NoReturn:
     raise UserError(UserErrorType.INVALID_INPUT, f"{what}\n  do:  {fix}")
 

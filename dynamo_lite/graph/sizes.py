@@ -39,6 +39,7 @@ class Number:
     equals: str | None = None
     parts: tuple[str, ...] = ()
     follows: Callable[..., int] | None = None
+    user: tuple[str, int] | None = None  # the line that made it follow
 
     def __str__(self) -> str:
         if self.equals is not None:

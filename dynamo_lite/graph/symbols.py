@@ -278,6 +278,9 @@ class Symbols:
                 continue
             symbols = sorted(expr.free_symbols, key=str)
             number.equals = self._readable(_printed(expr), canonical)
+            involved = [item, *(canonical[s] for s in symbols)]  # either may be the one that was replaced
+            lines = [self.env.replacements_slocs.get(i.first) for i in involved]
+            number.user = next((line.maybe_user_loc for line in lines if line is not None), None)
             number.parts = tuple([canonical[s].text for s in symbols])
             number.follows = eval(f"lambda {', '.join(map(str, symbols))}: {_printed(expr)}", _GLOBALS)
         for guard in self.env.guards:

@@ -13,10 +13,11 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import Dim
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import base_types
 from torch.nn.utils.stateless import _reparametrize_module
@@ -25,6 +26,7 @@ from torch.utils import _pytree as pytree
 from .. import markers
 from ..api import compile
 from ..exc import UserError, UserErrorType
+from ..graph.promises import name_of, refuse_relation, refuse_unequal
 from ..guards import ir
 from ..guards.mirror import Failure, explain_miss
 from ..record import FrameRecord, Specialization, log
@@ -136,7 +138,7 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
     state = _state_of(fn)
     with contextlib.ExitStack() as stack:
         stack.callback(log.listen(capture.frames.append))
-        stack.enter_context(_marked(fn, call_args, call_kwargs, dynamic_shapes))
+        dims = stack.enter_context(_marked(fn, call_args, call_kwargs, dynamic_shapes))
         if any(isinstance(t, FakeTensor) for t in state.values()):
             state = {name: _stand(t) for name, t in state.items()}
             stack.enter_context(_reparametrize_module(fn, state))
@@ -147,17 +149,23 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
         raise UserError(
             UserErrorType.INVALID_INPUT, "nothing was captured; is the function a Python function or a module?"
         )
+    _check_relations(dims, guards.sizes)
     own = _state_of(fn)
     module, out_spec = _Assembly(capture, stands, state, own, guards.sizes).build(result)
     bind = _binder(fn)
+    equalities = [Equality(places) for places in _by_name(dims).values() if len(places) > 1]
 
     def check(args: Any, kwargs: Any, compiled: Any = compiled) -> list[Failure]:
         """`compiled` is kept, because the guards live as long as it does."""
+        named = _named(fn, args, kwargs)
+        misses = explain_miss(guards, *bind(args, kwargs))
         return [
-            f for f in explain_miss(guards, *bind(args, kwargs)) if own is _NO_STATE or not f.path.startswith("self")
+            *[f for f in misses if own is _NO_STATE or not f.path.startswith("self")],
+            *[failure for equal in equalities for failure in equal.failures(named)],
         ]
 
     texts = [f"{g.path}: {g.text}" if g.text and g.text not in g.path else g.path for g in guards if g.text]
+    texts += [str(equal) for equal in equalities]
     return Exported(module, in_spec, out_spec, texts, frame.specializations, capture.left_out, check)
 
 
@@ -192,24 +200,94 @@ def _stand(leaf: Any) -> Any:
 # -- which sizes vary
 
 
+Path = tuple[Any, ...]
+"""The name of an argument, and the keys that lead to a tensor in it."""
+
+
+class Place(NamedTuple):
+    """A size of an argument that has a `Dim` with a name."""
+
+    path: Path
+    tensor: torch.Tensor
+    dim: int
+    name: str
+
+    @property
+    def size(self) -> int:
+        return int(self.tensor.shape[self.dim])
+
+    @property
+    def dimension(self) -> str:
+        return name_of(self.dim, _text_of(self.path))
+
+    def __str__(self) -> str:
+        return f"{_text_of(self.path)}.size({self.dim})"
+
+
+def _by_name(dims: list[Place]) -> dict[str, list[Place]]:
+    found: dict[str, list[Place]] = {}
+    for place in dims:
+        found.setdefault(place.name, []).append(place)
+    return found
+
+
+class Equality:
+    """The precondition that sizes with one `Dim` are equal."""
+
+    def __init__(self, places: list[Place]) -> None:
+        self.places = [place._replace(tensor=None) for place in places]
+
+    def __str__(self) -> str:
+        return " == ".join(map(str, self.places))
+
+    def failures(self, named: dict[str, Any]) -> list[Failure]:
+        """What is wrong with arguments by name: at most one failure."""
+        sizes = []
+        for place in self.places:
+            value: Any = named
+            for key in place.path:
+                value = value[key]
+            sizes.append(value.shape[place.dim])
+        if len(set(sizes)) == 1:
+            return []
+        return [Failure(str(self.places[0]), None, str(self), ", ".join(map(str, sizes)))]
+
+
+def _check_relations(dims: list[Place], numbers: Any) -> None:
+    """Raise `UserError` if sizes with different names depend on each other."""
+    names = {str(place): place for place in dims}
+    for number in numbers:
+        place = names.get(number.text)
+        others = [names[part] for part in number.parts if part in names]
+        if place is not None and any(other.name != place.name for other in others):
+            text = f"{number.text} == {number.equals}"
+            refuse_relation(place.dimension, [other.dimension for other in others], text, number.user)
+
+
 @contextlib.contextmanager
-def _marked(fn: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator[None]:
-    """Marks on the tensors of the arguments, as `dynamic_shapes` says, for a while."""
+def _marked(fn: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator[list[Place]]:
+    """Marks on the tensors of the arguments, as `dynamic_shapes` says, for a while. Gives the sizes that have a `Dim` with a name."""
     named = _named(fn, args, kwargs)
     if not isinstance(dynamic_shapes, Mapping | None):
         dynamic_shapes = dict(zip(named, dynamic_shapes, strict=False))
-    pairs: list[tuple[torch.Tensor, Any]] = []
+    pairs: list[tuple[Path, torch.Tensor, Any]] = []
     for name, spec in (dynamic_shapes or {}).items():
         if name not in named:
             message = f"dynamic_shapes names {name!r}; the arguments are {', '.join(named)}"
             raise UserError(UserErrorType.INVALID_INPUT, message)
-        pairs += _pairs(named[name], spec, name)
-    saved = [(tensor, dict(tensor.__dict__)) for tensor, _ in pairs]
+        pairs += _pairs(named[name], spec, (name,))
+    saved = [(tensor, dict(tensor.__dict__)) for _, tensor, _ in pairs]
+    dims = []
     try:
-        for tensor, spec in pairs:
+        for path, tensor, spec in pairs:
             for dim, wanted in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
-                _mark(tensor, dim, wanted)
-        yield
+                _mark(tensor, dim, wanted, path)
+                if isinstance(wanted, Dim):
+                    dims.append(Place(path, tensor, dim, wanted.__name__))
+        for name, places in _by_name(dims).items():
+            if len({place.size for place in places}) > 1:
+                refuse_unequal(name, {place.dimension: place.size for place in places})
+        yield dims
     finally:
         for tensor, attributes in saved:
             tensor.__dict__.clear()
@@ -222,21 +300,31 @@ def _named(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     return dict(inspect.signature(target).bind(*args, **kwargs).arguments)
 
 
-def _pairs(value: Any, spec: Any, path: str) -> list[tuple[torch.Tensor, Any]]:
-    """Each tensor of an argument with its specification."""
+def _pairs(value: Any, spec: Any, path: Path) -> list[tuple[Path, torch.Tensor, Any]]:
+    """Each tensor of an argument with the way to it and its specification."""
     if spec is None:
         return []
     if isinstance(value, torch.Tensor):
-        return [(value, spec)]
+        return [(path, value, spec)]
     keys = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, Sequence) else None
     if keys is None:
-        message = f"dynamic_shapes has sizes for {path}, which is no tensor but a {type(value).__name__}"
+        message = f"dynamic_shapes has sizes for {_text_of(path)}, which is no tensor but a {type(value).__name__}"
         raise UserError(UserErrorType.INVALID_INPUT, message)
     chosen = spec if isinstance(spec, Mapping) else dict(enumerate(spec))
-    return [pair for key in keys if key in chosen for pair in _pairs(value[key], chosen[key], f"{path}[{key!r}]")]
+    return [pair for key in keys if key in chosen for pair in _pairs(value[key], chosen[key], (*path, key))]
 
 
-def _mark(tensor: torch.Tensor, dim: int, wanted: Any) -> None:
+def _text_of(path: Path) -> str:
+    return "".join([str(path[0]), *[f"[{key!r}]" for key in path[1:]]])
+
+
+def _mark(tensor: torch.Tensor, dim: int, wanted: Any, path: Path) -> None:
+    if hasattr(wanted, "root"):
+        message = (
+            f"{name_of(dim, _text_of(path))} is given the derived Dim {wanted.__name__}, which is not supported\n"
+            "  do:  give it a Dim of its own; what the code demands of it becomes a precondition"
+        )
+        raise UserError(UserErrorType.INVALID_INPUT, message)
     hint = getattr(getattr(wanted, "type", None), "name", None)  # of Dim.AUTO and its like
     if wanted is None or type(wanted) is int or hint == "STATIC":
         return

@@ -1,5 +1,6 @@
 """`export`: whole graphs that stand by themselves, and the errors where there is none."""
 
+import linecache
 import logging
 
 import pytest
@@ -217,6 +218,79 @@ def test_a_break_names_the_line():
     with pytest.raises(Unsupported, match=r"print\(y.sum\(\)\)") as info:
         export(prints, torch.ones(3))
     assert info.value.user_stack[-1].lineno == prints.__code__.co_firstlineno + 2
+
+
+def added(x, y):
+    z = x * 2
+    return z + y
+
+
+def sums(x, y):
+    return x.sum() + y.sum()
+
+
+def shifted(x, y):
+    return x[1:] + y
+
+
+def error_of(fn, *args, **options):
+    with pytest.raises(UserError) as info:
+        export(fn, *args, **options)
+    return str(info.value)
+
+
+def line_in(fn, offset):
+    lineno = fn.__code__.co_firstlineno + offset
+    return f'  File "{__file__}", line {lineno}\n    {linecache.getline(__file__, lineno).strip()}\n'
+
+
+def test_one_dim_for_several_sizes():
+    batch = Dim("batch")
+    shapes = {"x": {0: batch}, "y": {0: batch}}
+    exported = export(sums, torch.ones(3, 4), torch.ones(3, 2), dynamic_shapes=shapes)
+    assert "x.size(0) == y.size(0)" in exported.preconditions
+    assert exported(torch.ones(5, 4), torch.ones(5, 2)) == 30
+    with pytest.raises(ValueError, match=r"x.size\(0\): expected x.size\(0\) == y.size\(0\), found 5, 3"):
+        exported(torch.ones(5, 4), torch.ones(3, 2))
+    assert torch.equal(
+        export(added, *[torch.ones(3)] * 2, dynamic_shapes=shapes)(*[torch.ones(7)] * 2), torch.full((7,), 3.0)
+    )
+    assert error_of(sums, torch.ones(3, 4), torch.ones(5, 4), dynamic_shapes=shapes) == (
+        "one Dim, batch, is given to sizes that differ: dimension 0 of x is 3, dimension 0 of y is 5\n"
+        "  do:  use a Dim for each, or sizes that agree"
+    )
+
+
+def test_sizes_with_dims_of_their_own_that_are_not_independent():
+    shapes = {"x": {0: Dim("n")}, "y": {0: Dim("m")}}
+    assert error_of(added, torch.ones(3), torch.ones(3), dynamic_shapes=shapes) == (
+        "dimension 0 of y and dimension 0 of x were to vary independently, "
+        "but the compiled code holds only where y.size(0) == x.size(0)\n"
+        f"{line_in(added, 2)}"
+        "  do:  give dimensions that are always equal the same Dim, or say Dim.AUTO for one of them"
+    )
+    assert "only where x.size(0) == 1 + y.size(0)\n" in error_of(
+        shifted, torch.ones(4), torch.ones(3), dynamic_shapes=shapes
+    )
+    shapes["y"] = {0: Dim.AUTO}
+    assert torch.equal(
+        export(added, *[torch.ones(3)] * 2, dynamic_shapes=shapes)(*[torch.ones(7)] * 2), torch.full((7,), 3.0)
+    )
+
+
+def test_derived_dims_are_refused():
+    assert error_of(added, torch.ones(4), torch.ones(4), dynamic_shapes={"x": {0: 2 * Dim("n")}}) == (
+        "dimension 0 of x is given the derived Dim 2*n, which is not supported\n"
+        "  do:  give it a Dim of its own; what the code demands of it becomes a precondition"
+    )
+
+
+def test_a_named_size_that_is_made_equal_to_a_constant():
+    assert error_of(added, torch.ones(3), torch.ones(3), dynamic_shapes={"x": {0: Dim("n")}}) == (
+        "dimension 0 of x was marked dynamic, but the code makes it the constant 3\n"
+        f"{line_in(added, 2)}"
+        "  do:  remove the use that needs the number, or the mark (maybe_mark_dynamic allows both)"
+    )
 
 
 def test_promises_about_sizes():
