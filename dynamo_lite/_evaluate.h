@@ -619,12 +619,15 @@ static int
 handover_fill(const GuardProgram *p, Handover *handover, PyObject *const *values)
 {
     const GraphCall *graph = p->graph;
+    const int *slot = p->handed_slots;
     int complete = 1;
-    for (int i = 0; i < graph->n_handed; i++) {
-        PyObject **arg = &handover->room[1 + graph->handed[i]];
-        if (*arg == NULL) {
-            *arg = Py_XNewRef(values[p->handed_slots[i]]);
-            complete &= *arg != NULL;
+    for (int i = 0; i < graph->n_spans; i++) {
+        PyObject **args = handover->room + 1 + graph->handed[i].first;
+        for (int k = 0; k < graph->handed[i].n; k++, slot++) {
+            if (args[k] == NULL) {
+                args[k] = Py_XNewRef(values[*slot]);
+                complete &= args[k] != NULL;
+            }
         }
     }
     return complete;

@@ -163,13 +163,25 @@ graph_vectorcall(GraphCall *graph, PyObject *const *given, size_t nargsf, PyObje
 /* ------------------------------------------------------------------------------------------------------------------
    The type. */
 
+static void
+graph_hand(GraphCall *graph, int position)
+{
+    Span *last = graph->n_spans == 0 ? NULL : &graph->handed[graph->n_spans - 1];
+    if (last != NULL && last->first + last->n == position) {
+        last->n++;
+    }
+    else {
+        graph->handed[graph->n_spans++] = (Span){position, 1};
+    }
+}
+
 /* Sort the positions 0 ... n-1 into given ones and those in the tuple, which must be ascending. */
 static int
 graph_lay_out(GraphCall *graph, Py_ssize_t n, PyObject *handed)
 {
     graph->n_handed = (int)PyTuple_GET_SIZE(handed);
     graph->n_given = (int)n - graph->n_handed;
-    graph->handed = PyMem_New(int, n + 1);
+    graph->handed = PyMem_New(Span, graph->n_handed + 1);
     graph->given = PyMem_New(int, n + 1);
     if (graph->handed == NULL || graph->given == NULL) {
         PyErr_NoMemory();
@@ -182,7 +194,8 @@ graph_lay_out(GraphCall *graph, Py_ssize_t n, PyObject *handed)
             return -1;
         }
         if (next == i) {
-            graph->handed[n_handed++] = i;
+            graph_hand(graph, i);
+            n_handed++;
         }
         else {
             graph->given[n_given++] = i;

@@ -1,18 +1,60 @@
-/* The pure steps of a record, in the form in which they are run: sorted, packed into two words each, in runs of one kind.
+/* The pure steps of a record, in the form in which they are run: sorted, packed into one or two words each, in runs of one kind.
 
    The order. record_value() takes steps down in the order of the paths. All that a step needs before it is run is that its object is
    known to be alive, which the steps about the pinned objects above it prove. So the steps are sorted by level, the number of
-   pinned objects above theirs, and in a level by kind: pointers first (types among them), versions, tensors, then all
-   others in their old order. Then the loops are tight and what they will read can be prefetched. Within a run no step
-   depends on another, so pointers and versions are compared without a branch each. */
+   pinned objects above theirs; those that no step about another object relies on come after all levels. In a level they are
+   sorted by kind: plain words (pointers), versions, tensors, then all others in their old order; and within a kind by address, since
+   objects made together lie together. So the loops are tight and long, and read memory in the order that hardware
+   expects. Within a run no step depends on another: words and versions are compared without a branch each, and the processor
+   looks far ahead.
 
-enum { AHEAD = 8 };   /* the memory that the steps look at lies anywhere: ask for it in time */
+   Versions. CPython counts up: a change gives a dict a version greater than all before, and so does the birth of a dict. What lies where
+   the version of a recorded dict was is the version of that dict or of a later one (that it is a dict is known: see
+   record_slot()), so it is the recorded one or a greater one. Hence none has changed if, and only if, the sum of all is what it was.
+
+   Tensors. See _tensor_layout.h. */
 
 #if defined(__GNUC__) && !defined(__clang__)
 #  define UNROLL _Pragma("GCC unroll 8")
 #else
 #  define UNROLL
 #endif
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Tensors. */
+
+enum { TENSOR_WORDS = 2, AHEAD = 8 };   /* one address leads to the next: what lies there is asked for in time */
+
+/* `dim` and `wants_grad` are those of the spec; they are constants. */
+static Py_ALWAYS_INLINE inline int
+tensors_hold_at(const uintptr_t *packed, size_t n, const TensorSpec *spec, const int dim, const int wants_grad)
+{
+    for (const uintptr_t *end = packed + TENSOR_WORDS * n; packed != end; packed += TENSOR_WORDS) {
+        PREFETCH((const void *)packed[TENSOR_WORDS * AHEAD]);
+        const char *later = (const char *)packed[TENSOR_WORDS * AHEAD + 1];   /* where a TensorImpl was */
+        for (int offset = 0; offset < TENSOR_IMPL_SIZE; offset += 64) {
+            PREFETCH(later + offset);
+        }
+        if (!tensor_matches_again(spec, (PyObject *)packed[0], dim, wants_grad)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Do these tensors, which have matched the spec before, match it again? A loop for each number of dimensions. */
+static int
+tensors_hold(const uintptr_t *packed, size_t n, const TensorSpec *spec)
+{
+    switch (2 * spec->codes.dim + spec->wants_grad) {
+#define CASES(dim) \
+    case 2 * dim: return tensors_hold_at(packed, n, spec, dim, 0); \
+    case 2 * dim + 1: return tensors_hold_at(packed, n, spec, dim, 1);
+    CASES(0) CASES(1) CASES(2) CASES(3) CASES(4) CASES(5)
+#undef CASES
+    }
+    Py_UNREACHABLE();   /* tensor_spec_is_direct() */
+}
 
 /* ------------------------------------------------------------------------------------------------------------------
    Packing. */
@@ -30,62 +72,97 @@ packed_kind(const Step *step)
 {
     if (step->kind == POINTER_IS
         && (step->keeper == NULL || step->keeper == step->expected || expects_known_class(step))) {
-        return PACKED_POINTER;
+        return PACKED_WORD;
     }
     if (step->kind == DICT_VERSION_IS) {
         return PACKED_VERSION;
     }
     /* If what the tensor says of itself and what lies in it agree now, what lies in it tells from now on. */
-    if (step->kind == CHECK && step->check->kind == K_TENSOR && tensor_spec_is_direct(step->check->tensor)
-        && tensor_spec_matches(step->check->tensor, step->object) == YES
-        && tensor_matches_again(step->check->tensor, step->object)) {
+    if (step->kind == CHECK && step->check->kind == K_TENSOR && tensor_matches_both_ways(step->check->tensor, step->object)) {
         return PACKED_TENSOR;
     }
     return PACKED_STEP;
 }
 
-static Packed
-packed_step(const Step *step)
+/* How many words a step takes. */
+static int
+packed_size(enum PackedKind kind)
+{
+    return kind == PACKED_WORD || kind == PACKED_TENSOR ? 2 : 1;
+}
+
+static void
+pack_step(const Step *step, uintptr_t *packed)
 {
     switch (step->packed) {
-    case PACKED_POINTER:
-        return (Packed){(uintptr_t)step->address, (uintptr_t)step->expected};
+    case PACKED_WORD:
+        packed[0] = (uintptr_t)step->address;
+        packed[1] = (uintptr_t)step->expected;
+        return;
     case PACKED_VERSION:
-        return (Packed){(uintptr_t)step->object, step->version};
+        packed[0] = (uintptr_t)&DICT_TAG(step->object);
+        return;
     case PACKED_TENSOR:
-        return (Packed){(uintptr_t)step->object, (uintptr_t)step->check->tensor};
+        packed[0] = (uintptr_t)step->object;
+        packed[1] = (uintptr_t)tensor_impl(step->object);
+        return;
     default:
-        return (Packed){(uintptr_t)step, 0};
+        packed[0] = (uintptr_t)step;
     }
 }
 
-/* Sort by level and kind; steps that agree in both stay in order. Whether there was memory for it. */
+static const TensorSpec *
+spec_of(const Step *step)
+{
+    return step->packed == PACKED_TENSOR ? step->check->tensor : NULL;
+}
+
+/* Where a step belongs. */
+typedef struct {
+    int level, kind;           /* INT_MAX: after all levels */
+    uintptr_t spec, address;   /* of a tensor; of what is looked at */
+    int i;                     /* its old place */
+} Place;
+
+static Place
+place_of(const Step *step, int i)
+{
+    uintptr_t packed[2];
+    pack_step(step, packed);
+    return (Place){step->is_last ? INT_MAX : step->level, step->packed, (uintptr_t)spec_of(step),
+                   step->packed == PACKED_STEP ? 0 : packed[0], i};
+}
+
+static int
+compare_places(const void *left, const void *right)
+{
+    const Place *a = left, *b = right;
+#define COMPARE(field) if (a->field != b->field) { return a->field < b->field ? -1 : 1; }
+    COMPARE(level) COMPARE(kind) COMPARE(spec) COMPARE(address) COMPARE(i)
+#undef COMPARE
+    return 0;
+}
+
+/* Whether there was memory for it. */
 static int
 sort_steps(Steps *steps)
 {
-    int n_levels = 0, n = steps->n;
-    for (int i = 0; i < n; i++) {
-        steps->items[i].packed = packed_kind(&steps->items[i]);
-        n_levels = Py_MAX(n_levels, steps->items[i].level + 1);
-    }
-    int *next = PyMem_Calloc(n_levels * N_PACKED_KINDS + 1, sizeof(int));
+    int n = steps->n;
+    Place *places = PyMem_New(Place, n + 1);
     Step *sorted = PyMem_New(Step, n + 1);
-    int succeeded = next != NULL && sorted != NULL;
+    int succeeded = places != NULL && sorted != NULL;
     if (succeeded) {
         for (int i = 0; i < n; i++) {
-            const Step *step = &steps->items[i];
-            next[step->level * N_PACKED_KINDS + step->packed + 1]++;
+            steps->items[i].packed = packed_kind(&steps->items[i]);
+            places[i] = place_of(&steps->items[i], i);
         }
-        for (int k = 1; k <= n_levels * N_PACKED_KINDS; k++) {
-            next[k] += next[k - 1];
-        }
+        qsort(places, n, sizeof(Place), compare_places);
         for (int i = 0; i < n; i++) {
-            const Step *step = &steps->items[i];
-            sorted[next[step->level * N_PACKED_KINDS + step->packed]++] = *step;
+            sorted[i] = steps->items[places[i].i];
         }
         memcpy(steps->items, sorted, n * sizeof(Step));
     }
-    PyMem_Free(next);
+    PyMem_Free(places);
     PyMem_Free(sorted);
     return succeeded;
 }
@@ -113,29 +190,42 @@ anchor_classes(Record *record)
     return succeeded;
 }
 
+static int
+belong_together(const Step *a, const Step *b)
+{
+    return a->packed == b->packed && a->is_last == b->is_last && (a->is_last || a->level == b->level)
+        && spec_of(a) == spec_of(b);
+}
+
 /* Sort and pack the steps, of which there will be no more. */
 static void
 record_pack(Maker *maker)
 {
     Record *record = maker->record;
     const Steps *pure = &record->pure;
-    record->packed = PyMem_New(Packed, pure->n + AHEAD);
+    record->packed = PyMem_Calloc(2 * pure->n + TENSOR_WORDS * (AHEAD + 1), sizeof(uintptr_t));
     record->runs = PyMem_New(Run, pure->n + 1);
     if (record->packed == NULL || record->runs == NULL || !anchor_classes(record)
         || !sort_steps(&record->pure)) {
         maker->failed = 1;
         return;
     }
+    uintptr_t *packed = record->packed;
     for (int i = 0; i < pure->n; i++) {
         const Step *step = &pure->items[i];
-        record->packed[i] = packed_step(step);
-        if (i == 0 || step->packed != step[-1].packed || step->level != step[-1].level) {
-            record->runs[record->n_runs++] = (Run){step->packed, 0};
+        if (i == 0 || !belong_together(step, &step[-1])) {
+            record->runs[record->n_runs++] = (Run){.kind = step->packed, .first = i, .packed = packed, .sum = 0};
         }
-        record->runs[record->n_runs - 1].n++;
-    }
-    for (int i = pure->n; i < pure->n + AHEAD; i++) {
-        record->packed[i] = (Packed){(uintptr_t)record, 0};
+        Run *run = &record->runs[record->n_runs - 1];
+        run->n++;
+        if (step->packed == PACKED_VERSION) {
+            run->sum += DICT_VERSION(step->version);
+        }
+        else if (step->packed == PACKED_TENSOR) {
+            run->spec = step->check->tensor;
+        }
+        pack_step(step, packed);
+        packed += packed_size(step->packed);
     }
 }
 
@@ -164,52 +254,52 @@ step_holds(const Step *step)
         return dict_has_only_str_keys(step->object)
             && is_expected(step, PyDict_GetItemWithError(step->object, step->key));
     case DICT_VERSION_IS:
-        return !dict_tags_differ(DICT_TAG(step->object), step->version);
+        return DICT_VERSION(DICT_TAG(step->object)) == DICT_VERSION(step->version);
     case TYPE_VERSION_IS:
         return ((PyTypeObject *)step->object)->tp_version_tag == step->version;
     }
     Py_UNREACHABLE();
 }
 
-static int
-pointers_hold(const Packed *packed, size_t n)
-{
-    uint64_t differences = 0;
-    UNROLL for (size_t i = 0; i < n; i++) {
-        PREFETCH((const void *)packed[i + AHEAD].where);
-        differences |= *(const uintptr_t *)packed[i].where ^ packed[i].expected;
+/* Do something for i = 0 ... n-1, without counting each of them. */
+#define IN_EIGHTS(n, i, ...) \
+    size_t i = 0; \
+    for (size_t end = (n) & ~(size_t)7; i < end; i += 8) { \
+        const size_t first = i; \
+        UNROLL for (size_t k = 0; k < 8; k++) { \
+            const size_t i = first + k; \
+            __VA_ARGS__ \
+        } \
+    } \
+    for (; i < (n); i++) { \
+        __VA_ARGS__ \
     }
+
+static int
+words_hold(const uintptr_t *packed, size_t n)
+{
+    uintptr_t differences = 0;
+    IN_EIGHTS(n, i,
+        differences |= *(const uintptr_t *)packed[2 * i] ^ packed[2 * i + 1];
+    )
     return differences == 0;
 }
 
-static int
-versions_hold(const Packed *packed, size_t n)
+static uint64_t
+sum_of_versions(const uintptr_t *packed, size_t n)
 {
-    uint64_t differences = 0;
-    UNROLL for (size_t i = 0; i < n; i++) {
-        PREFETCH((const void *)packed[i + AHEAD].where);
-        differences |= DICT_TAG(packed[i].where) ^ packed[i].expected;
-    }
-    return !dict_tags_differ(differences, 0);
+    uint64_t sum = 0;
+    IN_EIGHTS(n, i,
+        sum += DICT_VERSION(*(const uint64_t *)packed[i]);
+    )
+    return sum;
 }
 
 static int
-tensors_hold(const Packed *packed, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        PREFETCH((const void *)packed[i + AHEAD].where);
-        if (!tensor_matches_again((const TensorSpec *)(uintptr_t)packed[i].expected, (PyObject *)packed[i].where)) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static int
-steps_hold(const Packed *packed, int n, PyObject **saved)
+steps_hold(const uintptr_t *packed, int n, PyObject **saved)
 {
     for (int i = 0; i < n; i++) {
-        const Step *step = (const Step *)packed[i].where;
+        const Step *step = (const Step *)packed[i];
         if (!(step->kind == CHECK ? check_holds(step->check, step->object, saved) == YES : step_holds(step))) {
             return 0;
         }
@@ -218,28 +308,40 @@ steps_hold(const Packed *packed, int n, PyObject **saved)
 }
 
 static int
-run_holds(enum PackedKind kind, const Packed *packed, int n, PyObject **saved)
+run_holds(const Run *run, PyObject **saved)
 {
-    switch (kind) {
-    case PACKED_POINTER:
-        return pointers_hold(packed, n);
+    switch (run->kind) {
+    case PACKED_WORD:
+        return words_hold(run->packed, run->n);
     case PACKED_VERSION:
-        return versions_hold(packed, n);
+        return sum_of_versions(run->packed, run->n) == run->sum;
     case PACKED_TENSOR:
-        return tensors_hold(packed, n);
+        return tensors_hold(run->packed, run->n, run->spec);
     default:
-        return steps_hold(packed, n, saved);
+        return steps_hold(run->packed, run->n, saved);
     }
+}
+
+static int
+step_of_run_holds(const Run *run, int i, const Step *step, PyObject **saved)
+{
+    Run alone = *run;
+    alone.n = 1;
+    alone.packed += i * packed_size(run->kind);
+    if (run->kind == PACKED_VERSION) {
+        alone.sum = DICT_VERSION(step->version);
+    }
+    return run_holds(&alone, saved);
 }
 
 /* One of these steps does not hold: the first is to blame. */
 static int
-blame(Record *record, enum PackedKind kind, int first, PyObject **saved)
+blame(Record *record, const Run *run, PyObject **saved)
 {
-    while (run_holds(kind, &record->packed[first], 1, saved)) {
-        first++;
+    const Step *step = &record->pure.items[run->first];
+    for (int i = 0; i + 1 < run->n && step_of_run_holds(run, i, step, saved); i++) {
+        step++;
     }
-    const Step *step = &record->pure.items[first];
     if (step->kind == CHECK) {
         return step->check->index;
     }
@@ -250,13 +352,11 @@ blame(Record *record, enum PackedKind kind, int first, PyObject **saved)
 static int
 run_pure_steps(Record *record, PyObject **saved)
 {
-    const Packed *packed = record->packed;
     for (int i = 0; i < record->n_runs; i++) {
-        Run run = record->runs[i];
-        if (!run_holds(run.kind, packed, run.n, saved)) {
-            return blame(record, run.kind, (int)(packed - record->packed), saved);
+        const Run *run = &record->runs[i];
+        if (!run_holds(run, saved)) {
+            return blame(record, run, saved);
         }
-        packed += run.n;
     }
     return GUARDS_PASS;
 }

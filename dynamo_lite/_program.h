@@ -40,22 +40,16 @@ enum { ACCESSOR_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_
 #if PY_VERSION_HEX < 0x030C0000
 #  define HAVE_DICT_VERSIONS 1
 #  define DICT_TAG(dict) (((PyDictObject *)(dict))->ma_version_tag)
-#  define DICT_TAG_FLAGS 0
+#  define DICT_VERSION(tag) (tag)
 #elif PY_VERSION_HEX < 0x030E0000
-#  define HAVE_DICT_VERSIONS 1   /* the low bits are flags of dict watchers */
+#  define HAVE_DICT_VERSIONS 1
 #  define DICT_TAG(dict) (((PyDictObject *)(dict))->ma_version_tag)
-#  define DICT_TAG_FLAGS ((uint64_t)DICT_VERSION_INCREMENT - 1)
+#  define DICT_VERSION(tag) ((tag) / DICT_VERSION_INCREMENT)   /* the low bits are flags */
 #else
 #  define HAVE_DICT_VERSIONS 0
-#  define DICT_TAG(dict) 0
-#  define DICT_TAG_FLAGS 0
+#  define DICT_TAG(dict) (*(uint64_t *)(dict))
+#  define DICT_VERSION(tag) (tag)
 #endif
-
-static inline int
-dict_tags_differ(uint64_t a, uint64_t b)
-{
-    return ((a ^ b) & ~DICT_TAG_FLAGS) != 0;
-}
 
 #if PY_VERSION_HEX >= 0x030D0000
 /* From 3.13 on an instance's dict shares the values inside of the instance. In 3.13.0, storing an attribute then changes
@@ -243,11 +237,12 @@ enum StepKind {
     CHILD,             /* a full evaluation of this child of the object succeeds */
 };
 
+/* The form of a step in _packed.h. */
 enum PackedKind {
-    PACKED_POINTER,          /* the pointer at `where` is `expected` */
-    PACKED_VERSION,          /* the dict `where` has the tag `expected`, but for its flags */
-    PACKED_TENSOR,           /* the tensor `where` still matches the TensorSpec `expected` */
-    PACKED_STEP,             /* the Step `where` holds */
+    PACKED_WORD,             /* (where, expected): the eight bytes there are these */
+    PACKED_VERSION,          /* (where): the versions there are those recorded */
+    PACKED_TENSOR,           /* (tensor, where its TensorImpl was): it still matches the run's TensorSpec */
+    PACKED_STEP,             /* (Step): it holds */
     N_PACKED_KINDS
 };
 
@@ -267,6 +262,7 @@ typedef struct {
     PyObject *keeper;        /* owned: the expected object, or a weak reference to it, or NULL */
     int watched;             /* a weak reference is to be the keeper */
     int level;               /* how many pinned objects lie above the one that the step is about */
+    int is_last;             /* no step about an object below relies on this one */
 } Step;
 
 typedef struct {
@@ -282,22 +278,21 @@ typedef struct {
     int n_open;
 } OpenDistinct;
 
-/* A pure step, packed: what most steps compare fits into two words, and a big model has ten thousand of them, which cost what it
-   costs to read them. */
-typedef struct {
-    uintptr_t where;
-    uint64_t expected;
-} Packed;
-
-/* So many packed steps of one kind, one after the other. */
+/* So many pure steps of one kind, one after the other. What most steps compare fits into two words, and a big model has ten
+   thousand of them, which cost what it costs to read them. */
 typedef struct {
     enum PackedKind kind;
-    int n;
+    int first, n;            /* in Record.pure */
+    const uintptr_t *packed;
+    union {
+        const TensorSpec *spec;
+        uint64_t sum;        /* of the versions */
+    };
 } Run;
 
 typedef struct Record {
     Steps pure, impure;      /* phase 1 and 2 */
-    Packed *packed;          /* the pure steps, in order, and some more that are not looked at but prefetched */
+    uintptr_t *packed;       /* the pure steps, in order, and some more words that are not looked at but prefetched */
     Run *runs;               /* of the pure steps */
     int n_runs;
     Known *pins;             /* by Node.pin_slot, and weakrefs owned: objects that are not fixed by the program, but for which
@@ -319,13 +314,19 @@ typedef struct Record {
 /* ------------------------------------------------------------------------------------------------------------------
    Arguments of a compiled graph that the guards hand over: see _graph.h. */
 
+/* So many positions, one after the other. */
+typedef struct {
+    int first, n;
+} Span;
+
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *compiled;
     PyObject *on_failure;    /* asked what to do when `compiled` raises; or NULL */
-    int *given, *handed;     /* positions of the arguments, ascending */
-    int n_given, n_handed;
+    int *given;              /* positions of arguments, ascending */
+    Span *handed;            /* those of the others */
+    int n_given, n_handed, n_spans;
 } GraphCall;
 
 typedef struct Handover {
@@ -343,10 +344,11 @@ handover_free(Handover *handover)
         return;
     }
     GraphCall *graph = handover->graph;
-    PyObject **args = handover->room + 1;
-    const int *handed = graph->handed;
-    for (int i = 0, n = graph->n_handed; i < n; i++) {
-        Py_XDECREF(args[handed[i]]);
+    for (int i = 0; i < graph->n_spans; i++) {
+        PyObject **args = handover->room + 1 + graph->handed[i].first;
+        for (size_t k = 0, n = graph->handed[i].n; k < n; k++) {
+            Py_XDECREF(args[k]);
+        }
     }
     PyMem_Free(handover);
     Py_DECREF(graph);
@@ -362,10 +364,17 @@ handover_new(GraphCall *graph, PyObject *const *values)
         return NULL;
     }
     handover->graph = (GraphCall *)Py_NewRef(graph);
-    PyObject **args = handover->room + 1;
-    const int *handed = graph->handed;
-    for (int i = 0, n_handed = graph->n_handed; i < n_handed; i++) {
-        args[handed[i]] = values == NULL ? NULL : Py_XNewRef(values[i]);
+    for (int i = 0; i < graph->n_spans; i++) {
+        PyObject **args = handover->room + 1 + graph->handed[i].first;
+        size_t n_values = graph->handed[i].n;
+        if (values == NULL) {
+            memset(args, 0, n_values * sizeof(PyObject *));
+            continue;
+        }
+        for (size_t k = 0; k < n_values; k++) {
+            args[k] = Py_XNewRef(values[k]);
+        }
+        values += n_values;
     }
     return handover;
 }

@@ -28,7 +28,23 @@ add_step(Maker *maker, Steps *steps, Step step)
         steps->allocated = room;
     }
     step.level = maker->level;
+    step.is_last |= step.kind == CHECK;
     steps->items[steps->n++] = step;
+}
+
+/* Called when all that this pure step leads to has been taken down. */
+static void
+settle_step(Maker *maker, int i)
+{
+    Steps *pure = &maker->record->pure;
+    for (int k = i + 1; k < pure->n; k++) {
+        if (pure->items[k].level > maker->level) {
+            return;
+        }
+    }
+    if (i < pure->n) {   /* else there was no memory for it */
+        pure->items[i].is_last = 1;
+    }
 }
 
 /* What an accessor finds, if that can be told without running Python code; else NULL. Borrowed. */
@@ -217,6 +233,17 @@ protect(Maker *maker, const Node *node, Step *step)
     return 1;
 }
 
+/* In a slot that can hold anything, the same pointer need not be the same dict: (c) above. Its version tells, if it is a dict. */
+static void
+record_dict_type(Maker *maker, Node *node, PyObject *dict)
+{
+    maker->level++;
+    add_step(maker, &maker->record->pure,
+             (Step){.kind = POINTER_IS, .node = node, .object = dict, .address = (PyObject **)&dict->ob_type,
+                    .expected = (PyObject *)Py_TYPE(dict)});
+    maker->level--;
+}
+
 /* A child in a mutable slot of its parent, which holds step.expected; NULL there means `if_null`. */
 static void
 record_slot(Maker *maker, Node *child, Step step, PyObject *if_null)
@@ -226,8 +253,13 @@ record_slot(Maker *maker, Node *child, Step step, PyObject *if_null)
         record_evaluated_child(maker, child, step.object);
         return;
     }
+    int first = maker->record->pure.n;
     add_step(maker, &maker->record->pure, step);
+    if (step.expected != NULL && PyDict_Check(step.expected) && child->kind != K_INSTANCE_DICT) {
+        record_dict_type(maker, child, step.expected);
+    }
     record_pinned_child(maker, child, step.expected != NULL ? step.expected : if_null);
+    settle_step(maker, first);
 }
 
 static void
@@ -406,6 +438,7 @@ record_check(Maker *maker, Node *node, const Check *check, PyObject *value, int 
         if (!settled) {   /* the class is known to the program */
             step = (Step){.kind = POINTER_IS, .node = node, .object = value, .expected = check->known.object,
                           .address = (PyObject **)&value->ob_type, .keeper = Py_XNewRef(check->known.weakref)};
+            step.is_last = 1;
             can_run_python = 0;
         }
         break;
@@ -522,12 +555,16 @@ record_version(Maker *maker, Node *node, PyObject *value)
 static void
 record_value(Maker *maker, Node *node, PyObject *value)
 {
+    int first = maker->record->pure.n;
     int versioned = (PyDict_Check(value) || PyType_Check(value)) && record_version(maker, node, value);
     for (int i = 0; i < node->n_checks; i++) {
         record_check(maker, node, &node->checks[i], value, versioned);
     }
     for (int i = 0; i < node->n_children && !maker->failed; i++) {
         record_child(maker, &node->children[i], value, versioned);
+    }
+    if (versioned) {
+        settle_step(maker, first);
     }
 }
 

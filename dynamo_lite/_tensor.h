@@ -52,9 +52,7 @@ tensor_impl(PyObject *tensor)
 static inline uint64_t
 tensor_keys(PyObject *tensor)
 {
-    uint64_t keys;
-    memcpy(&keys, tensor_impl(tensor) + shim.keys_offset, sizeof keys);
-    return keys;
+    return impl_word(tensor_impl(tensor), shim.keys_offset);
 }
 
 /* 1, or 0 if the shim refuses. */
@@ -80,6 +78,7 @@ typedef struct {
     int use_shim, is_pure, has_strides, check_keys;
     Metadata codes;               /* the same for the shim; its arrays follow in `dims` */
     uint64_t raw_keys;
+    uint64_t raw_codes, raw_codes_mask;   /* dtype and device as they lie in a TensorImpl */
     int wants_grad;
     int64_t dims[];
 } TensorSpec;
@@ -139,6 +138,10 @@ parse_codes(TensorSpec *spec, PyObject *codes)
     }
     spec->wants_grad = spec->requires_grad == Py_True;
     spec->use_shim = 1;
+    if (impl_layout.found) {
+        spec->raw_codes = codes_word((uint16_t)m->dtype, device_bytes(m));
+        spec->raw_codes_mask = codes_word(UINT16_MAX, UINT16_MAX);
+    }
     spec->is_pure = is_plain_type(spec->type) && shim.requires_grad != NULL && (spec->keys == NULL || spec->check_keys);
     return 0;
 }
@@ -306,7 +309,7 @@ matches_by_shim(const TensorSpec *spec, PyObject *value)
 static int
 tensor_spec_is_direct(const TensorSpec *spec)
 {
-    return spec->use_shim && spec->is_pure && spec->check_keys && layout_covers(&spec->codes);
+    return spec->use_shim && spec->is_pure && spec->check_keys && layout_covers(&spec->codes, spec->has_strides);
 }
 
 static int
@@ -316,14 +319,40 @@ device_index_matches(const TensorSpec *spec, PyObject *value)
     return shim.device_index(tensor_handle(value), &index) == 0 && index == spec->codes.device_index;
 }
 
-/* The same as tensor_spec_matches(), for a tensor that has matched before. No probe has a device with an index. */
-static inline int
-tensor_matches_again(const TensorSpec *spec, PyObject *value)
+/* Not where the answer can be read in place. */
+Py_NO_INLINE static int
+requires_grad_is(const char *impl, int wanted)
+{
+    return !shim.requires_grad(impl) == !wanted;
+}
+
+static Py_ALWAYS_INLINE inline int
+requires_grad_matches(const char *impl, int wanted)
+{
+    if (impl_layout.autograd_meta < 0) {
+        return requires_grad_is(impl, wanted);
+    }
+    const char *meta = *(char *const *)(impl + impl_layout.autograd_meta);
+    if (wanted) {
+        return meta != NULL && (meta[impl_layout.requires_grad] == 1 || requires_grad_is(impl, 1));
+    }
+    return meta == NULL || requires_grad_is(impl, 0);
+}
+
+/* The same as tensor_spec_matches(), for a tensor that has matched before. `dim` and `wants_grad` are those of the spec: where they
+   are constants little is left of this. No probe has a device with an index. */
+static Py_ALWAYS_INLINE inline int
+tensor_matches_again(const TensorSpec *spec, PyObject *value, const int dim, const int wants_grad)
 {
     const char *impl = tensor_impl(value);
-    return Py_TYPE(value) == spec->type && impl != NULL && tensor_keys(value) == spec->raw_keys
-        && layout_matches(impl, &spec->codes, spec->has_strides)
-        && (spec->codes.device_index < 0 || device_index_matches(spec, value)) && !shim.requires_grad(impl) == !spec->wants_grad;
+    if (impl == NULL) {
+        return 0;
+    }
+    uint64_t difference = (uintptr_t)Py_TYPE(value) ^ (uintptr_t)spec->type;
+    difference |= impl_word(impl, shim.keys_offset) ^ spec->raw_keys;
+    difference |= layout_difference(impl, &spec->codes, spec->raw_codes, spec->raw_codes_mask, dim);
+    return difference == 0 && requires_grad_matches(impl, wants_grad)
+        && (spec->codes.device_index < 0 || device_index_matches(spec, value));
 }
 
 /* YES, NO, or RAISED with an exception. */
@@ -334,6 +363,14 @@ tensor_spec_matches(const TensorSpec *spec, PyObject *value)
         return NO;
     }
     return spec->use_shim ? matches_by_shim(spec, value) : matches_by_attributes(spec, value);
+}
+
+/* Does the tensor match the spec, and would tensor_matches_again() say so? */
+static int
+tensor_matches_both_ways(const TensorSpec *spec, PyObject *value)
+{
+    return tensor_spec_is_direct(spec) && tensor_spec_matches(spec, value) == YES
+        && tensor_matches_again(spec, value, (int)spec->codes.dim, spec->wants_grad);
 }
 
 /* The sizes of a plain tensor; or NULL: not known. Asks the shim for nothing that it could refuse, with a message. */
@@ -459,6 +496,7 @@ init_tensor(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     shim.enabled = impl_layout.found = 0;
+    impl_layout.autograd_meta = -1;
     Py_XSETREF(shim.tensor_type, (PyTypeObject *)Py_NewRef(type));
     Py_XSETREF(shim.plain_types, Py_NewRef(plain));
     Probe *probes = parse_probes(tuples);
@@ -480,6 +518,68 @@ init_tensor(PyObject *Py_UNUSED(module), PyObject *args)
                          "keys", shim.enabled && shim.keys_offset >= 0 ? Py_True : Py_False,
                          "requires_grad", shim.enabled && shim.requires_grad != NULL ? Py_True : Py_False,
                          "layout", shim.enabled && impl_layout.found ? Py_True : Py_False);
+}
+
+/* Have all leaves require gradients, or not. */
+static int
+set_requires_grad(PyObject *leaves, int flag)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaves); i++) {
+        if (PyObject_SetAttr(PyTuple_GET_ITEM(leaves, i), s_requires_grad, flag ? Py_True : Py_False) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Find impl_layout.requires_grad; or -1 there, or -1 with an exception. */
+static int
+find_requires_grad(PyObject *leaves, char *const *impls, int n)
+{
+    char candidates[AUTOGRAD_META_SIZE];
+    memset(candidates, 1, sizeof candidates);
+    for (int turn = 0; turn < 4; turn++) {
+        int flag = turn % 2 == 0;
+        if (set_requires_grad(leaves, flag) < 0) {
+            return -1;
+        }
+        for (int i = 0; i < n; i++) {
+            sift_flags(candidates, impls[i], flag);
+        }
+    }
+    impl_layout.requires_grad = only_flag(candidates);
+    return 0;
+}
+
+enum { N_LEAVES = 4 };
+
+static PyObject *
+init_requires_grad(PyObject *Py_UNUSED(module), PyObject *leaves)
+{
+    char before[N_LEAVES][TENSOR_IMPL_SIZE], *impls[N_LEAVES];
+    impl_layout.autograd_meta = -1;
+    if (!PyTuple_Check(leaves) || PyTuple_GET_SIZE(leaves) != N_LEAVES) {
+        PyErr_Format(PyExc_TypeError, "init_requires_grad() takes a tuple of %d tensors", N_LEAVES);
+        return NULL;
+    }
+    for (int i = 0; i < N_LEAVES; i++) {
+        PyObject *leaf = PyTuple_GET_ITEM(leaves, i);
+        if (!shim.enabled || !PyObject_TypeCheck(leaf, shim.tensor_type) || (impls[i] = tensor_impl(leaf)) == NULL) {
+            Py_RETURN_FALSE;
+        }
+        memcpy(before[i], impls[i], TENSOR_IMPL_SIZE);
+    }
+    if (set_requires_grad(leaves, 1) < 0) {
+        return NULL;
+    }
+    Py_ssize_t meta = find_new_pointer(before, impls, N_LEAVES);
+    if (meta >= 0) {
+        impl_layout.autograd_meta = meta;
+        if (find_requires_grad(leaves, impls, N_LEAVES) < 0 || impl_layout.requires_grad < 0) {
+            impl_layout.autograd_meta = -1;
+        }
+    }
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(impl_layout.autograd_meta >= 0);
 }
 
 static PyObject *
@@ -531,6 +631,9 @@ static PyMethodDef tensor_functions[] = {
      "init_tensor(tensor_type, plain_types, libraries, probes) -> dict[str, bool]\n\n"
      "Connect to torch's C shim; tells what can be read through it. `libraries` are names of loaded libraries, a probe is\n"
      "(tensor, address of its TensorImpl, requires_grad, dispatch keys)."},
+    {"init_requires_grad", init_requires_grad, METH_O,
+     "init_requires_grad(leaves) -> bool\n\nAfter init_tensor(): find where it lies whether a tensor requires gradients. `leaves` are "
+     "fresh tensors that do not."},
     {"read_tensor", read_tensor, METH_O,
      "read_tensor(tensor) -> ((dtype, device type, device index, layout), sizes, strides) | None\n\n"
      "What the shim says; None without a shim, or if it refuses."},

@@ -22,7 +22,10 @@ enum { TENSOR_IMPL_SIZE = 192 };   /* at least this in every torch with a shim *
 static struct {
     int found;
     Py_ssize_t dim, sizes, strides, dtype, device;
-} impl_layout;
+    Py_ssize_t codes;            /* of eight bytes with both dtype and device */
+    Py_ssize_t autograd_meta;    /* a pointer, NULL: does not require gradients; -1: not found */
+    Py_ssize_t requires_grad;    /* a bool in what that points to: requires gradients, whatever else is there */
+} impl_layout = {.autograd_meta = -1};
 
 static inline int
 dims_match(const int64_t *actual, const int64_t *expected, int64_t n)
@@ -53,22 +56,53 @@ impl_uint16(const char *impl, Py_ssize_t offset)
     return result;
 }
 
-/* Can tensors with such metadata be compared here? */
-static int
-layout_covers(const Metadata *m)
+/* dtype and device as they lie at impl_layout.codes; the other bytes are zero. */
+static uint64_t
+codes_word(uint16_t dtype, uint16_t device)
 {
-    return impl_layout.found && m->dim <= MAX_INLINE_DIM;
+    unsigned char bytes[sizeof(uint64_t)] = {0};
+    uint64_t result;
+    memcpy(bytes + impl_layout.dtype - impl_layout.codes, &dtype, sizeof dtype);
+    memcpy(bytes + impl_layout.device - impl_layout.codes, &device, sizeof device);
+    memcpy(&result, bytes, sizeof result);
+    return result;
 }
 
-/* Does the TensorImpl hold these numbers? The keys have been compared; layout_covers() holds. */
-static inline int
-layout_matches(const char *impl, const Metadata *want, int has_strides)
+/* Can tensors with such metadata be compared here? */
+static int
+layout_covers(const Metadata *m, int has_strides)
 {
-    int64_t dim = *(const int64_t *)(impl + impl_layout.dim);
-    return dim == want->dim && impl_uint16(impl, impl_layout.dtype) == (uint16_t)want->dtype
-        && impl_uint16(impl, impl_layout.device) == device_bytes(want)
-        && dims_match((const int64_t *)(impl + impl_layout.sizes), want->sizes, dim)
-        && (!has_strides || dims_match((const int64_t *)(impl + impl_layout.strides), want->strides, dim));
+    if (!impl_layout.found || m->dim > MAX_INLINE_DIM || !has_strides) {
+        return 0;
+    }
+    for (int64_t i = 0; i < m->dim; i++) {
+        if (m->sizes[i] == ANY || m->strides[i] == ANY) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline uint64_t
+impl_word(const char *impl, Py_ssize_t offset)
+{
+    uint64_t result;
+    memcpy(&result, impl + offset, sizeof result);
+    return result;
+}
+
+/* Zero if the TensorImpl holds these numbers. The keys are compared elsewhere; layout_covers() holds. `dim` is want->dim: where it
+   is a constant nothing is left of the loop. */
+static Py_ALWAYS_INLINE inline uint64_t
+layout_difference(const char *impl, const Metadata *want, uint64_t codes, uint64_t codes_mask, const int dim)
+{
+    uint64_t difference = impl_word(impl, impl_layout.dim) ^ (uint64_t)dim;
+    difference |= (impl_word(impl, impl_layout.codes) ^ codes) & codes_mask;
+    for (int i = 0; i < dim; i++) {
+        difference |= impl_word(impl, impl_layout.sizes + 8 * i) ^ (uint64_t)want->sizes[i];
+        difference |= impl_word(impl, impl_layout.strides + 8 * i) ^ (uint64_t)want->strides[i];
+    }
+    return difference;
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -152,6 +186,61 @@ find_layout(const Probe *probes, Py_ssize_t n)
     impl_layout.strides = find_offset(probes, n, strides_lie_at, sizeof(int64_t), room);
     impl_layout.dtype = find_offset(probes, n, dtype_lies_at, sizeof(uint16_t), sizeof(uint16_t));
     impl_layout.device = find_offset(probes, n, device_lies_at, 1, sizeof(uint16_t));
-    impl_layout.found = impl_layout.dim >= 0 && impl_layout.sizes >= 0 && impl_layout.strides >= 0
-        && impl_layout.dtype >= 0 && impl_layout.device >= 0;
+    impl_layout.codes = Py_MIN(impl_layout.dtype, impl_layout.device);
+    impl_layout.found = impl_layout.dim >= 0 && impl_layout.sizes >= 0 && impl_layout.strides >= 0 && impl_layout.codes >= 0
+        && Py_MAX(impl_layout.dtype, impl_layout.device) + sizeof(uint16_t) <= impl_layout.codes + sizeof(uint64_t)
+        && impl_layout.codes + sizeof(uint64_t) <= TENSOR_IMPL_SIZE;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Where it lies whether a tensor requires gradients: in what a pointer in the TensorImpl points to, if that is there. Searched on
+   leaves that are told to require gradients, and not to, in turn. */
+
+enum { AUTOGRAD_META_SIZE = 160 };   /* at least this */
+
+static int
+is_pointer(uint64_t word)
+{
+    return word >= 4096 && word % sizeof(void *) == 0;
+}
+
+/* The offset of a pointer that was NULL in all leaves `before` and is there now. */
+static Py_ssize_t
+find_new_pointer(char (*before)[TENSOR_IMPL_SIZE], char *const *impls, int n)
+{
+    Py_ssize_t found = -1;
+    for (size_t offset = 0; offset < TENSOR_IMPL_SIZE; offset += sizeof(uint64_t)) {
+        int everywhere = 1;
+        for (int i = 0; i < n; i++) {
+            everywhere &= impl_word(before[i], offset) == 0 && is_pointer(impl_word(impls[i], offset));
+        }
+        if (everywhere) {
+            if (found >= 0) {
+                return -1;
+            }
+            found = (Py_ssize_t)offset;
+        }
+    }
+    return found;
+}
+
+/* Which bytes can hold the flag, as far as one can tell from what this leaf says now. */
+static void
+sift_flags(char *candidates, const char *impl, int requires_grad)
+{
+    const char *meta = *(char **)(impl + impl_layout.autograd_meta);
+    for (int offset = 0; offset < AUTOGRAD_META_SIZE; offset++) {
+        candidates[offset] &= meta != NULL && meta[offset] == requires_grad;
+    }
+}
+
+/* The only candidate that is left, or -1. */
+static Py_ssize_t
+only_flag(const char *candidates)
+{
+    const char *first = memchr(candidates, 1, AUTOGRAD_META_SIZE);
+    if (first == NULL || memchr(first + 1, 1, candidates + AUTOGRAD_META_SIZE - first - 1) != NULL) {
+        return -1;
+    }
+    return first - candidates;
 }

@@ -16,7 +16,7 @@ from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
 from dynamo_lite import _eval_frame
-from dynamo_lite._eval_frame import init_tensor, read_tensor
+from dynamo_lite._eval_frame import init_requires_grad, init_tensor, read_tensor
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Dispatch keys: what sets a conjugated, functorch, inference ... tensor apart from a plain one.
@@ -71,6 +71,12 @@ def _probe_tensors() -> list[torch.Tensor]:
         ]
 
 
+def _leaves() -> tuple[torch.Tensor, ...]:
+    """Four tensors that have never required gradients."""
+    with torch.inference_mode(False), torch.device("cpu"):
+        return torch.empty(3), torch.empty(4, 5), torch.empty(2, dtype=torch.float64), torch.empty(())
+
+
 def _connect() -> dict[str, bool]:
     """Let the C side find its way into tensors, and check what it reads there."""
     try:
@@ -82,7 +88,7 @@ def _connect() -> dict[str, bool]:
     found = init_tensor(torch.Tensor, plain_types, _library_names(), probes)
     if found["metadata"] and not all(map(_reads_correctly, tensors)):
         return init_tensor(torch.Tensor, plain_types, (), ())  # disconnect
-    return found
+    return {**found, "requires_grad_in_place": found["requires_grad"] and init_requires_grad(_leaves())}
 
 
 def _reads_correctly(tensor: torch.Tensor) -> bool:
@@ -95,8 +101,8 @@ def _reads_correctly(tensor: torch.Tensor) -> bool:
 
 
 SHIM: dict[str, bool] = _connect()
-"""What the C side reads without going through Python: "metadata", "keys", "requires_grad", and with "layout" the first again
-without asking torch's shim."""
+"""What the C side reads without going through Python: "metadata", "keys", "requires_grad", and with "layout" and "requires_grad_in_place"
+the first and the last again without asking torch."""
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Guards.
