@@ -48,7 +48,7 @@ help:
 	touch $@
 
 .venv/.ready: .venv/.models $(BUILD_INPUTS)
-	.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint]"
+	.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint,bench]"
 	touch $@
 
 .venv-3.12/.ready: $(BUILD_INPUTS) Makefile
@@ -56,7 +56,7 @@ help:
 	.venv-3.12/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
 	.venv-3.12/bin/python -m pip install -q $(PIP_TORCH) "$(TORCH312)"
 	.venv-3.12/bin/python -m pip install -q --no-deps "$(TIMM)" "$(TORCHVISION312)"
-	.venv-3.12/bin/python -m pip install -q --no-build-isolation -e ".[demo,test]" numpy
+	.venv-3.12/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,bench]" numpy
 	touch $@
 
 .venv-3.13/.ready: $(BUILD_INPUTS) Makefile
