@@ -265,18 +265,12 @@ def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
         return
     import torch
 
-    from .backends.registry import list_backends, requirements_of
+    from .backends.registry import describe, list_backends
 
     yield "devices", ", ".join(["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))])
     for name in list_backends(None):
-        needs = requirements_of(name)
-        state = ""
-        if needs is not None:
-            reason = needs.missing()
-            state = (
-                f"{needs.distribution} {needs.version()}" if reason is None else f"no: {reason}; needs {needs.install}"
-            )
-        yield "backend", f"{name:26} {state}".rstrip()
+        version, devices, state = describe(name)
+        yield "backend", f"{name:26} {version:14} {devices:10} {state}".rstrip()
     compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
     yield "C++ compiler", compiler or "none: the backend inductor cannot compile for the CPU"
     yield "settings", repr(config)

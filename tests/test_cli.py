@@ -78,9 +78,18 @@ def test_doctor(capsys, monkeypatch):
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out
     assert torch.__version__.split("+")[0] in text and "backend      inductor " in text and "no CUDA device" in text
+    assert "no: " in next(line for line in text.splitlines() if "tensorrt" in line)
     monkeypatch.setenv("DYNAMO_LITE_RECOMPIL_LIMIT", "3")
     assert main(["doctor"]) == 1
     assert "DYNAMO_LITE_RECOMPIL_LIMIT is no setting" in capsys.readouterr().out
+
+
+def test_doctor_imports_no_compiler():
+    script = (
+        "import sys; from dynamo_lite.__main__ import main; main(['doctor']);"
+        "print([m for m in ('torch._inductor', 'torch._dynamo', 'onnxruntime', 'openvino') if m in sys.modules])"
+    )
+    assert command("-c", script).splitlines()[-1] == "[]"
 
 
 def test_usage_errors():

@@ -3,12 +3,14 @@
 Captures small models on the device with each backend, compares results and gradients with eager, measures microseconds per call beside
 eager and torch.compile (`autotune`: what each candidate took, and which won), and writes `benchmarks/results/gpu-<date>.json` with a
 summary on the terminal. Run it with `python -m benchmarks.gpu.run [--device cpu] [--backends eager,inductor]`; `--device cpu` tries the
-script itself. Needs torch alone.
+script itself. Backends for inference (`--inference cudagraphs,onnxruntime,tensorrt`) are compared at several sizes, with what they
+write and the random numbers they draw; what is not installed is told. Needs torch alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import datetime
 import json
 import pathlib
@@ -21,6 +23,7 @@ from typing import Any
 import torch
 
 import dynamo_lite
+from dynamo_lite.backends.registry import requirements_of
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounterWithBackend, differences
 
@@ -102,10 +105,44 @@ def check(name: str, backend: str, device: str) -> dict[str, Any]:
     return result
 
 
+def inference(name: str, backend: str, device: str) -> dict[str, Any]:
+    """One model under a backend for inference: its results in five calls at three sizes, what it writes, random numbers, and times."""
+    torch.manual_seed(0)
+    dynamo_lite.reset()
+    model, x = MODELS[name]()
+    model = torch.nn.Sequential(model, torch.nn.Dropout(0.1)).to(device)
+    x = x.to(device)
+    requirement = requirements_of(backend)
+    missing = requirement.missing([device]) if requirement is not None else None
+    if missing is not None:
+        return {"model": name, "backend": backend, "missing": missing, "differences": []}
+    twin = copy.deepcopy(model)
+    compiled = dynamo_lite.compile(model, backend=backend)
+    different: list[Any] = []
+    with torch.no_grad():
+        for i, rows in enumerate((len(x), len(x), len(x), len(x) // 2, len(x) // 2, len(x) // 2, len(x))):
+            results = []
+            for run in (twin, compiled):
+                torch.manual_seed(i)
+                results.append((run(x[:rows]), torch.rand(1, device=device)))
+            different += differences(*results, tol=1e-3)
+        different += differences(list(twin.state_dict().values()), list(model.state_dict().values()), tol=1e-3)
+        graph = log.snapshot()[-1].graphs[-1]
+        return {
+            "model": name,
+            "backend": backend,
+            "differences": different[:3],
+            "notes": graph.notes.get(backend, []),
+            "eager_us": microseconds(lambda: twin(x), device),
+            "dynamo_lite_us": microseconds(lambda: compiled(x), device),
+        }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--backends", default="eager,aot_eager,inductor,autotune")
+    parser.add_argument("--inference", default="cudagraphs,onnxruntime,tensorrt")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         print("no CUDA device here; --device cpu tries the script itself")
@@ -114,6 +151,10 @@ def main() -> int:
     for backend in options.backends.split(","):
         for name in MODELS:
             rows.append(check(name, backend, options.device))
+            print(json.dumps(rows[-1]), flush=True)
+    for backend in filter(None, options.inference.split(",")):
+        for name in MODELS:
+            rows.append(inference(name, backend, options.device))
             print(json.dumps(rows[-1]), flush=True)
     if options.device == "cuda":
         summary = {

@@ -18,13 +18,19 @@ from .aot import STATIC_ADDRESS
 Compile = Callable[[Any, list[Any]], Callable[..., Any]]
 
 
-def freeze(gm: Any, example_inputs: list[Any], compile_frozen: Compile, compile_plain: Compile) -> Callable[..., Any]:
+def freeze(
+    gm: Any,
+    example_inputs: list[Any],
+    compile_frozen: Compile,
+    compile_plain: Compile,
+    even_without_parameters: bool = False,
+) -> Callable[..., Any]:
     """`compile_frozen(gm, inputs)` gets a graph that has its parameters as attributes, and the other inputs. Where gradients are recorded,
     or there is nothing to freeze, the graph is compiled by `compile_plain`."""
     import torch
 
     numbers = frozen_inputs(gm, example_inputs)
-    if torch.is_grad_enabled() or not numbers:
+    if torch.is_grad_enabled() or not (numbers or even_without_parameters):
         return compile_plain(gm, example_inputs)
     rest = [value for i, value in enumerate(example_inputs) if i not in numbers]
     compiled = compile_frozen(bind(gm, {i: example_inputs[i] for i in numbers}), rest)
@@ -40,11 +46,11 @@ def frozen_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[int]:
         static = node.meta.get(STATIC_ADDRESS, False) or isinstance(value, torch.nn.Parameter)
         if static and type(value) in (torch.Tensor, torch.nn.Parameter) and not value.is_inference():
             found.append(i)
-    written = _written(gm, example_inputs) if found else set()
+    written = written_inputs(gm, example_inputs) if found else set()
     return [i for i in found if i not in written]
 
 
-def _written(gm: Any, example_inputs: Sequence[Any]) -> set[int]:
+def written_inputs(gm: Any, example_inputs: Sequence[Any]) -> set[int]:
     """The numbers of the inputs whose memory the graph may write to, seen by running it on fakes."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode

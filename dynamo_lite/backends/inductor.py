@@ -6,6 +6,8 @@ flat inputs.
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -143,7 +145,14 @@ def reduce_overhead(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
 
 
 def _why_not() -> str | None:
-    return None if is_inductor_supported() else "neither Triton nor a C++ compiler"
+    """As `is_inductor_supported`, without importing Inductor where the program has not."""
+    import torch
+
+    if "torch._inductor" in sys.modules or torch.cuda.is_available():
+        supported = is_inductor_supported()
+    else:
+        supported = shutil.which(os.environ.get("CXX", "g++")) is not None
+    return None if supported else "neither Triton nor a C++ compiler"
 
 
 inductor.validate = validate

@@ -175,5 +175,6 @@ onnxruntime.requirements = Requirements(
     distribution="onnxruntime",
     install="dynamo-lite[onnxruntime]; for CUDA onnxruntime-gpu in place of onnxruntime",
     isolate=True,
+    cuda_distribution="onnxruntime-gpu",
 )
 setattr(onnxruntime, FLOATS, "tensors")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from ..exc import BackendCompilerFailed, InvalidBackend, brief
+from ..exc import BackendCompilerFailed, InvalidBackend, brief, first_line
 from ..markers import current_stance
 from .aot import aot_eager
 from .cudagraphs import cudagraphs
@@ -26,6 +26,7 @@ from .inductor import freezing, inductor, max_autotune, reduce_overhead
 from .onnxruntime import onnxruntime
 from .openvino import openvino
 from .requirements import Requirements
+from .tensorrt import tensorrt
 from .torchscript import torchscript
 
 CompiledFn = Callable[..., Any]
@@ -95,6 +96,22 @@ def requirements_of(name: str) -> Requirements | None:
     return found if isinstance(found, Requirements) else None
 
 
+def describe(name: str) -> tuple[str, str, str]:
+    """What `doctor` says of a backend: the version of what does the work, the devices on which it can run here, and why it can't, with
+    how to get what is missing. Imports no compiler."""
+    try:
+        needs = getattr(lookup_backend(name), "requirements", None)
+    except Exception as error:  # a third party's, which is to be told and not to end the table
+        return "", "", f"no: {type(error).__name__}: {first_line(error)}"
+    if not isinstance(needs, Requirements):
+        return "", "", ""
+    reason = needs.missing()
+    devices = ", ".join(needs.usable_devices()) if reason is None else ""
+    if reason is not None:
+        return needs.version(), devices, f"no: {reason}; needs {needs.install}"
+    return needs.version(), devices, f"where it is named: {needs.assumes}" if needs.assumes else ""
+
+
 def candidates(devices: Iterable[str], training: bool) -> list[str]:
     """The backends that may take part in a race for a graph on these devices, in the order in which they were registered."""
     wanted = set(devices)
@@ -103,7 +120,7 @@ def candidates(devices: Iterable[str], training: bool) -> list[str]:
         needs = requirements_of(name)
         if needs is None or needs.assumes:
             continue
-        if wanted <= needs.devices and needs.trains >= training and needs.missing() is None:
+        if wanted <= needs.devices and needs.trains >= training and needs.missing(wanted) is None:
             found.append(name)
     return found
 
@@ -194,3 +211,4 @@ register_backend(cudagraphs, name="cudagraphs")
 register_backend(torchscript, name="torchscript")
 register_backend(onnxruntime, name="onnxruntime")
 register_backend(openvino, name="openvino")
+register_backend(tensorrt, name="tensorrt")

@@ -6,7 +6,7 @@ Input: a `Requirements`, kept as the attribute `requirements` of a backend. Outp
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -16,6 +16,7 @@ class Requirements:
     """`devices` on which it runs; whether gradients go through it; modules that it imports, and how to get them; anything else.
 
     `isolate`: it may bring the process down, and is tried in one of its own before it takes part in a race.
+    `cuda_distribution`: what has to be installed for CUDA, if that is another than for the CPU.
     `assumes`: what the user has to promise; such a backend takes part only where it is named.
     """
 
@@ -26,23 +27,35 @@ class Requirements:
     install: str = ""
     check: Callable[[], str | None] | None = None
     isolate: bool = False
+    cuda_distribution: str = ""
     assumes: str = ""
 
-    def missing(self) -> str | None:
-        """Why the backend can't run in this installation, or None."""
+    def missing(self, devices: Iterable[str] = ()) -> str | None:
+        """Why the backend can't run in this installation, on these devices, or None."""
         absent = [name for name in self.modules if find_spec(name) is None]
         if absent:
             return f"{' and '.join(absent)} not installed"
         if self.devices == {"cuda"} and not _has_cuda():
             return "no CUDA device"
+        if "cuda" in devices and self.cuda_distribution and not _version(self.cuda_distribution):
+            return f"{self.cuda_distribution} not installed"
         return self.check() if self.check is not None else None
 
     def version(self) -> str:
         """The version of what does the work; empty if it is not installed."""
-        try:
-            return importlib.metadata.version(self.distribution)
-        except importlib.metadata.PackageNotFoundError:
-            return ""
+        return _version(self.distribution) or _version(self.cuda_distribution)
+
+    def usable_devices(self) -> list[str]:
+        """The kinds of devices on which the backend can run here."""
+        here = {"cpu", "cuda"} if _has_cuda() else {"cpu"}
+        return sorted(kind for kind in self.devices & here if self.missing([kind]) is None)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution) if distribution else ""
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _has_cuda() -> bool:

@@ -15,10 +15,10 @@ from typing import IO, Any
 import sympy
 import torch
 from torch._subclasses import FakeTensorMode
-from torch.fx._graph_pickler import GraphPickler, Options
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from ..backends import pickling
 from ..backends.aot import STATIC_ADDRESS
 from ..graph.lean import without_compiler
 from ..graph.symbols import InputSource
@@ -44,7 +44,7 @@ def dump(job: Job, file: IO[bytes], *, values: bool = True) -> None:
     placeholders = job.gm.graph.find_nodes(op="placeholder")
     fakes = [_describe(node, symbols) for node in placeholders]
     try:
-        graph = GraphPickler.dumps(_bare(job.gm), Options(ops_filter=None))
+        graph = pickling.dumps(_bare(job.gm))
     except Exception as error:  # whatever the reducers of the program's own objects raise
         raise CannotCarry(f"the graph can't be pickled: {error}") from error
     about = (graph, symbols, fakes, job.training, dict(job.settings))
@@ -59,7 +59,7 @@ def load(file: IO[bytes]) -> Job:
         mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
         known = {name: _symbol(mode.shape_env, name, *about) for name, about in symbols.items()}
         try:
-            gm = GraphPickler.loads(graph, mode)
+            gm = pickling.loads(graph, mode)
         except Exception as error:  # whatever the program's own modules raise when they are imported
             raise CannotCarry(f"the graph can't be made again: {type(error).__name__}: {error}") from error
         for node, fake, real in zip(gm.graph.find_nodes(op="placeholder"), fakes, examples, strict=True):

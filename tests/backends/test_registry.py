@@ -13,6 +13,7 @@ from dynamo_lite.backends.registry import (
     reset_backends,
     with_options,
 )
+from dynamo_lite.backends.requirements import Requirements
 from dynamo_lite.exc import InvalidBackend
 
 
@@ -32,6 +33,7 @@ def test_builtin_names():
         "inductor_reduce_overhead",
         "onnxruntime",
         "openvino",
+        "tensorrt",
         "torchscript",
     ]
     assert list_backends() == ours
@@ -146,3 +148,27 @@ def test_lookup_imports_no_compiler():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_a_backend_needs(monkeypatch):
+    class Broken:
+        name = "broken"
+
+        def load(self):
+            raise RuntimeError("no such symbol\nat all")
+
+    needs = Requirements(modules=("no_such_module",), distribution="no-such", install="the package")
+    assert needs.missing() == "no_such_module not installed" and needs.version() == ""
+    gpu = Requirements(distribution="pytest", cuda_distribution="no-such")
+    assert gpu.missing(["cpu"]) is None and gpu.missing(["cuda"]) == "no-such not installed"
+    assert gpu.usable_devices() == ["cpu"] and gpu.version()
+
+    def mine(gm, example_inputs):
+        return gm.forward
+
+    mine.requirements = needs
+    register_backend(mine)
+    monkeypatch.setattr(registry, "_entry_points", lambda: {"broken": Broken()})
+    assert registry.describe("mine") == ("", "", "no: no_such_module not installed; needs the package")
+    assert registry.describe("broken") == ("", "", "no: RuntimeError: no such symbol")
+    assert registry.describe("eager") == ("", "", "")
