@@ -186,7 +186,7 @@ class Codegen:
 
     @staticmethod
     def _is_graph_value(vt: Any) -> bool:
-        return not is_lazy(vt) and vt.source is None and getattr(vt, "proxy", None) is not None
+        return not is_lazy(vt) and vt.source is None and getattr(vt, "proxy", None) is not None and not vt.is_rebuilt
 
     def _escaping(self, roots: list[Any], changed: Iterable[Any] | None = None) -> list[Any]:
         """Every tracker that the new code will need, through new and through changed objects."""

@@ -18,31 +18,40 @@ from typing import Any
 
 from .config import config
 from .guards import ir
-from .markers import DYNAMIC, STATIC, STRICT_UNBACKED, UNBACKED, WEAK_DYNAMIC
+from .markers import DYNAMIC, PROPAGATED_DYNAMIC, STATIC, STRICT_UNBACKED, UNBACKED, WEAK_DYNAMIC
 
 NONE: frozenset[int] = frozenset()
 
 
-def dynamic_dims(tr: Any, tensor: Any, source: Any, is_parameter: bool) -> frozenset[int]:
-    """The dimensions of an input tensor that become symbolic. Remembers its sizes for the next compilation."""
+def dynamic_dims(
+    tr: Any, tensor: Any, source: Any, is_parameter: bool, of_buffer: bool | None = None
+) -> frozenset[int]:
+    """The dimensions of an input tensor that become symbolic. Remembers its sizes for the next compilation.
+
+    Sizes that are no ints are none of them: they are symbolic anyway. `of_buffer`: whether it is a buffer, or part of one.
+    """
     wanted = tr.region.dynamic
     if is_parameter and config.force_parameter_static_shapes:
         return NONE
     marked = tensor.__dict__
-    chosen = {*marked.get(DYNAMIC, ()), *marked.get(WEAK_DYNAMIC, ())} if marked else set()
+    chosen = {dim for mark in _DYNAMIC_MARKS for dim in marked.get(mark, ())} if marked else set()
     sizes = tensor.shape
-    of_module = config.force_nn_module_property_static_shapes and is_buffer(source)
+    of_buffer = is_buffer(source) if of_buffer is None else of_buffer
+    of_module = config.force_nn_module_property_static_shapes and of_buffer
     if not of_module and (wanted or (wanted is None and not config.assume_static_by_default)):
         chosen.update(range(len(sizes)))
     elif wanted is not False and config.automatic_dynamic_shapes:
-        chosen.update(_changed_dims(tr.dynamic_hints, source.path, tuple(sizes)))
+        known = tuple([n if type(n) is int else None for n in sizes])
+        chosen.update(_changed_dims(tr.dynamic_hints, source.path, known))
     if not chosen:
         return NONE
     chosen.difference_update(marked.get(STATIC, ()))
     chosen.difference_update(unbacked_dims(tensor))
-    if not config.specialize_zero_one:
-        return frozenset(chosen)
-    return frozenset(dim for dim in chosen if sizes[dim] not in (0, 1))
+    constant = (0, 1) if config.specialize_zero_one else ()
+    return frozenset(dim for dim in chosen if type(sizes[dim]) is int and sizes[dim] not in constant)
+
+
+_DYNAMIC_MARKS = (DYNAMIC, WEAK_DYNAMIC, PROPAGATED_DYNAMIC)
 
 
 def unbacked_dims(tensor: Any) -> frozenset[int]:

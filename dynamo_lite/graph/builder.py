@@ -38,11 +38,13 @@ from .fake import MEMO, Propagator, fake_of_known, span
 from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
+from .nested_int import NewNestedInts, is_nested, nested_int_of
 from .numbers import FloatValue, is_indifferent, present
 from .promises import check_marks, spoken
 from .state import AmbientState
 from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
-from .wrappers import check_shared_parts
+from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
+from .wrappers import Part, SameDescription, check_shared_parts, may_write, pin_parts
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -163,7 +165,7 @@ class Packing:
         if node is None or self.builder.has_bodies:
             node = self.builder.node(value)
         meta = value.meta
-        if not meta.interned or (value.fake is not None and value.fake.constant is not None):
+        if not meta.interned or (value.fake is not None and (value.pinned or value.fake.constant is not None)):
             self.memorable = False
         elif meta.live:
             self.symbolic = True
@@ -333,6 +335,7 @@ class GraphBuilder:
         self.tr = tr
         self.graph = TraceGraph()
         self.propagator = Propagator()
+        self.propagator.mode.create_symbolic_nested_int = NewNestedInts(self)
         self.module_nodes: set[Any] = set()
         self.module_facts: dict[Any, bool] = {}
         self.state = AmbientState(self)
@@ -356,6 +359,8 @@ class GraphBuilder:
         self.viewed_leaves: dict[
             TensorValue, TensorValue
         ] = {}  # views made without gradients, leaves as well → of what
+        self.parts: dict[int, Part] = {}  # id of a fake tensor that is part of a wrapper → what is known of it
+        self.written: list[TensorValue] = []  # what operators may have written to
         self._items: dict[Any, Node] = {}
         self._create = NodeFactory(self.graph)
 
@@ -388,6 +393,22 @@ class GraphBuilder:
             fake = self.propagator.slow_fake(value)
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
             return TensorValue(LiveMeta(fake), origin=origin, fake=fake)
+        made = self._plain_input(value, source, origin)
+        if nested_int_of(value) is not None:
+            give_nested_int(self, self.propagator.fake_of(made), value, source)
+        return made
+
+    def wrapper_input(self, value: torch.Tensor, source: Any) -> TensorValue:
+        """The graph value of a real wrapper tensor, guarded."""
+        fake, free = fake_wrapper(self, value, source)
+        self.tr.guard(source, ir.PYTHON, SameDescription(value, free))
+        made = TensorValue(LiveMeta(fake), origin=("input", source, value), fake=fake)
+        for dim, size in enumerate(fake.shape):
+            if is_nested(size):
+                self.symbols.ragged.setdefault(size.node.expr, SymValue(size, None, ("method", made, "size", dim)))
+        return made
+
+    def _plain_input(self, value: torch.Tensor, source: Any, origin: Any) -> TensorValue:
         if HAS_MARKS in value.__dict__:
             check_marks(value, spoken(source, self.tr))
         dynamic = shapes.dynamic_dims(self.tr, value, source, isinstance(value, torch.nn.Parameter))
@@ -592,6 +613,8 @@ class GraphBuilder:
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
         result, changes = outcome
+        if may_write(target, fx_kwargs):
+            self.written += tensors
         if changes:
             self._refuse_resize(target, tensors, changes)
             self._apply_changes(tensors, changes, fakes is None)
@@ -612,6 +635,7 @@ class GraphBuilder:
         if kind is TensorResult:
             value = TensorValue(result.meta, node, None, fakes[0] if fakes is not None else None)
             node.meta.subject = value
+            pin_parts(self.parts, value, tensors)
             base = tensors[result.base] if result.base is not None else None
             if result.meta.requires_grad and result.meta.is_leaf:
                 self.made_leaves[value] = self.tr.failing_step()
@@ -650,6 +674,7 @@ class GraphBuilder:
             origin = ("item", node, *path, i)
             if kind is TensorResult:
                 value = TensorValue(item.meta, None, origin, next(fakes) if fakes is not None else None)
+                pin_parts(self.parts, value, tensors)
                 if item.base is not None:
                     _join_family(tensors[item.base], value)
                 items.append(MODELS.tensor(value))
@@ -785,6 +810,8 @@ class GraphBuilder:
             checked = self.checks.results(self)
             self.state.at_end(self)
             self._remove_dead(checked)
+            if self._symbols is not None:
+                settle_inputs(self)
             check_shared_parts(self)
             results = list(self.outputs)
             if self.has_gradients and any(map(_requires_grad, results)):

@@ -70,3 +70,25 @@ def _divisibility(expr: Any) -> tuple[int, int] | None:
             if isinstance(symbol, sympy.Symbol) and divisor.is_Integer:
                 return int(divisor), int(rest)
     return None
+
+
+_getters: dict[tuple[str, int], Callable[[Any], int]] = {}
+
+
+def _getter(method: str, dim: int) -> Callable[[Any], int]:
+    function = _getters.get((method, dim))
+    if function is None:
+        function = eval(f"lambda tensor: tensor.{method}({dim})")
+        function.__name__ = f"{method}_{dim}"
+        _getters[method, dim] = function
+    return function
+
+
+def size_getter(dim: int) -> Callable[[Any], int]:
+    """A function that guards read a size with."""
+    return _getter("size", dim)
+
+
+def stride_getter(dim: int) -> Callable[[Any], int]:
+    """The like for a stride."""
+    return _getter("stride", dim)

@@ -27,9 +27,10 @@ from ..guards import ir
 from ..markers import SHAPE_IDS
 from ..record import Specialization
 from .lean import without_compiler
+from .nested_int import is_nested, new_nested_int
 from .numbers import Decisions, FloatValue
 from .promises import Bounds, Promise, bounds_of, check_range, name_of, refuse_condition, refuse_constant, spoken
-from .sizes import UNBOUNDED, Number, restrict
+from .sizes import UNBOUNDED, Number, restrict, size_getter, stride_getter
 from .symbolic_meta import SymbolicMetas
 from .values import SymValue
 
@@ -108,6 +109,7 @@ class Symbols:
         self.inputs: dict[Any, SymValue] = {}
         self.decide = Decisions(tr)
         self.floats: dict[str, FloatValue] = {}  # access path → float from outside
+        self.ragged: dict[Any, SymValue] = {}  # symbol of a nested int → the size of a tensor
         mode.shape_env = self.env
         mode.symbolic_metas = SymbolicMetas()
         mode.cache_enabled = (
@@ -130,7 +132,7 @@ class Symbols:
         sizes: list[Any] = list(tensor.shape)
         path = spoken(source, self.tr)
         for dim in sorted(dynamic | unbacked):
-            node = self.tr.source(source, ir.CALL, _size_getter(dim))
+            node = self.tr.source(source, ir.CALL, size_getter(dim))
             text = f"{path}.size({dim})"
             bounds = bounds_of(tensor, dim)
             if dim in unbacked:
@@ -143,7 +145,7 @@ class Symbols:
         strides = self._strides(tensor, sizes) if strides is None else strides
         for dim, stride in enumerate(strides):
             if type(stride) is not int:
-                node = self.tr.source(source, ir.CALL, _stride_getter(dim))
+                node = self.tr.source(source, ir.CALL, stride_getter(dim))
                 self.tracked.append(Tracked(node, f"{path}.stride({dim})", stride))
         return sizes, strides
 
@@ -186,8 +188,10 @@ class Symbols:
         """The graph input that has the same number, or the value itself."""
         if isinstance(value, FloatValue):
             return value
+        if not isinstance(value.sym, torch.SymInt):
+            return value
         expr = value.sym.node.expr
-        return self.inputs.get(expr, value) if isinstance(value.sym, torch.SymInt) else value
+        return self.inputs.get(expr) or self.ragged.get(expr, value)
 
     @staticmethod
     def _strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any]:
@@ -209,6 +213,27 @@ class Symbols:
             sym = self.env.create_symintnode(symbol, hint=value, source=name)
         self.tracked.append(Tracked(source, spoken(source, self.tr), sym, symbol))
         return self.inputs.setdefault(symbol, SymValue(sym, origin=("input", source, value)))
+
+    # -- nested ints
+
+    def nested(self, value: Any) -> Any:
+        """The symbol of a real nested int. Equal ones are one symbol."""
+        number, coeff = value.node.nested_int(), value.node.nested_int_coeff()
+        hint, source = new_nested_int(number), InputSource(f"j{number}")
+        with without_compiler:
+            symbol = self.env.create_symbol(hint, source, DimDynamic.DUCK)
+            sym = self.env.create_symintnode(symbol, hint=hint, source=source)
+            return sym if coeff == 1 else sym * coeff
+
+    def nested_int(self, value: Any, node: Any, text: str) -> Any:
+        """The symbol of a nested int that guards find at `node`."""
+        sym = self.nested(value)
+        self.track_nested_int(sym, node, text)
+        return sym
+
+    def track_nested_int(self, sym: Any, node: Any, text: str) -> None:
+        """Say where guards find a nested int, and whose it is."""
+        self.tracked.append(Tracked(node, text, sym))
 
     # -- floats
 
@@ -247,7 +272,8 @@ class Symbols:
                     facts.append((expr, item))
             self._add_equalities(facts, canonical)
             for symbol, item in canonical.items():
-                self._add_range(symbol, item)
+                if not is_nested(item.sym):
+                    self._add_range(symbol, item)
             promises = self._check_ranges()
             for guard in self.env.guards:
                 expr = self.env.simplify(guard.expr)
@@ -365,22 +391,3 @@ def contiguous_strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any] | No
 _identifier = re.compile(r"\b[a-z]\w*\b")
 _GLOBALS: dict[str, Any] = {"math": math, "torch": torch}
 _printed = PythonPrinter().doprint
-
-_getters: dict[tuple[str, int], Callable[[Any], int]] = {}
-
-
-def _getter(method: str, dim: int) -> Callable[[Any], int]:
-    function = _getters.get((method, dim))
-    if function is None:
-        function = eval(f"lambda tensor: tensor.{method}({dim})")
-        function.__name__ = f"{method}_{dim}"
-        _getters[method, dim] = function
-    return function
-
-
-def _size_getter(dim: int) -> Callable[[Any], int]:
-    return _getter("size", dim)
-
-
-def _stride_getter(dim: int) -> Callable[[Any], int]:
-    return _getter("stride", dim)

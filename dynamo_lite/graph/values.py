@@ -20,9 +20,10 @@ class TensorValue:
         fake: the fake tensor if one has been made.
         family: all values known to share this one's storage through views, itself included; None if it is alone.
         tracker: the model of this tensor.
+        pinned: a wrapper tensor has this fake as a part: no other may take its place.
     """
 
-    __slots__ = ("fake", "family", "meta", "node", "origin", "tracker")
+    __slots__ = ("fake", "family", "meta", "node", "origin", "pinned", "tracker")
 
     def __init__(self, meta: Any, node: Any = None, origin: Any = None, fake: Any = None) -> None:
         self.meta = meta
@@ -31,6 +32,7 @@ class TensorValue:
         self.fake = fake
         self.family: list[TensorValue] | None = None
         self.tracker: Any = None
+        self.pinned = False
 
     def __repr__(self) -> str:
         return f"TensorValue({self.node or self.origin}, {self.meta})"

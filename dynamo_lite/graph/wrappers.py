@@ -7,6 +7,9 @@ Mirrors `torch/utils/_python_dispatch.py` (`is_traceable_wrapper_subclass`).
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,17 +30,33 @@ def is_wrapper(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and is_wrapper_class(type(value))
 
 
-def has_fixed_sizes(value: torch.Tensor) -> bool:
-    """Whether all sizes, also of the parts, are numbers (a jagged tensor has one that stands for its offsets)."""
-    with _C.DisableTorchFunctionSubclass():
-        if not all(type(n) is int for n in value.shape):
-            return False
-        return not is_wrapper(value) or all(has_fixed_sizes(getattr(value, name)) for name in part_names(value))
-
-
 def part_names(value: torch.Tensor) -> list[str]:
     """The attributes that hold the parts that are tensors."""
     return [name for name in value.__tensor_flatten__()[0] if isinstance(getattr(value, name), torch.Tensor)]
+
+
+class Part:
+    """A fake tensor that is part of wrapper tensors. `tracker`: its model, made of the part `name` of `owner` when it is first read."""
+
+    __slots__ = ("fake", "name", "owner", "tracker")
+
+    def __init__(self, fake: Any, owner: Any, name: str, tracker: Any = None) -> None:
+        self.fake = fake
+        self.owner = owner
+        self.name = name
+        self.tracker = tracker
+
+
+def pin_parts(parts: dict[int, Part], value: Any, tensors: list[Any]) -> None:
+    """A wrapper tensor that an operator returns may have arguments of that operator as parts: they are the same objects."""
+    if not value.meta.live or not is_wrapper(value.fake):
+        return
+    for name in part_names(value.fake):
+        part = getattr(value.fake, name)
+        given = next((t for t in tensors if t.fake is part), None)
+        if given is not None and id(part) not in parts:
+            given.pinned = True
+            parts[id(part)] = Part(part, None, name, given.tracker)
 
 
 def _memory(value: torch.Tensor) -> set[int]:
@@ -52,14 +71,34 @@ def are_disjoint(one: torch.Tensor, other: torch.Tensor) -> bool:
         return _memory(one).isdisjoint(_memory(other))
 
 
+def may_write(target: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an operator of this name may change its arguments in place."""
+    schema = getattr(target, "_schema", None)
+    if schema is not None:
+        return schema.is_mutable
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if name.startswith("__"):
+        return name.startswith("__i") and name not in ("__index__", "__int__", "__invert__", "__iter__")
+    return name.endswith("_") or target in _WRITING or "out" in kwargs
+
+
+_WRITING = frozenset(
+    {
+        operator.setitem,
+        *(f for name, f in vars(operator).items() if name.startswith("__i") and hasattr(operator, name[3:-2])),
+    }
+)
+
+
 def check_shared_parts(builder: Any) -> None:
     """Compilers see a change of a tensor neither in a part of another one nor the other way round: leave such a frame alone."""
     wrappers = [i for i in builder.inputs if is_wrapper(i.value)]
     if not wrappers:
         return
+    written = _written(builder)
     for changed in builder.inputs:
         subject = getattr(changed.node.meta, "subject", None)
-        if subject is None or subject.node is changed.node or not isinstance(changed.value, torch.Tensor):
+        if subject is None or not isinstance(changed.value, torch.Tensor) or not _is_written(subject, written):
             continue
         for other in builder.inputs if is_wrapper(changed.value) else wrappers:
             if other is changed or not isinstance(other.value, torch.Tensor):
@@ -69,7 +108,34 @@ def check_shared_parts(builder: Any) -> None:
             builder.tr.guards.predicate(are_disjoint, (changed.source, other.source), "share no memory")
 
 
-def description(value: torch.Tensor) -> tuple[Any, ...]:
+def _written(builder: Any) -> tuple[set[Any], set[int]]:
+    """The values that operators have written to, with those that are known to share their memory, and that memory as far as it is known."""
+    values = {member for value in builder.written for member in value.family or (value,)}
+    with _C.DisableTorchFunctionSubclass():
+        return values, set().union(*(_memory(v.fake) for v in values if v.fake is not None))
+
+
+def _is_written(value: Any, written: tuple[set[Any], set[int]]) -> bool:
+    values, memory = written
+    if value in values:
+        return True
+    with _C.DisableTorchFunctionSubclass():
+        return value.fake is not None and not memory.isdisjoint(_memory(value.fake))
+
+
+@dataclass(slots=True)
+class Free:
+    """What may be another number at the next call: sizes and strides by dimension, the like for the parts."""
+
+    sizes: frozenset[int] = frozenset()
+    strides: frozenset[int] = frozenset()
+    parts: Mapping[str, Free] = field(default_factory=dict)
+
+
+FIXED = Free()
+
+
+def description(value: torch.Tensor, free: Free = FIXED) -> tuple[Any, ...]:
     """All that a graph depends on: metadata of the tensor and of its parts, and what else its class says about it."""
     own = (
         type(value),
@@ -78,24 +144,32 @@ def description(value: torch.Tensor) -> tuple[Any, ...]:
         value.layout,
         value.requires_grad,
         value.is_leaf,
-        tuple(value.shape),
-        value.stride() if value.layout is torch.strided else None,
+        _fixed(value.shape, free.sizes),
+        _fixed(value.stride(), free.strides) if value.layout is torch.strided else None,
         _C._dispatch_keys(value).raw_repr(),
     )
     if not is_wrapper(value):
         return own
     names, context = value.__tensor_flatten__()
-    parts = [getattr(value, name) for name in names]
-    return (*own, context, *(description(p) if isinstance(p, torch.Tensor) else p for p in parts))
+    parts: list[Any] = []
+    for name in names:
+        part = getattr(value, name)
+        parts.append(description(part, free.parts.get(name, FIXED)) if isinstance(part, torch.Tensor) else part)
+    return (*own, context, tuple(names), *parts)
+
+
+def _fixed(numbers: Sequence[Any], free: frozenset[int]) -> tuple[Any, ...]:
+    return tuple([None if i in free else n for i, n in enumerate(numbers)]) if free else tuple(numbers)
 
 
 class SameDescription:
     """Guard: a tensor with equal description."""
 
-    def __init__(self, value: torch.Tensor) -> None:
+    def __init__(self, value: torch.Tensor, free: Free = FIXED) -> None:
+        self.free = free
         with _C.DisableTorchFunctionSubclass():
-            self.expected = description(value)
+            self.expected = description(value, free)
 
     def __call__(self, value: Any) -> bool:
         with _C.DisableTorchFunctionSubclass():
-            return bool(description(value) == self.expected)
+            return bool(description(value, self.free) == self.expected)

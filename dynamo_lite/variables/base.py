@@ -95,6 +95,7 @@ class VariableTracker:
     # -- what every model answers
 
     is_symbolic = False  # a number that may be another one at the next call
+    is_rebuilt = False  # a value of the graph that is made of others when the graph has run
 
     def python_type(self) -> type:
         """The object's real type (`type(x)`)."""

@@ -108,6 +108,7 @@ if find_spec("torch") is not None:
     from . import (  # noqa: F401
         graph_args,
         masked,
+        nested_int,
         nn_module,
         numpy,
         symnode,

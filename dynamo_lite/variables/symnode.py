@@ -247,7 +247,7 @@ def from_number(result: Any, origin: Any) -> VariableTracker:
         known = result.node.maybe_as_int()
         if known is not None:
             return ConstantVariable(known)
-    return SymNodeVariable(SymValue(result, None, origin))
+    return MODELS.symbol(SymValue(result, None, origin))
 
 
 def _binary_slot(function: Callable[..., Any]) -> Any:

@@ -16,9 +16,8 @@ import torch
 
 from ..exc import unsupported
 from ..graph.builder import MODELS
-from ..graph.meta import LiveMeta
 from ..graph.values import TensorValue
-from ..graph.wrappers import SameDescription, has_fixed_sizes, is_wrapper, is_wrapper_class, part_names
+from ..graph.wrappers import Part, is_wrapper, is_wrapper_class, part_names
 from ..guards import ir
 from .base import VariableTracker
 from .constant import ConstantVariable
@@ -41,20 +40,61 @@ class WrapperTensorVariable(TensorVariable):
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         stored = self.attributes is not None and name in self.attributes
         if not stored and name in part_names(self.proxy.fake):
-            return tx.tr.graph.call(tx, "call_function", getattr, [self, ConstantVariable(name)])
+            return self._part(tx, name)
         return super().tp_getattro(tx, name)
+
+    def _part(self, tx: Any, name: str) -> VariableTracker:
+        """One of the tensors that this one consists of; other wrapper tensors may have it as well."""
+        fake, graph = getattr(self.proxy.fake, name), tx.tr.graph
+        part = graph.parts.get(id(fake)) or Part(fake, self, name)
+        if part.tracker is not None:
+            return part.tracker
+        found = part.owner._read_part(tx, part.name)
+        if graph.scope is None:
+            part.tracker = found
+            graph.parts[id(fake)] = part
+        return found
+
+    def _read_part(self, tx: Any, name: str) -> VariableTracker:
+        tr = tx.tr
+        if self.source is None:
+            return tr.graph.call(tx, "call_function", getattr, [self, ConstantVariable(name)])
+        real, source = getattr(self.value, name), tr.source(self.source, ir.ATTR, name)
+        if id(real) in tr.heap:
+            return tr.wrap(real, source)
+        found = tr.graph.call(tx, "call_function", getattr, [self, ConstantVariable(name)])
+        found.source, found.value = source, real
+        if tr.graph.scope is None:
+            tr.heap[id(real)] = found
+            tr.keep_alive.append(real)
+        return found
 
     def instance_attribute(self, tx: Any, name: str) -> VariableTracker | None:
         own = self.proxy.fake.__dict__
         if self.source is not None or name not in own or (self.attributes is not None and name in self.attributes):
             return super().instance_attribute(tx, name)
-        found = tx.tr.wrap_new(own[name]) if not isinstance(own[name], torch.Tensor) else None
-        return found if found is not None else unsupported(SLUG, f"{self.cls.__qualname__}.{name}")
+        found = tx.tr.wrap_new(own[name]) if not _has_tensors(own[name]) else None
+        if found is None:
+            return unsupported(SLUG, f"{self.cls.__qualname__}.{name}")
+        if type(own[name]) in _CONTAINERS:
+            self.store(tx, name, found)
+        return found
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         if name in part_names(self.proxy.fake):
             unsupported(SLUG, f"assignment to {self.cls.__qualname__}.{name}")
         super().tp_setattro(tx, name, value)
+
+
+_CONTAINERS = (list, dict, set)
+
+
+def _has_tensors(value: Any) -> bool:
+    if type(value) is dict:
+        return any(map(_has_tensors, value.values()))
+    if type(value) in (list, tuple, set):
+        return any(map(_has_tensors, value))
+    return isinstance(value, torch.Tensor)
 
 
 def make_tensor(value: TensorValue) -> TensorVariable:
@@ -88,13 +128,14 @@ def _is_transparent(cls: type) -> bool:
 def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     """The model of a real tensor that consists of others."""
     cls = type(value)
-    if not _is_transparent(cls) or not has_fixed_sizes(value):
+    if not _is_transparent(cls):
         return unsupported(SLUG, f"{cls.__module__}.{cls.__qualname__}")
     tr.guard(source, ir.TYPE_IS, cls)
-    tr.guard(source, ir.PYTHON, SameDescription(value))
-    fake = tr.graph.propagator.slow_fake(value)
-    vt = WrapperTensorVariable(TensorValue(LiveMeta(fake), origin=("input", source, value), fake=fake))
+    vt = WrapperTensorVariable(tr.graph.wrapper_input(value, source))
     vt.source, vt.value = source, value
+    for name in part_names(vt.proxy.fake):
+        part = getattr(vt.proxy.fake, name)
+        tr.graph.parts[id(part)] = Part(part, vt, name)
     return vt
 
 

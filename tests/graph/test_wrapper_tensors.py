@@ -198,3 +198,49 @@ def test_a_part_that_is_changed_as_another_argument(backend):
     apart, together = pair(), pair()
     assert same(parts(compiled(apart, x())), parts(pair() * 2))
     assert same(parts(compiled(together, together.a)), parts(Two(x() + 1, x() * 2) * 2))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_sizes_vary_after_one_recompile(backend):
+    def mixed(t):
+        return t.sin() + t.a, t.view(-1) * t.shape[0]
+
+    def of(n):
+        return Two(torch.arange(3.0 * n).reshape(n, 3), torch.ones(n, 3))
+
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(mixed, backend=counter, fullgraph=True)
+    for n in (4, 4, 5, 6, 7):
+        assert same(parts(compiled(of(n))), parts(mixed(of(n))), tol=1e-5)
+    assert counter.frame_count == 2
+
+
+def test_parts_are_the_objects_that_they_are():
+    def identities(t, a):
+        other = Two(a, a * 2)
+        return t.a is t.a, t.a is a, other.a is a, other.b is a, other.detach().a is a, t * 2
+
+    compiled = dynamo_lite.compile(identities, backend="eager", fullgraph=True)
+    together, apart = pair(), pair()
+    for given in ((together, together.a), (apart, x())):
+        assert same(parts(compiled(*given)), parts(identities(*given)))
+
+
+def _set_item(t, a):
+    a[0] = 7
+    return t + 1
+
+
+def _write_to_a_view(t, a):
+    t.view(-1).add_(1)
+    return a * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("change", [_set_item, _write_to_a_view])
+def test_memory_shared_with_another_argument(change, backend):
+    compiled = dynamo_lite.compile(change, backend=backend)
+    for together in (False, True, False):
+        mine, theirs = pair(), pair()
+        given = [(t, t.a if together else x()) for t in (mine, theirs)]
+        assert same(parts((compiled(*given[0]), given[0])), parts((change(*given[1]), given[1])))
