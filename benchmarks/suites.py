@@ -19,7 +19,7 @@ DEFAULT = ("hf", "timm", "micro")
 # The sample of `--fast`: architectures of every kind, which compile within seconds.
 FAST = {
     "hf": ("distilbert", "gpt2", "vit"),
-    "timm": ("resnet50", "convnext_tiny", "mixer_s16_224"),
+    "timm": ("resnet50", "mixer_s16_224"),
     "micro": ("chain_8_10", "chain_32_10", "chain_8_1000", "chain_32_1000"),
 }
 FAST_OF_OTHERS = 7  # every seventh
