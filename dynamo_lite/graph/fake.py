@@ -32,6 +32,7 @@ from ..exc import Unsupported, unsupported
 from ..record import STATS
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
+from .norms import RULES
 from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 from .wrappers import is_wrapper
 
@@ -75,6 +76,12 @@ def _dispatch(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwarg
         return _lift(self, args[0])
     if func is _ITEM:
         self.items_read += 1
+    rule = RULES.get(func) if self.shape_env is not None and not kwargs else None
+    if rule is not None:
+        with self:
+            result = rule(*args)
+        if result is not None:
+            return result
     return self.dispatch(func, types, args, kwargs or {})
 
 
