@@ -217,6 +217,7 @@ def _made(about: tuple[Any, ...], storages: dict[int, torch.UntypedStorage]) -> 
 def settings() -> dict[str, Any]:
     """The state of torch, of this thread and of the process, that the program has chosen."""
     found: dict[str, Any] = {
+        "gradients": torch.is_grad_enabled(),
         "threads": torch.get_num_threads(),
         "dtype": str(torch.get_default_dtype()).partition(".")[2],
         "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -232,6 +233,7 @@ def settings() -> dict[str, Any]:
 
 def apply(found: Mapping[str, Any]) -> None:
     """Have this process, which has nothing else to do, run under such settings."""
+    torch.set_grad_enabled(found["gradients"])
     torch.set_num_threads(found["threads"])
     torch.set_default_dtype(getattr(torch, found["dtype"]))
     torch.use_deterministic_algorithms(found["deterministic"])

@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import torch
+
 from dynamo_lite.backends.requirements import Requirements
 
 
@@ -37,5 +39,11 @@ def fast(gm, examples):
     return lambda x: (x + 300,)
 
 
-for _backend in (crashing, leaving, crashing_when_called, hanging, printing):
+def inferring(gm, examples):
+    if torch.is_grad_enabled():
+        raise NotImplementedError("gradients")
+    return lambda x: (x + 300,)
+
+
+for _backend in (inferring, crashing, leaving, crashing_when_called, hanging, printing):
     _backend.requirements = Requirements(trains=True, isolate=True)

@@ -33,7 +33,7 @@ def steps(x):
 def backends(monkeypatch):
     monkeypatch.setattr(registry, "_backends", dict(registry._backends))
     monkeypatch.setattr(registry, "_tags", dict(registry._tags))
-    for name in ("crashing", "leaving", "crashing_when_called", "hanging", "printing", "fast"):
+    for name in ("crashing", "leaving", "crashing_when_called", "hanging", "printing", "fast", "inferring"):
         registry.register_backend(getattr(failing_backends, name))
     log.reset()
 
@@ -65,6 +65,14 @@ def test_backends_that_end_the_process_drop_out_and_the_others_race(tmp_path):
     assert outcome.problem_of("crashing") == "crashed: SIGSEGV"
     assert outcome.problem_of("leaving") == "ended its process with status 3"
     assert outcome.problem_of("fast") is None and outcome.eager > 0
+
+
+def test_gradients_are_recorded_there_as_here(tmp_path):
+    with torch.no_grad():
+        job = captured(steps, torch.randn(5))
+    assert race_apart(job.path, ["inferring"], 20).winner == "inferring"
+    job = captured(steps, torch.randn(5))
+    assert race_apart(job.path, ["inferring"], 20).problem_of("inferring") == "failed: NotImplementedError: gradients"
 
 
 def test_heavy_candidates_are_tried_before_the_race(tmp_path):
