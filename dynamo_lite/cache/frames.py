@@ -8,6 +8,7 @@ else it rests on the guards say, which run in the other process as they are.
 
 from __future__ import annotations
 
+import functools
 import marshal
 import sys
 import types
@@ -22,7 +23,7 @@ from ..failure import Original, Place
 from ..graph import side
 from ..guards import ir
 from ..guards.mirror import ACCESSORS, WITHOUT_ARGUMENT
-from ..guards.program import build_spec, handed_slots
+from ..guards.program import build_program, build_spec, handed_slots
 from ..record import BreakRecord
 from ..resume import is_resumed
 from .references import ATOMS, Reader, Writer, all_codes, constant_of, demanded, fingerprint
@@ -306,10 +307,25 @@ class Version:
             return GuardProgram(spec, objects=self.arguments)
         return GuardProgram(spec, call, slots, self.arguments)
 
-    @property
+    @functools.cached_property
     def guards(self) -> StoredGuards:
         """The guards, for reports."""
         return StoredGuards(self.data, self.arguments, self.function.__code__)
+
+    @functools.cached_property
+    def guard_set(self) -> ir.GuardSet:
+        """The guards, for those who add to them."""
+        return self.guards()
+
+    def finish(self, graph: Any, call: GraphCall | None, program: GuardProgram) -> tuple[Any, GuardProgram]:
+        """The graph is compiled: the guards and their program, with what the compiler takes for granted of sizes."""
+        shapes = None if graph is None else graph.shapes
+        if shapes is None:
+            return self.guards, program
+        if shapes.finish():
+            paths = [self.guard_set.nodes[number] for number, _ in self.data["graph"]["inputs"]]
+            program = build_program(self.guard_set, call, [paths[n] for n in self.positions])
+        return self.guard_set, program
 
     # -- code
 
@@ -342,7 +358,11 @@ class Version:
     def graph(self) -> Any:
         """What `side.compile_graph` takes, None if there is no graph."""
         data = self.data["graph"]
-        return None if data is None else side.read_graph(data, self.reader, StoredPlaces(self.data, self.reader))
+        return (
+            None
+            if data is None
+            else side.read_graph(data, self.reader, StoredPlaces(self.data, self.reader), lambda: self.guard_set)
+        )
 
     @property
     def needs_hook(self) -> bool:

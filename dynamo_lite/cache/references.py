@@ -362,6 +362,9 @@ class Writer:
         of_kind = side.KINDS.get(type(value))
         if of_kind is not None:
             return ("kind", *of_kind(value)), None
+        of_sizes = side.recipe_of(value)
+        if of_sizes is not None:
+            return ("kind", *of_sizes), None
         recipe = self.recipes.get(id(value))
         if recipe is not None:
             maker, args = recipe

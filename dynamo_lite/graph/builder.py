@@ -328,6 +328,11 @@ _is_parameter_name = re.compile(r"l_[a-z0-9_]*_").fullmatch  # whole as `placeho
 _set_meta = torch._C._NodeBase.meta.__set__
 
 
+def new_symbols(mode: Any, tr: Any) -> Any:
+    """The symbolic numbers of a trace. Their machinery is loaded with the first one of a process."""
+    return import_module(f"{__package__}.symbols").Symbols(mode, tr)
+
+
 class GraphBuilder:
     """The graph under construction. `tr` is the trace."""
 
@@ -428,7 +433,7 @@ class GraphBuilder:
     def symbols(self) -> Any:
         """The symbolic numbers of this trace. Their machinery is loaded with the first one."""
         if self._symbols is None:
-            self._symbols = import_module(f"{__package__}.symbols").Symbols(self.propagator.mode, self.tr)
+            self._symbols = new_symbols(self.propagator.mode, self.tr)
         return self._symbols
 
     @property

@@ -79,6 +79,10 @@ def write_guard(writer: Any, guard: Any) -> Any:
     return ("function", writer(guard.arg))
 
 
+def recipe_of(value: Any) -> None:
+    """There are no sizes."""
+
+
 def read_guard(reader: Any, form: str, about: Any, where: int = -1) -> Any:
     """The argument again."""
     return reader(about)
@@ -89,7 +93,7 @@ def write_graph(graph: EmptyGraph, writer: Any, write_place: Any) -> NoReturn:
     raise AssertionError("an empty graph is not written")
 
 
-def read_graph(data: Any, reader: Any, read_place: Any) -> NoReturn:
+def read_graph(data: Any, reader: Any, read_place: Any, guards: Any) -> NoReturn:
     """Never reached."""
     raise AssertionError("an empty graph is not written")
 

@@ -13,6 +13,8 @@ from typing import Any
 import sympy
 from torch.utils._sympy.functions import Mod, PythonMod
 
+from .formulas import getter
+
 UNBOUNDED = 2**62
 """No size is so large: a range that reaches this has no end."""
 
@@ -72,23 +74,11 @@ def _divisibility(expr: Any) -> tuple[int, int] | None:
     return None
 
 
-_getters: dict[tuple[str, int], Callable[[Any], int]] = {}
-
-
-def _getter(method: str, dim: int) -> Callable[[Any], int]:
-    function = _getters.get((method, dim))
-    if function is None:
-        function = eval(f"lambda tensor: tensor.{method}({dim})")
-        function.__name__ = f"{method}_{dim}"
-        _getters[method, dim] = function
-    return function
-
-
 def size_getter(dim: int) -> Callable[[Any], int]:
     """A function that guards read a size with."""
-    return _getter("size", dim)
+    return getter("size", dim)
 
 
 def stride_getter(dim: int) -> Callable[[Any], int]:
     """The like for a stride."""
-    return _getter("stride", dim)
+    return getter("stride", dim)

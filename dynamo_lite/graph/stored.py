@@ -23,15 +23,18 @@ from torch.fx.graph_module import _loader
 from ..exc import Mismatch, Refused
 from ..guards import ir
 from ..guards.tensor import global_state_check, tensor_spec
+from ..markers import HAS_MARKS
 from . import modes
-from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, NodeFactory, NodeMeta
+from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, NodeFactory, NodeMeta, new_symbols
 from .checks import Checks
 from .code import TraceGraph, standard_globals
 from .failure import NAMESPACES, is_own
 from .fake import Propagator
-from .meta import FIELDS, TensorMeta, intern, is_plain, meta_of_input
+from .formulas import MAKERS, recipe_of
+from .lean import without_compiler
+from .meta import FIELDS, TensorMeta, intern, is_plain, meta_of_fake, meta_of_input
 from .state import AmbientState
-from .values import TensorValue
+from .values import SymValue, TensorValue
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Kinds of constants.
@@ -71,6 +74,7 @@ FINDERS: dict[str, Callable[..., Any]] = {
     "device": lambda kind, index: torch.device(kind) if index < 0 else torch.device(kind, index),
     "size": lambda *sizes: torch.Size(sizes),
     "operator": _find_operator,
+    **MAKERS,
 }
 """The way back."""
 
@@ -128,8 +132,6 @@ def _tensor_spec(value: Any, about: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], int]) -> dict[str, Any]:
     """The data of a graph that has been compiled."""
-    if graph._symbols is not None:
-        raise Refused("a graph with symbolic sizes")
     if graph.checks:
         raise Refused("a graph with checks of data")
     if graph.module_hooks:
@@ -138,15 +140,15 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         raise Refused("a graph with higher-order operators")
     module = graph.finish()
     numbers: dict[Node, int] = {}
-    metas: dict[TensorMeta, int] = {}
+    subjects = _Subjects(graph._symbols, writer)
     nodes = []
     for node in module.graph.nodes:
         numbers[node] = len(nodes)
-        nodes.append(_write_node(node, writer, numbers, metas, write_place))
+        nodes.append(_write_node(node, writer, numbers, subjects, write_place))
     state = graph.state
     data = {
         "nodes": nodes,
-        "metas": [tuple([writer.value(getattr(meta, name)) for name in FIELDS]) for meta in metas],
+        "subjects": subjects.table,
         "code": _write_code(module, writer),
     }
     return {
@@ -155,9 +157,63 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         "objects": sorted(_object_numbers(data)),  # that its nodes need
         "graph": marshal.dumps(data),  # read when somebody asks for the nodes
         "forward": data.pop("code"),
+        "symbols": None if graph._symbols is None else _write_symbols(graph, writer),
         "freed": list(graph.freed),
         "initial": [(writer.value(key), writer.value(value)) for key, value in state.initial.items()],
         "writes": state.writes,
+    }
+
+
+class _Subjects:
+    """What the nodes stand for: each meta once. 0: nothing is known."""
+
+    def __init__(self, symbols: Any, writer: Any) -> None:
+        self.symbols = symbols
+        self.writer = writer
+        self.table: list[Any] = [None]
+        self.known: dict[Any, int] = {}
+
+    def __call__(self, subject: Any) -> int:
+        key = subject.meta if type(subject) is TensorValue else subject
+        number = self.known.get(key)
+        if number is None:
+            data = self._data(subject)
+            number = self.known[key] = 0 if data is None else len(self.table)
+            if data is not None:
+                self.table.append(data)
+        return number
+
+    def _data(self, subject: Any) -> Any:
+        if type(subject) is TensorValue:
+            meta = subject.meta
+            if isinstance(meta, TensorMeta):
+                return tuple([self.writer.value(getattr(meta, name)) for name in FIELDS])
+            return self._symbolic(meta) if meta.interned and meta.live and self.symbols is not None else None
+        if type(subject) is SymValue and isinstance(subject.sym, torch.SymInt) and subject.sym.node.has_hint():
+            return ("number", self.symbols.written(subject.sym))
+        return None
+
+    def _symbolic(self, meta: Any) -> tuple[Any, ...]:
+        sizes, strides, offset = [
+            tuple(map(self.symbols.written, numbers)) for numbers in (meta.shape, meta.stride, (meta.offset,))
+        ]
+        kind = self.writer.value(meta.dtype), self.writer.value(meta.device)
+        return ("symbolic", sizes, strides, *offset, *kind, meta.requires_grad, meta.is_leaf)
+
+
+def _write_symbols(graph: GraphBuilder, writer: Any) -> dict[str, Any]:
+    """What makes the symbols of the inputs again. Raises `Refused` for those that depend on data, on marks or on floats."""
+    symbols = graph._symbols
+    if symbols.floats or symbols.shape_ids or any(item.promise is not None for item in symbols.tracked):
+        raise Refused("a graph with marked sizes, or with floats that vary")
+    if not symbols.is_of_inputs():
+        raise Refused("a graph with sizes that depend on data")
+    numbers = writer.numbers
+    if not all(id(source) in numbers for source, _ in symbols.made_for):
+        raise Refused("a graph with sizes of objects on which nothing depends")
+    return {
+        "made for": [(numbers[id(source)], dims) for source, dims in symbols.made_for],
+        "names": symbols.names(),
     }
 
 
@@ -209,21 +265,19 @@ def check_ambient(reader: Any, data: Any) -> None:
         raise Mismatch("torch's state is another one")
 
 
-def _write_node(node: Node, writer: Any, numbers: Any, metas: Any, write_place: Any) -> tuple[Any, ...]:
+def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, write_place: Any) -> tuple[Any, ...]:
     target: Any = node.target
     if node.op == "call_function":
         if not is_own(target):
             raise Refused(f"{target} in the graph, whose rules may change")
         target = ("object", writer(target))
-    subject = getattr(node.meta, "subject", None)
-    meta = subject.meta if type(subject) is TensorValue and isinstance(subject.meta, TensorMeta) else None
     return (
         node.name,
         node.op,
         target,
         _write_argument(node.args, writer, numbers),
         _write_argument(node.kwargs, writer, numbers),
-        -1 if meta is None else metas.setdefault(meta, len(metas)),
+        subjects(getattr(node.meta, "subject", None)) if node.op != "placeholder" else 0,
         write_place(getattr(node.meta, "place", None)),
     )
 
@@ -242,8 +296,12 @@ def _write_argument(arg: Any, writer: Any, numbers: dict[Node, int]) -> Any:
 
 
 def _write_input(given: GraphInput, writer: Any) -> tuple[int, bool]:
-    if not isinstance(given.value, torch.Tensor) or not is_plain(given.value):
+    subject = getattr(given.node.meta, "subject", None)
+    is_size = type(subject) is SymValue and type(given.value) is int
+    if not is_size and (not isinstance(given.value, torch.Tensor) or not is_plain(given.value)):
         raise Refused("an input that is no plain tensor")
+    if getattr(given.value, "__dict__", None) and HAS_MARKS in given.value.__dict__:
+        raise Refused("a tensor with marks")
     return writer.numbers[id(given.source)], bool(given.node.meta.get(STATIC_ADDRESS, False))
 
 
@@ -254,7 +312,9 @@ def _write_input(given: GraphInput, writer: Any) -> tuple[int, bool]:
 class StoredGraph:
     """A graph that was read, with the part of `GraphBuilder` that compiling it needs. Its nodes are made when somebody looks at them."""
 
-    def __init__(self, data: dict[str, Any], reader: Any, read_place: Callable[[int], Any]) -> None:
+    def __init__(
+        self, data: dict[str, Any], reader: Any, read_place: Callable[[int], Any], guards: Callable[[], ir.GuardSet]
+    ) -> None:
         """Raises `Mismatch`."""
         self.propagator = Propagator()
         self.freed = data["freed"]
@@ -263,16 +323,32 @@ class StoredGraph:
         self.state = AmbientState(None)
         self.state.initial = {reader.value(key): reader.value(value) for key, value in data["initial"]}
         self.state.writes = data["writes"]
+        self.shapes = None
+        if data["symbols"] is not None:
+            self.shapes = StoredShapes(data["symbols"], reader, guards(), self.propagator)
         self.reals = [_real_input(reader.at(number)) for number, _ in data["inputs"]]
         self.node_count = data["n_nodes"]
-        inputs = [(meta_of_input(real), static) for real, (_, static) in zip(self.reals, data["inputs"], strict=True)]
+        inputs = [(self._subject(n, real), fixed) for real, (n, fixed) in zip(self.reals, data["inputs"], strict=True)]
         nodes = _StoredNodes(data["graph"], inputs, reader.only(data["objects"]), self.propagator, read_place)
+        nodes.symbols = None if self.shapes is None else self.shapes.symbols
         self.module = StoredModule(nodes, data["forward"])
+
+    def _subject(self, number: int, real: Any) -> TensorValue | SymValue:
+        """What is known of an input."""
+        known = None if self.shapes is None else self.shapes.subjects.get(number)
+        if known is None and not isinstance(real, torch.Tensor):
+            raise Mismatch("a number that is no size any more")
+        return known or TensorValue(meta_of_input(real))
 
     @property
     def op_count(self) -> int:
         """The number of operator calls in the graph."""
         return self.node_count - len(self.reals) - 1
+
+    @property
+    def specializations(self) -> list[Any]:
+        """Sizes that have to be constants, for reports."""
+        return [] if self.shapes is None else self.shapes.symbols.specializations
 
     @property
     def has_floats(self) -> bool:
@@ -288,10 +364,97 @@ class StoredGraph:
         return self.reals
 
 
-def _real_input(value: Any) -> torch.Tensor:
-    if not isinstance(value, torch.Tensor) or not is_plain(value):
+def _real_input(value: Any) -> Any:
+    if type(value) is not int and (not isinstance(value, torch.Tensor) or not is_plain(value)):
         raise Mismatch("an input is no plain tensor")
     return value
+
+
+class StoredShapes:
+    """The symbols of a graph that was read, made for the inputs of the call under way, with everything that the guards say of them.
+    `subjects`: number of a path → what the placeholder of its value stands for."""
+
+    def __init__(self, data: dict[str, Any], reader: Any, guards: ir.GuardSet, propagator: Propagator) -> None:
+        """Raises `Mismatch` where other symbols come out: two sizes that happen to be equal are one symbol, say."""
+        self.guards = guards
+        self.conditions: list[tuple[Any, list[ir.GuardNode], str, Any]] = []
+        self.known = {_condition(g.arg, g.nodes): g for g in guards.relations if g.kind == ir.PREDICATE}
+        paths = _Paths(self, reader.values)
+        self.symbols = symbols = new_symbols(propagator.mode, paths)
+        self.subjects: dict[int, TensorValue | SymValue] = {}
+        for number, dims in data["made for"]:
+            real, source = reader.at(number), guards.nodes[number]
+            if not dims:
+                self.subjects[number] = _symbol_of(real, source, symbols)
+                continue
+            if not isinstance(real, torch.Tensor) or HAS_MARKS in real.__dict__ or real.dim() <= max(dims):
+                raise Mismatch("a tensor is another one")
+            shape = symbols.shape_of(real, source, frozenset(dims), frozenset())
+            fake = propagator.symbolic_fake(*shape, real)
+            self.subjects[number] = TensorValue(meta_of_fake(fake), fake=fake)
+        if symbols.names() != data["names"]:
+            raise Mismatch("sizes are equal by accident")
+        numbers = {id(node): number for number, node in enumerate(guards.nodes)}
+        syms = {item.node: item.sym for item in symbols.tracked}
+        for item in symbols.tracked:
+            if item.first is not None and id(item.node) in numbers:
+                self.subjects.setdefault(numbers[id(item.node)], symbols.inputs[item.first])
+        self._assume(syms)
+        paths.values = ()  # the program's
+
+    def _assume(self, syms: dict[ir.GuardNode, Any]) -> None:
+        """Have the symbols know what the guards demand."""
+        with without_compiler:
+            for guard in self.known.values():
+                if recipe_of(guard.arg) is None or not all(node in syms for node in guard.nodes):
+                    continue
+                if not guard.arg(*[syms[node] for node in guard.nodes]):
+                    raise Mismatch("a condition on sizes does not hold")
+
+    def finish(self) -> bool:
+        """The graph is compiled: whether the guards demand more than those that were kept."""
+        self.conditions.clear()
+        self.symbols.add_guards()
+        for condition in self.conditions:
+            self.guards.predicate(*condition)
+        return bool(self.conditions)
+
+
+class _Paths:
+    """In the place of a trace: the paths of guards that are there already."""
+
+    def __init__(self, shapes: StoredShapes, values: tuple[Any, ...]) -> None:
+        self.shapes = shapes
+        self.values = values
+        self.guards = self
+        self.analysis = self
+        self.source = shapes.guards.node
+        self.here = lambda: None
+
+    @property
+    def sizes(self) -> Any:
+        """For reports: what is demanded of each size."""
+        return self.shapes.guards.sizes
+
+    @sizes.setter
+    def sizes(self, sizes: Any) -> None:
+        self.shapes.guards.sizes = sizes
+
+    def predicate(self, function: Any, nodes: list[ir.GuardNode], text: str, user: Any) -> None:
+        """Take note of a condition that is not among the guards."""
+        if _condition(function, nodes) not in self.shapes.known:
+            self.shapes.conditions.append((function, nodes, text, user))
+
+
+def _condition(function: Any, nodes: Any) -> tuple[Any, ...]:
+    """What two conditions have in common that are the same."""
+    return recipe_of(function) or id(function), *map(id, nodes)
+
+
+def _symbol_of(real: Any, source: ir.GuardNode, symbols: Any) -> SymValue:
+    if type(real) is not int:
+        raise Mismatch("a number is another one")
+    return symbols.int_of(real, source)
 
 
 class _StoredNodes:
@@ -303,32 +466,56 @@ class _StoredNodes:
         self.reader = reader
         self.propagator = propagator
         self.read_place = read_place
+        self.symbols: Any = None
 
     def __call__(self) -> Graph:
-        data, read = marshal.loads(self.data), self.reader.value
-        self.metas = [intern(*map(read, fields)) for fields in data["metas"]]
-        self.metas.append(None)  # number -1
+        data = marshal.loads(self.data)
+        with without_compiler:
+            subjects = [lambda: None, *map(self._maker, data["subjects"][1:])]
         self.given = iter(self.inputs)
         self.graph = graph = TraceGraph()
         self.nodes: list[Node] = []
         create = NodeFactory(graph).named
         names = graph._graph_namespace._used_names
-        for name, op, target, args, kwargs, meta, place in data["nodes"]:
+        for name, op, target, args, kwargs, subject, place in data["nodes"]:
             if op == "call_function":
                 target = self.reader(target[1])
             node = create(name, op, target, self._argument(args), self._argument(kwargs))
             names.add(name)
             self.nodes.append(node)
             if op == "placeholder":
-                node.meta = self._meta_of_input()
+                node.meta = self._meta_of_input(node)
             elif op != "output":
-                known = self.metas[meta]
-                node.meta = StoredMeta(self, None if known is None else TensorValue(known), place)
+                node.meta = StoredMeta(self, subjects[subject](), place)
         return graph
 
-    def _meta_of_input(self) -> NodeMeta:
-        meta, is_static = next(self.given)
-        made = NodeMeta(self.propagator, TensorValue(meta))
+    def _maker(self, data: tuple[Any, ...]) -> Callable[[], Any]:
+        """A function that makes what stands for a value of this kind."""
+        if data[0] == "number":
+            sym = self.symbols.read(data[1])
+            return lambda: SymValue(sym)
+        meta = self._symbolic(*data[1:]) if data[0] == "symbolic" else intern(*map(self.reader.value, data))
+        return lambda: TensorValue(meta)
+
+    def _symbolic(
+        self, sizes: Any, strides: Any, offset: Any, dtype: Any, device: Any, requires_grad: bool, is_leaf: bool
+    ) -> Any:
+        read, mode = self.symbols.read, self.propagator.mode
+        with mode:
+            fake = torch.empty_strided(
+                list(map(read, sizes)),
+                list(map(read, strides)),
+                dtype=self.reader.value(dtype),
+                device=self.reader.value(device),
+            )
+            if offset != 0:
+                fake = fake.as_strided(fake.shape, fake.stride(), read(offset))
+        return mode.symbolic_metas.of(fake, requires_grad, is_leaf)
+
+    def _meta_of_input(self, node: Node) -> NodeMeta:
+        subject, is_static = next(self.given)
+        made = NodeMeta(self.propagator, subject)
+        subject.node = node
         if is_static:
             made[STATIC_ADDRESS] = True
         return made

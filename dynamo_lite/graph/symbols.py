@@ -7,7 +7,6 @@ Invariant: the compiled code is used only for inputs that satisfy every predicat
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from ..config import config
 from ..guards import ir
 from ..markers import SHAPE_IDS
 from ..record import Specialization
+from .formulas import formula
 from .lean import without_compiler
 from .nested_int import is_nested, new_nested_int
 from .numbers import Decisions, FloatValue
@@ -110,6 +110,9 @@ class Symbols:
         self.decide = Decisions(tr)
         self.floats: dict[str, FloatValue] = {}  # access path → float from outside
         self.ragged: dict[Any, SymValue] = {}  # symbol of a nested int → the size of a tensor
+        self.made_for: list[
+            tuple[Any, tuple[int, ...]]
+        ] = []  # (path, symbolic dimensions) of each input with symbols, in order
         mode.shape_env = self.env
         mode.symbolic_metas = SymbolicMetas()
         mode.cache_enabled = (
@@ -131,6 +134,7 @@ class Symbols:
         `unbacked` have no present value."""
         sizes: list[Any] = list(tensor.shape)
         path = spoken(source, self.tr)
+        self.made_for.append((source, tuple(sorted(dynamic))))
         for dim in sorted(dynamic | unbacked):
             node = self.tr.source(source, ir.CALL, size_getter(dim))
             text = f"{path}.size({dim})"
@@ -207,6 +211,7 @@ class Symbols:
 
     def int_of(self, value: int, source: Any) -> SymValue:
         """The graph value of an int input."""
+        self.made_for.append((source, ()))
         with without_compiler:
             name = InputSource(source.path)
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
@@ -234,6 +239,35 @@ class Symbols:
     def track_nested_int(self, sym: Any, node: Any, text: str) -> None:
         """Say where guards find a nested int, and whose it is."""
         self.tracked.append(Tracked(node, text, sym))
+
+    # -- for the cache
+
+    def names(self) -> list[str]:
+        """Which symbols the numbers of the inputs were made of: one for two of them where they are taken for equal."""
+        return [str(item.sym.node._expr) for item in self.tracked]
+
+    def written(self, number: Any) -> Any:
+        """A number as plain data: itself, or an expression and the names of the symbols in it."""
+        if type(number) is int:
+            return number
+        expr = number.node.expr
+        if not expr.free_symbols:
+            return int(expr)
+        return _printed(expr), tuple(sorted(map(str, expr.free_symbols)))
+
+    def read(self, data: Any) -> Any:
+        """The number again."""
+        if type(data) is int:
+            return data
+        text, names = data
+        known = {str(item.first): item.sym for item in self.tracked if item.first is not None}
+        return formula(text, names)(*[known[name] for name in names])
+
+    def is_of_inputs(self) -> bool:
+        """Whether all symbols stand for numbers of the inputs."""
+        made = {item.first for item in self.tracked if item.first is not None}
+        has_hints = all(item.sym.node.has_hint() for item in self.tracked)
+        return has_hints and self.env.var_to_range.keys() <= made and not self.env.deferred_runtime_asserts
 
     # -- floats
 
@@ -308,7 +342,7 @@ class Symbols:
             lines = [self.env.replacements_slocs.get(i.first) for i in involved]
             number.user = next((line.maybe_user_loc for line in lines if line is not None), None)
             number.parts = tuple([canonical[s].text for s in symbols])
-            number.follows = eval(f"lambda {', '.join(map(str, symbols))}: {_printed(expr)}", _GLOBALS)
+            number.follows = formula(_printed(expr), tuple(map(str, symbols)))
         for guard in self.env.guards:
             expr = self.env.simplify(guard.expr)
             item = canonical.get(*expr.free_symbols) if len(expr.free_symbols) == 1 else None
@@ -359,7 +393,7 @@ class Symbols:
     def _add(self, text: str, symbols: list[Any], where: dict[Any, Tracked], user: Any) -> None:
         if any(s not in where for s in symbols):
             return  # of numbers that only the graph knows: a runtime matter
-        function = eval(f"lambda {', '.join(map(str, symbols))}: {text}", _GLOBALS)
+        function = formula(text, tuple(map(str, symbols)))
         self.tr.guards.predicate(function, [where[s].node for s in symbols], self._readable(text, where), user)
 
     @staticmethod
@@ -389,5 +423,4 @@ def contiguous_strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any] | No
 
 
 _identifier = re.compile(r"\b[a-z]\w*\b")
-_GLOBALS: dict[str, Any] = {"math": math, "torch": torch}
 _printed = PythonPrinter().doprint

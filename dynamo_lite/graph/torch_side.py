@@ -36,6 +36,7 @@ from .stored import (  # noqa: F401
     StoredGraph,
     check_ambient,
     read_guard,
+    recipe_of,
     versions,
     write_ambient,
     write_graph,

@@ -1,0 +1,42 @@
+"""Functions of which guards on sizes are made, each from plain data: another process makes the same one of the same data.
+
+Input: the name of a method of tensors; the text of a condition. Output: a function; `recipe_of` tells what it was made of.
+Invariant: apart from these functions guards on sizes hold nothing of the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import torch
+
+_GLOBALS: dict[str, Any] = {"math": math, "torch": torch}
+_RECIPE = "dynamo_lite_recipe"
+
+
+@functools.cache
+def getter(method: str, dim: int) -> Callable[[Any], int]:
+    """`tensor.method(dim)`, a size or a stride; one function for each."""
+    function = eval(f"lambda tensor: tensor.{method}({dim})")
+    function.__name__ = f"{method}_{dim}"
+    setattr(function, _RECIPE, ("getter", method, dim))
+    return function
+
+
+def formula(text: str, names: tuple[str, ...]) -> Callable[..., Any]:
+    """A Python expression as a function of the names in it."""
+    function = eval(f"lambda {', '.join(names)}: {text}", _GLOBALS)
+    setattr(function, _RECIPE, ("formula", text, names))
+    return function
+
+
+def recipe_of(value: Any) -> tuple[Any, ...] | None:
+    """The name in `MAKERS` of what has made this function, and what of; None for other functions."""
+    return getattr(value, _RECIPE, None) if isinstance(value, FunctionType) else None
+
+
+MAKERS: dict[str, Callable[..., Any]] = {"getter": getter, "formula": formula}
