@@ -3,9 +3,10 @@
 Input: the models of `examples.models`; backend `inductor` unless told otherwise. Output: a table, medians and ratios, and
 `results/warm-DATE.json` with `.md`. Each measurement is a process of its own; both engines take turns, and both have caches of
 their own, theirs those of torch alone. `imports` is the part that goes into importing the compilers of torch, which either engine does in
-its first call; `frontend` is our capture, or what reading the cache takes, without the backend.
+its first call; `frontend` is our capture, or what reading the cache takes, without the backend. Times are those of the processor
+(`--clock wall`: of the clock), of this process alone: kernels are compiled by others, which counts for cold caches only.
 
-    python -m benchmarks.warm [--models bert,resnet50] [--backend inductor] [--quick]
+    python -m benchmarks.warm [--models bert,resnet50] [--backend inductor] [--clock wall] [--quick]
 """
 
 from __future__ import annotations
@@ -19,49 +20,85 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 ENGINES = ("dynamo_lite", "torch.compile")
 
 
-def measure(engine: str, model: str, backend: str) -> dict[str, float]:
+CLOCKS = {"processor": time.process_time, "wall": time.perf_counter}
+
+
+def measure(engine: str, model: str, backend: str, clock: str) -> dict[str, float]:
     """In the process that is measured: one first call."""
     import torch
 
     import dynamo_lite
+    from dynamo_lite.record import log
     from examples.models import BENCHMARKS
+
+    now = CLOCKS[clock]
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     module, args, kwargs = BENCHMARKS[model]()
     with torch.no_grad():
-        started = time.perf_counter()
+        started = now()
         compiled = (dynamo_lite.compile if engine == "dynamo_lite" else torch.compile)(module, backend=backend)
+        frontend = _watch(now) if engine == "dynamo_lite" else []
         compiled(*args, **kwargs)
-        total = time.perf_counter() - started
-    frames = dynamo_lite.record.log.snapshot()
+        total = now() - started
+    frames = log.snapshot()
     return {
         "first call": total,
-        "frontend": sum(frame.trace_seconds for frame in frames),
+        "frontend": sum(frontend),
         "from cache": sum(frame.from_cache for frame in frames),
         "frames": len(frames),
     }
 
 
-def imports() -> dict[str, float]:
+def _watch(now: Callable[[], float]) -> list[float]:
+    """From now on: how long each frame takes without its backend."""
+    from dynamo_lite import convert
+
+    compile_frame, compile_graph = convert.Region._compile, convert.Analysis.compile_graph
+    seconds: list[float] = []
+
+    def frame(*args: Any) -> Any:
+        position = len(seconds)
+        seconds.append(-now())
+        try:
+            return compile_frame(*args)
+        finally:
+            seconds[position] += now()
+
+    def graph(*args: Any) -> Any:
+        started = now()
+        try:
+            return compile_graph(*args)
+        finally:
+            seconds.append(started - now())
+
+    convert.Region._compile, convert.Analysis.compile_graph = frame, graph
+    return seconds
+
+
+def imports(clock: str) -> dict[str, float]:
     """What importing torch's compilers takes by itself."""
     import torch
 
-    started = time.perf_counter()
+    started = CLOCKS[clock]()
     import torch._inductor.compile_fx  # noqa: F401
 
-    return {"imports": time.perf_counter() - started}
+    return {"imports": CLOCKS[clock]() - started}
 
 
 def in_process(folder: str, *what: str) -> dict[str, float]:
     """The numbers of a new process whose caches are in `folder`."""
     environment = {
-        **os.environ,
+        **{
+            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+        },  # as it is for users
         "DYNAMO_LITE_CACHE": "1",
         "DYNAMO_LITE_CACHE_DIR": os.path.join(folder, "ours"),
         "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "torch"),
@@ -76,7 +113,7 @@ def in_process(folder: str, *what: str) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def row(model: str, backend: str, repeats: int) -> dict[str, Any]:
+def row(model: str, backend: str, clock: str, repeats: int) -> dict[str, Any]:
     """Medians of one model."""
     found: dict[str, Any] = {"model": model}
     folders = {engine: tempfile.mkdtemp(prefix="warm-") for engine in ENGINES}
@@ -85,7 +122,7 @@ def row(model: str, backend: str, repeats: int) -> dict[str, Any]:
             seen: dict[str, list[dict[str, float]]] = {engine: [] for engine in ENGINES}
             for _ in range(times):
                 for engine in ENGINES:
-                    seen[engine].append(in_process(folders[engine], engine, model, backend))
+                    seen[engine].append(in_process(folders[engine], engine, model, backend, clock))
             for engine in ENGINES:
                 for name in seen[engine][0]:
                     found[f"{engine} {state} {name}"] = statistics.median(one[name] for one in seen[engine])
@@ -119,21 +156,23 @@ def line(found: dict[str, Any]) -> str:
 def main() -> None:
     """Measure, print, write."""
     if sys.argv[1:2] == ["--measure"]:
-        print(json.dumps(imports() if sys.argv[2] == "imports" else measure(*sys.argv[2:5])))
+        print(json.dumps(imports(sys.argv[3]) if sys.argv[2] == "imports" else measure(*sys.argv[2:6])))
         return
     from benchmarks.common import RESULTS, surroundings
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", default="linear_relu,bert,gpt2,t5,qwen3,vit,resnet50,hrnet_w18")
     parser.add_argument("--backend", default="inductor")
+    parser.add_argument("--clock", choices=CLOCKS, default="processor")
     parser.add_argument("--quick", action="store_true", help="one repetition: for a look, not for a record")
     parser.add_argument("--no-save", action="store_true", help="print only")
     options = parser.parse_args()
-    alone = statistics.median(in_process(".", "imports")["imports"] for _ in range(1 if options.quick else 3))
+    repeats = 1 if options.quick else 3
+    alone = statistics.median(in_process(".", "imports", options.clock)["imports"] for _ in range(repeats))
     print(f"importing torch's compilers alone: {alone:.2f} s\n\n{HEADER}", flush=True)
     rows = []
     for model in options.models.split(","):
-        rows.append(row(model, options.backend, 1 if options.quick else 5))
+        rows.append(row(model, options.backend, options.clock, 1 if options.quick else 5))
         print(line(rows[-1]), flush=True)
     for name in ("warm ratio", "frontend ratio"):
         print(f"\ngeometric mean of the {name}: {statistics.geometric_mean(r[name] for r in rows):.3f}")
@@ -141,7 +180,7 @@ def main() -> None:
         return
     about = surroundings(1)
     stem = RESULTS / f"warm-{time.strftime('%Y%m%d')}"
-    data = {"environment": about, "backend": options.backend, "imports": alone, "rows": rows}
+    data = {"environment": about, "backend": options.backend, "clock": options.clock, "imports": alone, "rows": rows}
     stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
     facts = ", ".join(f"{key} {value}" for key, value in about.items())
     table = "\n".join([HEADER, *map(line, rows)])
