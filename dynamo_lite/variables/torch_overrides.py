@@ -24,8 +24,8 @@ from ..graph import modes
 from ..graph.builder import MODELS, Packing, packs
 from ..graph.wrappers import is_wrapper
 from ..guards import ir
-from .base import VariableTracker
-from .constant import FALSE, NONE, ConstantVariable, boolean
+from .base import ObservedException, VariableTracker
+from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import generic_getattr
 from .dispatch import HANDLERS, builtin, constructor, method
 from .instance import InstanceVariable
@@ -180,12 +180,20 @@ class Overrides:
         """An operator on tensors and numbers; None if nobody overrides."""
         if not self.applies(args, {}):
             return None
-        public = public_function(function, tuple([isinstance(a, TensorVariable) for a in args]))
+        are_tensors = tuple([isinstance(a, TensorVariable) for a in args])
+        public = public_function(function, are_tensors)
+        if public is None:
+            return NOT_IMPLEMENTED
         target = tx.tr.build_constant_object(public)
         # `1 - x` calls the method of x.
         if not isinstance(args[0], TensorVariable):
             args = args[::-1]
-        return target.tp_call(tx, args, {})
+        try:
+            return target.tp_call(tx, args, {})
+        except ObservedException as observed:
+            if issubclass(observed.exc.python_type(), TypeError) and declines_by_type_error(function, are_tensors):
+                return NOT_IMPLEMENTED
+            raise
 
     def getter(self, tx: Any, raw: Any, tensor: TensorVariable) -> VariableTracker | None:
         """A read of an attribute implemented in C."""
@@ -238,11 +246,34 @@ class _Probe(torch.Tensor):
 
 @functools.cache
 def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
-    """What overrides see when `function` of the `operator` module meets tensors at these positions."""
+    """What overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no numbers."""
     with torch._C.DisableTorchFunctionSubclass():
         sample = torch.zeros(1).as_subclass(_Probe)
-    function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+    try:
+        function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+    except TypeError:
+        return None
     return _Probe.announced
+
+
+class _Refusing(torch.Tensor):
+    """Tells what becomes of a TypeError."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise TypeError(cls)
+
+
+@functools.cache
+def declines_by_type_error(function: Any, are_tensors: tuple[bool, ...]) -> bool:
+    """Whether the operator takes a TypeError for a NotImplemented (`TypeError_to_NotImplemented_` in python_variable_methods.cpp)."""
+    with torch._C.DisableTorchFunctionSubclass():
+        sample = torch.zeros(1).as_subclass(_Refusing)
+    try:
+        function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+    except TypeError as error:
+        return error.args != (_Refusing,)
+    return True  # a comparison for which something else answers
 
 
 # -- tensors of a subclass
