@@ -83,7 +83,7 @@ typedef struct Cache {
     Region *region;
     Entry **entries;              /* most recently hit first */
     Py_ssize_t n_entries, allocated;
-    Entry **predicted;            /* N_PREDICTED entries by hash of arguments, borrowed; NULL: not made yet */
+    struct Prediction *predicted; /* N_PREDICTED, by hash of arguments; NULL: not made yet */
     struct Cache *next;           /* of the same code object, in another region; borrowed */
     PyObject *kwonly_names;       /* tuple */
     int n_bound;                  /* slots that arguments take */

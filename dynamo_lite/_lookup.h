@@ -5,9 +5,17 @@
    to find the one that fails at nothing. So the entry that was right for some arguments is remembered under a hash of what
    can be seen of them at a glance, and tried first the next time. There are two such hashes, one with the addresses of
    objects and one without: an address may be all that tells two modules apart, or may differ from call to call. A prediction
-   decides nothing: the guards of the entry do. */
+   decides nothing: the guards of the entry do.
 
-enum { MANY_ENTRIES = 4, N_PREDICTED = 1024 };
+   The table is open: a hash lies in one of the few slots after its own. Two entries that took turns in one slot would each be searched
+   for among all entries at each call, which is what the table is to spare. */
+
+enum { MANY_ENTRIES = 4, N_PREDICTED = 512, N_PROBES = 8 };
+
+typedef struct Prediction {
+    uint64_t hint;
+    Entry *entry;    /* borrowed; NULL: free */
+} Prediction;
 
 typedef struct {
     uint64_t without_addresses, with_addresses;
@@ -61,21 +69,37 @@ hints_of(PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
     return (Hints){visible, addresses == 0 ? visible : mix(visible, addresses)};
 }
 
-static inline size_t
-prediction_slot(uint64_t hint)
+/* Where the hint is; else where it belongs: a free slot, or its own if there is none. */
+static Prediction *
+prediction_slot(Prediction *predicted, uint64_t hint)
 {
-    return mix(hint, 0) % N_PREDICTED;
+    size_t home = mix(hint, 0) % N_PREDICTED;
+    for (size_t i = home; i < home + N_PROBES; i++) {
+        Prediction *slot = &predicted[i % N_PREDICTED];
+        if (slot->entry == NULL || slot->hint == hint) {
+            return slot;
+        }
+    }
+    return &predicted[home];
+}
+
+/* The entry that was right for such arguments (borrowed), or NULL. */
+static Entry *
+predicted_entry(Prediction *predicted, uint64_t hint)
+{
+    const Prediction *slot = prediction_slot(predicted, hint);
+    return slot->hint == hint ? slot->entry : NULL;
 }
 
 /* An entry was right for such arguments. */
 static void
 cache_predict(Cache *cache, Hints hints, Entry *entry)
 {
-    if (cache->predicted == NULL && (cache->predicted = PyMem_Calloc(N_PREDICTED, sizeof(Entry *))) == NULL) {
+    if (cache->predicted == NULL && (cache->predicted = PyMem_Calloc(N_PREDICTED, sizeof(Prediction))) == NULL) {
         return;
     }
-    cache->predicted[prediction_slot(hints.with_addresses)] = entry;
-    cache->predicted[prediction_slot(hints.without_addresses)] = entry;
+    *prediction_slot(cache->predicted, hints.with_addresses) = (Prediction){hints.with_addresses, entry};
+    *prediction_slot(cache->predicted, hints.without_addresses) = (Prediction){hints.without_addresses, entry};
 }
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -115,7 +139,7 @@ cache_lookup(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const
         const uint64_t hint[] = {hints.with_addresses, hints.without_addresses};
         Entry *tried = NULL;   /* only compared with */
         for (int i = 0; result == NO && i < 2 && cache->predicted != NULL; i++) {
-            Entry *entry = cache->predicted[prediction_slot(hint[i])];
+            Entry *entry = predicted_entry(cache->predicted, hint[i]);
             if (entry != NULL && entry != tried) {
                 Py_INCREF(entry);
                 result = cache_try(thread, cache, entry, fn, locals, n_locals, handover);
