@@ -151,10 +151,15 @@ class Codegen:
         made = list(self.tr.new_classes.values())
         escaping = self._escaping([*roots, *made])
         self._refuse_dead_generators(escaping)
-        outputs = [vt for vt in escaping if self._is_graph_value(vt)]
+        values = [vt for vt in escaping if self._is_graph_value(vt)]
+        numbers = [vt for vt in escaping if not is_lazy(vt) and vt.is_symbolic and vt.source is not None]
+        numbers += [vt for vt in values if vt.formula(self.tr) is not None]
+        outputs = [vt for vt in values if vt.formula(self.tr) is None]
         for vt in outputs:
             self.tr.graph.output(vt)
         self.tr.graph.finish()
+        for vt in numbers:
+            self._hold(vt)  # before anything runs that might change what it is computed from
         if outputs or not self.tr.graph.is_empty:
             self._call_graph()
         for function, args in self.tr.state.final_changes():
@@ -224,7 +229,7 @@ class Codegen:
     def _prefetch(self, escaping: list[Any]) -> None:
         """Read every sourced object now: later stores may change what its path leads to."""
         for vt in escaping:
-            source = vt.__dict__.get("source")
+            source = vt.__dict__.get("source") if id(vt) not in self.loaded else None
             if source is not None and source.kind not in (ir.CONST, ir.FREEVAR) and not is_constant_value(vt):
                 self.load_source(source)
                 name = self.loaded[id(vt)] = self.sources[id(source)] = self.new_local()

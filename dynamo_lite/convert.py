@@ -50,6 +50,7 @@ from .variables.base import MISSING, ObservedException, real_object
 from .variables.cell import CellVariable
 from .variables.classes import forget_stand_ins
 from .variables.tuple import TupleVariable
+from .variables.varying import note_own_changes
 
 logger = logging.getLogger("dynamo_lite")
 
@@ -481,11 +482,17 @@ class Analysis:
         leave_out = getattr(self.region.backend, "dynamo_lite_leaves_out", None)
         if leave_out is not None:
             leave_out(tr)
+        self._check_own_changes(tr)
         check_finalizers(tr)
         if tr.graph.is_empty and not tr.mutations and not config.capture_pure_python:
             return self._eager_entry(tr)
         codegen = Codegen(tr)
         return self._commit(tr, codegen.finish(result), False, codegen)
+
+    @staticmethod
+    def _check_own_changes(tr: Trace) -> None:
+        if note_own_changes(tr):
+            raise Restart("the frame changes numbers that were held to be constants")
 
     def _break(self, tr: Trace) -> Any:
         tr.state.restore()
@@ -496,6 +503,7 @@ class Analysis:
             frame = frame.parent
         if loses_argument(tr, None):
             return self._eager_entry(tr)
+        self._check_own_changes(tr)
         check_finalizers(tr)
         codegen = Codegen(tr)
         breaks = [] if self.pending is None else [BreakRecord.of(self.pending)]

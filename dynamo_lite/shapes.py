@@ -4,8 +4,8 @@ Input: a real tensor or int with its access path, the marks on the tensor, and w
 code saw.
 Output: the dimensions that become symbolic, or whether an int does.
 Invariant: static first; a size or int becomes symbolic when it differs from that of an earlier compilation, when it is
-marked, or when everything was asked to be (except for buffers). 0 and 1 are constants unless `config.specialize_zero_one` is off
-(or for ints that changed). Nothing here imports torch.
+marked, or when everything was asked to be (except for buffers); a number that the frame itself changes does at once. 0 and 1
+are constants unless `config.specialize_zero_one` is off (or for ints that changed). Nothing here imports torch.
 
 `tr.dynamic_hints` is the memory: access path → tuple of sizes, or int; None in place of a number says that it varies.
 """
@@ -83,7 +83,11 @@ def strict_dims(tensor: Any) -> frozenset[int]:
 def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
     """Whether an int from outside becomes symbolic. Remembers it for the next compilation."""
     wanted = tr.region.dynamic
-    if config.specialize_int or type(value) is not int or wanted is False or not may_vary(tr, source):
+    if config.specialize_int or type(value) is not int:
+        return False
+    if _is_counted(tr, source):
+        return True
+    if wanted is False or not may_vary(tr, source):
         return False
     if wanted:
         return value not in (0, 1)
@@ -100,7 +104,11 @@ def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
 
 def is_dynamic_float(tr: Any, value: float, source: Any) -> bool:
     """Whether a float from outside is one that varies: it was another one in an earlier compilation."""
-    if config.specialize_float or tr.region.dynamic is False or not math.isfinite(value) or not may_vary(tr, source):
+    if config.specialize_float or not math.isfinite(value):
+        return False
+    if _is_counted(tr, source):
+        return True
+    if tr.region.dynamic is False or not may_vary(tr, source):
         return False
     hints = tr.dynamic_hints
     path = source.path
@@ -111,6 +119,30 @@ def is_dynamic_float(tr: Any, value: float, source: Any) -> bool:
         hints[path] = None
         return True
     return False
+
+
+def _is_counted(tr: Any, source: Any) -> bool:
+    return tr.dynamic_hints.get(source.path, 0) is None
+
+
+def may_count() -> bool:
+    """Whether a number that a frame itself changes, such as a counter, may vary. That is no question of sizes."""
+    return config.automatic_dynamic_shapes and not config.specialize_int
+
+
+def varying_keys(tr: Any, source: Any, keys: tuple[Any, ...]) -> list[int]:
+    """Positions of the keys of a dict of ints that were others in an earlier compilation. Remembers them for the next."""
+    if not keys or not may_count() or any(type(key) is not int for key in keys):
+        return []
+    hints, known = tr.dynamic_hints, ("keys", source.path)
+    seen = hints.get(known, keys)
+    if len(seen) != len(keys):
+        seen = keys
+    hints[known] = seen = tuple([a if a == b else None for a, b in zip(seen, keys, strict=True)])
+    positions = [i for i, key in enumerate(seen) if key is None]
+    for i in positions:
+        hints[tr.source(source, ir.DICT_KEY, i).path] = None
+    return positions
 
 
 STATIC_FLOAT = object()

@@ -6,6 +6,7 @@ Invariant: a reload runs no user code beyond what the path says, and gives the o
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -95,7 +96,8 @@ def _get_index(sequence: Any, i: int) -> Any:
 
 
 def _dict_key(dictionary: Any, i: int) -> Any:
-    return list(dict.keys(dictionary))[i]
+    base = OrderedDict if isinstance(dictionary, OrderedDict) else dict
+    return list(base.keys(dictionary))[i]
 
 
 def _iter_item(iterator: Any, k: int) -> Any:

@@ -129,18 +129,19 @@ def arguments(call: Call, n: int, positions: tuple[int, ...], *tensors: Any) -> 
     if not any(t.requires_grad for t in tensors):
         return tensors
     call.positions = positions
-    return _hooked(tensors, lambda given, got: call.on_arguments(given))
+    return _hooked(call, tensors, lambda given, got: call.on_arguments(given))
 
 
 def results(call: Call, n_args: int, n: int, positions: tuple[int, ...], *tensors: Any) -> tuple[Any, ...]:
     """The tensors among the n results of a call."""
     call.n_args = n_args
-    return _hooked(tensors, lambda given, got: call.on_results(n, positions, got))
+    return _hooked(call, tensors, lambda given, got: call.on_results(n, positions, got))
 
 
-def _hooked(tensors: tuple[Any, ...], hook: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
+def _hooked(call: Call, tensors: tuple[Any, ...], hook: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
     made = BackwardHookFunction.apply(*tensors)
-    next(t.grad_fn for t in made if t.requires_grad).register_hook(hook)
+    if call.number is not None:
+        next(t.grad_fn for t in made if t.requires_grad).register_hook(hook)
     return made
 
 

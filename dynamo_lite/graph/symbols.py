@@ -107,6 +107,7 @@ class Symbols:
         self.specializations: list[Specialization] = []
         self.shape_ids: dict[str, Any] = {}
         self.inputs: dict[Any, SymValue] = {}
+        self.numbers: dict[Any, Any] = {}  # symbol → access path of an int of the program
         self.decide = Decisions(tr)
         self.floats: dict[str, FloatValue] = {}  # access path → float from outside
         self.ragged: dict[Any, SymValue] = {}  # symbol of a nested int → the size of a tensor
@@ -217,7 +218,23 @@ class Symbols:
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
             sym = self.env.create_symintnode(symbol, hint=value, source=name)
         self.tracked.append(Tracked(source, spoken(source, self.tr), sym, symbol))
+        self.numbers[symbol] = source
         return self.inputs.setdefault(symbol, SymValue(sym, origin=("input", source, value)))
+
+    def formula(self, value: SymValue) -> Any:
+        """`(function, access paths)` that computes an int from ints which the program has as such, by sums and products; else None."""
+        sym = value.sym
+        if type(sym) is not torch.SymInt:
+            return None
+        with without_compiler:
+            expr = sym.node.expr
+        symbols = sorted(expr.free_symbols, key=str)
+        if not all(s in self.numbers for s in symbols) or not all(
+            isinstance(part, _ARITHMETIC) for part in sympy.preorder_traversal(expr)
+        ):
+            return None
+        function = eval(f"lambda {', '.join(map(str, symbols))}: {_printed(expr)}")
+        return function, [self.numbers[s] for s in symbols]
 
     # -- nested ints
 
@@ -422,5 +439,6 @@ def contiguous_strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any] | No
     return strides[::-1]
 
 
+_ARITHMETIC = (sympy.Add, sympy.Mul, sympy.Integer, sympy.Symbol)
 _identifier = re.compile(r"\b[a-z]\w*\b")
 _printed = PythonPrinter().doprint

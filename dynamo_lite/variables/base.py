@@ -140,6 +140,14 @@ class VariableTracker:
         """For a changed object: whether the real one is not what the model says, as far as that can be told."""
         return True
 
+    def item_at(self, kind: int, arg: Any) -> Any:
+        """What the changed object has by now where this step of an access path leads; None for nothing, or where that is not known."""
+        return None
+
+    def formula(self, tr: Any) -> Any:
+        """How generated code computes a value of the graph that it can compute itself; None for all others."""
+        return None
+
     # -- codegen: an object that did not exist before the frame
 
     def emit_new(self, cg: Any) -> None:

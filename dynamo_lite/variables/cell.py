@@ -49,6 +49,9 @@ class CellVariable(VariableTracker):
     def children(self) -> Any:
         return () if self.content in (None, MISSING) else (self.content,)
 
+    def item_at(self, kind: int, arg: Any) -> Any:
+        return self.content if self.content is not MISSING else None
+
     def let_go(self, tr: Any) -> Any:
         try:
             content = self.value.cell_contents

@@ -21,13 +21,14 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..shapes import varying_keys
 from .abstract import binary_op, get_attr, get_item, get_iter, iter_next, length, richcompare, type_name, unpack
 from .base import MISSING, VariableTracker, held_items, missing_from, real_object, sourced_objects, stands_for
 from .constant import ATOMIC_TYPES, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import getset
 from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
-from .keys import is_constant_key, key_of, key_tracker, runs_program
+from .keys import MAX_NUMBERS, NumberKey, is_constant_key, key_of, key_tracker, number_key, runs_program
 from .native import (
     NativeVariable,
     checked_load,
@@ -55,9 +56,12 @@ class DictVariable(NativeVariable):
     host_type: type = dict
     items: dict[Any, VariableTracker]
     popped: list[Any] = []
+    numbered = False  # some key is a number that may be another one at the next call
 
     def __init__(self, items: dict[Any, VariableTracker] | None = None, cls: type | None = None) -> None:
         self.items = self.host_type() if items is None else items
+        if items and any(type(key) is NumberKey for key in items):
+            self.numbered = True
         if cls is not None and cls is not self.cls:
             self.cls = cls
 
@@ -75,18 +79,23 @@ class DictVariable(NativeVariable):
         if name != "items" or "_tr" not in self.__dict__:
             raise AttributeError(name)
         tr, source = self._tr, self.source
-        pairs = self.real_items(tr)
+        pairs, numbers = self.real_items(tr)
         items = self.host_type()
         for i, (key, real) in enumerate(pairs):
             value = self.read.get(key) if is_constant_key(key) else None
             node = None if value is not None else (source, ir.DICT_ITEM, key)
-            if not is_constant_key(key):
+            if i in numbers:
+                self.numbered = True
+                key, node = NumberKey(numbers[i]), (tr.source(source, ir.CALL, values_of), ir.INDEX, i)
+            elif not is_constant_key(key):
                 key = key_of(tr.frame, tr.wrap(key, tr.source(source, ir.DICT_KEY, i)))
                 if runs_program(key):  # found by its place: nobody but the program may look it up
                     node = (tr.source(source, ir.CALL, values_of), ir.INDEX, i)
             items[key] = tr.wrap(real, tr.source(*node)) if value is None else value
         self.original = dict(items)
         for key, (deleted, value) in self.pending.items():
+            if numbers:
+                key = number_key(tr.frame, ConstantVariable(key), items)
             if deleted or value is None:
                 items.pop(key, None)
             if value is not None:
@@ -94,14 +103,31 @@ class DictVariable(NativeVariable):
         self.items = items
         return items
 
-    def real_items(self, tr: Any) -> list[tuple[Any, Any]]:
-        """The real keys and values, in order; the keys are guarded."""
+    def real_items(self, tr: Any) -> tuple[list[tuple[Any, Any]], dict[int, VariableTracker]]:
+        """The real keys and values, in order, and the numbers among the keys that vary, by position; the other keys are guarded."""
         if self.value is sys.modules:
             unsupported("import", "all of sys.modules, to which the analysis may add")
         checked_load(dict.__len__(self.value))
         pairs = self.pairs_in_order(self.value)
-        tr.guard(self.source, ir.DICT_KEYS, tuple([key for key, _ in pairs]))
-        return pairs
+        keys = tuple([key for key, _ in pairs])
+        numbers = self._varying_keys(tr, keys)
+        if not numbers:
+            tr.guard(self.source, ir.DICT_KEYS, keys)
+            return pairs, numbers
+        tr.guard(self.source, ir.LEN, len(keys))
+        for i, key in enumerate(keys):
+            if i not in numbers:
+                tr.guard(tr.source(self.source, ir.DICT_KEY, i), ir.EQUALS, key)
+        return pairs, numbers
+
+    def _varying_keys(self, tr: Any, keys: tuple[Any, ...]) -> dict[int, VariableTracker]:
+        numbers = {}
+        for i in varying_keys(tr, self.source, keys) if len(keys) <= MAX_NUMBERS else ():
+            if keys[i] not in self.read and keys[i] not in self.pending:
+                number = tr.graph.symbolic_int(keys[i], tr.source(self.source, ir.DICT_KEY, i))
+                if number is not None:
+                    numbers[i] = number
+        return numbers
 
     @staticmethod
     def pairs_in_order(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
@@ -135,6 +161,14 @@ class DictVariable(NativeVariable):
 
     # -- access by host key
 
+    def key(self, tx: Any, v: VariableTracker) -> Any:
+        """The host key of an object in this table."""
+        return number_key(tx, v, self.items) if v.is_symbolic or self.numbered else key_of(tx, v)
+
+    def key_as_here(self, tx: Any, key: Any) -> Any:
+        """The host key that stands here for the object that this one stands for in another table."""
+        return self.key(tx, key_tracker(key)) if self.numbered or type(key) is NumberKey else key
+
     def find(self, key: Any) -> VariableTracker | None:
         """The value for a host key, or None."""
         items = self.__dict__.get("items")
@@ -147,6 +181,8 @@ class DictVariable(NativeVariable):
 
     def store(self, tx: Any, key: Any, value: VariableTracker) -> None:
         """`d[key] = value` for a host key."""
+        if type(key) is NumberKey:
+            self.numbered = True
         if self.source is not None:
             tx.tr.mutating(self)
             if "items" not in self.__dict__ and is_constant_key(key):
@@ -175,7 +211,7 @@ class DictVariable(NativeVariable):
 
     def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
         """The value for a key, or None."""
-        return self.find(key_of(tx, key))
+        return self.find(self.key(tx, key))
 
     def pairs(self, tx: Any = None) -> list[tuple[VariableTracker, VariableTracker]]:
         """Keys and values."""
@@ -217,6 +253,12 @@ class DictVariable(NativeVariable):
             for key, (deleted, vt) in self.pending.items()
         )
 
+    def item_at(self, kind: int, arg: Any) -> Any:
+        items = self.__dict__.get("items")
+        if kind != ir.DICT_ITEM:
+            return None
+        return self.pending.get(arg, (False, None))[1] if items is None else items.get(arg)
+
     def deleted_keys(self) -> list[Any]:
         """Host keys that the real dict has and the model has no more."""
         return [key for key in self.original if key not in self.items] if self.mutated else []
@@ -250,7 +292,7 @@ class DictVariable(NativeVariable):
         return self.used(tx).value == 0
 
     def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        found = self.find(key_of(tx, key))
+        found = self.find(self.key(tx, key))
         if found is not None:
             return found
         if self.cls is not dict:
@@ -260,14 +302,14 @@ class DictVariable(NativeVariable):
         return raise_with(tx, KeyError, key)
 
     def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
-        host_key = key_of(tx, key)
+        host_key = self.key(tx, key)
         if value is not None:
             self.store(tx, host_key, value)
         elif self.discard(tx, host_key) is None:
             raise_with(tx, KeyError, key)
 
     def sq_contains(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return boolean(self.find(key_of(tx, key)) is not None)
+        return boolean(self.find(self.key(tx, key)) is not None)
 
     def tp_iter(self, tx: Any) -> VariableTracker:
         return DictIterator(self, "keys")
@@ -282,7 +324,7 @@ class DictVariable(NativeVariable):
         if len(self.items) != len(other.items):
             return False
         for key, value in list(self.items.items()):
-            found = other.find(key)
+            found = other.find(other.key_as_here(tx, key))
             if found is None or not same_or_equal(tx, value, found):
                 return False
         return True
@@ -317,13 +359,14 @@ class DictVariable(NativeVariable):
         """`dict_merge` with a mapping; `unique_for`: the function whose keyword arguments are collected."""
         direct = isinstance(other, DictVariable) and other.python_type().__iter__ is other.base.__iter__
         loaded = "items" in self.__dict__
-        if direct and loaded and unique_for is None and type(self.items) is dict and type(other.items) is dict:
+        at_once = direct and loaded and unique_for is None and not (self.numbered or other.numbered)
+        if at_once and type(self.items) is dict and type(other.items) is dict:
             self.changing(tx)
             with host_table(tx):
                 self.items.update(other.items)
             return
         if direct:
-            pairs: Any = [(key, other.items[key]) for key in list(other.items)]
+            pairs: Any = [(self.key_as_here(tx, key), other.items[key]) for key in list(other.items)]
         else:
             pairs = self._foreign_pairs(tx, other, unique_for)
         for key, value in pairs:
@@ -343,7 +386,7 @@ class DictVariable(NativeVariable):
             tx.raises(TypeError, f"{what}, not {type_name(other)}")
         iterator = get_iter(tx, tx.call(keys, []))
         while (key := iter_next(tx, iterator)) is not None:
-            yield key_of(tx, key), get_item(tx, other, key)
+            yield self.key(tx, key), get_item(tx, other, key)
 
     # -- code generation
 
@@ -495,7 +538,7 @@ def merge_pairs(tx: Any, self: DictVariable, iterable: VariableTracker) -> None:
         parts = unpack(tx, pair)
         if len(parts) != 2:
             tx.raises(ValueError, f"dictionary update sequence element #{i} has length {len(parts)}; 2 is required")
-        self.store(tx, key_of(tx, parts[0]), parts[1])
+        self.store(tx, self.key(tx, parts[0]), parts[1])
         i += 1
 
 
@@ -527,7 +570,7 @@ def dict_fromkeys(
     iterator = get_iter(tx, iterable)
     while (key := iter_next(tx, iterator)) is not None:
         if direct:
-            result.store(tx, key_of(tx, key), value)
+            result.store(tx, result.key(tx, key), value)
         else:
             result.mp_ass_subscript(tx, key, value)
     return result
@@ -538,7 +581,7 @@ def dict_fromkeys(
 
 @method(dict.get)
 def dict_get(tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /) -> VariableTracker:
-    found = self.find(key_of(tx, key))
+    found = self.find(self.key(tx, key))
     return default if found is None else found
 
 
@@ -546,8 +589,8 @@ def dict_get(tx: Any, self: DictVariable, key: VariableTracker, default: Variabl
 def dict_setdefault(
     tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /
 ) -> VariableTracker:
-    host_key = key_of(tx, key)
-    if self.source is None:
+    host_key = self.key(tx, key)
+    if self.source is None and type(host_key) is not NumberKey:
         return self.items.setdefault(host_key, default)  # compares keys once, as the program may count
     found = self.find(host_key)
     if found is None:
@@ -561,7 +604,7 @@ def dict_pop(
     tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
     # No hash is asked for where the dict is empty: that can be told where hashing has effects.
-    found = self.discard(tx, key_of(tx, key)) if key.is_python_constant() or not self.is_empty(tx) else None
+    found = self.discard(tx, self.key(tx, key)) if key.is_python_constant() or not self.is_empty(tx) else None
     if found is not None:
         return found
     return default if default is not None else raise_with(tx, KeyError, key)

@@ -21,7 +21,7 @@ from .base import VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dispatch import method
 from .iter import IteratorVariable, advance
-from .keys import key_of, key_tracker
+from .keys import key_tracker
 from .native import NativeVariable, emit_call, load_filled, part_text, recursive_repr, same_or_equal
 from .tuple import TupleVariable
 from .wrap import builds
@@ -109,7 +109,7 @@ class DictKeysVariable(SetLike):
     kind = "keys"
 
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        return boolean(self.mapping.find(key_of(tx, item)) is not None)
+        return boolean(self.mapping.find(self.mapping.key(tx, item)) is not None)
 
 
 class DictItemsVariable(SetLike):
@@ -120,7 +120,7 @@ class DictItemsVariable(SetLike):
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
         if not issubclass(item.python_type(), tuple) or len(item.items) != 2:
             return boolean(False)
-        found = self.mapping.find(key_of(tx, item.items[0]))
+        found = self.mapping.find(self.mapping.key(tx, item.items[0]))
         return boolean(found is not None and same_or_equal(tx, found, item.items[1]))
 
 

@@ -173,6 +173,12 @@ class InstanceVariable(UserSlots):
         self.slots[descriptor] = value
         self.__dict__.setdefault("written_slots", set()).add(descriptor)
 
+    def item_at(self, kind: int, arg: Any) -> Any:
+        if kind == ir.INSTANCE_DICT:
+            return self.dict if self.dict is not MISSING else None
+        slots = self.slots.items() if kind == ir.ATTR else ()
+        return next((value for descriptor, value in slots if descriptor.__name__ == arg), None)
+
     def let_go(self, tr: Any) -> Any:
         held = [(None, real_dict(self.value))] if self.dict_replaced else []
         for descriptor in self.__dict__.get("written_slots", ()):

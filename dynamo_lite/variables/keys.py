@@ -3,7 +3,7 @@
 Input: a tracker. Output: a host key (`key_of`) and the way back (`key_tracker`).
 Invariant: two host keys are equal, and hash alike, exactly if the objects are equal as dict keys in the traced
 program. Constants are their own keys, so that 1, True and 1.0 meet as in CPython; objects that compare by identity
-are stood for by their tracker.
+are stood for by their tracker. An int that may be another one at the next call has a key in dicts only (`number_key`).
 Mirrors `lookdict` of `Objects/dictobject.c` and `PyObject_Hash`.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
-from .abstract import type_name
+from .abstract import is_true, richcompare, type_name
 from .base import LazyVariable, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
 from .native import host_value, same_or_equal
@@ -78,6 +78,40 @@ class AtomKey:
         return type(other) in ATOMIC_TYPES and self.atom == other
 
 
+class NumberKey:
+    """A key that is an int which may be another one at the next call. Nothing is equal to it that its table has not asked about."""
+
+    __slots__ = ("vt",)
+
+    def __init__(self, vt: VariableTracker) -> None:
+        self.vt = vt
+
+
+def number_key(tx: Any, v: VariableTracker, keys: Any) -> Any:
+    """The host key under which a table with these host keys has, or would have, an object, where a number takes part that may be
+    another one at the next call: what it is not equal to is guarded. One that is found is held to be that key."""
+    own = NumberKey(v) if _is_apart(v, keys) else key_of(tx, v)
+    for key in keys if type(own) in _NUMBERS else ():
+        if type(key) in _NUMBERS and NumberKey in (type(own), type(key)):
+            if is_true(tx, richcompare(tx, key_tracker(key), v, "==")):
+                return key
+    return own
+
+
+def _is_apart(v: VariableTracker, keys: Any) -> bool:
+    """Whether an object is an int that varies and is none of the keys now, and these are not too many to ask each time."""
+    if not v.is_symbolic or v.python_type() is not int or (now := v.present()) is None or now in keys:
+        return False
+    kinds = [type(key) for key in keys]
+    return not {AtomKey, UserKey}.intersection(kinds) and sum(kind in _NUMBERS for kind in kinds) <= MAX_NUMBERS
+
+
+_NUMBERS = frozenset({NumberKey, bool, int, float, complex})
+
+MAX_NUMBERS = 32
+"""Numbers in a table that are told apart from one that varies."""
+
+
 def key_of(tx: Any, v: VariableTracker) -> Any:
     """The host key of an object. Raises TypeError in the traced program if it is unhashable, and whatever its
     `__hash__` raises.
@@ -102,7 +136,7 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
 
 
-_KEYS = (Key, UserKey, AtomKey)
+_KEYS = (Key, UserKey, AtomKey, NumberKey)
 
 
 def key_tracker(key: Any) -> VariableTracker:

@@ -41,6 +41,10 @@ class ListVariable(SequenceVariable):
     def describe(self) -> str:
         return self.source.path if self.source is not None else f"of {len(self.items)} items"
 
+    def item_at(self, kind: int, arg: Any) -> Any:
+        items = self.__dict__.get("items", ())
+        return items[arg] if kind == ir.INDEX and len(items) == list.__len__(self.value) else None
+
     def let_go(self, tr: Any) -> Any:
         held = enumerate(list.__iter__(self.value))
         return [(tr.source(self.source, ir.INDEX, i), real) for i, real in missing_from(self.items, held)]

@@ -120,6 +120,9 @@ class GlobalsNamespace(VariableTracker):
     def children(self) -> Any:
         return [v for v in self.stored.values() if v is not None]
 
+    def item_at(self, kind: int, arg: Any) -> Any:
+        return self.stored.get(arg) if kind == ir.DICT_ITEM else None
+
     def let_go(self, tr: Any) -> Any:
         return missing_from(self.children(), held_items(tr, self.source, self.value, self.stored))
 

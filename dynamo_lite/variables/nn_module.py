@@ -21,7 +21,7 @@ from .base import MISSING, VariableTracker, is_lazy
 from .constant import boolean
 from .descr import DescriptorVariable, generic_setattr, type_attribute, type_lookup
 from .dict import DictVariable
-from .dispatch import builtin, refuse
+from .dispatch import builtin
 from .instance import InstanceVariable, real_dict
 from .subclass import INSTANCE_MODELS
 from .tensor import TensorVariable
@@ -169,25 +169,27 @@ class NNModuleVariable(InstanceVariable):
             found = [own.find(key) for key in _HOOKS]
             return not any(hooks is None or hooks.mp_length(tx).value for hooks in found)
         real = own.value
-        if any(real.get(key, True) or self._has_new_hooks(tx, real[key]) for key in _HOOKS):
+        if any(real.get(key, True) or _is_changed(tx, real[key]) for key in _HOOKS):
             return False
         guards, user = tx.tr.guards, tx.tr.here()
         for key in _HOOKS:
             guards.check(guards.node(own.source, ir.DICT_ITEM, key), ir.TRUTH, False, user)
         return True
 
-    @staticmethod
-    def _has_new_hooks(tx: Any, real: Any) -> bool:
-        """Whether the traced code has changed a dictionary of hooks."""
-        known = tx.tr.heap.get(id(real))
-        return known is not None and not is_lazy(known) and known.mutated
-
 
 INSTANCE_MODELS[Module] = NNModuleVariable
 
 
+def _is_changed(tx: Any, hooks: Any) -> bool:
+    """Whether the traced code has changed a dictionary of hooks."""
+    known = tx.tr.heap.get(id(hooks))
+    return known is not None and not is_lazy(known) and known.mutated
+
+
 def no_global_hooks(tx: Any) -> bool:
-    """Whether there are no hooks for all modules, guarded; found out once per trace."""
+    """Whether there are no hooks for all modules, guarded; found out once per trace, as long as that changes none."""
+    if any(_is_changed(tx, hooks) for hooks in _GLOBAL_HOOKS):
+        return False
     facts = tx.tr.graph.module_facts
     known = facts.get("global hooks")
     if known is None:
@@ -275,7 +277,3 @@ class ScriptModuleVariable(DescriptorVariable):
 def build_script_module(tr: Any, value: Any, source: Any) -> ScriptModuleVariable:
     tr.guard(source, ir.IS, value)
     return ScriptModuleVariable(value, source)
-
-
-# A handle's number is the next one of the process; the compiled code would always use the same.
-refuse("hook-registration", torch.utils.hooks.RemovableHandle.__init__, context="a hook of a module")

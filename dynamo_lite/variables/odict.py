@@ -20,7 +20,7 @@ from .descr import generic_getattr, getset
 from .dict import DictVariable, dict_init
 from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
-from .keys import key_of, key_tracker
+from .keys import key_tracker
 from .native import (
     emit_bare,
     emit_call,
@@ -77,7 +77,7 @@ class OrderedDictVariable(DictVariable):
 
     def equals(self, tx: Any, other: Any) -> bool:
         if issubclass(other.python_type(), OrderedDict):
-            keys, others = list(self.items), list(other.items)
+            keys, others = list(self.items), [self.key_as_here(tx, key) for key in other.items]
             if len(keys) != len(others) or not all(a is b or a == b for a, b in zip(keys, others, strict=True)):
                 return False
         return super().equals(tx, other)
@@ -185,7 +185,7 @@ def add_pairs(tx: Any, self: DictVariable, pairs: VariableTracker) -> None:
 
 @method(OrderedDict.move_to_end)
 def move_to_end(tx: Any, self: OrderedDictVariable, key: VariableTracker, last: Any = None) -> VariableTracker:
-    host_key = key_of(tx, key)
+    host_key = self.key(tx, key)
     if host_key not in self.items:
         return raise_with(tx, KeyError, key)
     self.changing(tx)
@@ -206,7 +206,7 @@ def ordered_popitem(tx: Any, self: OrderedDictVariable, last: VariableTracker | 
 def ordered_pop(
     tx: Any, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker | None = None
 ) -> VariableTracker:
-    found = self.discard(tx, key_of(tx, key))
+    found = self.discard(tx, self.key(tx, key))
     if found is not None:
         return found
     return default if default is not None else raise_with(tx, KeyError, key)
@@ -216,7 +216,7 @@ def ordered_pop(
 def ordered_setdefault(
     tx: Any, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker = NONE
 ) -> VariableTracker:
-    host_key = key_of(tx, key)
+    host_key = self.key(tx, key)
     found = self.find(host_key)
     if found is None:
         self.store(tx, host_key, default)

@@ -3,7 +3,7 @@
 Input: host keys, or a real set. Output: `SetVariable`, `FrozenSetVariable` and their method surface.
 Invariant: `items` is a host set of host keys that goes through the same operations as the set of the traced program:
 the host's algorithms decide which of two equal elements stays, and the order of constants is the order that CPython
-would give.
+would give. Numbers that may be others at the next call are `held` until somebody looks, since they decide about the order.
 Mirrors `Objects/setobject.c`.
 """
 
@@ -68,6 +68,11 @@ class SetVariable(NativeVariable):
         self._tr, self.value, self.source = tr, value, source
 
     def __getattr__(self, name: str) -> Any:
+        if name == "items" and "held" in self.__dict__:
+            items, numbers = self.__dict__.pop("held")
+            items.update([key_of(None, number) for number in numbers])
+            self.items = items
+            return items
         if name != "items" or "_tr" not in self.__dict__:
             raise AttributeError(name)
         tr, source, base = self._tr, self.source, self.base
@@ -87,15 +92,22 @@ class SetVariable(NativeVariable):
         self.original = frozenset(items)
         return items
 
+    @property
+    def is_unread(self) -> bool:
+        """True for a set from outside whose elements nobody has looked at."""
+        return "_tr" in self.__dict__ and "items" not in self.__dict__
+
     def has(self, tx: Any, key: Any) -> bool:
         """Whether a host key is in the set. A sourced set is not loaded for a constant."""
-        if "items" not in self.__dict__ and is_constant_key(key):
+        if self.is_unread and is_constant_key(key):
             found = self.base.__contains__(self.value, key)
             tx.tr.guard(self.source, ir.HAS_KEY if found else ir.LACKS_KEY, key)
             return found
         return key in self.items
 
     def children(self) -> Any:
+        if "held" in self.__dict__:
+            return [*map(key_tracker, self.held[0]), *self.held[1]]
         return list(map(key_tracker, [*self.__dict__.get("items", ()), *self.removed()]))
 
     def let_go(self, tr: Any) -> Any:
@@ -115,12 +127,21 @@ class SetVariable(NativeVariable):
 
     def add(self, tx: Any, item: VariableTracker) -> None:
         """`set.add`, also for frozensets under construction."""
+        if item.is_symbolic and type(self) is SetVariable and self.source is None and item.present() is not None:
+            self.hold(item)
+            return
         key = key_of(tx, item)
         self.changing(tx)
         self.items.add(key)
 
+    def hold(self, number: VariableTracker) -> None:
+        """Add a number that varies to a new set."""
+        if "held" not in self.__dict__:
+            self.held = (self.__dict__.pop("items"), [])
+        self.held[1].append(number)
+
     def describe(self) -> str:
-        return self.source.path if self.source is not None else f"of {len(self.items)} elements"
+        return self.source.path if self.source is not None else f"of {len(self.children())} elements"
 
     def order_shows(self, tr: Any) -> None:
         """Note that the order of a set of texts or objects differs from process to process. That of one from outside is guarded."""
@@ -130,7 +151,7 @@ class SetVariable(NativeVariable):
     # -- slots
 
     def mp_length(self, tx: Any) -> VariableTracker:
-        if "items" not in self.__dict__:
+        if self.is_unread:
             n = self.base.__len__(self.value)
             tx.tr.guard(self.source, ir.LEN, n)
             return ConstantVariable(n)
@@ -178,7 +199,7 @@ class SetVariable(NativeVariable):
             emit_elements(cg, set.update, self, self.objects())
 
     def emit_update(self, cg: Any) -> None:
-        if "items" not in self.__dict__:
+        if self.is_unread:
             return  # a subclass's attributes were changed
         items = self.items
         removed = list(map(key_tracker, self.removed()))
@@ -329,9 +350,9 @@ def element_keys(tx: Any, v: VariableTracker) -> Any:
     """
     if isinstance(v, SetVariable):
         return v.items
-    if isinstance(v, DictVariable) and v.python_type().__iter__ is v.base.__iter__:
+    if isinstance(v, DictVariable) and not v.numbered and v.python_type().__iter__ is v.base.__iter__:
         return v.items
-    if isinstance(v, DictKeysVariable):
+    if isinstance(v, DictKeysVariable) and not v.mapping.numbered:
         return list(v.mapping.items)
     keys = []
     iterator = get_iter(tx, v)

@@ -63,6 +63,12 @@ class SymNodeVariable(VariableTracker):
     def as_proxy(self) -> SymValue:
         return self.proxy
 
+    def present(self) -> Any:
+        """The number it is now, which nothing may rest on; None if that depends on tensor data."""
+        if isinstance(self.proxy, FloatValue):
+            return self.proxy.real
+        return None if is_unbacked(self.proxy.sym) else self.proxy.sym.node.hint
+
     def describe(self) -> str:
         return self.source.path if self.source is not None else str(self.proxy)
 
@@ -120,8 +126,20 @@ class SymNodeVariable(VariableTracker):
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         return self.constant().tp_getattro(tx, name)
 
+    def formula(self, tr: Any) -> Any:
+        """`(function, access paths)` of an int that is computed from ints of the program; None for what the graph computes."""
+        return None if isinstance(self.proxy, FloatValue) else tr.graph.symbols.formula(self.proxy)
+
     def emit_new(self, cg: Any) -> None:
-        cg.load_graph_output(cg.tr.graph.output(self))
+        formula = self.formula(cg.tr)
+        if formula is None:
+            cg.load_graph_output(cg.tr.graph.output(self))
+            return
+        function, nodes = formula
+        cg.load_callable(function)
+        for node in nodes:
+            cg.load_source(node)
+        cg.asm.call(len(nodes))
 
 
 def evaluate(function: Callable[..., Any], *args: Any) -> Any:

@@ -19,9 +19,12 @@ from torch.utils.hooks import RemovableHandle
 from ..config import config
 from ..exc import Restart, Unsupported, unsupported
 from ..graph import functional
+from ..shapes import may_count
+from .abstract import binary_op, get_attr, set_attr
 from .base import VariableTracker
-from .constant import NONE, is_none
+from .constant import NONE, ConstantVariable, is_none
 from .dispatch import method
+from .function import MethodVariable
 from .tensor import TensorVariable
 from .torch_body import cotangent, follow, whole
 
@@ -39,6 +42,7 @@ class HookHandleVariable(VariableTracker):
         self.tensor = tensor
         self.hook = hook
         self.step = step
+        self.number: VariableTracker | None = None
         self.node: Node | None = None
         self.cells: list[tuple[Any, Any]] = []  # those that a hook in the graph has read
         self.removed = False
@@ -47,11 +51,14 @@ class HookHandleVariable(VariableTracker):
         return RemovableHandle
 
     def children(self) -> Any:
-        return () if self.removed or self.node is not None else (self.tensor, self.hook)
+        number = () if self.number is None else (self.number,)
+        return number if self.removed or self.node is not None else (self.tensor, self.hook, *number)
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         if name == "remove":
-            return tx.tr.bound_method(tx.tr.build_constant_object(RemovableHandle.remove), self)
+            return RemoveVariable(tx.tr.build_constant_object(RemovableHandle.remove), self)
+        if name == "id" and self.number is not None:
+            return self.number
         return unsupported(SLUG, f"RemovableHandle.{name}")
 
     def remove(self, tx: Any) -> None:
@@ -67,10 +74,13 @@ class HookHandleVariable(VariableTracker):
             error = Unsupported(SLUG, "a handle, or a tensor that is changed in place")
             error.break_step = self.step
             raise error
-        cg.load_callable(self.register)
+        cg.load_callable(self.register if self.number is None else registered_as)
+        if self.number is not None:
+            cg.load(self.number)
+            cg.load_const(self.register)
         cg.load(self.tensor)
         cg.load(self.hook)
-        cg.asm.call(2)
+        cg.asm.call(2 if self.number is None else 4)
 
     emit_fill = None
 
@@ -78,6 +88,39 @@ class HookHandleVariable(VariableTracker):
         """Break if a hook in the graph, which has been followed already, would find something else when it is called."""
         if not self.removed and any(cell.content is not content for cell, content in self.cells):
             cut_before(tr, self.tensor, Unsupported(SLUG, "a variable of the hook is stored later"))
+
+
+class RemoveVariable(MethodVariable):
+    """The method `remove` of a handle that the traced code got."""
+
+    def direct_call(self, tx: Any, args: list[Any]) -> Any:
+        return None
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if args or kwargs:
+            return super().tp_call(tx, args, kwargs)
+        self.self.remove(tx)
+        return NONE
+
+
+def next_number(tx: Any) -> VariableTracker | None:
+    """The number of a handle, by which the counter advances; None where a number that varies may not be used."""
+    if not may_count():
+        return None
+    cls = tx.tr.type_tracker(RemovableHandle)
+    number = get_attr(tx, cls, "next_id")
+    set_attr(tx, cls, "next_id", binary_op(tx, operator.add, number, ConstantVariable(1)))
+    return number
+
+
+def registered_as(number: int, register: Any, tensor: torch.Tensor, hook: Any) -> RemovableHandle:
+    """Register a hook under the number that its handle has got before."""
+    following = RemovableHandle.next_id
+    RemovableHandle.next_id = number
+    try:
+        return register(tensor, hook)
+    finally:
+        RemovableHandle.next_id = max(following, RemovableHandle.next_id)
 
 
 class RegistrationsVariable(VariableTracker):
@@ -119,19 +162,12 @@ def registered(tr: Any) -> list[HookHandleVariable]:
     return [h for vt in tr.mutations if isinstance(vt, RegistrationsVariable) for h in vt.handles if not h.removed]
 
 
-@method(RemovableHandle.remove)
-def handle_remove(tx: Any, self: VariableTracker) -> VariableTracker:
-    if not isinstance(self, HookHandleVariable):
-        return unsupported(SLUG, "removal of a hook")
-    self.remove(tx)
-    return NONE
-
-
 def _replayed(tx: Any, register: Any, tensor: TensorVariable, hook: VariableTracker) -> HookHandleVariable:
     node = tensor.proxy.node
     if node is not None and node.op != "placeholder":
         unsupported(SLUG, "an input that the graph has changed in place")
     handle = HookHandleVariable(register, tensor, hook, tx.tr.failing_step())
+    handle.number = next_number(tx)
     RegistrationsVariable.of(tx.tr).handles.append(handle)
     return handle
 
@@ -167,6 +203,7 @@ def _in_graph(tx: Any, tensor: TensorVariable, hook: VariableTracker) -> Variabl
     module = captured.module(lifted)
     body.run(module, lifted)
     handle = HookHandleVariable(T.register_hook, tensor, hook, tx.tr.failing_step())
+    handle.number = next_number(tx)
     nodes = [graph.body_node(module), graph.node(tensor.proxy), *map(graph.node, lifted)]
     handle.cells = [(cell, cell.content) for cell in getattr(hook, "closure", ())]
     RegistrationsVariable.of(tx.tr).handles.append(handle)

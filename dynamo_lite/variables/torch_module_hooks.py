@@ -25,6 +25,7 @@ from .instance import InstanceVariable
 from .subclass import INSTANCE_MODELS
 from .tensor import TensorVariable
 from .torch_body import constants
+from .torch_hooks import next_number
 from .tuple import TupleVariable
 
 SLUG = "hook-registration"
@@ -103,6 +104,7 @@ def _through(
         unsupported(SLUG, "a hook that existed before")
     if hook.call is None:
         hook.call = _new_call(tx, hook)
+    next_number(tx)  # of the handle that the hook of the node of autograd has
     positions = [i for i, item in enumerate(items) if isinstance(item, TensorVariable)]
     head = [hook.call, *constants(*sizes, tuple(positions))]
     made = tx.tr.graph.call(tx, "call_function", function, [*head, *(items[i] for i in positions)], memo=False)

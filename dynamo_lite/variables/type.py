@@ -45,6 +45,9 @@ class TypeVariable(VariableTracker):
     def children(self) -> Any:
         return [v for v in self.written.values() if v is not None]
 
+    def item_at(self, kind: int, arg: Any) -> Any:
+        return self.written.get(arg) if kind == ir.TYPE_ATTR else None
+
     def emit_update(self, cg: Any) -> None:
         for name, value in self.written.items():
             if value is None and name not in self.value.__dict__:

@@ -462,7 +462,7 @@ PROGRAMS: dict[str, Program] = {
         Program(squeezed, rows, [3, 5, 1, 7], 3),
         # sizes as Python values
         Program(size_in_text, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
-        Program(size_as_key, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
+        Program(size_as_key, rows, [3, 4, 5], 2),
         Program(size_in_list, rows, GROW, 2),
         Program(size_as_divisor, rows, GROW, 2),
         # ints

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.modules import module as global_hooks
+from torch.utils.hooks import RemovableHandle
 
 import dynamo_lite
-from dynamo_lite.testing import CompileCounterWithBackend, same
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
 
 
 def x():
@@ -123,9 +124,179 @@ def test_as_in_eager(name, backend):
 def test_registered_and_removed_in_forward():
     net = Registering()
     expected = [net(x() + i) for i in range(3)]
-    compiled = dynamo_lite.compile(net, backend="eager")
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(net, backend=counter, fullgraph=True)
     assert same(expected, [compiled(x() + i) for i in range(3)])
+    assert counter.frame_count == 1
     assert not net.a._forward_hooks
+
+
+def double(module, args, out):
+    return out * 2
+
+
+def ignore(module, *grads):
+    return None
+
+
+class Hooked:
+    """A context in which a module has a hook."""
+
+    def __init__(self, module, hook):
+        self.module = module
+        self.hook = hook
+
+    def __enter__(self):
+        self.handle = self.module.register_forward_hook(self.hook)
+        return self
+
+    def __exit__(self, *exception):
+        self.handle.remove()
+
+
+def forward(net, x):
+    handle = net.register_forward_hook(double)
+    y = net(x)
+    handle.remove()
+    return y + net(x)
+
+
+def forward_pre(net, x):
+    handle = net.a.register_forward_pre_hook(lambda module, args, kwargs: ((args[0] + 1,), kwargs), with_kwargs=True)
+    y = net(x)
+    handle.remove()
+    return y
+
+
+def always(net, x):
+    handle = net.b.register_forward_hook(lambda m, a, k, out: out + len(k), with_kwargs=True, always_call=True)
+    try:
+        return net(x)
+    finally:
+        handle.remove()
+
+
+def of_all_modules(net, x):
+    handle = global_hooks.register_module_forward_hook(double)
+    y = net(x)
+    handle.remove()
+    return y - net(x)
+
+
+def in_with(net, x):
+    with net.register_forward_hook(double), Hooked(net.a, double):
+        y = net(x)
+    return y + len(net._forward_hooks) + len(net.a._forward_hooks)
+
+
+def everywhere(net, x):
+    seen = []
+    handles = [m.register_forward_hook(lambda m, a, out: seen.append(out.sum())) for m in net.modules()]
+    y = net(x)
+    for handle in handles:
+        handle.remove()
+    return y, seen
+
+
+def in_order(net, x):
+    first = net.register_forward_hook(double)
+    second = net.register_forward_hook(lambda m, a, out: out + 3, prepend=True)
+    y, ids = net(x), list(net._forward_hooks)
+    first.remove()
+    z = net(x)
+    second.remove()
+    return y, z, [i - first.id for i in ids]
+
+
+def full_backward_here(net, x):
+    handle = net.a.register_full_backward_hook(ignore)
+    y = net(x)
+    handle.remove()
+    return y
+
+
+def numbers(net, x):
+    handle = net.register_forward_hook(double)
+    handle.remove()
+    return x + 1, handle.id, handle.id in net._forward_hooks
+
+
+def raising(net, x):
+    handle = net.register_forward_hook(double)
+    try:
+        y = net(x)
+        raise ValueError(y)
+    except ValueError as error:
+        return error.args[0]
+    finally:
+        handle.remove()
+
+
+IN_ONE_CALL = [
+    forward, forward_pre, always, of_all_modules, in_with, everywhere, in_order, full_backward_here, numbers, raising,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", IN_ONE_CALL, ids=lambda fn: fn.__name__)
+def test_registered_and_removed_in_one_call(fn):
+    def run(call):
+        torch.manual_seed(0)
+        net, results, before = Net(), [], RemovableHandle.next_id
+        for i in range(4):
+            made = call(net, (x() + i).requires_grad_())
+            (made[0] if isinstance(made, tuple) else made).sum().backward()
+            results.append(made)
+        if fn is numbers:
+            results = [(y, number - before, known) for y, number, known in results]
+        assert not net._forward_hooks and not net.a._forward_hooks and not net.a._backward_hooks
+        return results, [p.grad for p in net.parameters()], RemovableHandle.next_id - before
+
+    counter = CompileCounter()
+    compiled = run(dynamo_lite.compile(fn, backend=counter, fullgraph=True))
+    assert same(run(fn), compiled)
+    # A first backward hook is noted in the module, for good.
+    assert counter.frame_count == (2 if fn is full_backward_here else 1)
+
+
+def test_hooks_that_are_kept():
+    """Two versions for what was there before, and one for all numbers."""
+
+    def fn(net, x, kept):
+        if kept:
+            kept.pop().remove()
+        kept.append(net.register_forward_hook(double))
+        return net(x)
+
+    def run(call):
+        torch.manual_seed(0)
+        net, kept, before = Net(), [], RemovableHandle.next_id
+        results = [call(net, x() + i, kept) for i in range(6)]
+        assert list(net._forward_hooks.values()) == [double]
+        assert list(net._forward_hooks) == [kept[0].id] == [before + 5]
+        kept[0].remove()
+        return results, net(x())
+
+    counter = CompileCounter()
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=counter, fullgraph=True)))
+    assert counter.frame_count == 3
+
+
+def test_a_break_between_registration_and_removal():
+    def fn(net, x):
+        handle = net.register_forward_hook(double)
+        y = net(x)
+        dynamo_lite.graph_break()
+        y = net(y[:, :1] * x)
+        handle.remove()
+        return y + net(x)
+
+    net = Net()
+    expected = [fn(net, x() + i) for i in range(5)]
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    assert same(expected, [compiled(net, x() + i) for i in range(5)])
+    assert not net._forward_hooks
+    assert counter.frame_count == 3  # that of the second part once more, for all numbers
 
 
 def test_always_called():

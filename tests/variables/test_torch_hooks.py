@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.hooks import RemovableHandle
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounterWithBackend, same
@@ -153,3 +154,32 @@ def test_parameters_and_handles(backend):
 
     compiled = run(lambda fn: dynamo_lite.compile(fn, backend=backend, fullgraph=True))
     assert same(run(lambda fn: fn), compiled, tol=1e-5)
+
+
+def test_numbers_of_handles():
+    """They are those of eager execution, in whatever order hooks are registered and the graph runs."""
+
+    def fn(net, a):
+        y = net(a)
+        on_result = y.register_hook(lambda g: g * 2)
+        kept = a.register_hook(lambda g: g * 3)
+        a.register_hook(lambda g: g + 1).remove()
+        with net.register_forward_hook(lambda m, args, out: out + 1) as on_module:
+            z = net(y)
+        return z.sum(), kept, (on_result.id, kept.id, on_module.id)
+
+    def run(call):
+        torch.manual_seed(0)
+        net, results, before = nn.Linear(3, 3), [], RemovableHandle.next_id
+        for _ in range(4):
+            a = x()
+            z, kept, ids = call(net, a)
+            z.backward()
+            results.append((z, a.grad, [i - before for i in ids], kept.id == ids[1]))
+            kept.remove()
+            assert not a._backward_hooks
+        return results, RemovableHandle.next_id - before
+
+    counter = CompileCounterWithBackend("eager")
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=counter, fullgraph=True)))
+    assert counter.frame_count == 1
