@@ -42,7 +42,17 @@ from .nested_int import NewNestedInts, is_nested, nested_int_of
 from .numbers import FloatValue, is_indifferent, present
 from .promises import check_marks, spoken
 from .state import AmbientState
-from .values import ConstantResult, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
+from .values import (
+    ConstantResult,
+    SameResult,
+    SequenceResult,
+    SymResult,
+    SymValue,
+    TensorResult,
+    TensorValue,
+    requires_grad,
+)
+from .versions import replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, check_shared_parts, may_write, pin_parts
 
@@ -359,6 +369,9 @@ class GraphBuilder:
         self.cut = tr.analysis.cut  # the node before which the graph has to end, and why
         self.has_gradients = False
         self.module_hooks: list[Any] = []  # registrations of `module_hooks`
+        self.written_past: list[tuple[int, int]] = []  # inputs whose `data` is written to, see `versions`
+        self.replaced: list[TensorValue] = []  # inputs to whose `data` something is assigned
+        self.aliased: list[int] = []  # those of them that the compiled graph gets an alias of
         self.freed: list[int] = []  # the outputs whose gradients are used up
         self.made_leaves: dict[TensorValue, int] = {}  # tensors that begin to require gradients in the graph → step
         self.viewed_leaves: dict[
@@ -819,8 +832,10 @@ class GraphBuilder:
                 settle_inputs(self)
             check_shared_parts(self)
             results = list(self.outputs)
-            if self.has_gradients and any(map(_requires_grad, results)):
+            if self.has_gradients and any(map(requires_grad, results)):
                 self.freed = freed_outputs(self)
+            self.written_past = written_past(self)
+            self.aliased = replaced_inputs(self)
             for i in self.freed:
                 results[i] = self._add("call_method", "detach", (results[i],), {}, None)
             self.graph.output((*results, *checked))
@@ -863,11 +878,6 @@ class ShapeGuards:
         if self.builder._symbols is not None:
             self.builder._symbols.add_guards()
             tr.analysis.record.specializations = self.builder._symbols.specializations
-
-
-def _requires_grad(node: Node) -> bool:
-    subject = getattr(node.meta, "subject", None)
-    return isinstance(subject, TensorValue) and subject.meta.requires_grad
 
 
 _NODE_MAKERS = {

@@ -147,6 +147,22 @@ def register_hook(body: Body, tensor: Any, *lifted: Any) -> tuple[Any, ...]:
     return ()
 
 
+class _WithData(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+        return data.data
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> tuple[Any, None]:
+        return grad, None
+
+
+def with_data(tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    """The tensor after `tensor.data = data`: that memory, the gradients of the tensor."""
+    with torch.enable_grad():
+        return _WithData.apply(tensor, data)
+
+
 def run(body: Body, *args: Any) -> tuple[Any, ...]:
     """The body itself."""
     return tuple(body(*args))

@@ -8,7 +8,9 @@ Mirrors `torch/autograd/__init__.py` and `torch/csrc/autograd/python_engine.cpp`
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -53,6 +55,41 @@ def gradients(
         return unsupported(SLUG, f"grad: {error}", error)
     finally:
         torch.set_autocast_cache_enabled(caches_casts)
+
+
+class _Saved:
+    """What stands for a tensor that an operator keeps for its gradient, as long as that can be asked for."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+def at_the_end(builder: Any, ask: Callable[[dict[Node, Any]], Any]) -> Any:
+    """What `ask` says of the values of all nodes as they are, as fakes, after the graph so far."""
+    try:
+        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
+            return ask(_run(builder))
+    except Exception as error:
+        return unsupported(SLUG, f"the graph on its own: {error}", error)
+
+
+def is_kept(builder: Any, node: Node) -> bool:
+    """Whether an operator of the graph so far keeps the value of a node for a gradient that may still be asked for."""
+    if torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
+        return True
+    kept: weakref.WeakSet[_Saved] = weakref.WeakSet()
+
+    def pack(tensor: torch.Tensor) -> _Saved:
+        saved = _Saved(tensor)
+        kept.add(saved)
+        return saved
+
+    def ask(values: dict[Node, Any]) -> bool:
+        memory = _memory(values[node])
+        return memory is None or any(_memory(saved.tensor) == memory for saved in kept)
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, attrgetter("tensor")):
+        return at_the_end(builder, ask)
 
 
 def _own_memory(fakes: list[Any], others: list[Any]) -> list[bool]:
@@ -105,7 +142,7 @@ def _run(builder: Any) -> dict[Node, Any]:
             values[node] = _fresh(builder.propagator, node)
         elif node.op == "get_attr":
             values[node] = bodies[node.target]
-        elif node.target not in _OF_THE_PROCESS:
+        elif node.op != "output" and node.target not in _OF_THE_PROCESS:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
             if node.op == "call_method":
                 values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
@@ -136,13 +173,12 @@ def _fresh(propagator: Any, node: Node) -> Any:
 def freed_outputs(builder: Any) -> list[int]:
     """The outputs whose gradients a call of `torch.autograd.grad` in the graph has used up: they require gradients, and asking for these
     raises."""
-    try:
-        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
-            values = _run(builder)
-            leaves = [values[i.node] for i in builder.inputs if getattr(values[i.node], "requires_grad", False)]
-            return [i for i, node in enumerate(builder.outputs) if leaves and _is_freed(values[node], leaves)]
-    except Exception as error:
-        return unsupported(SLUG, f"the graph on its own: {error}", error)
+
+    def ask(values: dict[Node, Any]) -> list[int]:
+        leaves = [values[i.node] for i in builder.inputs if getattr(values[i.node], "requires_grad", False)]
+        return [i for i, node in enumerate(builder.outputs) if leaves and _is_freed(values[node], leaves)]
+
+    return at_the_end(builder, ask)
 
 
 def _is_freed(value: Any, leaves: list[Any]) -> bool:

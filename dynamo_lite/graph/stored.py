@@ -159,6 +159,8 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         "forward": data.pop("code"),
         "symbols": None if graph._symbols is None else _write_symbols(graph, writer),
         "freed": list(graph.freed),
+        "written_past": list(graph.written_past),
+        "aliased": list(graph.aliased),
         "initial": [(writer.value(key), writer.value(value)) for key, value in state.initial.items()],
         "writes": state.writes,
     }
@@ -318,6 +320,8 @@ class StoredGraph:
         """Raises `Mismatch`."""
         self.propagator = Propagator()
         self.freed = data["freed"]
+        self.written_past = data["written_past"]
+        self.aliased = data["aliased"]
         self.checks = Checks(None)
         self.module_hooks: list[Any] = []
         self.state = AmbientState(None)

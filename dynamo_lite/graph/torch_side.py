@@ -42,6 +42,7 @@ from .stored import (  # noqa: F401
     write_graph,
     write_guard,
 )
+from .versions import with_aliases, with_versions
 
 _LOOKED_AT = 16  # items of a container
 
@@ -121,6 +122,10 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
 def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
     """What is put around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
     outer = modes.without_modes if modes.around() else _as_it_is
+    if graph.aliased:
+        outer = functools.partial(with_aliases, graph.aliased, outer)
+    if graph.written_past:
+        outer = functools.partial(with_versions, graph.written_past, outer)
     if graph.freed:
         outer = functools.partial(with_freed, graph.freed, outer)
     if graph.module_hooks:

@@ -38,6 +38,12 @@ class TensorValue:
         return f"TensorValue({self.node or self.origin}, {self.meta})"
 
 
+def requires_grad(node: Any) -> bool:
+    """Whether a node stands for a tensor that requires gradients."""
+    subject = getattr(node.meta, "subject", None)
+    return isinstance(subject, TensorValue) and subject.meta.requires_grad
+
+
 class SymValue:
     """A number that is symbolic: `sym` is a SymInt, SymFloat or SymBool.
 

@@ -13,15 +13,19 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..config import config
-from ..exc import unsupported
+from ..exc import Unsupported, unsupported
 from ..graph.builder import MODELS, Packing, packs
-from ..graph.values import TensorValue
+from ..graph.functional import with_data
+from ..graph.gradients import is_kept
+from ..graph.meta import LiveMeta
+from ..graph.values import TensorValue, requires_grad
+from ..graph.versions import advance_version, versions
 from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op
 from .address import data_text
@@ -44,6 +48,8 @@ class TensorVariable(VariableTracker):
 
     cls: type = torch.Tensor
     attributes: dict[str, VariableTracker | None] | None = None
+    replaced: TensorData | None = None  # what was assigned to `data` of a tensor that existed before
+    data_of: Any = None
 
     def __init__(self, proxy: TensorValue) -> None:
         self.proxy = proxy
@@ -194,7 +200,8 @@ class TensorVariable(VariableTracker):
     # -- codegen
 
     def children(self) -> Any:
-        return [v for v in self.attributes.values() if v is not None] if self.attributes else ()
+        values = [v for v in self.attributes.values() if v is not None] if self.attributes else []
+        return values if self.replaced is None else [*values, self.replaced.data]
 
     def emit_new(self, cg: Any) -> None:
         cg.load_graph_output(cg.tr.graph.output(self))
@@ -202,7 +209,26 @@ class TensorVariable(VariableTracker):
     def emit_fill(self, cg: Any) -> None:
         self.emit_update(cg)
 
+    def _emit_version(self, cg: Any) -> None:
+        """What stands for the tensor since an assignment has been changed in place so many times."""
+        try:
+            n = versions(cg.tr.graph, self.replaced.nodes)
+        except Unsupported as error:
+            error.break_step = self.mutated_at
+            raise
+        if n:
+            cg.load_callable(advance_version)
+            cg.load(self)
+            cg.load_const(n)
+            cg.asm.call(2)
+            cg.asm.pop_top()
+
     def emit_update(self, cg: Any) -> None:
+        if self.replaced is not None:
+            cg.load(self.replaced.data)
+            cg.load(self)
+            cg.asm.store_attr("data")
+            self._emit_version(cg)
         for name, value in (self.attributes or {}).items():
             if value is not None:
                 cg.load(value)
@@ -213,6 +239,15 @@ class TensorVariable(VariableTracker):
                 cg.asm.delete_attr(name)
             else:
                 cg.asm.pop_top()  # stored by the traced code itself
+
+
+class TensorData(NamedTuple):
+    """The last assignment to the `data` of a tensor: `before` is its graph value as it was before the first one, `data` what it got;
+    the `nodes` make what stands for the tensor after each assignment."""
+
+    before: TensorValue
+    data: TensorVariable
+    nodes: tuple[Any, ...]
 
 
 class NewParameterVariable(TensorVariable):
@@ -479,7 +514,7 @@ def _graph_attribute(tx: Any, self: TensorVariable, name: str) -> VariableTracke
     return tx.tr.graph.call(tx, "call_function", getattr, [self, ConstantVariable(name)])
 
 
-for _name in ("T", "H", "mT", "mH", "real", "imag", "data"):
+for _name in ("T", "H", "mT", "mH", "real", "imag"):
     _getter(_name)(lambda tx, self, name=_name: _graph_attribute(tx, self, name))
 
 
@@ -511,10 +546,68 @@ def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
     """`THPVariable_set_data`: the tensor from now on has the other's data; earlier views of it keep theirs."""
     if value is self:
         return
-    if not isinstance(value, TensorVariable) or self.source is not None or self.proxy.meta.requires_grad:
-        unsupported("tensor-attribute", "assignment to the data of an input or of a tensor with gradients")
-    self.proxy = tx.tr.graph.call(tx, "call_method", "detach", [value]).proxy
+    if not isinstance(value, TensorVariable) or not (_is_described(self) and _is_described(value)):
+        unsupported("tensor-attribute", f"assignment to the data of {self.describe()}")
+    if value.data_of is not None and value.data_of.is_still(self, value):
+        return
+    mine = self.proxy.meta
+    _check_replaceable(tx, self, value.proxy.meta)
+    data = tx.tr.graph.call(tx, "call_method", "detach", [value])
+    before = self.proxy if self.replaced is None else self.replaced.before
+    if mine.requires_grad:
+        made = tx.tr.graph.call(tx, "call_function", with_data, [ValueVariable(before), data], memo=False)
+        made.proxy.meta = made.proxy.meta.replace(requires_grad=True, is_leaf=mine.is_leaf)
+    else:
+        made = _graph_attribute(tx, data, "data")
+    if self.source is not None:
+        tx.tr.mutating(self)
+        tx.tr.graph.replaced.append(before)
+        nodes = () if self.replaced is None else self.replaced.nodes
+        self.replaced = TensorData(before, data, (*nodes, made.proxy.node))
+    self.proxy = made.proxy
     self.proxy.tracker = self
+
+
+def _is_described(vt: TensorVariable) -> bool:
+    """Whether the metadata say all about a tensor's data."""
+    return vt.proxy.meta.interned or type(vt.proxy.meta) is not LiveMeta
+
+
+def _check_replaceable(tx: Any, self: TensorVariable, other: Any) -> None:
+    """An operator that keeps a tensor for its gradient finds in it what was assigned since: the graph has to end before."""
+    graph, mine = tx.tr.graph, self.proxy.meta
+    if graph.scope is not None and (self.source is not None or mine.requires_grad):
+        unsupported("tensor-attribute", "assignment to the data of a tensor from outside of a body")
+    if mine.requires_grad and (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device):
+        unsupported("tensor-attribute", f"assignment of {other} to the data of {mine}")
+    if self.attributes is not None and "grad" in self.attributes and mine.shape != other.shape:
+        unsupported("tensor-attribute", "assignment of other sizes to the data of a tensor with a new gradient")
+    node = self.proxy.node
+    if node is not None and any(map(requires_grad, node.users)) and is_kept(graph, node):
+        unsupported("tensor-attribute", "assignment to the data of a tensor that a gradient may need")
+
+
+class DataOf(NamedTuple):
+    """Where a result of `tensor.data` comes from."""
+
+    owner: TensorVariable
+    value: TensorValue
+    data: TensorValue
+
+    def is_still(self, owner: TensorVariable, data: TensorVariable) -> bool:
+        """Whether assigning it to the `data` of that tensor, after operators have changed it in place, changes nothing more."""
+        if owner is not self.owner or owner.proxy is not self.value or data.proxy is not self.data:
+            return False
+        mine, other = owner.proxy.meta, data.proxy.meta
+        return (mine.shape, mine.stride, mine.offset) == (other.shape, other.stride, other.offset)
+
+
+@_getter("data")
+def tensor_data(tx: Any, self: TensorVariable) -> VariableTracker:
+    """`THPVariable_get_data`"""
+    result = _graph_attribute(tx, self, "data")
+    result.data_of = DataOf(self, self.proxy, result.proxy)
+    return result
 
 
 SETTERS.update(grad=_set_grad, requires_grad=_set_requires_grad, data=_set_data)

@@ -1,0 +1,105 @@
+"""The `data` of tensors and their version counters, by which autograd notices that what an operator has kept was changed in place.
+
+Input: a builder with its finished graph. Output: how often the program changes values in place; wrappers of the compiled graph.
+Invariant: `tensor.data` has a counter of its own: what is written to it does not show in the tensor's. Compilers, to which both are one
+memory, count it there. A tensor that gets other data after the graph is not what the graph keeps for its gradients.
+Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from .gradients import at_the_end
+from .numbers import operator_name
+from .values import TensorValue, requires_grad
+
+
+def versions(builder: Any, nodes: Sequence[Node]) -> int:
+    """How many times the values of these nodes are changed in place by the graph."""
+    return at_the_end(builder, lambda values: sum(values[node]._version for node in nodes))
+
+
+def advance_version(tensor: torch.Tensor, n: int) -> None:
+    """Note that a tensor has been changed in place n times."""
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version + n,))
+
+
+def written_past(builder: Any) -> list[tuple[int, int]]:
+    """The inputs that the graph writes to through their `data`: position, and how many times it changes them otherwise."""
+    getters = [node for node in builder.graph.nodes if node.target is getattr and node.args[1] == "data"]
+    owners = {_input_behind(builder, node.args[0]) for node in getters if any(map(_may_write, _uses(node)))}
+    owners.discard(None)
+    if not owners:
+        return []
+    return at_the_end(builder, lambda values: [(i, values[builder.inputs[i].node]._version) for i in sorted(owners)])
+
+
+def _uses(node: Node) -> Iterator[Node]:
+    """The operators that get a value or a view of it, as far as that can be told: all that follow."""
+    seen, pending = set(), [node]
+    while pending:
+        for user in pending.pop().users:
+            if user not in seen:
+                seen.add(user)
+                pending.append(user)
+                yield user
+
+
+def _may_write(node: Node) -> bool:
+    name = operator_name(node.target)
+    return name is None or name.endswith("_") or name == "setitem" or "out" in node.kwargs
+
+
+def _input_behind(builder: Any, node: Node) -> int | None:
+    """The position of the input whose memory a value has."""
+    value = getattr(node.meta, "subject", None)
+    members = (value.family or [value]) if isinstance(value, TensorValue) else []
+    return next((i for i, item in enumerate(builder.inputs) if item.node.meta.subject in members), None)
+
+
+def with_versions(
+    written: list[tuple[int, int]],
+    outer: Callable[[Callable[..., Any]], Callable[..., Any]],
+    compiled: Callable[..., Any],
+) -> Callable[..., Any]:
+    """A graph that leaves the counters of these inputs as eager execution does, inside of `outer`."""
+    compiled = outer(compiled)
+
+    def run(*args: Any) -> Any:
+        inputs = [(args[i], n) for i, n in written if not args[i].is_inference()]
+        after = [tensor._version + n for tensor, n in inputs]
+        made = compiled(*args)
+        torch._C._autograd._unsafe_set_version_counter(tuple([tensor for tensor, _ in inputs]), tuple(after))
+        return made
+
+    return run
+
+
+def replaced_inputs(builder: Any) -> list[int]:
+    """The positions of the inputs to whose `data` something is assigned after the graph, if it keeps anything for gradients."""
+    if not any(map(requires_grad, builder.outputs)):
+        return []
+    return [i for i, item in enumerate(builder.inputs) if item.node.meta.subject in builder.replaced]
+
+
+def with_aliases(
+    replaced: list[int],
+    outer: Callable[[Callable[..., Any]], Callable[..., Any]],
+    compiled: Callable[..., Any],
+) -> Callable[..., Any]:
+    """A graph that gets aliases of these inputs, inside of `outer`: what it keeps of them has the data that they had."""
+    compiled = outer(compiled)
+
+    def run(*args: Any) -> Any:
+        given = list(args)
+        with torch.enable_grad():
+            for i in replaced:
+                given[i] = args[i].view_as(args[i]) if args[i].requires_grad else args[i].detach()
+        return compiled(*given)
+
+    return run

@@ -1,0 +1,284 @@
+"""Assignment to the `data` of tensors, and writes to it: memory, identity, gradients and version counters as in eager execution."""
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounterWithBackend, same
+
+
+def tensors():
+    """Two parameters and a tensor without gradients."""
+    p = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3) + 1)
+    return p, torch.nn.Parameter(torch.full((2, 3), 2.0)), torch.arange(6.0).reshape(2, 3) / 3
+
+
+def decay(p, q, x):
+    p.data = p.data * 0.9
+    return (p * q).sum()
+
+
+def of_plain(p, q, x):
+    x.data = (x * 0.9).sin()
+    return (x * q).sum()
+
+
+def of_an_input(p, q, x):
+    p.data = x
+    return (p * q).sum()
+
+
+def swap(p, q, x):
+    p.data, q.data = q.data, p.data
+    return (p * q * q).sum()
+
+
+def returned(p, q, x):
+    x.data = x + 1
+    return x
+
+
+def data_returned(p, q, x):
+    p.data = p.data + 1
+    return p.data
+
+
+def several(p, q, x):
+    for _ in range(3):
+        p.data = p.data * 0.5 + 1
+    return (p * q).sum()
+
+
+def used_before(p, q, x):
+    y = (p * x).sum()
+    p.data = p.data * 0.5
+    return y + (p * 3).sum()
+
+
+def view_before(p, q, x):
+    v = x[0]
+    x.data = x + 1
+    v.add_(10)
+    return v * 2, x * 2
+
+
+def alias_before(p, q, x):
+    d = p.data
+    p.data = p.data + 1
+    d.mul_(5)
+    return (p * q).sum(), d * 1
+
+
+def changed_after(p, q, x):
+    x.data = x + 1
+    x.mul_(2)
+    x[0] = 5
+    return (x * q).sum()
+
+
+def parameter_changed_after(p, q, x):
+    p.data = p.data + 1
+    with torch.no_grad():
+        p.mul_(2)
+    return (p * q).sum()
+
+
+def shared(p, q, x):
+    p.data = x
+    x.add_(1)
+    return (p * q).sum()
+
+
+def other_sizes(p, q, x):
+    x.data = x.double()[:1].t()
+    return x * 2, x.dtype, x.stride()
+
+
+def itself(p, q, x):
+    x.data = x
+    p.data = p.data
+    return (p * x).sum()
+
+
+def subtracted(p, q, x):
+    with torch.no_grad():
+        p.data -= 0.1 * x
+    return (p * q).sum()
+
+
+def of_a_result(p, q, x):
+    y = p * 2
+    y.data = x + 1
+    return (y * q).sum()
+
+
+def without_gradients(p, q, x):
+    with torch.no_grad():
+        p.data = p.data * 2
+        z = p * 3
+    return (p * z).sum()
+
+
+def step(p, q, x):
+    ((p * x + q) ** 2).mean().backward()
+    for t in (p, q):
+        t.data = t.data - 0.1 * t.grad
+        t.grad = None
+    return p.detach().sum()
+
+
+def two_steps(p, q, x):
+    p.data = p.data * 0.5
+    (p * x * q).sum().backward()
+    p.data = p.data - p.grad
+    loss = (p * q).sum()
+    loss.backward()
+    p.grad = q.grad = None
+    return loss.detach()
+
+
+def attributes(p, q, x):
+    p.data = p.data * 2
+    p.tag = 3
+    known = p.is_leaf, p.requires_grad, p.grad_fn is None, p.grad is None, isinstance(p, torch.nn.Parameter)
+    return (p * q).sum() * p.tag, known
+
+
+def by_descriptor(p, q, x):
+    setattr(p, "data", p.data * 2)
+    torch.Tensor.data.__set__(q, q.data + 1)
+    return (p * q).sum()
+
+
+def copied(p, q, x):
+    p.data.copy_(x)
+    return (p * q).sum()
+
+
+def written(p, q, x):
+    p.data[0] = x[1]
+    p.data[:, 1] *= 2
+    q.data.add_(x, alpha=0.1)
+    return (p * q).sum()
+
+
+def clamped(p, q, x):
+    y = (p * x).sum()
+    p.data.clamp_(-1, 1)
+    return y
+
+
+def foreach(p, q, x):
+    torch._foreach_mul_([p.data, q.data], 0.5)
+    return (p * q).sum()
+
+
+def read(p, q, x):
+    return (p.data * q).sum(), p.data.norm()
+
+
+WHOLE = [
+    decay, of_plain, of_an_input, swap, returned, data_returned, several, used_before, view_before, alias_before, changed_after,
+    parameter_changed_after, shared, itself, subtracted, of_a_result, without_gradients, step, two_steps, attributes, by_descriptor,
+    copied, written, clamped, foreach, read,
+]  # fmt: skip
+
+
+def run(call, make, exact_versions=True):
+    """Results and what the tensors are after each of three calls, with gradients of the first result."""
+    mine, seen = make(), []
+    for _ in range(3):
+        for t in mine:
+            t.grad = None
+        versions = [t._version for t in mine]
+        before = [t.data for t in mine]
+        results = call(*mine)
+        results = results if isinstance(results, tuple) else (results,)
+        if results[0].requires_grad:
+            results[0].sum().backward()
+        tensors = [r for r in results if isinstance(r, torch.Tensor)]
+        changes = [t._version - v for t, v in zip(mine, versions, strict=True)]
+        seen.append(
+            (
+                [r.detach().clone() if isinstance(r, torch.Tensor) else r for r in results],
+                [(t.detach().clone(), t.grad, t.requires_grad, t.is_leaf, type(t)) for t in mine],
+                changes if exact_versions else [n > 0 for n in changes],
+                [t.clone() for t in before],
+                [_share(t, b) for t in mine for b in (*before, *mine, *tensors)],
+                [r is t for r in tensors for t in mine],
+            )
+        )
+        if mine[2].shape != (2, 3):
+            mine = make()
+    return seen
+
+
+def _share(a, b):
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", WHOLE, ids=lambda fn: fn.__name__)
+def test_in_one_graph(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+    exact = backend == "eager"  # AOTAutograd changes an input once, however often the program does
+    compiled = run(dynamo_lite.compile(fn, backend=counter, fullgraph=True), tensors, exact)
+    assert same(run(fn, tensors, exact), compiled)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("fn", [decay, swap, of_plain], ids=lambda fn: fn.__name__)
+def test_what_is_kept_for_gradients_is_not_what_was_assigned(fn):
+    """Inductor computes again, when gradients are computed, what it can from the inputs."""
+    assert same(run(fn, tensors), run(dynamo_lite.compile(fn, backend="inductor", fullgraph=True), tensors))
+
+
+def test_other_sizes():
+    counter = CompileCounterWithBackend("aot_eager")
+    assert same(run(other_sizes, tensors), run(dynamo_lite.compile(other_sizes, backend=counter), tensors))
+    assert counter.frame_count == 1
+
+
+def kept_product(p, q, x):
+    y = (p * q).sum()
+    p.data = p.data * 0.5
+    return y + (p * 3).sum()
+
+
+def kept_result(p, q, x):
+    y = p.sin().sum()
+    p.data = p.data * 0.5
+    return y
+
+
+def kept_temporary(p, q, x):
+    t = x * 2
+    z = (t * q).sum()
+    t.data = x * 7
+    return z
+
+
+def smaller_parameter(p, q, x):
+    p.data = p.data[:1] * 1
+    return (p * 2).sum(), p.shape
+
+
+@pytest.mark.parametrize(
+    "fn", [kept_product, kept_result, kept_temporary, smaller_parameter], ids=lambda fn: fn.__name__
+)
+def test_breaks_before_what_a_gradient_would_notice(fn):
+    """An operator that has kept a tensor finds in it what was assigned since."""
+
+    counter = CompileCounterWithBackend("eager")
+    opt = dynamo_lite.compile(fn, backend=counter)
+    for _ in range(2):
+        expected, found = [], []
+        for call, into in ((fn, expected), (opt, found)):
+            mine = tensors()
+            out = call(*mine)
+            (out[0] if isinstance(out, tuple) else out).backward()
+            into.extend([out, *mine, mine[0].grad, mine[1].grad])
+        assert same(expected, found)
+    assert counter.frame_count >= 1
+    with pytest.raises(Exception, match="assignment"):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(*tensors())
