@@ -233,8 +233,7 @@ class Symbols:
             isinstance(part, _ARITHMETIC) for part in sympy.preorder_traversal(expr)
         ):
             return None
-        function = eval(f"lambda {', '.join(map(str, symbols))}: {_printed(expr)}")
-        return function, [self.numbers[s] for s in symbols]
+        return formula(_printed(expr), tuple(map(str, symbols))), [self.numbers[s] for s in symbols]
 
     # -- nested ints
 
