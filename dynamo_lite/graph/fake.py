@@ -77,7 +77,7 @@ def _dispatch(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwarg
     if func is _ITEM:
         self.items_read += 1
     rule = RULES.get(func) if self.shape_env is not None and not kwargs else None
-    if rule is not None:
+    if rule is not None and type(args[0]) is FakeTensor:  # a wrapper comes here before its class has been asked
         with self:
             result = rule(*args)
         if result is not None:

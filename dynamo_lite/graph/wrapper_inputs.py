@@ -47,13 +47,32 @@ def fake_wrapper(builder: Any, value: torch.Tensor, source: Any) -> tuple[torch.
     """The fake of a real wrapper tensor, and what guards must leave open. Raises `Unsupported` if there is none."""
     with _C.DisableTorchFunctionSubclass():
         plan = _plan(builder.tr, value, source, None)
-        if not plan.varies:
+        if not plan.varies or _may_hold_sizes(plan):
             return builder.propagator.slow_fake(value), FIXED
         try:
             return _fake(builder, plan)
         except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             cls = type(value)
             return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__} of these sizes", error)
+
+
+def _may_hold_sizes(plan: _Tensor) -> bool:
+    """Whether what a class says besides the parts has objects of its own: a specification with sizes, such as `DTensor` has, fixes them."""
+    if not is_wrapper(plan.value):
+        return False
+    names, context = plan.value.__tensor_flatten__()
+    return len(plan.parts) != len(names) or not _is_data(context) or any(map(_may_hold_sizes, plan.parts.values()))
+
+
+def _is_data(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_data, value.values()))
+    if type(value) in (tuple, list):
+        return all(map(_is_data, value))
+    return value is None or isinstance(value, _DATA)
+
+
+_DATA = (bool, int, float, str, type, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 def _plan(tr: Any, value: torch.Tensor, source: Any, owner: _Tensor | None) -> _Tensor:
@@ -123,14 +142,15 @@ def _outer(builder: Any, plan: _Tensor) -> tuple[Any, Any]:
     offsets than its own (`copy.deepcopy` makes such tensors) is none for a graph."""
     value, symbols = plan.value, builder.symbols
     if not plan.nested:
-        return symbols.shape_of(value, plan.source, plan.sizes, shapes.NONE, plan.unbacked)
+        sizes, strides = symbols.shape_of(value, plan.source, plan.sizes, shapes.NONE, plan.unbacked)
+        return tuple(sizes), tuple(strides)
     path = spoken(plan.source, builder.tr)
-    sizes: list[Any] = list(value.shape)
-    for dim, size in enumerate(sizes):
+    outer: list[Any] = list(value.shape)
+    for dim, size in enumerate(outer):
         if is_nested(size):
             node = builder.tr.source(plan.source, ir.CALL, size_getter(dim))
-            sizes[dim] = symbols.nested_int(size, node, f"{path}.size({dim})")
-    return sizes, [symbols.nested(n) if is_nested(n) else n for n in value.stride()]
+            outer[dim] = symbols.nested_int(size, node, f"{path}.size({dim})")
+    return tuple(outer), tuple([symbols.nested(n) if is_nested(n) else n for n in value.stride()])
 
 
 def _nested_int(fake: Any) -> Any:

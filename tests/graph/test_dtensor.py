@@ -129,3 +129,14 @@ def test_distributing_a_tensor_breaks(mesh):
     )
     assert same(plain(compiled(x(), mesh)), plain(tensor.distribute_tensor(x() * 2, mesh, [Shard(0)]) + 1))
     assert counter.frame_count == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_each_size_is_a_version(mesh, backend):
+    """What a DTensor says about itself besides its local tensor has sizes."""
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(lambda t: t * 2 + 1, backend=counter, fullgraph=True)
+    for n in (4, 6, 8, 6):
+        given = DTensor.from_local(torch.ones(n, 3), mesh, [Shard(0)])
+        assert same(plain(compiled(given)), plain(given * 2 + 1))
+    assert counter.frame_count == 3
