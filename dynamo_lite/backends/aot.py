@@ -7,7 +7,8 @@ caller's graph is not changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
@@ -73,8 +74,25 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
     _provide_symbols(context.fake_mode)
     _forget_fresh_symbols(context.fake_mode)
-    with tracing(context):
+    with tracing(context), _without_hooks():
         return compiler(graph, fakes)
+
+
+@contextlib.contextmanager
+def _without_hooks() -> Iterator[None]:
+    """Hide the caller's hooks of saved tensors: AOTAutograd would make those that are graph modules part of the graph for good."""
+    import torch
+
+    autograd = torch._C._autograd
+    taken = []
+    while (top := autograd._top_saved_tensors_default_hooks(True)) is not None:
+        taken.append(top)
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for hooks in reversed(taken):
+            autograd._push_saved_tensors_default_hooks(*hooks)
 
 
 def _provide_symbols(mode: Any) -> None:

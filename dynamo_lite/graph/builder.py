@@ -372,6 +372,7 @@ class GraphBuilder:
         self.written_past: list[tuple[int, int]] = []  # inputs whose `data` is written to, see `versions`
         self.replaced: list[TensorValue] = []  # inputs to whose `data` something is assigned
         self.aliased: list[int] = []  # those of them that the compiled graph gets an alias of
+        self.hook_regions: list[Any] = []  # blocks with hooks of saved tensors, in order
         self.freed: list[int] = []  # the outputs whose gradients are used up
         self.made_leaves: dict[TensorValue, int] = {}  # tensors that begin to require gradients in the graph → step
         self.viewed_leaves: dict[

@@ -8,17 +8,21 @@ Mirrors `torch/autograd/__init__.py` and `torch/csrc/autograd/python_engine.cpp`
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.fx import Node
 from torch.fx.node import map_arg
 
 from ..exc import Unsupported, unsupported
 from .lean import without_compiler
+from .saved_tensors import closed, enter
 from .state import leave_autocast
 from .values import TensorValue
 
@@ -133,22 +137,50 @@ def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:
     return found[::-1]
 
 
-def _run(builder: Any) -> dict[Node, Any]:
-    """The values of all nodes so far, as fakes with a history."""
-    bodies = builder.bodies if builder.scope is None else builder.scope.bodies
+def saved_tensors(builder: Any, hooks: dict[Node, Any], decomposed: bool) -> dict[Node, Any]:
+    """The values of all nodes so far, as fakes. `hooks` get what operators save in blocks, by the nodes that begin these; if
+    `decomposed`, operators that have a form in Python which compilers follow are taken in it. Raises `Unsupported` if one of them raises.
+    """
+    caches_casts = torch.is_autocast_cache_enabled()
+    try:
+        dispatcher = enable_python_dispatcher() if decomposed else contextlib.nullcontext()
+        with builder.propagator.mode, without_compiler, dispatcher, builder.state.from_the_start():
+            torch.set_autocast_cache_enabled(False)
+            return _run(builder, {node: functools.partial(enter, given) for node, given in hooks.items()})
+    except Unsupported:
+        raise
+    except Exception as error:
+        return unsupported(HOOKS, f"the block on its own: {error}", error)
+    finally:
+        torch.set_autocast_cache_enabled(caches_casts)
+
+
+HOOKS = "grad-mode"
+
+
+def _run(builder: Any, instead: dict[Node, Callable[[], Any]] | None = None) -> dict[Node, Any]:
+    """The values of all nodes so far, as fakes with a history. `instead`: what to do for some of them."""
     values: dict[Node, Any] = {}
+    with closed():
+        _run_nodes(builder, values, instead or {})
+    return values
+
+
+def _run_nodes(builder: Any, values: dict[Node, Any], instead: dict[Node, Callable[[], Any]]) -> None:
+    bodies = builder.bodies if builder.scope is None else builder.scope.bodies
     for node in builder.graph.nodes:
         if node.op == "placeholder":
             values[node] = _fresh(builder.propagator, node)
         elif node.op == "get_attr":
             values[node] = bodies[node.target]
+        elif node in instead:
+            values[node] = instead[node]()
         elif node.op != "output" and node.target not in _OF_THE_PROCESS:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
             if node.op == "call_method":
                 values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
             else:
                 values[node] = node.target(*args, **kwargs)
-    return values
 
 
 def _fresh(propagator: Any, node: Node) -> Any:

@@ -290,6 +290,31 @@ class AmbientState:
             self._key = None
 
     @contextlib.contextmanager
+    def autocast(self, wanted: Any) -> Iterator[None]:
+        """Analyse with another state of autocast, as `compute_key` has it, in which this part of the graph will run."""
+        self.guard_modes()
+        before = {}
+        for i, device in enumerate(_AUTOCAST_DEVICES):
+            dtype = torch.get_autocast_dtype(device)
+            pair = wanted[i] if wanted else (False, dtype)
+            for write, old, new in (
+                (torch.set_autocast_enabled, torch.is_autocast_enabled(device), pair[0]),
+                (torch.set_autocast_dtype, dtype, pair[1]),
+            ):
+                if old != new:
+                    before[write, device] = old
+                    self.initial.setdefault((write, device), old)  # reads inside are of this state
+                    write(device, new)
+        self._key = None
+        try:
+            yield
+        finally:
+            if self.final is None:
+                for (write, device), old in before.items():
+                    write(device, old)
+            self._key = None
+
+    @contextlib.contextmanager
     def from_the_start(self) -> Iterator[None]:
         """The state in which the graph begins, for running it once more; afterwards that of now."""
         now = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}

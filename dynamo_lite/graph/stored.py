@@ -136,6 +136,8 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         raise Refused("a graph with checks of data")
     if graph.module_hooks:
         raise Refused("a graph of a module with backward hooks")
+    if graph.hook_regions:
+        raise Refused("a graph with hooks of saved tensors")
     if graph.bodies:
         raise Refused("a graph with higher-order operators")
     module = graph.finish()
@@ -324,6 +326,7 @@ class StoredGraph:
         self.aliased = data["aliased"]
         self.checks = Checks(None)
         self.module_hooks: list[Any] = []
+        self.hook_regions: list[Any] = []
         self.state = AmbientState(None)
         self.state.initial = {reader.value(key): reader.value(value) for key, value in data["initial"]}
         self.state.writes = data["writes"]

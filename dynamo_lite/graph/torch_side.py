@@ -6,13 +6,14 @@ Invariant: `no_torch` has the same functions.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import linecache
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -29,6 +30,7 @@ from .failure import Failure
 from .floats import Lowered
 from .gradients import with_freed
 from .module_hooks import with_hooks
+from .saved_tensors import closed, closing, see_every_operator, under_hooks
 from .stored import (  # noqa: F401
     FINDERS,
     GUARD_FORMS,
@@ -42,21 +44,33 @@ from .stored import (  # noqa: F401
     write_graph,
     write_guard,
 )
+from .values import TensorValue
 from .versions import with_aliases, with_versions
 
 _LOOKED_AT = 16  # items of a container
 
 new_graph = GraphBuilder
 read_graph = StoredGraph
-modes_aside = modes.aside
 modes_back = modes.back
 _hook = torch._C._dynamo.eval_frame
 
 
+@contextlib.contextmanager
+def modes_aside() -> Iterator[None]:
+    """Have the analysis see no function modes of the program, and hooks of saved tensors no fake ones."""
+    autograd = torch._C._autograd
+    prior = autograd._saved_tensors_hooks_set_tracing(True)
+    try:
+        with modes.aside():
+            yield
+    finally:
+        autograd._saved_tensors_hooks_set_tracing(prior)
+
+
 def capture_is_off() -> bool:
-    """True while torch itself traces the program for export, and under modes that want to see every operator of the dispatcher: they
-    must see the original code."""
-    return torch.compiler.is_exporting() or bool(torch._C._len_torch_dispatch_stack())
+    """True while torch itself traces the program for export, and under modes that want to see every operator of the dispatcher, or
+    hooks of saved tensors: they must see the original code."""
+    return torch.compiler.is_exporting() or bool(torch._C._len_torch_dispatch_stack()) or see_every_operator()
 
 
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
@@ -112,11 +126,15 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     graph.propagator.allow_higher_order()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         try:
-            compiled = _compile(graph, gm, backend, fullgraph)
+            with closed():
+                compiled = _compile(graph, gm, backend, fullgraph)
         finally:
             graph.state.put_back()
     record.compile_seconds = time.perf_counter() - started
-    return protect(_function_of(compiled)), Failure(gm, record.backend, fullgraph, protect, graph.checks), record
+    function = _function_of(compiled)
+    if getattr(function, "__self__", None) is not gm and _records_gradients(gm):
+        function = under_hooks(function, gm)
+    return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks), record
 
 
 def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
@@ -130,11 +148,23 @@ def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any],
         outer = functools.partial(with_freed, graph.freed, outer)
     if graph.module_hooks:
         outer = functools.partial(with_hooks, graph.module_hooks, outer)
+    if graph.hook_regions:
+        outer = functools.partial(_after, closing, outer)
     protect = graph.state.protector(outer)
     if not graph.checks:
         return protect
     graph.checks.require_undoable(gm, graph.example_inputs(), protect)
     return graph.checks.protector(protect)
+
+
+def _after(first: Callable[[Any], Any], then: Callable[[Any], Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    return then(first(compiled))
+
+
+def _records_gradients(gm: torch.fx.GraphModule) -> bool:
+    """Whether autograd keeps something of the graph."""
+    subjects = [getattr(node.meta, "subject", None) for node in gm.graph.nodes if node.op.startswith("call_")]
+    return any(isinstance(subject, TensorValue) and subject.meta.requires_grad for subject in subjects)
 
 
 def _as_it_is(compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -127,4 +127,5 @@ if find_spec("torch") is not None:
         torch_module_hooks,
         torch_optim,
         torch_overrides,
+        torch_saved_tensors,
     )

@@ -22,7 +22,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import Unsupported, unsupported
-from ..graph.state import READS, SETTINGS, set_deterministic, set_disabled_hooks
+from ..graph.state import READS, SETTINGS, set_deterministic
 from ..guards import ir
 from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
 from ..polyfills.torch_autograd import InferenceMode
@@ -252,30 +252,6 @@ def use_deterministic_algorithms(
     algorithms = (bool(mode.as_python_constant()), bool(warn_only.as_python_constant()))
     tx.tr.state.write(set_deterministic, (algorithms,))
     return NONE
-
-
-@builtin(_C._autograd._saved_tensors_hooks_disable)
-def disable_saved_tensors_hooks(tx: Any, message: VariableTracker, *options: VariableTracker) -> VariableTracker:
-    if options or not is_constant(message):
-        return unsupported("grad-mode", "disable_saved_tensors_hooks")
-    tx.tr.state.write(set_disabled_hooks, (message.as_python_constant(),))
-    return NONE
-
-
-@builtin(_C._autograd._saved_tensors_hooks_enable)
-def enable_saved_tensors_hooks(tx: Any) -> VariableTracker:
-    tx.tr.state.write(set_disabled_hooks, (None,))
-    return NONE
-
-
-@builtin(_C._autograd._push_saved_tensors_default_hooks)
-def push_saved_tensors_hooks(tx: Any, pack: VariableTracker, unpack: VariableTracker) -> VariableTracker:
-    """Which tensors the hooks get is known only when operators have run with gradients."""
-    disabled = tx.tr.state.read(_C._autograd._saved_tensors_hooks_get_disabled_error_message, ())
-    return unsupported("grad-mode", "saved_tensors_hooks") if disabled is None else tx.raises(RuntimeError, disabled)
-
-
-refuse("grad-mode", _C._autograd._pop_saved_tensors_default_hooks, context="saved_tensors_hooks")
 
 
 class EnteredInferenceVariable(VariableTracker):

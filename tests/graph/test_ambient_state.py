@@ -172,7 +172,7 @@ def with_hooks(x):
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize(
-    ("fn", "graphs"), [(with_hooks_disabled, 1), (with_hooks_where_they_are_disabled, 1), (with_hooks, 2)]
+    ("fn", "graphs"), [(with_hooks_disabled, 1), (with_hooks_where_they_are_disabled, 1), (with_hooks, 1)]
 )
 def test_hooks_of_saved_tensors(fn, graphs, backend):
     counter = CompileCounterWithBackend(backend)
