@@ -68,9 +68,14 @@ def modes_aside() -> Iterator[None]:
 
 
 def capture_is_off() -> bool:
-    """True while torch itself traces the program for export, and under modes that want to see every operator of the dispatcher, or
-    hooks of saved tensors: they must see the original code."""
-    return torch.compiler.is_exporting() or bool(torch._C._len_torch_dispatch_stack()) or see_every_operator()
+    """True while torch itself traces the program for export, and under modes that want to see every operator of the dispatcher, hooks
+    of saved tensors, or function transforms, whose tensors have no data of their own: they must see the original code."""
+    return (
+        torch.compiler.is_exporting()
+        or bool(torch._C._len_torch_dispatch_stack())
+        or see_every_operator()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
 
 
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:

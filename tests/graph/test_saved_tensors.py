@@ -438,3 +438,12 @@ def test_what_gives_back_the_same_is_left_to_the_compiler():
     expected = x()
     (body(expected).sum() * 2).backward()
     torch.testing.assert_close(t.grad, expected.grad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_checkpoint_of_a_compiled_function_that_stops_early(backend):
+    compiled = dynamo_lite.compile(body, backend=backend, fullgraph=True)
+    ours, theirs = x(), x()
+    for t, fn in ((ours, compiled), (theirs, body)):
+        checkpoint(fn, t, use_reentrant=False).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
