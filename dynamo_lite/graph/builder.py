@@ -819,6 +819,11 @@ class GraphBuilder:
         return any(isinstance(getattr(node.meta, "subject", None), FloatValue) for node in self.graph.nodes)
 
     @property
+    def records_gradients(self) -> bool:
+        """Whether autograd keeps something of what it computes."""
+        return any(_requires_grad(node) for node in self.graph.nodes if node.op.startswith("call_"))
+
+    @property
     def is_empty(self) -> bool:
         """True if nothing would be computed."""
         return self.op_count == 0

@@ -155,6 +155,7 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
     }
     return {
         "n_nodes": len(nodes),
+        "records_gradients": graph.records_gradients,
         "inputs": [_write_input(i, writer) for i in graph.inputs],
         "objects": sorted(_object_numbers(data)),  # that its nodes need
         "graph": marshal.dumps(data),  # read when somebody asks for the nodes
@@ -335,6 +336,7 @@ class StoredGraph:
             self.shapes = StoredShapes(data["symbols"], reader, guards(), self.propagator)
         self.reals = [_real_input(reader.at(number)) for number, _ in data["inputs"]]
         self.node_count = data["n_nodes"]
+        self.records_gradients = data["records_gradients"]
         inputs = [(self._subject(n, real), fixed) for real, (n, fixed) in zip(self.reals, data["inputs"], strict=True)]
         nodes = _StoredNodes(data["graph"], inputs, reader.only(data["objects"]), self.propagator, read_place)
         nodes.symbols = None if self.shapes is None else self.shapes.symbols

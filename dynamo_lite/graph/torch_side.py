@@ -44,7 +44,6 @@ from .stored import (  # noqa: F401
     write_graph,
     write_guard,
 )
-from .values import TensorValue
 from .versions import with_aliases, with_versions
 
 _LOOKED_AT = 16  # items of a container
@@ -137,7 +136,7 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
             graph.state.put_back()
     record.compile_seconds = time.perf_counter() - started
     function = _function_of(compiled)
-    if getattr(function, "__self__", None) is not gm and _records_gradients(gm):
+    if getattr(function, "__self__", None) is not gm and graph.records_gradients:
         function = under_hooks(function, gm)
     return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks), record
 
@@ -164,12 +163,6 @@ def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any],
 
 def _after(first: Callable[[Any], Any], then: Callable[[Any], Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
     return then(first(compiled))
-
-
-def _records_gradients(gm: torch.fx.GraphModule) -> bool:
-    """Whether autograd keeps something of the graph."""
-    subjects = [getattr(node.meta, "subject", None) for node in gm.graph.nodes if node.op.startswith("call_")]
-    return any(isinstance(subject, TensorValue) and subject.meta.requires_grad for subject in subjects)
 
 
 def _as_it_is(compiled: Callable[..., Any]) -> Callable[..., Any]:
