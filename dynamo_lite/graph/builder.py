@@ -821,7 +821,8 @@ class GraphBuilder:
     @property
     def records_gradients(self) -> bool:
         """Whether autograd keeps something of what it computes."""
-        return any(_requires_grad(node) for node in self.graph.nodes if node.op.startswith("call_"))
+        subjects = [getattr(node.meta, "subject", None) for node in self.graph.nodes if node.op.startswith("call_")]
+        return any(isinstance(subject, TensorValue) and subject.meta.requires_grad for subject in subjects)
 
     @property
     def is_empty(self) -> bool:
