@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections.abc import Callable
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -22,6 +23,7 @@ from importlib.machinery import (
     SourcelessFileLoader,
 )
 from types import ModuleType
+from typing import Any
 
 OWN = builtins.__dict__.copy()
 
@@ -37,19 +39,36 @@ def are_intact() -> bool:
 
 
 class _OwnBuiltins:
-    """Mixed into a loader: the module's functions get the copy."""
+    """A loader whose modules' functions get the copy.
+
+    It has a loader of the usual kind instead of being one: tools that load modules of that kind in their own way (pytest does, to rewrite
+    assertions, with all modules of a package that offers a plugin) leave the others alone.
+    """
+
+    kind: Callable[[str, str], Any]
+
+    def __init__(self, fullname: str, path: str) -> None:
+        self.loader = self.kind(fullname, path)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":  # of a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = OWN
-        super().exec_module(module)  # type: ignore[misc]
+        self.loader.exec_module(module)
 
 
-class _SourceLoader(_OwnBuiltins, SourceFileLoader):
-    pass
+class _SourceLoader(_OwnBuiltins):
+    kind = SourceFileLoader
 
 
-class _BytecodeLoader(_OwnBuiltins, SourcelessFileLoader):
-    pass
+class _BytecodeLoader(_OwnBuiltins):
+    kind = SourcelessFileLoader
 
 
 class _Finder(FileFinder):
