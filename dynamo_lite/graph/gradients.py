@@ -13,7 +13,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterator
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -77,6 +77,11 @@ def at_the_end(builder: Any, ask: Callable[[dict[Node, Any]], Any]) -> Any:
         return unsupported(SLUG, f"the graph on its own: {error}", error)
 
 
+class _Hooks(NamedTuple):
+    pack: Callable[[torch.Tensor], Any]
+    unpack: Callable[[Any], torch.Tensor]
+
+
 def is_kept(builder: Any, node: Node) -> bool:
     """Whether an operator of the graph so far keeps the value of a node for a gradient that may still be asked for."""
     if torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
@@ -92,7 +97,8 @@ def is_kept(builder: Any, node: Node) -> bool:
         memory = _memory(values[node])
         return memory is None or any(_memory(saved.tensor) == memory for saved in kept)
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, attrgetter("tensor")):
+    with closed():
+        enter(_Hooks(pack, attrgetter("tensor")))  # which are called also where those of the program are not
         return at_the_end(builder, ask)
 
 
