@@ -106,9 +106,7 @@ def test_adafactor_with_its_numbers_in_the_graph(foreach):
         params, after, graphs = five_steps("Adafactor", True, foreach=foreach)
     torch.testing.assert_close(params, expected, rtol=0, atol=0)
     torch.testing.assert_close(after, state, rtol=0, atol=0)
-    raises = (
-        foreach and torch.__version__ < "2.12"
-    )  # older torch misses the dtype where is_compiling() holds, so eager execution takes over
+    raises = foreach and torch.__version__ < "2.12"  # where is_compiling() holds, in older torch
     assert graphs == (0 if raises else 2)  # the first step makes the state
 
 
