@@ -67,7 +67,7 @@ def test_lock_files(pytester):
                 capture_lock(fn, (torch.ones(3),))
                 capture_lock(fn, (torch.ones(3),), then=[(torch.ones(4),)], name="sizes")
     """
-    options = ("-p", "dynamo_lite.pytest_plugin", "-p", "no:cacheprovider", "-q")
+    options = ("-p", "dynamo_lite_pytest", "-p", "no:cacheprovider", "-q")
     if _installed():
         options = options[2:]
     path = pytester.makepyfile(source)

@@ -16,12 +16,20 @@ from dynamo_lite.interp.frame import Frame
 from dynamo_lite.record import log
 
 
-def capture(fn, **options):
-    """`fn` captured; a failure of the engine is an error."""
-    wrapped = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+SETTINGS = {"capture_pure_python": True, "debug": True}  # a failure of the engine is an error
+
+
+def plainly(fn):
+    """`fn` captured, under settings that its callers make."""
+    return convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+
+
+def capture(fn):
+    """`fn` captured under `SETTINGS`, which are those of the process: not for several threads."""
+    wrapped = plainly(fn)
 
     def call(*args):
-        with config.patch(capture_pure_python=True, debug=True):
+        with config.patch(SETTINGS):
             return wrapped(*args)
 
     return call
@@ -198,13 +206,14 @@ def test_the_process_is_left_as_it_was(collects):
             namespace = {}
             exec(code, namespace)
             barrier.wait()
-            assert capture(namespace["f"])(1) == [1 + i for i in range(k)]
+            assert plainly(namespace["f"])(1) == [1 + i for i in range(k)]
 
         threads = [threading.Thread(target=work, args=(200 + i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with config.patch(SETTINGS):
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         assert gc.isenabled() is collects
         assert sys.getrecursionlimit() == limit
     finally:

@@ -1,4 +1,5 @@
-"""The plugin for pytest: lock files of what is captured. Each pytest loads it where this package is installed, so it imports nothing.
+"""The plugin for pytest: lock files of what is captured. Each pytest loads it where dynamo_lite is installed, before anything else of the
+program; so it is no part of the package, which it imports when a test asks for it.
 
 Input: the fixture `capture_lock`, called with a function and arguments. Output: a comparison with the file `captures/NAME.lock` beside the
 test; `pytest --dynamo-lite-update` writes such files anew.
@@ -33,7 +34,7 @@ def capture_lock(request: pytest.FixtureRequest) -> Callable[..., Any]:
     used: set[str] = set()
 
     def lock(fn: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> Any:
-        from .testing import capture_of
+        from dynamo_lite.testing import capture_of
 
         name = name or re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
         assert name not in used, f"two locks of this test are called {name!r}: give each a name"
