@@ -15,7 +15,6 @@ from dynamo_lite.config import config
 from dynamo_lite.interp.frame import Frame
 from dynamo_lite.record import log
 
-
 SETTINGS = {"capture_pure_python": True, "debug": True}  # a failure of the engine is an error
 
 
