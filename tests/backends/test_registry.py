@@ -151,6 +151,8 @@ def test_lookup_imports_no_compiler():
 
 
 def test_what_a_backend_needs(monkeypatch):
+    pytest.importorskip("torch")
+
     class Broken:
         name = "broken"
 
