@@ -15,7 +15,7 @@ from typing import Any
 
 from ..guards import ir
 from .abstract import get_iter, hint_length, is_true, iter_next, richcompare, type_name, unpack
-from .base import VariableTracker, missing_from
+from .base import MISSING, VariableTracker, missing_from
 from .constant import NONE, ConstantVariable, is_none
 from .dispatch import constructor, method
 from .iter import ReversedVariable
@@ -43,7 +43,10 @@ class ListVariable(SequenceVariable):
 
     def item_at(self, kind: int, arg: Any) -> Any:
         items = self.__dict__.get("items", ())
-        return items[arg] if kind == ir.INDEX and len(items) == list.__len__(self.value) else None
+        if kind != ir.INDEX or not 0 <= arg < len(items):
+            return None
+        is_new = self.value is MISSING
+        return items[arg] if is_new or len(items) == list.__len__(self.value) else None
 
     def let_go(self, tr: Any) -> Any:
         held = enumerate(list.__iter__(self.value))

@@ -199,3 +199,23 @@ def test_keys_in_the_order_of_an_ordered_dict():
     last = list(d)[1]
     d.move_to_end(last, last=False)
     assert dynamo_lite.compile(fn, backend="eager")(torch.zeros(1), d)[1] is last
+
+
+def test_an_argument_that_becomes_a_list_of_the_frame():
+    """A number is demanded at a place in a list that the frame replaces by one of its own, in a cell."""
+
+    def fn(x, values):
+        dynamo_lite.graph_break()  # from here on the variable is a cell
+        y = x * values[0]
+        values = sorted(values)
+
+        def inner():
+            return values
+
+        return y, inner
+
+    opt = dynamo_lite.compile(fn, backend="eager")
+    with dynamo_lite.config.patch(debug=True):
+        for given in ([2, 1], [2, 1], [3, 1, 2], [2, 5]):
+            y, inner = opt(torch.ones(1), list(given))
+            assert y.item() == given[0] and inner() == sorted(given)
