@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..record import GRAPH_RECORD
-from .aot import FLOATS, call_with_fakes
+from .aot import FLOATS, aot_autograd
 from .copies import copy_of
 from .cuda_device import cuda_device
 from .difference import problem
+from .options import refuse_mode, refuse_unknown
 from .parts import boxed, reason_of, refuse_gradients
 from .requirements import Requirements
 
@@ -40,8 +41,6 @@ def cudagraphs(
     """`options`: "padding": sizes (ascending), to the next of which the symbolic ones are rounded up: the program says that elements along
     these do not depend on each other (the first padded call of a size is compared with a plain one); "max_recordings": sizes that
     are recorded at most."""
-    from torch._functorch.aot_autograd import aot_module_simplified
-
     options = options or {}
     record = gm.meta.get(GRAPH_RECORD)
     notes = record.notes.setdefault("cudagraphs", []) if record is not None else []
@@ -62,28 +61,15 @@ def cudagraphs(
         _wrappers.add(recorder)
         return boxed(recorder)
 
-    return call_with_fakes(
-        lambda graph, fakes: aot_module_simplified(
-            graph,
-            fakes,
-            fw_compiler=refuse_gradients,
-            bw_compiler=refuse_gradients,
-            inference_compiler=inference,
-            keep_inference_input_mutations=True,
-        ),
-        gm,
-        example_inputs,
-    )
+    backend = aot_autograd(refuse_gradients, inference_compiler=inference, keep_inference_input_mutations=True)
+    return backend(gm, example_inputs)
 
 
 def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
     """Check what the user gave to `compile`. Raises RuntimeError."""
-    if mode not in (None, "default"):
-        raise RuntimeError(f"mode={mode!r}: cudagraphs has none")
+    refuse_mode("cudagraphs", mode)
+    refuse_unknown("cudagraphs", options, OPTIONS)
     options = options or {}
-    unknown = set(options) - set(OPTIONS)
-    if unknown:
-        raise RuntimeError(f"Unexpected option {', '.join(sorted(unknown))} of cudagraphs; known: {', '.join(OPTIONS)}")
     ladder = list(options.get("padding") or ())
     if ladder != sorted(set(ladder)) or not all(type(size) is int and size > 0 for size in ladder):
         raise RuntimeError(f"padding={ladder!r}: expected ascending sizes")

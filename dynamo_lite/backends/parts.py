@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..record import GRAPH_RECORD
-from .aot import call_with_fakes
+from .aot import aot_autograd
 from .copies import memory_of
 from .difference import problem
+from .options import refuse_mode, refuse_unknown
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -44,8 +45,6 @@ class PartCompiler:
 
 def compile_parts(gm: Any, example_inputs: list[Any], compiler: PartCompiler) -> Callable[..., Any]:
     """What a backend of this kind makes of a graph."""
-    from torch._functorch.aot_autograd import aot_module_simplified
-
     record = gm.meta.get(GRAPH_RECORD)
 
     def inference(graph: Any, fakes: list[Any]) -> Callable[..., Any]:
@@ -54,29 +53,16 @@ def compile_parts(gm: Any, example_inputs: list[Any], compiler: PartCompiler) ->
             record.notes[compiler.name] = found.told  # grows where a first call goes wrong
         return boxed(found.module.forward)
 
-    return call_with_fakes(
-        lambda graph, fakes: aot_module_simplified(
-            graph,
-            fakes,
-            fw_compiler=refuse_gradients,
-            bw_compiler=refuse_gradients,
-            inference_compiler=inference,
-            decompositions=compiler.decompositions(),
-        ),
-        gm,
-        example_inputs,
-    )
+    backend = aot_autograd(refuse_gradients, inference_compiler=inference, decompositions=compiler.decompositions())
+    return backend(gm, example_inputs)
 
 
 def validator(name: str) -> Callable[..., None]:
     """What checks the options given to `compile` for such a backend; it raises RuntimeError."""
 
     def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
-        if mode not in (None, "default"):
-            raise RuntimeError(f"mode={mode!r}: {name} has none")
-        unknown = set(options or ()) - set(OPTIONS)
-        if unknown:
-            raise RuntimeError(f"Unexpected option {', '.join(sorted(unknown))} of {name}; known: {', '.join(OPTIONS)}")
+        refuse_mode(name, mode)
+        refuse_unknown(name, options, OPTIONS)
 
     return validate
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from .aot import FLOATS
 from .freezing import freeze, written_inputs
+from .options import refuse_mode, refuse_unknown
 from .requirements import Requirements
 
 OPTIONS = ("precision", "largest", "cache_dir", "min_operators")
@@ -44,12 +45,9 @@ def tensorrt(
 
 def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
     """Check what the user gave to `compile`. Raises RuntimeError."""
-    if mode not in (None, "default"):
-        raise RuntimeError(f"mode={mode!r}: tensorrt has none")
+    refuse_mode("tensorrt", mode)
+    refuse_unknown("tensorrt", options, OPTIONS)
     options = options or {}
-    unknown = set(options) - set(OPTIONS)
-    if unknown:
-        raise RuntimeError(f"Unexpected option {', '.join(sorted(unknown))} of tensorrt; known: {', '.join(OPTIONS)}")
     if options.get("precision", "float32") not in PRECISIONS:
         raise RuntimeError(f"precision={options['precision']!r}: expected one of {', '.join(PRECISIONS)}")
 

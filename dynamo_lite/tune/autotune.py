@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..backends.aot import FLOATS
+from ..backends.options import refuse_unknown
 from ..backends.registry import candidates, lookup_backend, requirements_of
 from ..cache.store import directory
 from ..config import config
@@ -176,9 +177,7 @@ def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) 
     options = options or {}
     if mode is not None:
         raise RuntimeError(f"mode={mode!r} is for one backend; backend='autotune' tries the modes itself")
-    unknown = set(options) - set(OPTIONS)
-    if unknown:
-        raise RuntimeError(f"Unexpected option {', '.join(sorted(unknown))} of autotune; known: {', '.join(OPTIONS)}")
+    refuse_unknown("autotune", options, OPTIONS)
     seconds_of(options.get("budget"))
     every_of(options.get("shadow"))
     for name in options.get("candidates") or ():

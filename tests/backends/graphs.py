@@ -96,3 +96,15 @@ GRAPHS = {
     "no dimensions": (scalars, lambda: [torch.randn(3).sum().reshape(1)]),
 }
 """Name → (function, maker of its inputs)."""
+
+
+def observed(run, make, seed):
+    """All that can be seen of one call without gradients: results, inputs after it, strides, shared memory, the next random number."""
+    torch.manual_seed(seed)
+    inputs = make()
+    with torch.no_grad():
+        outputs = run(*inputs)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    memory = [t.untyped_storage().data_ptr() for t in (*outputs, *inputs)]
+    shared = [a == b for a in memory for b in memory]
+    return outputs, inputs, [o.stride() for o in outputs], shared, torch.rand(1)

@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 from fake_cuda import FakeDevice, recording
-from graphs import GRAPHS, Net
+from graphs import GRAPHS, Net, observed
 
 import dynamo_lite
 from dynamo_lite.backends import cudagraphs as module
@@ -44,17 +44,7 @@ def test_as_in_eager_execution(device, name):
     fn, make = GRAPHS[name]
     compiled = compiled_for(device, fn)
     for seed in range(4):
-        seen = []
-        for run in (fn, compiled):
-            torch.manual_seed(seed)
-            inputs = make()
-            with torch.no_grad():
-                outputs = run(*inputs)
-            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-            memory = [t.untyped_storage().data_ptr() for t in (*outputs, *inputs)]
-            shared = [a == b for a in memory for b in memory]
-            seen.append((outputs, inputs, [o.stride() for o in outputs], shared, torch.rand(1)))
-        assert list(differences(*seen)) == []
+        assert list(differences(*(observed(run, make, seed) for run in (fn, compiled)))) == []
     assert notes() == []
     assert device.log == ["record"] + ["enter", "replay"] * 3
 

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from graphs import GRAPHS, Net
+from graphs import GRAPHS, Net, observed
 
 import dynamo_lite
 from dynamo_lite.backends.parts import PartCompiler, compile_parts
@@ -28,19 +28,9 @@ def backend(request):
 def both(fn, backend, make, seed=3):
     """Runs `fn` eagerly and compiled on equal inputs; all that can be seen of the two calls."""
     compiled = dynamo_lite.compile(fn, backend=backend)
-    seen = []
     with torch.no_grad():
         compiled(*make())  # the results of a part's first call are torch's
-    for run in (fn, compiled):
-        torch.manual_seed(seed)
-        inputs = make()
-        with torch.no_grad():
-            outputs = run(*inputs)
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        memory = [t.untyped_storage().data_ptr() for t in (*outputs, *inputs)]
-        shared = [a == b for a in memory for b in memory]
-        seen.append((outputs, inputs, [o.stride() for o in outputs], shared, torch.rand(1)))
-    return seen
+    return [observed(run, make, seed) for run in (fn, compiled)]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
