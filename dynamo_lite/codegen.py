@@ -25,6 +25,7 @@ from .isa.codec import make_instr
 from .isa.emit import Assembler
 from .isa.flow import reads_its_frame
 from .isa.lift import NULL_FIRST
+from .locks import Taking, release
 from .resume import resume_code
 from .source import emit_source
 from .variables.base import VariableTracker, is_lazy
@@ -59,6 +60,10 @@ class Codegen:
         self.graph: Any = None  # the GraphCall
         self.graph_failed = self.asm.label()  # where its exceptions go
         self.handed: list[Any] = []  # paths of the graph's inputs that the guards hand over to it
+        self.taking: Taking | None = None
+        self.held = ""  # local with the list of the locks that are taken
+        self.lock_failed = self.asm.label()  # where exceptions go while they are
+        self.stale = self.asm.label()  # where the frame starts again as the original
         self.has_break = False
         self.needed_after: set[int] = set()  # id(tracker) of what resume functions get
 
@@ -99,6 +104,10 @@ class Codegen:
             name = self.sources[id(node)] = self.new_local()
             self.asm.copy(1)
             self.asm.store_fast(name)
+
+    def _is_handed_over(self, node: Any) -> bool:
+        """Whether the guards pass a value to the graph. Where a lock is taken between the two, it is read again."""
+        return not self.tr.locks and is_handed_over(node)
 
     def load(self, vt: Any) -> None:
         """Push the real object of a tracker, building it first if it is new."""
@@ -142,6 +151,7 @@ class Codegen:
         self.load(result)
         self.fill()
         self.replay()
+        self._give_back_locks()
         self.asm.return_value()
         return self.assemble()
 
@@ -158,6 +168,8 @@ class Codegen:
         for vt in outputs:
             self.tr.graph.output(vt)
         self.tr.graph.finish()
+        if self.tr.locks:
+            self._take_locks()
         for vt in numbers:
             self._hold(vt)  # before anything runs that might change what it is computed from
         if outputs or not self.tr.graph.is_empty:
@@ -171,6 +183,49 @@ class Codegen:
         if self.tr.mutations or self.has_break:
             self._prefetch(escaping)
         self._make_classes(made)
+
+    def _take_locks(self) -> None:
+        """Take the locks from outside, see `locks`. Raises `Unsupported` where they can't be held for the whole of the frame."""
+        locks = self.tr.locks
+        for lock in locks:
+            if lock.count or self.tr.graph.runs_foreign_code:
+                raise lock.saved
+        for lock in locks:
+            self._hold(lock)
+        asm = self.asm
+        self.held = self.new_local()
+        asm.build_list(0)
+        asm.store_fast(self.held)
+        asm.begin_try(self.lock_failed)
+        self.taking = Taking()
+        self.load_callable(self.taking)
+        asm.load_fast(self.held)
+        for lock in locks:
+            self.load(lock)
+        asm.build_tuple(len(locks))
+        asm.call(2 + self._load_call())
+        asm.jump_if(False, self.stale)
+
+    def _give_back_locks(self) -> None:
+        if self.taking is not None:
+            self._emit_release()
+            self.asm.end_try()
+
+    def _emit_release(self) -> None:
+        self.load_callable(release)
+        self.asm.load_fast(self.held)
+        self.asm.call(1)
+        self.asm.pop_top()
+
+    def _load_call(self) -> int:
+        """Push the tuple of cells and all arguments, as the frame was called; how many arguments."""
+        for name in self.code.co_freevars:
+            self.asm.load_cell(name)
+        self.asm.build_tuple(len(self.code.co_freevars))
+        names = self.code.co_varnames[: _parameter_count(self.code)]
+        for name in names:
+            self.asm.load_fast(name)
+        return len(names)
 
     def _make_classes(self, made: list[VariableTracker]) -> None:
         """All bare at first, since they may refer to each other; then with their attributes, before anything is made that might use
@@ -215,8 +270,8 @@ class Codegen:
         self.graph_call = len(self.asm.items) + NULL_FIRST
         self.load_callable(None)
         sources = [i.source for i in self.tr.graph.inputs]
-        given = [s for s in sources if not is_handed_over(s)]
-        self.handed = [s for s in sources if is_handed_over(s)]
+        given = [s for s in sources if not self._is_handed_over(s)]
+        self.handed = [s for s in sources if self._is_handed_over(s)]
         self.shared = _shared_prefixes(given)
         for source in given:
             self.load_source(source)
@@ -272,10 +327,12 @@ class Codegen:
         if self.graph_call >= 0:
             compiled, on_failure = self.tr.analysis.compile_graph(self.tr.graph)
             sources = [i.source for i in self.tr.graph.inputs]
-            handed = tuple(i for i, source in enumerate(sources) if is_handed_over(source))
+            handed = tuple(i for i, source in enumerate(sources) if self._is_handed_over(source))
             self.graph = GraphCall(compiled, len(sources), handed, on_failure)
             self.asm.items[self.graph_call] = make_instr("LOAD_CONST", self.graph)
             self._after_failure()
+        if self.taking is not None:
+            self._after_taking()
         return self.asm.assemble(
             code.co_name,
             code.co_qualname,
@@ -292,28 +349,39 @@ class Codegen:
 
     def _after_failure(self) -> None:
         """The graph has raised: the frame starts again as the original, or the error goes on."""
-        asm, code = self.asm, self.code
+        asm = self.asm
         passed_on = asm.label()
-        asm.set_location(code.co_firstlineno)
+        asm.set_location(self.code.co_firstlineno)
         asm.place(self.graph_failed)
+        if self.taking is not None:
+            self._emit_release()
         asm.load_const(GraphFailed)
         asm.check_exc_match()
         asm.jump_if(False, passed_on)
         asm.pop_top()
-        self.load_callable(Original(code, self.globals))
-        for name in code.co_freevars:
-            asm.load_cell(name)
-        asm.build_tuple(len(code.co_freevars))
-        names = code.co_varnames[: _parameter_count(code)]
-        for name in names:
-            asm.load_fast(name)
-        asm.call(1 + len(names))
-        asm.return_value()
+        self._start_again()
         asm.place(passed_on)
         self.load_callable(take_place)
         asm.copy(3)
         asm.call(1)
         asm.pop_top()
+        asm.reraise(0)
+
+    def _start_again(self) -> None:
+        self.load_callable(Original(self.code, self.globals))
+        self.asm.call(1 + self._load_call())
+        self.asm.return_value()
+
+    def _after_taking(self) -> None:
+        """While the frame waited for a lock, another thread has changed what the guards say: it starts again as the original. Or
+        something was raised while locks were held."""
+        asm = self.asm
+        asm.set_location(self.code.co_firstlineno)
+        asm.place(self.stale)
+        self._emit_release()
+        self._start_again()
+        asm.place(self.lock_failed)
+        self._emit_release()
         asm.reraise(0)
 
     # -- graph breaks
@@ -347,6 +415,7 @@ class Codegen:
             self._hold(handled)
         self.fill()
         self.replay()
+        self._give_back_locks()
         after = [v for state in states for v in state.values()]
         if instr.op is Op.FOR_ITER:
             after += operands
@@ -370,6 +439,7 @@ class Codegen:
             self._hold(vt)
         self.fill()
         self.replay()
+        self._give_back_locks()
         self._release(kept, kept)
         BreakEmitter(self, frames, states).resume_behind()
         return self.assemble()

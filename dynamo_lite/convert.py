@@ -565,6 +565,8 @@ class Analysis:
         tr.guards.settle()
         self.record.steps = tr.steps
         program = build_program(tr.guards, codegen.graph, codegen.handed) if codegen else build_program(tr.guards)
+        if codegen is not None and codegen.taking is not None:
+            codegen.taking.program = program
         return self._entry_of(tr.guards, program, code, needs_hook)
 
     def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:

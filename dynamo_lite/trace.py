@@ -90,6 +90,7 @@ class Trace:
         self.stand_classes: dict[type, type] = {}
         self.frame_objects: dict[int, VariableTracker] = {}
         self.mutations: list[VariableTracker] = []
+        self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
         self.handlers = OPS
         self.finalized: list[VariableTracker] = []  # arguments that the frame may hold the last references to
         self.root_frame: Frame | None = None

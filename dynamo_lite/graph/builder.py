@@ -34,6 +34,7 @@ from .bodies import Body
 from .buffers import ask, known_number
 from .checks import Checks
 from .code import TraceGraph
+from .failure import is_own
 from .fake import MEMO, Propagator, fake_of_known, span
 from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
@@ -828,6 +829,13 @@ class GraphBuilder:
     def is_empty(self) -> bool:
         """True if nothing would be computed."""
         return self.op_count == 0
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """Whether it calls operators and functions that are not torch's own, which may do anything."""
+        modules: list[Any] = [self.module, *self.bodies.values()]
+        graphs = [m.graph for root in modules for m in root.modules() if isinstance(m, GraphModule)]
+        return any(n.op == "call_function" and not is_own(n.target) for graph in graphs for n in graph.nodes)
 
     def finish(self) -> GraphModule:
         """Leave the ambient state as it was found, remove what nothing uses, and make the module (once)."""

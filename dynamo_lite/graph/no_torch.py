@@ -16,6 +16,7 @@ class EmptyGraph:
     is_empty = True
     op_count = 0
     checks = None
+    runs_foreign_code = False
     inputs: tuple[Any, ...] = ()
 
     def __init__(self, tr: Any) -> None:

@@ -1,8 +1,9 @@
-"""Locks that the traced code makes.
+"""Locks: those that the traced code makes, and those from outside.
 
-Input: nothing. Output: `LockVariable`.
-Invariant: nobody else has such a lock before the frame ends, so taking one never waits; a lock from outside breaks the
-graph where it is taken, since what it protects must happen while it is held.
+Input: nothing, or a real lock. Output: `LockVariable`.
+Invariant: nobody else has a lock made here before the frame ends, so taking one never waits. A lock from outside that the frame takes and
+gives back is taken by generated code, for the whole of the frame (`locks`): only where the frame waits for it as it is, and gives it back
+itself. So whatever tells whether it is free breaks the graph, and so does a second one where the program does not hold all at once.
 Mirrors `Modules/_threadmodule.c`.
 """
 
@@ -11,32 +12,57 @@ from __future__ import annotations
 import _thread
 from typing import Any
 
-from ..exc import unsupported
+from ..exc import Unsupported, unsupported
+from ..guards import ir
 from .abstract import is_true
-from .base import VariableTracker
+from .base import MISSING, VariableTracker
 from .constant import NONE, TRUE, boolean, is_none
 from .dispatch import builtin, constructor, method
 from .native import NativeVariable
+from .wrap import builds
 
 LOCK_TYPES: tuple[type, ...] = (_thread.RLock, _thread.LockType)
 
 
 class LockVariable(NativeVariable):
-    """A `_thread.RLock` or `_thread.lock`; `count` is how often it is held."""
+    """A `_thread.RLock` or `_thread.lock`; `count` is how often the frame holds it, `saved` the break that taking it here saves."""
 
-    def __init__(self, cls: type) -> None:
+    saved: Unsupported
+
+    def __init__(self, cls: type, value: Any = MISSING, source: Any = None) -> None:
         self.cls = cls
         self.count = 0
+        self.value, self.source = value, source
 
     def acquire(self, tx: Any, blocking: bool) -> VariableTracker:
         """Take it, or not if it is a taken lock that is not to be waited for."""
         if self.count and self.cls is not _thread.RLock:
             return boolean(False) if not blocking else unsupported("call-c-function", "waiting for a lock")
+        if self.source is not None and not self.count:
+            self._enlist(tx)
         self.count += 1
         return TRUE
 
+    def _enlist(self, tx: Any) -> None:
+        """Have generated code take it."""
+        tr = tx.tr
+        self.saved = Unsupported("call-c-function", f"a lock from outside: {self.describe()}")
+        self.saved.break_step, self.saved.user_stack = tr.failing_step(), tr.user_stack()
+        if self in tr.locks:
+            return
+        if not all(lock.count for lock in tr.locks):
+            raise self.saved
+        tr.locks.append(self)
+        tr.process_bound = "a lock"
+
+    def require_known(self) -> None:
+        """Raise `Unsupported` if somebody else may hold it."""
+        if self.source is not None and not self.count:
+            unsupported("call-c-function", f"the state of a lock from outside: {self.describe()}")
+
     def release(self, tx: Any) -> VariableTracker:
         """Give it back once."""
+        self.require_known()
         if not self.count:
             reentrant = self.cls is _thread.RLock
             tx.raises(RuntimeError, "cannot release un-acquired lock" if reentrant else "release unlocked lock")
@@ -67,40 +93,45 @@ def allocate_lock(tx: Any, /) -> VariableTracker:
     return LockVariable(_thread.LockType)
 
 
-def _own(lock: VariableTracker) -> LockVariable:
-    if not isinstance(lock, LockVariable):
-        unsupported("call-c-function", f"a lock from outside: {lock.describe()}")
-    return lock
+@builds(*LOCK_TYPES)
+def build_lock(tr: Any, value: Any, source: Any) -> LockVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    return LockVariable(type(value), value, source)
 
 
 for _cls in LOCK_TYPES:
 
     @method(_cls.acquire)
     def lock_acquire(
-        tx: Any, self: VariableTracker, blocking: VariableTracker = TRUE, timeout: VariableTracker | None = None
+        tx: Any, self: LockVariable, blocking: VariableTracker = TRUE, timeout: VariableTracker | None = None
     ) -> VariableTracker:
         if not is_none(timeout):
             return unsupported("call-c-function", "acquire() with a timeout")
-        return _own(self).acquire(tx, is_true(tx, blocking))
+        waits = is_true(tx, blocking)
+        if not waits:
+            self.require_known()
+        return self.acquire(tx, waits)
 
     @method(_cls.__enter__)
-    def lock_enter(tx: Any, self: VariableTracker, /) -> VariableTracker:
-        return _own(self).acquire(tx, True)
+    def lock_enter(tx: Any, self: LockVariable, /) -> VariableTracker:
+        return self.acquire(tx, True)
 
     @method(_cls.release)
-    def lock_release(tx: Any, self: VariableTracker, /) -> VariableTracker:
-        return _own(self).release(tx)
+    def lock_release(tx: Any, self: LockVariable, /) -> VariableTracker:
+        return self.release(tx)
 
     @method(_cls.__exit__)
-    def lock_exit(tx: Any, self: VariableTracker, /, *exc: VariableTracker) -> VariableTracker:
-        return _own(self).release(tx)
+    def lock_exit(tx: Any, self: LockVariable, /, *exc: VariableTracker) -> VariableTracker:
+        return self.release(tx)
 
 
 @method(_thread.LockType.locked)
-def lock_locked(tx: Any, self: VariableTracker, /) -> VariableTracker:
-    return boolean(_own(self).count)
+def lock_locked(tx: Any, self: LockVariable, /) -> VariableTracker:
+    self.require_known()
+    return boolean(self.count)
 
 
 @method(_thread.RLock._is_owned)
-def rlock_is_owned(tx: Any, self: VariableTracker, /) -> VariableTracker:
-    return boolean(_own(self).count)
+def rlock_is_owned(tx: Any, self: LockVariable, /) -> VariableTracker:
+    self.require_known()
+    return boolean(self.count)
