@@ -53,11 +53,15 @@ def each(
 
 
 def answered(context: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns in another process. Raises EOFError if that process dies."""
+    """What a function returns in another process. Raises SystemExit, with that process's exit code, if it ends without an answer."""
     process, connection = _start(context, function, *arguments)
-    result = connection.recv()
-    process.join()
-    return result
+    try:
+        return connection.recv()
+    except EOFError:
+        process.join()
+        raise SystemExit(process.exitcode) from None
+    finally:
+        process.join()
 
 
 def failure(text: str) -> Record:
