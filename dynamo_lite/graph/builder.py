@@ -5,21 +5,20 @@ with flat placeholders, in the order in which they were first used, that returns
 Invariant: a node is added after its operator has been propagated, never before; a placeholder is made when something
 first uses it.
 
-The package knows nothing of trackers: `variables` registers how a tracker becomes an argument (`packs`) and how a
-result becomes a tracker (`MODELS`).
+The package knows nothing of trackers: `variables` registers how a tracker becomes an argument (`arguments.packs`) and how
+a result becomes a tracker (`MODELS`).
 """
 
 from __future__ import annotations
 
 import operator
-import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.node import map_aggregate
 
@@ -30,6 +29,7 @@ from ..guards import ir
 from ..guards.tensor import tensor_spec
 from ..markers import HAS_MARKS
 from . import modes
+from .arguments import Packing, as_dtype
 from .bodies import Body
 from .buffers import ask, known_number
 from .checks import Checks
@@ -40,6 +40,7 @@ from .gradients import check_escape, freed_outputs
 from .lean import without_compiler
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .nested_int import NewNestedInts, is_nested, nested_int_of
+from .nodes import NodeFactory, NodeMeta, placeholder_name
 from .numbers import FloatValue, is_indifferent, present
 from .promises import check_marks, spoken
 from .state import AmbientState
@@ -65,21 +66,6 @@ MODELS = types.SimpleNamespace()
 items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame;
 `numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none."""
 
-Packer = Callable[["Packing", Any], Any]
-
-PACKERS: dict[type, Packer] = {}
-"""Tracker class → function(packing, tracker) -> argument of an FX node."""
-
-
-def packs(*classes: type) -> Callable[[Packer], Packer]:
-    """Register how trackers of these classes (and their subclasses) become arguments."""
-
-    def decorate(packer: Packer) -> Packer:
-        PACKERS.update(dict.fromkeys(classes, packer))
-        return packer
-
-    return decorate
-
 
 class GraphInput(NamedTuple):
     """A placeholder, where its value comes from, and the value at trace time."""
@@ -88,253 +74,6 @@ class GraphInput(NamedTuple):
     source: Any
     value: Any
 
-
-class NodeMeta(dict):
-    """The `meta` of a node. "example_value" and "stack_trace" are made when something asks for them."""
-
-    __slots__ = ("place", "propagator", "subject")
-
-    def __init__(self, propagator: Any = None, subject: Any = None, place: Any = None) -> None:
-        self.propagator = propagator
-        self.subject = subject
-        self.place = place
-
-    def __missing__(self, key: str) -> Any:
-        maker = _MADE_ON_DEMAND.get(key)
-        made = maker(self) if maker is not None else None
-        if made is None:
-            raise KeyError(key)
-        self[key] = made
-        return made
-
-    def get(self, key: str, default: Any = None) -> Any:
-        try:
-            return self[key]
-        except KeyError:
-            return default
-
-    def __contains__(self, key: object) -> bool:
-        return super().__contains__(key) or (key in _MADE_ON_DEMAND and self.get(key) is not None)
-
-    def copy(self) -> dict[str, Any]:
-        for key in _MADE_ON_DEMAND:
-            self.get(key)
-        return dict(self)
-
-    __copy__ = copy
-
-    def __reduce__(self) -> Any:
-        return dict, (self.copy(),)
-
-
-def _example_value(meta: NodeMeta) -> Any:
-    subject = meta.subject
-    if isinstance(subject, TensorValue):
-        return meta.propagator.fake_of(subject)
-    if isinstance(subject, FloatValue):
-        return subject.real
-    return subject.sym if isinstance(subject, SymValue) else None
-
-
-def _stack_trace(meta: NodeMeta) -> str | None:
-    if meta.place is None:
-        return None
-    code, lineno, _ = meta.place
-    return f'  File "{code.co_filename}", line {lineno}, in {code.co_name}'
-
-
-_MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}
-
-
-class Packing:
-    """The arguments of one call on their way into the graph."""
-
-    __slots__ = ("builder", "floats", "indices", "key", "memorable", "scalar_types", "symbolic", "tensors", "values")
-
-    def __init__(self, builder: GraphBuilder) -> None:
-        self.builder = builder
-        self.tensors: list[TensorValue] = []
-        self.values: dict[Node, Any] = {}
-        self.key: list[Any] = []
-        self.memorable = True
-        self.symbolic = False  # some of the arguments have symbolic sizes, or are symbolic numbers
-        self.floats = False  # some of the arguments are floats
-        self.indices: type | None = None  # of an argument that only C takes for a number
-        self.scalar_types = False  # some of the arguments are types of Python's numbers
-
-    def pack(self, vt: Any) -> Any:
-        """The argument for a tracker. Raises `Unsupported` for what can't be in a graph."""
-        cls = vt.__class__
-        packer = PACKERS.get(cls)
-        if packer is None:
-            packer = _find_packer(cls)
-        return packer(self, vt)
-
-    def tensor(self, value: TensorValue) -> Node:
-        """A tensor argument."""
-        node = value.node
-        if node is None or self.builder.has_bodies:
-            node = self.builder.node(value)
-        meta = value.meta
-        if not meta.interned or (value.fake is not None and (value.pinned or value.fake.constant is not None)):
-            self.memorable = False
-        elif meta.live:
-            self.symbolic = True
-        for i, other in enumerate(self.tensors):  # which argument the result is, or is a view of, depends on this
-            if other is value or (value.family is not None and other.family is value.family):
-                self.key.append((i, other is value))
-                break
-        self.tensors.append(value)
-        self.values[node] = value
-        self.key.append(meta)
-        return node
-
-    def symbol(self, value: SymValue) -> Any:
-        """A symbolic number."""
-        node = self.builder.node(value)
-        self.values[node] = value
-        if isinstance(value, FloatValue):
-            self.floats = True
-            self.key.append(FloatValue)
-        else:
-            self.symbolic = True
-            self.key.append((SymValue, value.sym.node.expr))
-        return node
-
-    def body(self, module: GraphModule) -> Node:
-        """The body of a higher-order operator."""
-        self.memorable = False
-        node = self.builder.body_node(module)
-        self.values[node] = module
-        return node
-
-    def constant(self, value: Any) -> Any:
-        """A Python value that is itself."""
-        kind = type(value)
-        if kind in _UNTAGGED:
-            self.key.append(value)
-        elif kind in _ARGUMENT_TYPES or isinstance(value, _ARGUMENT_CLASSES):
-            self.key.append((kind, value))
-        else:
-            plain = next((base for base in (int, float, str) if isinstance(value, base)), None)
-            if plain is None:
-                index = self._index(value)
-                self.indices = kind
-                return self.constant(index)
-            # The printed graph could not name an enum member or another subclass.
-            return self.constant(plain.__new__(plain, value))
-        return value
-
-    def _index(self, value: Any) -> int:
-        """The number that the parser of an operator's arguments reads from an object, such as an enum member of C++."""
-        kind = type(value)
-        if not hasattr(kind, "__index__"):
-            unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
-        return operator.index(value)
-
-    def scalar_type(self, value: type) -> type:
-        """A type of Python's numbers where torch takes a dtype: if the operator does not, it says so itself."""
-        self.scalar_types = True
-        self.key.append((type, value))
-        return value
-
-    def constant_tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A tuple of constants."""
-        self.opens(tuple, len(value))
-        for item in value:
-            self.constant(item)
-        return value
-
-    def opens(self, kind: type, length: int) -> None:
-        """A container of so many items follows."""
-        self.key.append((kind, length))
-
-
-# 1, 1.0 and True are one dictionary key but not one argument: int stands for itself, the others carry their type.
-_UNTAGGED = frozenset(
-    {int, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format}
-)
-_ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
-_ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-
-
-SCALAR_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
-"""The dtypes for which types of Python's numbers stand (torch/csrc/utils/python_arg_parser.h). Graphs hold the dtypes."""
-
-
-def _as_dtype(value: Any) -> Any:
-    return SCALAR_TYPES[value] if isinstance(value, type) else value
-
-
-def _find_packer(cls: type) -> Packer:
-    for base in cls.__mro__:
-        if base in PACKERS:
-            PACKERS[cls] = PACKERS[base]
-            return PACKERS[base]
-    return _refuse
-
-
-def _refuse(packing: Packing, vt: Any) -> Any:
-    return unsupported("graph-argument-type", f"{vt.python_type().__qualname__} {vt.describe()}")
-
-
-class NodeFactory:
-    """Adds nodes at the insertion point of a graph: `Graph.create_node` without its checks, which cost more than the
-    rest. The arguments are a tuple and a dict of what an FX graph may hold; the caller has made sure of that.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.names = graph._graph_namespace
-        self.bases: dict[Any, list[Any]] = {}  # target → [base name, number of the last node]
-
-    def __call__(self, op: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Node:
-        return self.named(self._name(target), op, target, args, kwargs or {})
-
-    def named(self, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
-        """A node with this name."""
-        graph = self.graph
-        node = Node(graph, name, op, target, args, kwargs, None)
-        self.names._obj_to_name[node] = name
-        graph._insert(node)
-        graph._find_nodes_lookup_table.insert(node)
-        graph._len += 1
-        return node
-
-    def _name(self, target: Any) -> str:
-        known = self.bases.get(target)
-        names = self.names
-        if known is None:
-            name = names.create_name(self.graph._target_to_str(target), None)
-            base, _, number = name.rpartition("_")
-            self.bases[target] = [base, int(number)] if base and number.isdigit() else [name, 0]
-            return name
-        base, number = known
-        used = names._used_names
-        number += 1
-        while (name := f"{base}_{number}") in used:
-            number += 1
-        used.add(name)
-        names._base_count[base] = known[1] = number
-        return name
-
-    def placeholder(self, name: str, last: Node) -> Node:
-        """Add a placeholder behind the `last` one. The parameter is called as the node is, since its name has to be unique as well."""
-        graph, names = self.graph, self.names
-        if name in names._used_names or not _is_parameter_name(name):
-            name = names.create_name(name, None)
-        else:
-            names._used_names.add(name)
-            names._base_count[name] = 0
-        node = Node(graph, name, "placeholder", name, (), {}, None)
-        last.append(node)
-        names._obj_to_name[node] = name
-        graph._find_nodes_lookup_table.insert(node)
-        graph._len += 1
-        return node
-
-
-_is_parameter_name = re.compile(r"l_[a-z0-9_]*_").fullmatch  # whole as `placeholder_name` makes it
 
 _set_meta = torch._C._NodeBase.meta.__set__
 
@@ -641,7 +380,7 @@ class GraphBuilder:
         if type(result) is ConstantResult and result.value is not None and not changes:
             return MODELS.constant(tx, result.value)
         if packing.scalar_types:
-            fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), _as_dtype)
+            fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), as_dtype)
         node = self._create(op, target, fx_args, fx_kwargs)
         if node.name == self.cut[0]:
             raise self.cut[1]
@@ -937,11 +676,3 @@ def _require_grad(value: TensorValue) -> None:
         if member is not value and member.meta.interned and not member.meta.requires_grad:
             member.meta = member.meta.replace(requires_grad=True, is_leaf=False)
             member.fake = None
-
-
-_not_identifier = re.compile(r"\W+")
-
-
-def placeholder_name(path: str) -> str:
-    """`self.layers[3].weight` → `l_self_layers_3_weight_`."""
-    return f"l_{_not_identifier.sub('_', path).strip('_')}_".lower()

@@ -25,7 +25,7 @@ from ..guards import ir
 from ..guards.tensor import global_state_check, tensor_spec
 from ..markers import HAS_MARKS
 from . import modes
-from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, NodeFactory, NodeMeta, new_symbols
+from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, new_symbols
 from .checks import Checks
 from .code import TraceGraph, standard_globals
 from .failure import NAMESPACES, is_own
@@ -33,6 +33,7 @@ from .fake import Propagator
 from .formulas import MAKERS, recipe_of
 from .lean import without_compiler
 from .meta import FIELDS, TensorMeta, intern, is_plain, meta_of_fake, meta_of_input
+from .nodes import NodeFactory, NodeMeta
 from .state import AmbientState
 from .values import SymValue, TensorValue
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .builder import NodeMeta
+from .nodes import NodeMeta
 from .values import TensorValue
 
 Rule = tuple[str, Callable[[Any, Node], bool]]

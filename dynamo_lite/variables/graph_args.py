@@ -1,6 +1,6 @@
 """Trackers as arguments of graph nodes, and results of operators as trackers.
 
-Input: trackers, and the graph's values. Output: entries of `graph.builder.PACKERS`, and `MODELS`.
+Input: trackers, and the graph's values. Output: entries of `graph.arguments.PACKERS`, and `MODELS`.
 Invariant: what can't be an argument is refused with the break "graph-argument-type", before anything is added to the
 graph.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..exc import unsupported
-from ..graph.builder import MODELS, SCALAR_TYPES, Packing, packs
+from ..graph.arguments import SCALAR_TYPES, Packing, packs
+from ..graph.builder import MODELS
 from ..guards import ir
 from ..shapes import may_vary
 from .base import VariableTracker

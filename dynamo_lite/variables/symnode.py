@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from ..exc import Unsupported, unsupported
-from ..graph.builder import MODELS, Packing, packs
+from ..graph.arguments import Packing, packs
+from ..graph.builder import MODELS
 from ..graph.lean import without_compiler
 from ..graph.numbers import FloatValue, present
 from ..graph.values import SymValue

@@ -20,7 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..config import config
 from ..exc import Unsupported, unsupported
-from ..graph.builder import MODELS, Packing, packs
+from ..graph.arguments import Packing, packs
+from ..graph.builder import MODELS
 from ..graph.functional import with_data
 from ..graph.gradients import is_kept
 from ..graph.meta import LiveMeta

@@ -17,8 +17,9 @@ import torch
 from torch.fx import GraphModule
 
 from ..exc import Unsupported, unsupported
+from ..graph.arguments import Packing, packs
 from ..graph.bodies import BREAK, Body
-from ..graph.builder import MODELS, Packing, packs
+from ..graph.builder import MODELS
 from ..graph.meta import meta_of_fake
 from .base import ObservedException, VariableTracker, is_lazy
 from .constant import ConstantVariable

@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 from ..exc import unsupported
-from ..graph.builder import Packing, packs
+from ..graph.arguments import Packing, packs
 from ..guards import ir
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, is_constant, is_none

@@ -16,7 +16,7 @@ from torch.utils.hooks import BackwardHook
 
 from ..exc import Unsupported, unsupported
 from ..graph import module_hooks
-from ..graph.builder import Packing, packs
+from ..graph.arguments import Packing, packs
 from ..guards import ir
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable

@@ -21,7 +21,8 @@ from torch.utils._device import DeviceContext, _device_constructors
 
 from ..exc import Unsupported, unsupported
 from ..graph import modes
-from ..graph.builder import MODELS, Packing, packs
+from ..graph.arguments import Packing, packs
+from ..graph.builder import MODELS
 from ..graph.wrappers import is_wrapper
 from ..guards import ir
 from .base import ObservedException, VariableTracker

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.graph.builder import STATIC_ADDRESS, placeholder_name
+from dynamo_lite.graph.builder import STATIC_ADDRESS
+from dynamo_lite.graph.nodes import placeholder_name
 from dynamo_lite.graph.verify import verify
 
 from .stub import StubTrace

@@ -1,0 +1,169 @@
+"""How trackers become the arguments of a node.
+
+Input: trackers. Output: what an FX graph may hold, and with it the key under which the propagation of the call is remembered.
+`variables` registers the classes of trackers (`packs`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ..exc import unsupported
+from .numbers import FloatValue
+from .values import SymValue, TensorValue
+
+if TYPE_CHECKING:
+    from .builder import GraphBuilder
+
+Packer = Callable[["Packing", Any], Any]
+
+PACKERS: dict[type, Packer] = {}
+"""Tracker class → function(packing, tracker) -> argument of an FX node."""
+
+
+def packs(*classes: type) -> Callable[[Packer], Packer]:
+    """Register how trackers of these classes (and their subclasses) become arguments."""
+
+    def decorate(packer: Packer) -> Packer:
+        PACKERS.update(dict.fromkeys(classes, packer))
+        return packer
+
+    return decorate
+
+
+class Packing:
+    """The arguments of one call on their way into the graph."""
+
+    __slots__ = ("builder", "floats", "indices", "key", "memorable", "scalar_types", "symbolic", "tensors", "values")
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+        self.tensors: list[TensorValue] = []
+        self.values: dict[Node, Any] = {}
+        self.key: list[Any] = []
+        self.memorable = True
+        self.symbolic = False  # some of the arguments have symbolic sizes, or are symbolic numbers
+        self.floats = False  # some of the arguments are floats
+        self.indices: type | None = None  # of an argument that only C takes for a number
+        self.scalar_types = False  # some of the arguments are types of Python's numbers
+
+    def pack(self, vt: Any) -> Any:
+        """The argument for a tracker. Raises `Unsupported` for what can't be in a graph."""
+        cls = vt.__class__
+        packer = PACKERS.get(cls)
+        if packer is None:
+            packer = _find_packer(cls)
+        return packer(self, vt)
+
+    def tensor(self, value: TensorValue) -> Node:
+        """A tensor argument."""
+        node = value.node
+        if node is None or self.builder.has_bodies:
+            node = self.builder.node(value)
+        meta = value.meta
+        if not meta.interned or (value.fake is not None and (value.pinned or value.fake.constant is not None)):
+            self.memorable = False
+        elif meta.live:
+            self.symbolic = True
+        for i, other in enumerate(self.tensors):  # which argument the result is, or is a view of, depends on this
+            if other is value or (value.family is not None and other.family is value.family):
+                self.key.append((i, other is value))
+                break
+        self.tensors.append(value)
+        self.values[node] = value
+        self.key.append(meta)
+        return node
+
+    def symbol(self, value: SymValue) -> Any:
+        """A symbolic number."""
+        node = self.builder.node(value)
+        self.values[node] = value
+        if isinstance(value, FloatValue):
+            self.floats = True
+            self.key.append(FloatValue)
+        else:
+            self.symbolic = True
+            self.key.append((SymValue, value.sym.node.expr))
+        return node
+
+    def body(self, module: GraphModule) -> Node:
+        """The body of a higher-order operator."""
+        self.memorable = False
+        node = self.builder.body_node(module)
+        self.values[node] = module
+        return node
+
+    def constant(self, value: Any) -> Any:
+        """A Python value that is itself."""
+        kind = type(value)
+        if kind in _UNTAGGED:
+            self.key.append(value)
+        elif kind in _ARGUMENT_TYPES or isinstance(value, _ARGUMENT_CLASSES):
+            self.key.append((kind, value))
+        else:
+            plain = next((base for base in (int, float, str) if isinstance(value, base)), None)
+            if plain is None:
+                index = self._index(value)
+                self.indices = kind
+                return self.constant(index)
+            # The printed graph could not name an enum member or another subclass.
+            return self.constant(plain.__new__(plain, value))
+        return value
+
+    def _index(self, value: Any) -> int:
+        """The number that the parser of an operator's arguments reads from an object, such as an enum member of C++."""
+        kind = type(value)
+        if not hasattr(kind, "__index__"):
+            unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+        return operator.index(value)
+
+    def scalar_type(self, value: type) -> type:
+        """A type of Python's numbers where torch takes a dtype: if the operator does not, it says so itself."""
+        self.scalar_types = True
+        self.key.append((type, value))
+        return value
+
+    def constant_tuple(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A tuple of constants."""
+        self.opens(tuple, len(value))
+        for item in value:
+            self.constant(item)
+        return value
+
+    def opens(self, kind: type, length: int) -> None:
+        """A container of so many items follows."""
+        self.key.append((kind, length))
+
+
+# 1, 1.0 and True are one dictionary key but not one argument: int stands for itself, the others carry their type.
+_UNTAGGED = frozenset(
+    {int, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format}
+)
+_ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
+_ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+SCALAR_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""The dtypes for which types of Python's numbers stand (torch/csrc/utils/python_arg_parser.h). Graphs hold the dtypes."""
+
+
+def as_dtype(value: Any) -> Any:
+    """A dtype in the place of a type of Python's numbers; anything else as it is."""
+    return SCALAR_TYPES[value] if isinstance(value, type) else value
+
+
+def _find_packer(cls: type) -> Packer:
+    for base in cls.__mro__:
+        if base in PACKERS:
+            PACKERS[cls] = PACKERS[base]
+            return PACKERS[base]
+    return _refuse
+
+
+def _refuse(packing: Packing, vt: Any) -> Any:
+    return unsupported("graph-argument-type", f"{vt.python_type().__qualname__} {vt.describe()}")
