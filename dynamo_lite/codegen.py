@@ -578,7 +578,7 @@ def _shared_prefixes(nodes: list[Any]) -> set[int]:
 
 
 # Paths of such steps are loaded by code. Whatever hangs on other objects (parameters, buffers, globals) the guards have at hand.
-_LOADED = frozenset({ir.LOCAL, ir.FREEVAR, ir.CELL_CONTENTS, ir.INDEX, ir.DICT_ITEM})
+_LOADED = frozenset({ir.LOCAL, ir.FREEVAR, ir.CELL_CONTENTS, ir.INDEX, ir.DICT_ITEM, ir.MADE})
 
 
 def is_handed_over(node: Any) -> bool:

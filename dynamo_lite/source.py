@@ -145,6 +145,15 @@ def _call(cg: Any, node: Any) -> None:
     cg.asm.call(1)
 
 
+def _made(cg: Any, node: Any) -> None:
+    """The same object each time."""
+    cg.load_callable(node.arg)
+    cg.asm.call(0)
+    cg.asm.copy(1)
+    name = cg.sources[id(node)] = cg.new_local()
+    cg.asm.store_fast(name)
+
+
 RELOAD: dict[int, Callable[[Any, Any], None]] = {
     ir.LOCAL: _local,
     ir.FREEVAR: _freevar,
@@ -165,4 +174,5 @@ RELOAD: dict[int, Callable[[Any, Any], None]] = {
     ir.ITER_ITEM: _helper(_iter_item),
     ir.DICT_KEY: _helper(_dict_key),
     ir.CALL: _call,
+    ir.MADE: _made,
 }

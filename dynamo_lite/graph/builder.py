@@ -36,8 +36,9 @@ from .checks import Checks
 from .code import TraceGraph
 from .failure import is_own
 from .fake import MEMO, Propagator, fake_of_known, span
-from .gradients import check_escape, freed_outputs
+from .gradients import freed_outputs
 from .lean import without_compiler
+from .leaves import MadeLeaf, outlet, settle
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .nested_int import NewNestedInts, is_nested, nested_int_of
 from .nodes import NodeFactory, NodeMeta, placeholder_name
@@ -114,7 +115,7 @@ class GraphBuilder:
         self.aliased: list[int] = []  # those of them that the compiled graph gets an alias of
         self.hook_regions: list[Any] = []  # blocks with hooks of saved tensors, in order
         self.freed: list[int] = []  # the outputs whose gradients are used up
-        self.made_leaves: dict[TensorValue, int] = {}  # tensors that begin to require gradients in the graph → step
+        self.made_leaves: dict[TensorValue, MadeLeaf] = {}  # tensors that begin to require gradients in the graph
         self.viewed_leaves: dict[
             TensorValue, TensorValue
         ] = {}  # views made without gradients, leaves as well → of what
@@ -397,7 +398,7 @@ class GraphBuilder:
             pin_parts(self.parts, value, tensors)
             base = tensors[result.base] if result.base is not None else None
             if result.meta.requires_grad and result.meta.is_leaf:
-                self.made_leaves[value] = self.tr.failing_step()
+                self._begins_leaf(value).nodes.append(node)
                 if base is not None and base.meta.requires_grad:
                     self.viewed_leaves[value] = base
             if base is not None:
@@ -409,6 +410,8 @@ class GraphBuilder:
                 return value.tracker  # it keeps its node outside
             value.node = node
             node.meta.subject = value
+            if value.meta.requires_grad and value in self.made_leaves and node.target == "requires_grad_":
+                self.made_leaves[value].nodes.append(node)
             return value.tracker
         if kind is SequenceResult:
             return self._wrap_items(tx, result, node, (), tensors, iter(fakes) if fakes is not None else None)
@@ -461,6 +464,11 @@ class GraphBuilder:
             if meta.shape != value.meta.shape and not fits and is_of_an_input(value):
                 unsupported("tensor-attribute", f"{name} resizes an input")
 
+    def _begins_leaf(self, value: TensorValue) -> MadeLeaf:
+        leaf = self.made_leaves.setdefault(value, MadeLeaf())
+        leaf.step = self.tr.failing_step()
+        return leaf
+
     def _keep_example(self, value: TensorValue) -> None:
         """Compilers are to see an input that becomes another view of its storage as it is when the graph begins."""
         node = value.node
@@ -477,7 +485,7 @@ class GraphBuilder:
             if remembered:
                 value.fake = None
             if gains_grad and meta.is_leaf:
-                self.made_leaves[value] = self.tr.failing_step()
+                self._begins_leaf(value)
             if gains_grad and value.family is not None:
                 _require_grad(value)
 
@@ -526,6 +534,23 @@ class GraphBuilder:
         """Add the call of a function whose result only the graph's caller sees. Arguments are nodes."""
         return self._add("call_function", function, args, {}, None)
 
+    def add_detached(self, node: Node, like: Node) -> Node:
+        """Add a tensor without its history, as an output; `like` is where it comes from."""
+        made = self._create("call_method", "detach", (node,))
+        _set_meta(made, NodeMeta(self.propagator, None, like.meta.place))
+        return made
+
+    def add_after(self, node: Node, value: TensorValue, function: Any, args: tuple[Any, ...]) -> Node:
+        """Add the call of a function that gives a value behind a node."""
+        with self.graph.inserting_after(node):
+            made = self._create("call_function", function, args)
+        _set_meta(made, NodeMeta(self.propagator, value, node.meta.place))
+        return made
+
+    def add_input(self, value: TensorValue, source: Any, real: Any) -> Node:
+        """Add a placeholder for what the code makes before the graph."""
+        return self._placeholder(value, source, real)
+
     def attribute(self, value: TensorValue, name: str) -> Node:
         """A `getattr` node on a tensor."""
         return self._add("call_function", getattr, (self.node(value), name), {}, None)
@@ -536,7 +561,7 @@ class GraphBuilder:
         """Register the tensor or symbolic number of a tracker as an output; its index among the outputs."""
         node = self.node(vt.proxy)
         if self.made_leaves and type(vt.proxy) is TensorValue and vt.proxy.meta.requires_grad:
-            check_escape(self, vt.proxy)
+            node = outlet(self, vt.proxy) or node
         for i, known in enumerate(self.outputs):
             if known is node:
                 return i
@@ -579,6 +604,8 @@ class GraphBuilder:
     def finish(self) -> GraphModule:
         """Leave the ambient state as it was found, remove what nothing uses, and make the module (once)."""
         if self.module is None:
+            if self.made_leaves:
+                settle(self)
             checked = self.checks.results(self)
             self.state.at_end(self)
             self._remove_dead(checked)

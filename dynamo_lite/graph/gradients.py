@@ -116,7 +116,7 @@ def _memory(value: Any) -> Any:
     return value.untyped_storage()._cdata if is_strided else None
 
 
-def _history(builder: Any, outputs: list[Node]) -> Iterator[tuple[Node, Any, bool]]:
+def history(builder: Any, outputs: list[Node]) -> Iterator[tuple[Node, Any, bool]]:
     """`(node, its value, whether the history ends there)` of what the gradients of these outputs flow through."""
     seen, pending = set(), list(outputs)
     while pending:
@@ -135,7 +135,7 @@ def _history(builder: Any, outputs: list[Node]) -> Iterator[tuple[Node, Any, boo
 def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:
     """The leaves to which `backward` of these outputs would add gradients. Breaks if the history of an input goes on outside."""
     found: list[TensorValue] = []
-    for _, subject, is_end in _history(builder, outputs):
+    for _, subject, is_end in history(builder, outputs):
         if is_end:
             if not subject.meta.is_leaf:
                 unsupported(SLUG, "backward through an input that has a history")
@@ -261,29 +261,3 @@ def with_freed(
         return tuple(results)
 
     return run
-
-
-# -- leaves
-
-
-def check_escape(builder: Any, value: TensorValue) -> None:
-    """Break before the leaf that an output is, or that is the only reason for its gradient."""
-    leaf = _made_leaf(builder, value)
-    if leaf is not None:
-        error = Unsupported(SLUG, "a tensor that begins to require gradients in the graph leaves it")
-        error.break_step = builder.made_leaves[leaf]
-        raise error
-
-
-def _made_leaf(builder: Any, value: TensorValue) -> TensorValue | None:
-    while value in builder.viewed_leaves:  # whoever has it makes the view anew
-        value = builder.viewed_leaves[value]
-    if value in builder.made_leaves:
-        return value
-    found = None
-    for node, subject, is_end in _history(builder, [value.node]):
-        if is_end and subject in builder.made_leaves:
-            found = subject
-        elif node.op == "placeholder":
-            return None
-    return found

@@ -38,6 +38,7 @@ ITER_ITEM = 16  # k: the k-th item still to come of a builtin iterator
 DICT_KEY = 17  # i: the i-th key of a dict
 CALL = 18  # a Python function of the object
 REFERENT = 19  # a root: CONST, but a weak reference to the object
+MADE = 20  # a root that no guard reaches: what the code makes before the graph; a callable
 
 # Checks.
 IS = 32  # object
@@ -369,6 +370,8 @@ def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
         return owner.local_names[arg] if arg < len(owner.local_names) else f"argument {arg}"
     if kind == FREEVAR:
         return (owner.free_names[arg] if arg < len(owner.free_names) else f"free variable {arg}") + " (cell)"
+    if kind == MADE:
+        return f"new {arg.cls.__name__}"
     if kind == REFERENT and (arg := arg()) is None:
         return "<an object that is gone>"
     if _is_namespace(arg):

@@ -24,6 +24,7 @@ from ..graph.arguments import Packing, packs
 from ..graph.builder import MODELS
 from ..graph.functional import with_data
 from ..graph.gradients import is_kept
+from ..graph.leaves import as_leaf, is_unused
 from ..graph.meta import LiveMeta
 from ..graph.values import TensorValue, requires_grad
 from ..graph.versions import advance_version, versions
@@ -205,9 +206,27 @@ class TensorVariable(VariableTracker):
         return values if self.replaced is None else [*values, self.replaced.data]
 
     def emit_new(self, cg: Any) -> None:
-        cg.load_graph_output(cg.tr.graph.output(self))
+        leaf = self._made_leaf(cg)
+        if leaf is not None and leaf.input is not None:
+            cg.load_source(leaf.input)
+        elif leaf is not None or self.cls is torch.nn.Parameter:
+            cg.load_callable(as_leaf if self.cls is torch.Tensor else torch.nn.Parameter)
+            cg.load_graph_output(cg.tr.graph.output(self))
+            cg.load_const(self.proxy.meta.requires_grad)
+            cg.asm.call(2)
+        else:
+            cg.load_graph_output(cg.tr.graph.output(self))
+
+    def _made_leaf(self, cg: Any) -> Any:
+        """What the graph knows of it as a leaf that the traced code has made, None for other tensors."""
+        return cg.tr.graph.made_leaves.get(self.proxy) if self.proxy.meta.requires_grad else None
 
     def emit_fill(self, cg: Any) -> None:
+        leaf = self._made_leaf(cg)
+        if leaf is not None and leaf.input is not None:
+            cg.load_graph_output(cg.tr.graph.output(self))
+            cg.load(self)
+            cg.asm.store_attr("data")
         self.emit_update(cg)
 
     def _emit_version(self, cg: Any) -> None:
@@ -252,42 +271,10 @@ class TensorData(NamedTuple):
 
 
 class NewParameterVariable(TensorVariable):
-    """A parameter that the traced code makes. In the graph it is its data; the parameter itself is made after the graph has run, so that
-    it is a leaf whatever the backend does. Computing with it under gradients is a break."""
+    """A parameter that the traced code makes. In the graph it is a leaf like others."""
 
     cls = torch.nn.Parameter
 
-    def __init__(self, proxy: TensorValue, requires_grad: bool) -> None:
-        super().__init__(proxy)
-        self.requires_grad = requires_grad
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        known = _OF_A_LEAF.get(name)
-        if known is None or (name == "grad" and self.attributes and name in self.attributes):
-            return super().tp_getattro(tx, name)
-        return ConstantVariable(known(self))
-
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
-        if name == "requires_grad" and value is not None and value.is_python_constant():
-            self.requires_grad = bool(value.as_python_constant())
-        elif name == "grad":
-            self.store(tx, name, value)
-        else:
-            super().tp_setattro(tx, name, value)
-
-    def emit_new(self, cg: Any) -> None:
-        cg.load_callable(torch.nn.Parameter)
-        cg.load_graph_output(cg.tr.graph.output(self))
-        cg.load_const(self.requires_grad)
-        cg.asm.call(2)
-
-
-_OF_A_LEAF = {
-    "requires_grad": lambda vt: vt.requires_grad,
-    "is_leaf": lambda vt: True,
-    "grad_fn": lambda vt: None,
-    "grad": lambda vt: None,
-}
 
 # -- operators as graph nodes
 
@@ -520,7 +507,7 @@ for _name in ("T", "H", "mT", "mH", "real", "imag"):
 
 
 def _set_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
-    if self.source is None:
+    if self.source is None and self.proxy not in tx.tr.graph.made_leaves:
         unsupported("tensor-attribute", "assignment to the grad of a tensor made in the graph")
     if value is not None and not is_none(value):
         mine, other = self.proxy.meta, value.proxy.meta if isinstance(value, TensorVariable) else None
@@ -552,6 +539,14 @@ def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
     if value.data_of is not None and value.data_of.is_still(self, value):
         return
     mine = self.proxy.meta
+    if self.source is None and mine.requires_grad and self.proxy in tx.tr.graph.made_leaves:
+        if not is_unused(tx.tr.graph, self.proxy):
+            unsupported(
+                "tensor-attribute",
+                "assignment to the data of a leaf made in the graph, of which something has gradients",
+            )
+        _become(tx, self, value)
+        return
     _check_replaceable(tx, self, value.proxy.meta)
     data = tx.tr.graph.call(tx, "call_method", "detach", [value])
     before = self.proxy if self.replaced is None else self.replaced.before
@@ -567,6 +562,14 @@ def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
         self.replaced = TensorData(before, data, (*nodes, made.proxy.node))
     self.proxy = made.proxy
     self.proxy.tracker = self
+
+
+def _become(tx: Any, self: TensorVariable, value: TensorVariable) -> None:
+    """A leaf that the traced code has made, and of which nothing has gradients yet, is another one from here on."""
+    with tx.tr.state.grad_mode(False):
+        self.proxy = tx.tr.graph.call(tx, "call_method", "detach", [value]).proxy
+    self.proxy.tracker = self
+    tx.tr.graph.call(tx, "call_method", "requires_grad_", [self])
 
 
 def _is_described(vt: TensorVariable) -> bool:
@@ -662,13 +665,6 @@ def pack_value(packing: Packing, vt: ValueVariable) -> Any:
     return packing.tensor(vt.proxy) if hasattr(vt.proxy, "meta") else packing.symbol(vt.proxy)
 
 
-@packs(NewParameterVariable)
-def pack_new_parameter(packing: Packing, vt: NewParameterVariable) -> Any:
-    if vt.requires_grad and torch.is_grad_enabled():
-        unsupported("module-state", "computing with a parameter made during capture")
-    return packing.tensor(vt.proxy)
-
-
 @constructor(torch.nn.Parameter)
 def new_parameter(tx: Any, cls: VariableTracker, data: Any = None, requires_grad: Any = None) -> VariableTracker:
     wanted = requires_grad is None or requires_grad.as_python_constant()
@@ -680,8 +676,8 @@ def new_parameter(tx: Any, cls: VariableTracker, data: Any = None, requires_grad
     if wanted and not (data.proxy.meta.dtype.is_floating_point or data.proxy.meta.dtype.is_complex):
         return unsupported("fake-tensor-error", "only floating point parameters can require gradients")
     with tx.tr.state.grad_mode(False):
-        shared = call(tx, "call_method", "detach", [data])
-    return NewParameterVariable(shared.proxy, bool(wanted))
+        made = NewParameterVariable(call(tx, "call_method", "detach", [data]).proxy)
+    return call(tx, "call_method", "requires_grad_", [made]) if wanted else made
 
 
 IDENTITY_HASHES.add(torch.Tensor.__hash__)

@@ -18,7 +18,7 @@ from ..guards import ir
 from .base import VariableTracker
 from .constant import FALSE, NONE, TRUE, is_constant, is_none
 from .dispatch import builtin, method
-from .tensor import TensorVariable
+from .tensor import NewParameterVariable, TensorVariable
 from .torch_body import whole
 from .torch_hooks import registered
 from .tuple import TupleVariable
@@ -146,7 +146,7 @@ def backward(
     nodes = [graph.node(t.proxy) for t in outputs]
     leaves = [value.tracker for value in reached_leaves(graph, nodes)]
     for leaf in leaves:
-        if type(leaf) is not TensorVariable:
+        if type(leaf) not in (TensorVariable, NewParameterVariable):
             unsupported(SLUG, f"backward to a {leaf.python_type().__name__}")
         _check_accumulation(tx, leaf)
     cotangents = _cotangents(tx, given)

@@ -208,6 +208,8 @@ def _in_graph(tx: Any, tensor: TensorVariable, hook: VariableTracker) -> Variabl
     handle.cells = [(cell, cell.content) for cell in getattr(hook, "closure", ())]
     RegistrationsVariable.of(tx.tr).handles.append(handle)
     handle.node = graph.add_call(tx, functional.register_hook, tuple(nodes))
+    if tensor.proxy in graph.made_leaves:
+        graph.made_leaves[tensor.proxy].has_hooks = True
     return handle
 
 

@@ -181,12 +181,3 @@ def test_new_parameters():
     assert [n for n, _ in linear.named_parameters()] == ["weight", "bias"]
     linear(x()).sum().backward()
     assert linear.weight.grad is not None
-
-
-def test_computing_with_a_new_parameter():
-    def fn(a):
-        linear = nn.Linear(3, 2)
-        return linear(a), linear
-
-    run = run_both(fn, x())
-    assert [b.slug for b in run.breaks] == ["module-state"]

@@ -1,0 +1,164 @@
+"""Leaves that the traced code makes: parameters, and tensors that begin to require gradients.
+
+Input: a builder whose outputs are known. Output: its graph, in which such leaves are what the program outside needs them to be.
+Invariant: a compiled graph is one node of autograd, which ends at the graph's inputs. A leaf that nothing outside has gradients of is made
+after the graph, of its data; one that gradients from outside have to reach is an input, made empty before the graph and given its data
+after it. All others are leaves within the graph.
+Mirrors `torch/csrc/autograd/functions/accumulate_grad.h` and `torch/nn/parameter.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import Node
+
+from ..exc import Unsupported
+from ..guards import ir
+from .functional import with_data
+from .gradients import SLUG, history
+from .meta import intern
+from .values import TensorValue
+
+
+class MadeLeaf:
+    """One leaf. `step` is where it began to require gradients, `nodes` are the operators by which it did."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.nodes: list[Node] = []
+        self.escaping: Node | None = None  # its data, as an output
+        self.input: ir.GuardNode | None = None  # the path of the input that it is, if it is one
+        self.has_hooks = False
+
+
+class NewLeaf(NamedTuple):
+    """What makes an empty leaf, before the graph."""
+
+    cls: type
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def __call__(self) -> torch.Tensor:
+        made = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+        return made.requires_grad_() if self.cls is torch.Tensor else self.cls(made)
+
+
+_GRAD_MODE = (torch._C._set_grad_enabled,)
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
+
+def as_leaf(data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    """A tensor that the graph gave without its history, as a leaf."""
+    return data.requires_grad_(requires_grad)
+
+
+def outlet(builder: Any, value: TensorValue) -> Node | None:
+    """The output for a leaf made in the graph: its data; None for other tensors. Breaks before a view that is a leaf as well: compilers
+    make it anew in the grad mode in which the graph began."""
+    base = _base(builder, value)
+    leaf = builder.made_leaves.get(base)
+    if base is not value and builder.state.initial.get(_GRAD_MODE):
+        _refuse(builder.made_leaves[value])
+    if leaf is None:
+        return None
+    if leaf.escaping is None or base is not value:
+        if base is not value or leaf.has_hooks or value.tracker.cls not in _PLAIN:
+            _refuse(leaf)
+        leaf.escaping = builder.add_detached(builder.node(value), leaf.nodes[-1])
+    return leaf.escaping
+
+
+def _base(builder: Any, value: TensorValue) -> TensorValue:
+    """What a tensor is a view of, made without gradients: whoever has that makes the view anew."""
+    while value in builder.viewed_leaves:
+        value = builder.viewed_leaves[value]
+    return value
+
+
+def is_unused(builder: Any, value: TensorValue) -> bool:
+    """Whether a tensor is a leaf made in the graph of which nothing has gradients."""
+    if value not in builder.made_leaves or builder.has_gradients:
+        return False
+    nodes = [node for node in builder.graph.nodes if getattr(node.meta, "subject", None) is value]
+    users = [user.meta.subject for node in nodes for user in node.users]
+    return all(
+        isinstance(subject, TensorValue) and not subject.meta.requires_grad for subject in users if subject is not value
+    )
+
+
+def settle(builder: Any) -> None:
+    """Make the leaves that gradients from outside reach inputs of the graph. Raises `Unsupported` for one that can't be."""
+    reached: list[tuple[dict[TensorValue, MadeLeaf], bool]] = []
+    for node in builder.outputs:
+        value = node.meta.subject
+        start = _base(builder, value).node if isinstance(value, TensorValue) else node
+        ends = [end for _, end, is_end in history(builder, [start]) if is_end]
+        made = {end: builder.made_leaves[end] for end in ends if end in builder.made_leaves}
+        if made:
+            reached.append((made, len(made) < len(ends)))
+    for made, _ in reached:
+        for value, leaf in made.items():
+            if leaf.escaping is not None:
+                _make_input(builder, value, leaf)
+    for made, has_inputs in reached:  # one reason for a gradient is enough
+        if not has_inputs and all(leaf.input is None for leaf in made.values()):
+            _make_input(builder, *max(made.items(), key=lambda item: item[1].step))
+    if not builder.has_gradients and not builder.hook_regions:
+        inside = {value for made, _ in reached for value in made}
+        for value, leaf in builder.made_leaves.items():
+            if value not in inside and not leaf.has_hooks and _is_made_alone(builder, value, leaf):
+                _forget(builder, value, leaf.nodes[0])
+
+
+def _refuse(leaf: MadeLeaf) -> None:
+    error = Unsupported(SLUG, "a tensor that begins to require gradients in the graph leaves it")
+    error.break_step = leaf.step
+    raise error
+
+
+def _is_made_alone(builder: Any, value: TensorValue, leaf: MadeLeaf) -> bool:
+    """Whether one operator is all that made it a leaf: `requires_grad_`, or one that makes tensors."""
+    node = leaf.nodes[0]
+    if len(leaf.nodes) > 1 or value in builder.viewed_leaves or node.graph is not builder.graph:
+        return False
+    return _is_switch(node) or node.kwargs.get("requires_grad") is True
+
+
+def _is_switch(node: Node) -> bool:
+    return node.op == "call_method" and node.target == "requires_grad_"
+
+
+def _make_input(builder: Any, value: TensorValue, leaf: MadeLeaf) -> None:
+    if leaf.input is not None:
+        return
+    meta, node = value.meta, leaf.nodes[0]
+    if not _is_made_alone(builder, value, leaf) or meta.live or value.tracker.cls not in _PLAIN:
+        _refuse(leaf)
+    new = NewLeaf(value.tracker.cls, meta.shape, meta.dtype, meta.device)
+    real = torch.empty(new.shape, dtype=new.dtype, device=new.device, requires_grad=True)
+    leaf.input = ir.GuardNode(builder.tr.guards, None, ir.MADE, new)
+    given = TensorValue(intern(new.shape, real.stride(), 0, new.dtype, new.device, True, True))
+    given.node = builder.add_input(given, leaf.input, real)
+    data = node.args[0] if _is_switch(node) else node
+    made = builder.add_after(node, value, with_data, (given.node, data))
+    _replace(builder, value, node, made)
+    _forget(builder, value, node)
+
+
+def _forget(builder: Any, value: TensorValue, node: Node) -> None:
+    """Leave out that the tensor requires gradients."""
+    if _is_switch(node):
+        _replace(builder, value, node, node.args[0])
+        builder.graph.erase_node(node)
+    else:
+        node.kwargs = {name: arg for name, arg in node.kwargs.items() if name != "requires_grad"}
+
+
+def _replace(builder: Any, value: TensorValue, node: Node, new: Node) -> None:
+    node.replace_all_uses_with(new, lambda user: user is not new)
+    builder.outputs = [new if output is node else output for output in builder.outputs]
+    if value.node is node:
+        value.node = new
