@@ -140,15 +140,17 @@ class GraphRecord:
 
 @dataclass(slots=True)
 class Specialization:
-    """A size or number of the inputs that was symbolic until the program made it a constant; `user` is its line (file, line)."""
+    """A size or number of the inputs that was symbolic until the program made it a constant; `user` is its line (file, line). `why`: a
+    reason other than that the line needs the number."""
 
     text: str
     value: Any
     user: tuple[str, int] | None
+    why: str | None = None
 
     def __str__(self) -> str:
         where = f", by {self.user[0]}:{self.user[1]}" if self.user is not None else ""
-        return f"{self.text} = {self.value}{where}"
+        return f"{self.text} = {self.value}{where}" + (f" ({self.why})" if self.why is not None else "")
 
 
 class Miss(NamedTuple):

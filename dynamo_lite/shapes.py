@@ -46,9 +46,20 @@ def dynamic_dims(
     if not chosen:
         return NONE
     chosen.difference_update(marked.get(STATIC, ()))
+    chosen.difference_update(tr.dynamic_hints.get(("fixed", source.path), NONE) - set(marked.get(DYNAMIC, ())))
     chosen.difference_update(unbacked_dims(tensor))
     constant = (0, 1) if config.specialize_zero_one else ()
     return frozenset(dim for dim in chosen if type(sizes[dim]) is int and sizes[dim] not in constant)
+
+
+def fix(tr: Any, source: Any, dim: int) -> None:
+    """The number at an access path, or size `dim` of the tensor that it is read from, is a constant in later compilations."""
+    hints = tr.dynamic_hints
+    if source.kind == ir.CALL:
+        key = ("fixed", source.parent.path)
+        hints[key] = hints.get(key, NONE) | {dim}
+    else:
+        hints[source.path] = FIXED
 
 
 _DYNAMIC_MARKS = (DYNAMIC, WEAK_DYNAMIC, PROPAGATED_DYNAMIC)
@@ -87,7 +98,7 @@ def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
         return False
     if _is_counted(tr, source):
         return True
-    if wanted is False or not may_vary(tr, source):
+    if wanted is False or not may_vary(tr, source) or tr.dynamic_hints.get(source.path) is FIXED:
         return False
     if wanted:
         return value not in (0, 1)
@@ -144,6 +155,9 @@ def varying_keys(tr: Any, source: Any, keys: tuple[Any, ...]) -> list[int]:
         hints[tr.source(source, ir.DICT_KEY, i).path] = None
     return positions
 
+
+FIXED = object()
+"""In `tr.dynamic_hints`, in the place of an int that takes too much reasoning."""
 
 STATIC_FLOAT = object()
 """In `tr.dynamic_hints`, in the place of a float that the backend needs as a constant."""

@@ -122,8 +122,9 @@ def _check_size(size: int, where: str, mark: str, bounds: Bounds | None) -> None
 
 def refuse_constant(promise: Promise, found: Specialization) -> NoReturn:
     """The program made a constant of a dimension that was to vary."""
+    why = f": {found.why}" if found.why is not None else ""
     _violation(
-        f"{promise.dimension} was marked dynamic, but the code makes it the constant {found.value}",
+        f"{promise.dimension} was marked dynamic, but the code makes it the constant {found.value}{why}",
         found.user,
         "remove the use that needs the number, or the mark (maybe_mark_dynamic allows both)",
     )

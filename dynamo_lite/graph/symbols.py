@@ -25,6 +25,8 @@ from ..config import config
 from ..guards import ir
 from ..markers import SHAPE_IDS
 from ..record import Specialization
+from ..shapes import fix
+from .effort import Effort
 from .formulas import formula
 from .lean import without_compiler
 from .nested_int import is_nested, new_nested_int
@@ -61,10 +63,34 @@ class InputSource(Source):
 
 
 class Env(ShapeEnv):
-    """A `ShapeEnv` whose facts know the user's line, and which doesn't look at the Python stack for it."""
+    """A `ShapeEnv` whose facts know the user's line, and which doesn't look at the Python stack for it. It ends its reasoning
+    where that becomes endless."""
 
     here: Callable[[], Any] = staticmethod(lambda: None)
     describe: Callable[[Any], str] = staticmethod(str)
+    given_up: Callable[[Any], None] = staticmethod(lambda symbol: None)
+    effort = Effort(None)
+
+    def _evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        effort = self.effort
+        if effort.spend(orig_expr, self._resimplify_floor_div_axioms):
+            for symbol in effort.worst():
+                self._give_up(symbol)
+            orig_expr = self.replace(orig_expr)
+        known = len(self.guards)
+        result = super()._evaluate_expr(orig_expr, *args, **kwargs)
+        for guard in self.guards[known:]:
+            effort.note_fact(guard.expr)
+        return result
+
+    def _give_up(self, symbol: Any) -> None:
+        """Make a constant of a symbol, and forget what was known of it besides."""
+        if symbol in self.replacements or symbol not in self.backed_var_to_val:
+            return
+        self.given_up(symbol)
+        super()._evaluate_expr(symbol)
+        self.axioms = {fact: known for fact, known in self.axioms.items() if symbol not in fact.free_symbols}
+        self.guards = [guard for guard in self.guards if guard.expr.free_symbols != {symbol}]
 
     def _get_sloc(self, framework_loc: Any = None) -> SLoc:
         return SLoc("", self.here())
@@ -103,8 +129,11 @@ class Symbols:
             )
         self.env.here = tr.here
         self.env.describe = self.describe
+        self.env.given_up = self._give_up
+        self.env.effort = Effort(config.symbolic_effort)
         self.tracked: list[Tracked] = []
         self.specializations: list[Specialization] = []
+        self.given_up: set[str] = set()  # texts of numbers that would have taken too much reasoning
         self.shape_ids: dict[str, Any] = {}
         self.inputs: dict[Any, SymValue] = {}
         self.numbers: dict[Any, Any] = {}  # symbol → access path of an int of the program
@@ -235,6 +264,13 @@ class Symbols:
             return None
         return formula(_printed(expr), tuple(map(str, symbols))), [self.numbers[s] for s in symbols]
 
+    def _give_up(self, symbol: Any) -> None:
+        """Reasoning about a number has become too much: it is a constant from now on, in later versions as well."""
+        for item in self.tracked:
+            if symbol in (item.first, item.sym.node.expr):
+                self.given_up.add(item.text)
+                fix(self.tr, item.node, item.dim)
+
     # -- nested ints
 
     def nested(self, value: Any) -> Any:
@@ -310,7 +346,8 @@ class Symbols:
             for item in self.tracked:
                 expr = item.sym.node.expr
                 if item.first is not None and not expr.free_symbols:
-                    found = Specialization(item.text, int(expr), self._who_fixed(item.first))
+                    why = "its use takes too much reasoning" if item.text in self.given_up else None
+                    found = Specialization(item.text, int(expr), self._who_fixed(item.first), why)
                     self.specializations.append(found)
                     if item.promise is not None:
                         refuse_constant(item.promise, found)

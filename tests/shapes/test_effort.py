@@ -1,0 +1,78 @@
+"""Reasoning about sizes ends: what would take too much of it becomes a constant, and the capture goes on."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite.exc import UserError
+from dynamo_lite.record import log
+from dynamo_lite.testing import CompileCounter, differences
+
+
+def in_windows(x):
+    """Padded to multiples and halved, again and again: sizes are floors of sums of remainders of floors."""
+    for width in (2, 3):
+        n = x.shape[1]
+        x = F.pad(x, (0, 0, 0, (width - n % width) % width))
+        x = x.view(x.shape[0], x.shape[1] // width, width, 4).sum(2) + 1
+    return x * x.shape[0]
+
+
+def calls(sizes, limit, function=in_windows, **options):
+    counter = CompileCounter()
+    with dynamo_lite.config.patch(symbolic_effort=limit):
+        run = dynamo_lite.compile(function, backend=counter, fullgraph=True, **options)
+        for n, m in sizes:
+            x = torch.arange(n * m * 4.0).reshape(n, m, 4)
+            assert not list(differences(function(x), run(x)))
+    return counter
+
+
+SIZES = [(5, 300), (6, 310), (7, 320), (9, 320)]
+
+
+def test_within_the_limit():
+    calls(SIZES, None)
+    assert not log.snapshot()[-1].specializations
+
+
+def test_beyond_the_limit():
+    counter = calls(SIZES, 40)
+    first, second, third = log.snapshot()  # the last call has another first size only, which costs nothing
+    assert counter.frame_count == 3
+    assert not first.specializations and not third.specializations
+    (found,) = second.specializations
+    assert (found.text, found.value, found.why) == ("x.size(1)", 310, "its use takes too much reasoning")
+    assert found.user[0] == __file__
+    assert str(found) == f"x.size(1) = 310, by {__file__}:{found.user[1]} (its use takes too much reasoning)"
+
+
+def test_everything_dynamic():
+    calls(SIZES, 40, dynamic=True)
+    first, *others = log.snapshot()
+    assert [s.text for s in first.specializations] == ["x.size(1)", "x.size(2)"]
+    assert [[s.text for s in f.specializations] for f in others] == [["x.size(2)"]] * 2
+
+
+def test_an_int():
+    def function(x, n):
+        for width in (2, 3, 5, 7):
+            n = (n + (width - n % width) % width) // width
+            if n > 40:
+                x = x + n
+        return x
+
+    with dynamo_lite.config.patch(symbolic_effort=60):
+        run = dynamo_lite.compile(function, backend="eager", fullgraph=True)
+        for n in (300, 310, 320, 330):
+            assert run(torch.zeros(2), n).tolist() == function(torch.zeros(2), n).tolist()
+    assert [str(s.text) for f in log.snapshot() for s in f.specializations] == ["n"]
+    assert len(log.snapshot()) == 4
+
+
+def test_a_promise():
+    x = torch.zeros(2, 300, 4)
+    dynamo_lite.mark_dynamic(x, 1)
+    with dynamo_lite.config.patch(symbolic_effort=40), pytest.raises(UserError, match="too much reasoning"):
+        dynamo_lite.compile(in_windows, backend="eager")(x)
