@@ -1,15 +1,17 @@
 """Integers that modules keep in tensors: the value of a buffer of one element is known once the program has asked for it.
 
 Input: the tensors on whose data an operation depends. Output: `Restart`; the buffers that they are computed from then are inputs with
-known data (`FakeTensor.constant`), guarded.
+known data (`FakeTensor.constant`), guarded. The truth of a comparison.
 Invariant: such a buffer is an int like those among the module's attributes, which are constants too. One whose value changes from one
-compilation to the next is data, and so is one whose memory anything else shares: what writes there would not be seen.
+compilation to the next is data, of which the guards only demand that each branch goes as it did. One whose memory anything else shares
+is data altogether: what writes there would not be seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -17,6 +19,7 @@ from torch.fx import Node
 from .. import shapes
 from ..exc import Restart
 from ..guards import ir
+from .numbers import operator_name
 from .values import TensorValue
 
 _ASKED = object()
@@ -100,3 +103,78 @@ def _inputs_of(builder: Any, value: TensorValue) -> list[tuple[Any, Any]]:
             return []  # a number that varies
         pending.extend(node.all_input_nodes)
     return list(found.items())
+
+
+def truth(builder: Any, value: TensorValue) -> bool | None:
+    """The truth of a tensor that is computed from such integers alone, guarded; None for any other."""
+    inputs = _inputs_of(builder, value)
+    if not inputs or any(not _is_kept(real, source) or number_of(real) is None for source, real in inputs):
+        return None
+    sources = [source for source, _ in inputs]
+    steps = _steps(builder, builder.node(value), sources)
+    if steps is None:
+        return None
+    found = _evaluate(steps, [real for _, real in inputs])
+    text = f"a comparison of {', '.join(source.path for source in sources)} is {found}"
+    builder.tr.guards.predicate(functools.partial(_holds, steps, found), sources, text, builder.tr.here())
+    return found
+
+
+class _Step(NamedTuple):
+    """An operator on results of earlier steps (their positions, the inputs first) and numbers."""
+
+    function: Any
+    operands: tuple[tuple[bool, Any], ...]  # whether it is a result; which one, or the number
+
+
+def _steps(builder: Any, last: Node, sources: list[Any]) -> list[_Step] | None:
+    """How the value of a node is computed from these inputs; None if anything but operators that are listed takes part."""
+    steps: list[_Step] = []
+    at: dict[Node, int] = {}
+
+    def position(node: Node) -> int | None:
+        if node not in at:
+            found = _input(builder, node, sources) if node.op == "placeholder" else operate(node)
+            if found is None:
+                return None
+            at[node] = found
+        return at[node]
+
+    def operate(node: Node) -> int | None:
+        function = getattr(torch.Tensor, operator_name(node.target) or "", None)
+        if function not in _COMPARING or node.kwargs:
+            return None
+        operands = [(True, position(arg)) if isinstance(arg, Node) else (False, arg) for arg in node.args]
+        if any(operand is None or type(operand) not in _NUMBERS for _, operand in operands):
+            return None
+        steps.append(_Step(function, tuple(operands)))
+        return len(sources) + len(steps) - 1
+
+    return None if position(last) is None else steps
+
+
+def _input(builder: Any, node: Node, sources: list[Any]) -> int | None:
+    """Which input a placeholder is, if nothing in the graph has written to it."""
+    value = node.meta.subject
+    if value.family is not None or any(other is value for other in builder.written):
+        return None
+    return next(i for i, source in enumerate(sources) if source is value.origin[1])
+
+
+_NUMBERS = (int, bool, float)
+_COMPARING = frozenset(
+    getattr(torch.Tensor, name)
+    for name in "eq ne lt le gt ge add sub mul remainder logical_not logical_and logical_or".split()
+)
+
+
+def _holds(steps: list[_Step], expected: bool, *tensors: torch.Tensor) -> bool:
+    return all(number_of(t) is not None for t in tensors) and _evaluate(steps, tensors) is expected
+
+
+def _evaluate(steps: list[_Step], tensors: Sequence[torch.Tensor]) -> bool:
+    values: list[Any] = list(tensors)
+    with torch._C.DisableTorchFunction():
+        for function, operands in steps:
+            values.append(function(*[values[item] if is_result else item for is_result, item in operands]))
+        return bool(values[-1])

@@ -31,7 +31,7 @@ from ..markers import HAS_MARKS
 from . import modes
 from .arguments import Packing, as_dtype
 from .bodies import Body
-from .buffers import ask, known_number
+from .buffers import ask, known_number, truth
 from .checks import Checks
 from .code import TraceGraph
 from .failure import is_own
@@ -498,6 +498,10 @@ class GraphBuilder:
         """An operation depends on the data of these: find out whether they can be known."""
         if not modes.around():
             ask(self, tensors)
+
+    def truth(self, value: TensorValue) -> bool | None:
+        """The truth of a tensor, if it follows from integers that modules keep; then guarded."""
+        return truth(self, value) if self.scope is None and not modes.around() else None
 
     def add_call(self, tx: Any, function: Any, args: tuple[Any, ...]) -> Node:
         """Add the call of a function that returns nothing. Arguments are nodes."""

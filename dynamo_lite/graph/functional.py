@@ -182,6 +182,11 @@ def with_tensor_for_number(name: str, number: Any, *args: Any) -> Any:
             return getattr(torch, name)(*args, number)
         return getattr(args[0], name)(*args[1:], **{"value" if "addc" in name else "alpha": number})
     x, *rest = args
+    if "lerp" in name:
+        for start, end in zip(x, *rest, strict=True):
+            wide = torch.promote_types(start.dtype, torch.float32)  # as the operator has the number
+            start.copy_(torch.lerp(start.to(wide), end.to(wide), number.to(wide)))
+        return None
     if "addc" in name:
         term = _COMBINES[name.rstrip("_")](*rest)
         name = ("_foreach_add" if each else "add") + ("_" if name.endswith("_") else "")

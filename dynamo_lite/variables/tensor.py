@@ -151,7 +151,8 @@ class TensorVariable(VariableTracker):
         known = known_item(self)
         if known is MISSING:
             tx.tr.graph.ask([self.proxy])
-            return checked_truth(tx, self)
+            known = tx.tr.graph.truth(self.proxy)
+            return checked_truth(tx, self) if known is None else ConstantVariable(known)
         return ConstantVariable(bool(known))
 
     def nb_index(self, tx: Any) -> VariableTracker:

@@ -48,6 +48,10 @@ def _takes_tensor(vt: Any) -> bool:
     return isinstance(vt, TensorVariable)
 
 
+def _is_list(vt: Any) -> bool:
+    return isinstance(vt, ListVariable)
+
+
 def _with_tensor_for_number(raw: Any, name: str, option: str, n_args: int) -> None:
     """An operator with a tensor as the argument `option`. Methods have it as a keyword only."""
     op = "call_function" if isinstance(raw, types.BuiltinFunctionType) else "call_method"
@@ -57,7 +61,7 @@ def _with_tensor_for_number(raw: Any, name: str, option: str, n_args: int) -> No
         call = tx.tr.graph.call
         given = dict(kwargs)
         number = args[n_args] if len(args) > n_args and op == "call_function" else given.pop(option, None)
-        if not _takes_tensor(number) or given or len(args) < n_args:
+        if not _takes_tensor(number) or given or len(args) < n_args or (option == "weight" and _is_list(number)):
             return call(tx, op, target, list(args), kwargs)
         function = ConstantVariable(name)
         return call(tx, "call_function", functional.with_tensor_for_number, [function, number, *args[:n_args]])
@@ -70,6 +74,7 @@ for _name, _option, _n in (("add", "alpha", 2), ("sub", "alpha", 2), ("addcdiv",
         _with_tensor_for_number(getattr(torch.Tensor, _method), _method, _option, _n)
 for _method in ("_foreach_addcdiv_", "_foreach_addcmul_"):
     _with_tensor_for_number(getattr(torch, _method), _method, "scalars", 3)
+_with_tensor_for_number(torch._foreach_lerp_, "_foreach_lerp_", "weight", 2)
 
 
 def _as_capturable(function: Any) -> None:

@@ -73,7 +73,51 @@ def test_one_that_changes_is_data():
         module.n.fill_(call + 4)
 
     check(loop, graphs=[1, 2, 3, 3], change=lambda module, call: grow(module, min(call, 1)))
-    check(branch, graphs=[1, 2, 3, 3], change=lambda module, call: module.flag.logical_not_())
+
+
+def test_branches_on_one_that_changes():
+    """Each way that the program goes is a version."""
+    check(branch, graphs=[1, 2, 2, 2], change=lambda module, call: module.flag.logical_not_())
+
+    def counted(module, x):
+        first = bool(module.n == 0)
+        if module.n + 1 > 3 and not first:
+            x = x * 2
+        module.n += 1
+        return (x - 1 if first else x + module.n) / module.n
+
+    counter = Module(counted, n=0)
+    twin = Module(counted, n=0)
+    graphs = CompileCounter()
+    compiled = dynamo_lite.compile(counter, backend=graphs, fullgraph=True)
+    for _ in range(8):
+        assert same(compiled(torch.ones(3)), twin(torch.ones(3)))
+    assert graphs.frame_count == 3 and counter.n == 8
+
+
+def test_a_branch_on_what_the_graph_has_written():
+    def body(module, x):
+        module.n += 1
+        view = module.n.view(1)
+        view.mul_(2)
+        return x * 2 if module.n > 8 else x
+
+    check(body, graphs=[1, 3, 3, 3])
+
+
+def test_a_branch_on_memory_that_others_share():
+    module, twin = Module(branch_on_n, n=0), Module(branch_on_n, n=0)
+    compiled = dynamo_lite.compile(module, backend="eager")
+    for n in (0, 1, 2):
+        module.n.fill_(n), twin.n.fill_(n)
+        assert same(compiled(torch.ones(1).long()), twin(torch.ones(1).long()))
+    assert same(compiled(module.n.view(1)), twin(twin.n.view(1)))
+    assert same(module.n, twin.n)
+
+
+def branch_on_n(module, x):
+    x.add_(1)
+    return x * 2 if module.n > 3 or module.n == 1 else x
 
 
 def test_written_in_the_graph():

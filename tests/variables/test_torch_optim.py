@@ -4,10 +4,11 @@ import pytest
 import torch
 import torch.optim.lr_scheduler as schedules
 from torch import nn
+from torch.optim import swa_utils
 
 import dynamo_lite
 import dynamo_lite.testing
-from dynamo_lite.testing import CompileCounter
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
 
 PLAIN = ({"foreach": False}, {"foreach": True}, {"foreach": True, "maximize": True, "weight_decay": 0.1})
 WHOLE = {
@@ -121,7 +122,11 @@ def sums(x, y, a):
     each = [x.clone(), y.clone()]
     torch._foreach_addcmul_(each, [y, x], [x, y], torch.stack([a, a]))
     torch._foreach_addcdiv_(each, [y, x], [x, y], 0.5)
-    return x.add(y, alpha=a), x.sub(y, alpha=a), x.addcdiv(y, x, value=a), z, each
+    torch._foreach_lerp_(each, [y, x], 1 / (a + 2))
+    torch._foreach_lerp_(each, [y, x], [a, a])
+    half = [x.bfloat16()]
+    torch._foreach_lerp_(half, [y.bfloat16()], a)
+    return x.add(y, alpha=a), x.sub(y, alpha=a), x.addcdiv(y, x, value=a), z, each, half
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -130,6 +135,45 @@ def test_tensors_that_operators_read_as_numbers(backend):
     exact = {"rtol": 0, "atol": 0} if backend == "eager" else {}
     compiled = dynamo_lite.compile(sums, backend=backend, fullgraph=True)
     torch.testing.assert_close(compiled(*args), sums(*args), **exact)
+
+
+# -- averages of parameters
+
+AVERAGES = {
+    "swa": lambda m: swa_utils.AveragedModel(m),
+    "buffers": lambda m: swa_utils.AveragedModel(m, use_buffers=True),
+    "ema": lambda m: swa_utils.AveragedModel(m, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9)),
+    "ema with buffers": lambda m: swa_utils.AveragedModel(
+        m, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9), use_buffers=True
+    ),
+    "ema one by one": lambda m: swa_utils.AveragedModel(m, avg_fn=swa_utils.get_ema_avg_fn(0.9)),
+    "swa at once": lambda m: swa_utils.AveragedModel(m, multi_avg_fn=swa_utils.get_swa_multi_avg_fn()),
+    "own": lambda m: swa_utils.AveragedModel(m, avg_fn=lambda average, p, n: average + (p - average) / (n + 1)),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", AVERAGES)
+def test_averaged_models(name, backend):
+    """One version for the first update, which copies, and one for all others."""
+
+    def run(opt):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+        average = AVERAGES[name](model)
+        update = opt(lambda: average.update_parameters(model))
+        for _ in range(5):
+            model(torch.randn(8, 3)).pow(2).sum().backward()
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.sub_(p.grad, alpha=0.1)
+            update()
+        return average.state_dict(), [p.requires_grad for p in average.parameters()]
+
+    counter = CompileCounterWithBackend(backend)
+    expected = run(lambda f: f)
+    assert same(expected, run(lambda f: dynamo_lite.compile(f, backend=counter, fullgraph=True)), tol=1e-6)
+    assert counter.frame_count == 2
 
 
 # -- schedules
