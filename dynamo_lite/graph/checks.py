@@ -15,9 +15,12 @@ import torch
 from torch.fx import Node
 
 from ..config import config
-from ..exc import Unsupported
+from ..exc import Unsupported, format_location
 from ..record import STATS
 from .failure import CheckFailed, trace_left
+
+CHECKS = "dynamo_lite_checks"
+"""In the `meta` of a graph module with checks: its `Conditions`."""
 
 MAX_FAILURES = 4
 """A version whose checks have failed so many times is compiled anew, with a graph break at each of them."""
@@ -46,6 +49,14 @@ class Check(NamedTuple):
     device: torch.device
     place: Place
     saved: Unsupported
+
+
+class Conditions(NamedTuple):
+    """For backends that hand the graph on: how many of its last results are those of checks, and each condition by itself: the node that
+    is true if it fails, and the program's line."""
+
+    n_results: int
+    failing: list[tuple[Node, str]]
 
 
 class Checks:
@@ -95,6 +106,10 @@ class Checks:
         self.n_results = len(combined)
         return list(combined.values())
 
+    def conditions(self) -> Conditions:
+        """What the graph tests; asked for when it is complete."""
+        return Conditions(self.n_results, [(check.node, _line_of(check)) for check in self.found])
+
     def require_undoable(self, gm: Any, args: list[Any], protect: Callable[[Any], Any]) -> None:
         """Raise the graph break that a check saves if something in the graph could not be undone: the last one before that, so that what
         comes after the break has no checks, else the first one after it."""
@@ -126,6 +141,11 @@ class Checks:
         self.failures += 1
         if self.failing is not None and self.failures == MAX_FAILURES:
             self.failing.update(check.place for check in self.found)
+
+
+def _line_of(check: Check) -> str:
+    stack = check.saved.user_stack
+    return "\n".join(line.strip() for line in format_location(stack[-1])[:2]) if stack else "a condition on data"
 
 
 def _checked(compiled: Callable[..., Any], n: int, _: Any) -> Callable[..., Any]:

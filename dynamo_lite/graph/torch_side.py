@@ -26,6 +26,7 @@ from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
 from .builder import GraphBuilder
 from .checkpoints import runnable
+from .checks import CHECKS
 from .failure import Failure
 from .floats import Lowered
 from .gradients import with_freed
@@ -125,6 +126,8 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
         lines=_lines(gm),
     )
     gm.meta[GRAPH_RECORD] = record
+    if graph.checks:
+        gm.meta[CHECKS] = graph.checks.conditions()
     weakref.finalize(gm, _forget_source, type(gm))
     started = time.perf_counter()
     graph.propagator.allow_higher_order()

@@ -3,12 +3,14 @@
 Input: a function or module, and arguments, real, fake or on the meta device. Output: an `Exported`: a graph module over the flat inputs,
 the trees of inputs and outputs, and the guards on the inputs as preconditions.
 Invariant: the program is captured, not run: no operator computes anything and nothing outside is changed. Where that cannot be one graph
-without effects on Python objects, an error names the user's line.
+without effects on Python objects, an error names the user's line. Effects on the module itself that only the first call has, and that
+make no difference to the second one, are none: that is found out on a copy, which shares the parameters.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +28,10 @@ from torch.utils import _pytree as pytree
 from .. import markers
 from ..api import compile
 from ..exc import UserError, UserErrorType
+from ..graph.checks import CHECKS
 from ..graph.promises import name_of, refuse_relation, refuse_unequal
 from ..guards import ir
-from ..guards.mirror import Failure, explain_miss
+from ..guards.mirror import ACCESSORS, WITHOUT_ARGUMENT, Failure, explain_miss
 from ..record import FrameRecord, Specialization, log
 from ..variables.dict import DictVariable
 
@@ -64,18 +67,57 @@ class Exported:
         return pytree.tree_unflatten(self.graph_module(*leaves), self.out_spec)
 
 
+logger = logging.getLogger("dynamo_lite")
+
 LOGGING = ("debug", "info", "warning", "error", "exception", "critical", "log")
 
 
-class _Capture:
-    """A backend that keeps the graph, and computes nothing: its outputs only show where they end up."""
+HANDLES = torch.utils.hooks.RemovableHandle
+"""It counts all hooks of the process. Nothing depends on the numbers that they get."""
+
+Steps = list[tuple[int, Any]]
+"""The way from a module to something in it: kinds and arguments of guard nodes."""
+
+
+class _Changes:
+    """A backend that computes nothing: what the code around the graph stores are fakes."""
 
     dynamo_lite_floats = "numbers"
     dynamo_lite_ignores = frozenset({getattr(logging.Logger, name) for name in LOGGING})
 
+    def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        results, checks = _results(gm)
+        fakes = (*[node.meta["example_value"] for node in results], *[False for _ in checks])
+        return lambda *args: fakes
+
+    def dynamo_lite_leaves_out(self, tr: Any) -> None:
+        """At the end of the capture: drop the one change that is not of the copy."""
+        tr.mutations[:] = [vt for vt in tr.mutations if vt.value is not HANDLES]
+
+
+def _results(gm: GraphModule) -> tuple[Sequence[Node], Sequence[Node]]:
+    """The nodes of a graph's results, and of those of its checks."""
+    nodes = next(node for node in gm.graph.nodes if node.op == "output").args[0]
+    conditions = gm.meta.get(CHECKS)
+    n = len(nodes) - (conditions.n_results if conditions is not None else 0)
+    return nodes[:n], nodes[n:]
+
+
+class _Capture:
+    """A backend that keeps the graph, and computes nothing: its outputs only show where they end up.
+
+    Of what the program changes, `left_out` is what no result depends on, `refused` the rest; `changed` is where all that is, None for
+    what does not belong to `owner`, the module.
+    """
+
+    dynamo_lite_floats = "numbers"
+    dynamo_lite_ignores = _Changes.dynamo_lite_ignores
+
     def __init__(self, owner: Any) -> None:
         self.owner = owner
         self.left_out: list[str] = []
+        self.refused: list[str] = []
+        self.changed: list[Steps | None] = []
         self.gm: GraphModule | None = None
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
@@ -83,35 +125,48 @@ class _Capture:
 
     def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         self.gm, self.inputs = gm, list(example_inputs)
-        results = next(node for node in gm.graph.nodes if node.op == "output").args[0]
+        results, checks = _results(gm)
         self.outputs = [object() for _ in results]
-
-        return lambda *args: tuple(self.outputs)
+        shown = (*self.outputs, *[False for _ in checks])
+        return lambda *args: shown
 
     def dynamo_lite_leaves_out(self, tr: Any) -> None:
-        """At the end of the capture: drop the changes that no result depends on, of this call or of a later one, and refuse others."""
-        refused = []
+        """At the end of the capture: drop all changes, and take note of those that results depend on, of this call or of a later one."""
+        self.left_out, self.refused, self.changed = [], [], []
         for vt in tr.mutations:
             if not vt.differs():
                 continue
             owner = vt.describe().removesuffix(".__dict__")
             if not _is_attributes(vt):
-                refused.append(owner)
+                self.refused.append(owner)
             elif vt.carries_over() or self._is_of_an_argument(tr, vt.source):
-                refused.append(f"attributes of {owner}")
+                self.refused.append(f"attributes of {owner}")
             else:
                 self.left_out.append(owner)
-        if refused:
-            message = (
-                f"the program changes {', '.join(refused)}\n"
-                "  do:  return the new value instead: an exported graph has results only"
-            )
-            raise UserError(UserErrorType.ANTI_PATTERN, message)
+            if vt.value is not HANDLES:
+                self.changed.append(self._steps(tr, vt.source))
         tr.mutations.clear()
 
     def _is_of_an_argument(self, tr: Any, source: Any) -> bool:
         root = source.root
         return root.kind == ir.LOCAL and tr.analysis.values[root.arg] is not self.owner
+
+    def refusal(self) -> UserError:
+        """What to raise because of the changes."""
+        message = (
+            f"the program changes {', '.join(self.refused)}\n"
+            "  do:  return the new value instead: an exported graph has results only"
+        )
+        return UserError(UserErrorType.ANTI_PATTERN, message)
+
+    def _steps(self, tr: Any, source: Any) -> Steps | None:
+        if source.root.kind != ir.LOCAL or self._is_of_an_argument(tr, source):
+            return None
+        steps = []
+        while source.parent is not None:
+            steps.append((source.kind, source.arg))
+            source = source.parent
+        return steps[::-1]
 
 
 def _is_attributes(vt: Any) -> bool:
@@ -126,23 +181,48 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
     `Dim.AUTO` (may vary), or None (constant). All other sizes are constants.
 
     Attributes of modules and other objects, the arguments apart, that the program sets without having read them are left out; so are
-    messages to loggers. Raises `Unsupported` at the line where the graph would break, and `UserError` where a size that must vary does
+    messages to loggers, and what a module changes in itself in its first call, if the second one changes nothing and is the same graph.
+    Raises `Unsupported` at the line where the graph would break, and `UserError` where a size that must vary does
     not, where arguments are of an unknown device, where the program changes other objects that outlive the call, or where the result
     holds other objects than tensors and constants.
     """
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
-    stands = [_stand(leaf) for leaf in leaves]
-    call_args, call_kwargs = pytree.tree_unflatten(stands, in_spec)
+    call = _Call([_stand(leaf) for leaf in leaves], in_spec, dynamic_shapes)
+    exported, capture = _exported(fn, call)
+    if capture.refused:
+        if not _changes_once(fn, call, exported, capture.changed):
+            raise capture.refusal()
+        exported.left_out += capture.refused
+    return exported
+
+
+class _Call(NamedTuple):
+    """The arguments to export for: what stands for their leaves, their tree, and which sizes vary."""
+
+    stands: list[Any]
+    in_spec: pytree.TreeSpec
+    dynamic_shapes: Any
+
+    def run(self, fn: Any, backend: Any) -> tuple[Any, Any, list[Place], dict[str, Any]]:
+        """Capture a function, and run what is made of it: the compiled function, its result, the sizes that have a `Dim` with a name, and
+        the tensors that stood for parameters and buffers."""
+        args, kwargs = pytree.tree_unflatten(self.stands, self.in_spec)
+        compiled = compile(fn, backend=backend, fullgraph=True, dynamic=False, isolate_recompiles=True)
+        state = _state_of(fn)
+        with contextlib.ExitStack() as stack:
+            dims = stack.enter_context(_marked(fn, args, kwargs, self.dynamic_shapes))
+            if any(isinstance(t, FakeTensor) for t in state.values()):
+                state = {name: _stand(t) for name, t in state.items()}
+                stack.enter_context(_reparametrize_module(fn, state))
+            return compiled, compiled(*args, **kwargs), dims, state
+
+
+def _exported(fn: Any, call: _Call) -> tuple[Exported, _Capture]:
+    """What becomes of a call, and what it would change."""
     capture = _Capture(fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None))
-    compiled = compile(fn, backend=capture, fullgraph=True, dynamic=False, isolate_recompiles=True)
-    state = _state_of(fn)
     with contextlib.ExitStack() as stack:
         stack.callback(log.listen(capture.frames.append))
-        dims = stack.enter_context(_marked(fn, call_args, call_kwargs, dynamic_shapes))
-        if any(isinstance(t, FakeTensor) for t in state.values()):
-            state = {name: _stand(t) for name, t in state.items()}
-            stack.enter_context(_reparametrize_module(fn, state))
-        result = compiled(*call_args, **call_kwargs)
+        compiled, result, dims, state = call.run(fn, capture)
     frame = next((f for f in capture.frames if f.guards is not None), None)
     guards = frame.guards.guards() if frame is not None else None
     if guards is None:
@@ -151,22 +231,91 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
         )
     _check_relations(dims, guards.sizes)
     own = _state_of(fn)
-    module, out_spec = _Assembly(capture, stands, state, own, guards.sizes).build(result)
+    module, out_spec = _Assembly(capture, call.stands, state, own, guards.sizes).build(result)
     bind = _binder(fn)
     equalities = [Equality(places) for places in _by_name(dims).values() if len(places) > 1]
+    is_input = _is_argument_of_module if own is not _NO_STATE else _is_argument
+    conditions = [guard for guard in guards if not _nodes(guard) or any(map(is_input, _nodes(guard)))]
+    paths = {guard.path for guard in conditions}.union(*[_paths_to(n) for g in conditions for n in _nodes(g) if is_input(n)])
 
     def check(args: Any, kwargs: Any, compiled: Any = compiled) -> list[Failure]:
         """`compiled` is kept, because the guards live as long as it does."""
         named = _named(fn, args, kwargs)
         misses = explain_miss(guards, *bind(args, kwargs))
         return [
-            *[f for f in misses if own is _NO_STATE or not f.path.startswith("self")],
+            *[f for f in misses if f.path in paths],
             *[failure for equal in equalities for failure in equal.failures(named)],
         ]
 
-    texts = [f"{g.path}: {g.text}" if g.text and g.text not in g.path else g.path for g in guards if g.text]
+    texts = [f"{g.path}: {g.text}" if g.text and g.text not in g.path else g.path for g in conditions if g.text]
     texts += [str(equal) for equal in equalities]
-    return Exported(module, in_spec, out_spec, texts, frame.specializations, capture.left_out, check)
+    exported = Exported(module, call.in_spec, out_spec, texts, frame.specializations, capture.left_out, check)
+    return exported, capture
+
+
+def _nodes(guard: Any) -> Sequence[Any]:
+    """What a guard looks at; nothing if that is torch's ambient state."""
+    return (guard.node,) if guard.node is not None else guard.nodes
+
+
+def _is_argument(node: Any) -> bool:
+    """Whether something is, or hangs on, an argument: all else is as it was when the graph was made."""
+    return bool(node.root.kind == ir.LOCAL)
+
+
+def _is_argument_of_module(node: Any) -> bool:
+    return _is_argument(node) and node.root.arg != 0
+
+
+def _paths_to(node: Any) -> Iterator[str]:
+    while node is not None:
+        yield node.path
+        node = node.parent
+
+
+# -- what only the first call changes
+
+
+def _changes_once(fn: Any, call: _Call, first: Exported, changed: list[Steps | None]) -> bool:
+    """Whether what a call has changed is changed once and for all: after it a call changes nothing, and does the same."""
+    if not isinstance(fn, torch.nn.Module) or None in changed:
+        return False
+    try:
+        other = copy.deepcopy(fn, {id(tensor): tensor for tensor in _state_of(fn).values()})
+        if any(_reach(other, steps) is _reach(fn, steps) for steps in changed):
+            return False
+        call.run(other, _Changes())
+        second, capture = _exported(other, call)
+    except Exception as error:
+        logger.debug("what the first call changes cannot be tried out: %r", error)
+        return False
+    return not capture.refused and _is_same(first, second)
+
+
+def _reach(module: torch.nn.Module, steps: Steps) -> Any:
+    value: Any = module
+    for kind, arg in steps:
+        accessor = ACCESSORS[kind]
+        value = accessor(value) if kind in WITHOUT_ARGUMENT else accessor(value, arg)
+    return value
+
+
+def _is_same(one: Exported, other: Exported) -> bool:
+    """Whether two exported graphs do the same, under the same conditions."""
+    graphs, tensors = zip(*[_contents(exported.graph_module) for exported in (one, other)], strict=True)
+    return (
+        graphs[0] == graphs[1]
+        and one.out_spec == other.out_spec
+        and set(one.preconditions) == set(other.preconditions)
+        and tensors[0].keys() == tensors[1].keys()
+        and all(tensor is tensors[1][name] for name, tensor in tensors[0].items())
+    )
+
+
+def _contents(module: GraphModule) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    """The code of the graphs in it, and the tensors."""
+    graphs = {name: part.code for name, part in module.named_modules() if isinstance(part, GraphModule)}
+    return graphs, _state_of(module)
 
 
 _NO_STATE: dict[str, Any] = {}
@@ -369,11 +518,20 @@ class _Assembly:
                     setattr(self.root, node.target, getattr(self.capture.gm, node.target))
                 if node.op not in ("placeholder", "output"):
                     known[node] = self.graph.node_copy(node, known.__getitem__)
-            returned = next(node for node in captured.nodes if node.op == "output").args[0]
+            returned, _ = _results(self.capture.gm)
+            self.assert_conditions(known)
         outputs = {id(shown): known[node] for shown, node in zip(self.capture.outputs, returned, strict=True)}
         flat, out_spec = pytree.tree_flatten(result)
         self.graph.output([outputs[id(leaf)] if id(leaf) in outputs else self.value(leaf) for leaf in flat])
         return GraphModule(self.root, self.graph), out_spec
+
+    def assert_conditions(self, known: dict[Node, Node]) -> None:
+        """Where the program raises because of data, the graph does."""
+        conditions = self.capture.gm.meta.get(CHECKS)
+        for failing, line in conditions.failing if conditions is not None else ():
+            holds = self.graph.call_function(torch.logical_not, (known[failing],))
+            message = f"the data are such that the program raises at\n{line}"
+            self.graph.call_function(torch._assert_async, (holds, message))
 
     def value(self, value: Any) -> Any:
         """An input, an attribute for any other tensor, a constant."""

@@ -2,11 +2,13 @@
 
 import linecache
 import logging
+import threading
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
+from torch.utils.hooks import RemovableHandle
 
 import dynamo_lite
 from dynamo_lite import export
@@ -181,6 +183,96 @@ class InitialisedLater(torch.nn.Module):
 def test_attributes_that_later_calls_read_are_not():
     with pytest.raises(UserError, match="the program changes attributes of self\n"):
         export(InitialisedLater(), torch.ones(3))
+
+
+class Hooked(torch.nn.Module):
+    """Which sets itself up in the first call, as models of transformers do."""
+
+    lock = threading.Lock()
+
+    def __init__(self, again=False, shared=None):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.again = again
+        self.ready = False
+        self.shared = shared
+
+    def forward(self, x):
+        if not self.ready:
+            with Hooked.lock:
+                if not self.ready:
+                    self.linear.register_forward_hook(lambda module, args, result: result * 2)
+                    self.ready = not self.again
+                    if self.shared is not None:
+                        self.shared.ready = True
+        return self.linear(x)
+
+
+def test_what_only_the_first_call_changes_is_left_out():
+    module, x = Hooked(), torch.randn(3, 4)
+    next_id = RemovableHandle.next_id
+    exported = export(module, x, dynamic_shapes=[{0: "dynamic"}])
+    assert exported.left_out == ["RemovableHandle", "self.linear._forward_hooks", "attributes of self"]
+    assert not module.ready and not module.linear._forward_hooks and RemovableHandle.next_id == next_id
+    assert exported.graph_module.get_parameter("linear_weight") is module.linear.weight
+    assert len(targets(exported)) == 2
+    for _ in range(2):  # the first call, and one more
+        assert torch.equal(exported(x), module(x))
+    with FakeTensorMode():
+        fake = Hooked()
+    assert len(targets(export(fake, torch.ones(3, 4)))) == 2
+
+
+def shared():
+    """A function is not copied with the module that has it."""
+
+
+def test_what_every_call_changes_is_refused():
+    with pytest.raises(UserError, match="the program changes"):
+        export(Hooked(again=True), torch.ones(3, 4))
+    with pytest.raises(UserError, match="the program changes"):
+        export(Hooked(shared=shared), torch.ones(3, 4))
+    assert not hasattr(shared, "ready")
+
+
+class CountsTo(torch.nn.Module):
+    def __init__(self, last):
+        super().__init__()
+        self.calls, self.last = 0, last
+
+    def forward(self, x):
+        if self.calls < self.last:
+            self.calls += 1
+        return x + (self.calls == 3)
+
+
+def test_what_is_not_settled_after_one_call_is_refused():
+    assert export(CountsTo(1), torch.ones(3)).left_out == ["attributes of self"]
+    with pytest.raises(UserError, match="attributes of self"):
+        export(CountsTo(2), torch.ones(3))
+
+
+def raises_for_data(x):
+    if x.sum() > 100:
+        raise ValueError("too large")
+    return x + 1
+
+
+def test_where_the_program_raises_the_graph_does():
+    exported = export(raises_for_data, torch.ones(3))
+    assert torch.equal(exported(torch.arange(3.0)), torch.arange(3.0) + 1)
+    line = raises_for_data.__code__.co_firstlineno + 1
+    with pytest.raises(RuntimeError, match=rf'raises at\nFile "{__file__}", line {line}, in raises_for_data\nif x.sum'):
+        exported(torch.full((3,), 50.0))
+
+
+SCALE = 2
+
+
+def test_globals_are_as_they_were(monkeypatch):
+    exported = export(lambda x: x * SCALE, torch.ones(3))
+    monkeypatch.setitem(globals(), "SCALE", 3)
+    assert torch.equal(exported(torch.ones(3)), torch.full((3,), 2.0))
 
 
 def test_messages_are_left_out():
