@@ -469,8 +469,10 @@ class Analysis:
             result = tr.run()
         except GraphBreak:
             broken = True
-        except ObservedException:
-            pass
+        except ObservedException as error:
+            on_raise = getattr(self.region.backend, "dynamo_lite_raises", None)
+            if on_raise is not None:
+                on_raise(error.exc)
         if broken:
             return self._break(tr)
         if result is None:

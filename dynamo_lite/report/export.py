@@ -27,13 +27,14 @@ from torch.utils import _pytree as pytree
 
 from .. import markers
 from ..api import compile
-from ..exc import UserError, UserErrorType
+from ..exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
 from ..graph.checks import CHECKS
 from ..graph.promises import name_of, refuse_relation, refuse_unequal
 from ..guards import ir
 from ..guards.mirror import ACCESSORS, WITHOUT_ARGUMENT, Failure, explain_miss
 from ..record import FrameRecord, Specialization, log
 from ..variables.dict import DictVariable
+from ..variables.traceback import TracebackVariable
 
 
 @dataclass
@@ -159,6 +160,18 @@ class _Capture:
         )
         return UserError(UserErrorType.ANTI_PATTERN, message)
 
+    def dynamo_lite_raises(self, exc: Any) -> None:
+        """The program raises this: there is nothing to export."""
+        entry = exc.state.get("__traceback__")
+        while isinstance(entry, TracebackVariable) and isinstance(entry.next, TracebackVariable):
+            entry = entry.next
+        message = f"the program raises {_text_of_exception(exc)}"
+        if isinstance(entry, TracebackVariable):
+            code = entry.frame.frame.code
+            place = UserFrame(code.co_filename, entry.lineno, code.co_name)
+            message = "\n".join([message, *format_location(place)])
+        raise UserError(UserErrorType.INVALID_INPUT, message)
+
     def _steps(self, tr: Any, source: Any) -> Steps | None:
         if source.root.kind != ir.LOCAL or self._is_of_an_argument(tr, source):
             return None
@@ -167,6 +180,14 @@ class _Capture:
             steps.append((source.kind, source.arg))
             source = source.parent
         return steps[::-1]
+
+
+def _text_of_exception(exc: Any) -> str:
+    try:
+        args = exc.state["args"].as_python_constant()
+    except (KeyError, NotConstant):
+        args = ()
+    return ": ".join([exc.python_type().__qualname__, *map(str, args)])
 
 
 def _is_attributes(vt: Any) -> bool:
@@ -182,8 +203,8 @@ def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Ex
 
     Attributes of modules and other objects, the arguments apart, that the program sets without having read them are left out; so are
     messages to loggers, and what a module changes in itself in its first call, if the second one changes nothing and is the same graph.
-    Raises `Unsupported` at the line where the graph would break, and `UserError` where a size that must vary does
-    not, where arguments are of an unknown device, where the program changes other objects that outlive the call, or where the result
+    Raises `Unsupported` at the line where the graph would break, and `UserError` where the program raises, where a size that must vary
+    does not, where arguments are of an unknown device, where the program changes other objects that outlive the call, or where the result
     holds other objects than tensors and constants.
     """
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
@@ -236,7 +257,9 @@ def _exported(fn: Any, call: _Call) -> tuple[Exported, _Capture]:
     equalities = [Equality(places) for places in _by_name(dims).values() if len(places) > 1]
     is_input = _is_argument_of_module if own is not _NO_STATE else _is_argument
     conditions = [guard for guard in guards if not _nodes(guard) or any(map(is_input, _nodes(guard)))]
-    paths = {guard.path for guard in conditions}.union(*[_paths_to(n) for g in conditions for n in _nodes(g) if is_input(n)])
+    paths = {guard.path for guard in conditions}.union(
+        *[_paths_to(n) for g in conditions for n in _nodes(g) if is_input(n)]
+    )
 
     def check(args: Any, kwargs: Any, compiled: Any = compiled) -> list[Failure]:
         """`compiled` is kept, because the guards live as long as it does."""

@@ -11,6 +11,7 @@ from torch.export import Dim
 from torch.utils.hooks import RemovableHandle
 
 import dynamo_lite
+import dynamo_lite.compiler
 from dynamo_lite import export
 from dynamo_lite.exc import Unsupported, UserError
 from dynamo_lite.testing import differences
@@ -283,6 +284,22 @@ def test_messages_are_left_out():
         return x + 1
 
     assert torch.equal(export(fn, torch.ones(3))(torch.ones(3)), torch.full((3,), 2.0))
+
+
+def raises_while_captured(x):
+    y = x + 1
+    mask = None if dynamo_lite.compiler.is_compiling() else y
+    return mask[0]
+
+
+def test_a_program_that_raises():
+    line = raises_while_captured.__code__.co_firstlineno + 3
+    with pytest.raises(UserError) as info:
+        export(raises_while_captured, torch.ones(3))
+    assert str(info.value) == (
+        "the program raises TypeError: 'NoneType' object is not subscriptable\n"
+        f'  File "{__file__}", line {line}, in raises_while_captured\n    return mask[0]'
+    )
 
 
 class Pair:
