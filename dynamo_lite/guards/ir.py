@@ -38,7 +38,6 @@ ITER_ITEM = 16  # k: the k-th item still to come of a builtin iterator
 DICT_KEY = 17  # i: the i-th key of a dict
 CALL = 18  # a Python function of the object
 REFERENT = 19  # a root: CONST, but a weak reference to the object
-MADE = 20  # a root that no guard reaches: what the code makes before the graph; a callable
 
 # Checks.
 IS = 32  # object
@@ -68,6 +67,9 @@ GLOBAL_STATE = 67
 
 KINDS: dict[str, int] = {name: value for name, value in list(globals().items()) if name.isupper()}
 KIND_NAMES: dict[int, str] = {value: name for name, value in KINDS.items()}
+
+MADE = -1
+"""A root that no guard reaches, which C knows nothing of: what the code makes before the graph; a callable."""
 
 User = tuple[str, int] | None
 """The user's line that made the guard necessary: (file name, line number)."""
