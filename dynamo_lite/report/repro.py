@@ -17,13 +17,15 @@ from torch.fx import GraphModule
 from torch.fx.graph_module import _format_import_block
 from torch.package import sys_importer
 
+from ..tune.distribution import Distribution
+
 SHORT = 64
 """Elements of a tensor that is written down."""
 
 
 @dataclass(frozen=True)
 class RandomInput:
-    """A tensor that is made anew: normal with mean and deviation, whole numbers between two, or truth values."""
+    """A tensor that is made anew, of a `Distribution`."""
 
     seed: int
     shape: tuple[int, ...]
@@ -31,30 +33,20 @@ class RandomInput:
     dtype: torch.dtype
     device: str
     requires_grad: bool
-    low: float
-    high: float
+    distribution: tuple[float, float]
 
     @classmethod
     def like(cls, value: torch.Tensor, seed: int) -> RandomInput:
         """Of the same kind and distribution."""
-        with torch.no_grad():
-            if value.is_floating_point() or value.is_complex():
-                wide = (torch.view_as_real(value) if value.is_complex() else value).double()
-                low, high = (float(wide.mean()), float(wide.std(correction=0))) if wide.isfinite().all() else (0.0, 1.0)
-            else:
-                low, high = float(value.min()), float(value.max())
         about = (tuple(value.shape), tuple(value.stride()), value.dtype, str(value.device), value.requires_grad)
-        return cls(seed, *about, round(low, 4), round(high, 4))
+        first, second = Distribution.of(value)
+        return cls(seed, *about, (round(first, 4), round(second, 4)))
 
     def make(self) -> torch.Tensor:
         """The tensor."""
         generator = torch.Generator().manual_seed(self.seed)
         value = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
-        if self.dtype.is_floating_point or self.dtype.is_complex:
-            parts = torch.view_as_real(value) if self.dtype.is_complex else value
-            parts.copy_(torch.randn(parts.shape, generator=generator) * self.high + self.low)
-        else:
-            value.copy_(torch.randint(int(self.low), int(self.high) + 1, self.shape, generator=generator))
+        Distribution(*self.distribution).fill(value, generator)
         return value.requires_grad_(self.requires_grad)
 
     def expression(self) -> str:

@@ -22,6 +22,7 @@ from ..backends import pickling
 from ..backends.aot import STATIC_ADDRESS
 from ..graph.lean import without_compiler
 from ..graph.symbols import InputSource
+from .distribution import Distribution
 
 
 class CannotCarry(Exception):
@@ -173,19 +174,18 @@ def described(examples: Sequence[Any]) -> list[Any]:
         place = (value.storage_offset(), list(value.shape), list(value.stride()))
         kind = (isinstance(value, torch.nn.Parameter), value.requires_grad)
         found.append(
-            (_DESCRIBED, number, storage.nbytes(), str(value.device), value.dtype, _values(value), place, kind)
+            (
+                _DESCRIBED,
+                number,
+                storage.nbytes(),
+                str(value.device),
+                value.dtype,
+                tuple(Distribution.of(value)),
+                place,
+                kind,
+            )
         )
     return found
-
-
-def _values(value: torch.Tensor) -> tuple[float, float]:
-    """Mean and deviation of numbers with a fraction, the smallest and largest of others."""
-    with torch.no_grad():
-        if value.is_floating_point() or value.is_complex():
-            wide = torch.view_as_real(value).double() if value.is_complex() else value.double()
-            wide = wide[wide.isfinite()]
-            return (float(wide.mean()), float(wide.std(correction=0))) if wide.numel() else (0.0, 1.0)
-        return (float(value.min()), float(value.max())) if value.numel() else (0.0, 0.0)
 
 
 def made(examples: Sequence[Any]) -> list[Any]:
@@ -198,14 +198,7 @@ def _made(about: tuple[Any, ...], storages: dict[int, torch.UntypedStorage]) -> 
     _, number, size, device, dtype, values, (offset, sizes, strides), (is_parameter, requires_grad) = about
     if number not in storages:
         flat = torch.empty(size // dtype.itemsize, dtype=dtype, device=device)
-        if dtype.is_floating_point or dtype.is_complex:
-            (torch.view_as_real(flat) if dtype.is_complex else flat).copy_(
-                torch.empty(flat.shape + (2,) * dtype.is_complex).normal_(*values)
-            )
-        elif dtype is torch.bool:
-            flat.copy_(torch.rand(flat.shape) < 0.5)
-        else:
-            flat.copy_(torch.randint(int(values[0]), int(values[1]) + 1, flat.shape))
+        Distribution(*values).fill(flat)
         storages[number] = flat.untyped_storage()
     value = torch.empty(0, dtype=dtype, device=device).set_(storages[number], offset, sizes, strides)
     return torch.nn.Parameter(value, requires_grad) if is_parameter else value.requires_grad_(requires_grad)
