@@ -44,7 +44,7 @@ def write(
     if tr.process_bound is not None:
         raise Refused(tr.process_bound)
     inputs = [] if graph is None else [i.source for i in graph.inputs]
-    if any(source.kind == ir.MADE for source in inputs):
+    if any(source.kind == ir.MADE for source in inputs) or (graph is not None and graph.revived):
         raise Refused("a leaf that is made before the graph")
     writer = Writer(tr.function, tr.guards, _needed(tr.guards, inputs), tr.recipes)
     ambient = side.write_ambient(writer)

@@ -38,7 +38,7 @@ from .failure import is_own
 from .fake import MEMO, Propagator, fake_of_known, span
 from .gradients import freed_outputs
 from .lean import without_compiler
-from .leaves import MadeLeaf, outlet, settle
+from .leaves import MadeLeaf, Revived, outlet, revived_inputs, settle
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .nested_int import NewNestedInts, is_nested, nested_int_of
 from .nodes import NodeFactory, NodeMeta, placeholder_name
@@ -113,6 +113,7 @@ class GraphBuilder:
         self.written_past: list[tuple[int, int]] = []  # inputs whose `data` is written to, see `versions`
         self.replaced: list[TensorValue] = []  # inputs to whose `data` something is assigned
         self.aliased: list[int] = []  # those of them that the compiled graph gets an alias of
+        self.revived: list[Revived] = []  # inputs that become leaves of another kind
         self.hook_regions: list[Any] = []  # blocks with hooks of saved tensors, in order
         self.freed: list[int] = []  # the outputs whose gradients are used up
         self.made_leaves: dict[TensorValue, MadeLeaf] = {}  # tensors that begin to require gradients in the graph
@@ -621,6 +622,7 @@ class GraphBuilder:
                 self.freed = freed_outputs(self)
             self.written_past = written_past(self)
             self.aliased = replaced_inputs(self)
+            self.revived = revived_inputs(self)
             for i in self.freed:
                 results[i] = self._add("call_method", "detach", (results[i],), {}, None)
             self.graph.output((*results, *checked))

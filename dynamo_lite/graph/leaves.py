@@ -9,6 +9,7 @@ Mirrors `torch/csrc/autograd/functions/accumulate_grad.h` and `torch/nn/paramete
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -30,6 +31,7 @@ class MadeLeaf:
         self.nodes: list[Node] = []
         self.escaping: Node | None = None  # its data, as an output
         self.input: ir.GuardNode | None = None  # the path of the input that it is, if it is one
+        self.owner: TensorValue | None = None  # the input whose tensor it is: one that was no leaf of this kind before
         self.has_hooks = False
 
 
@@ -92,16 +94,20 @@ def is_unused(builder: Any, value: TensorValue) -> bool:
 def settle(builder: Any) -> None:
     """Make the leaves that gradients from outside reach inputs of the graph. Raises `Unsupported` for one that can't be."""
     reached: list[tuple[dict[TensorValue, MadeLeaf], bool]] = []
+    inputs: set[TensorValue] = set()
     for node in builder.outputs:
         value = node.meta.subject
         start = _base(builder, value).node if isinstance(value, TensorValue) else node
         ends = [end for _, end, is_end in history(builder, [start]) if is_end]
         made = {end: builder.made_leaves[end] for end in ends if end in builder.made_leaves}
+        inputs.update(end for end in ends if end not in made)
         if made:
             reached.append((made, len(made) < len(ends)))
     for made, _ in reached:
         for value, leaf in made.items():
-            if leaf.escaping is not None:
+            if leaf.owner in inputs:  # gradients of one kind and of another
+                _refuse(leaf)
+            if leaf.escaping is not None or leaf.owner is not None:
                 _make_input(builder, value, leaf)
     for made, has_inputs in reached:  # one reason for a gradient is enough
         if not has_inputs and all(leaf.input is None for leaf in made.values()):
@@ -135,13 +141,21 @@ def _make_input(builder: Any, value: TensorValue, leaf: MadeLeaf) -> None:
     if leaf.input is not None:
         return
     meta, node = value.meta, leaf.nodes[0]
-    if not _is_made_alone(builder, value, leaf) or meta.live or value.tracker.cls not in _PLAIN:
+    if not _is_made_alone(builder, value, leaf) or value.tracker.cls not in _PLAIN:
         _refuse(leaf)
-    new = NewLeaf(value.tracker.cls, meta.shape, meta.dtype, meta.device)
-    real = torch.empty(new.shape, dtype=new.dtype, device=new.device, requires_grad=True)
-    leaf.input = ir.GuardNode(builder.tr.guards, None, ir.MADE, new)
-    given = TensorValue(intern(new.shape, real.stride(), 0, new.dtype, new.device, True, True))
+    if leaf.owner is None:
+        if meta.live:  # its sizes are known only in the graph
+            _refuse(leaf)
+        new = NewLeaf(value.tracker.cls, meta.shape, meta.dtype, meta.device)
+        leaf.input, like = ir.GuardNode(builder.tr.guards, None, ir.MADE, new), new
+    else:
+        leaf.input, like = leaf.owner.origin[1:]
+    shape = tuple(like.shape)
+    real = torch.empty(shape, dtype=meta.dtype, device=meta.device, requires_grad=True)
+    given = TensorValue(meta if meta.live else intern(shape, real.stride(), 0, meta.dtype, meta.device, True, True))
     given.node = builder.add_input(given, leaf.input, real)
+    if leaf.owner is not None:
+        builder.revived.append(Revived(leaf.owner.node, given.node, meta.dtype, meta.device))
     data = node.args[0] if _is_switch(node) else node
     made = builder.add_after(node, value, with_data, (given.node, data))
     _replace(builder, value, node, made)
@@ -162,3 +176,51 @@ def _replace(builder: Any, value: TensorValue, node: Node, new: Node) -> None:
     builder.outputs = [new if output is node else output for output in builder.outputs]
     if value.node is node:
         value.node = new
+    leaf = builder.made_leaves[value]
+    leaf.nodes = [new if known is node else known for known in leaf.nodes]
+
+
+class Revived(NamedTuple):
+    """A tensor from outside that becomes a leaf of another kind: the input that it is as it was, if the graph needs that, and the one
+    that it is as a leaf of this dtype on this device."""
+
+    before: Any
+    after: Any
+    dtype: torch.dtype
+    device: torch.device
+
+
+def revived_inputs(builder: Any) -> list[Revived]:
+    """With the positions of the inputs."""
+    at = {item.node: i for i, item in enumerate(builder.inputs)}
+    return [item._replace(before=at.get(item.before), after=at[item.after]) for item in builder.revived]
+
+
+def with_revived(
+    revived: list[Revived],
+    outer: Callable[[Callable[..., Any]], Callable[..., Any]],
+    compiled: Callable[..., Any],
+) -> Callable[..., Any]:
+    """A graph that makes these inputs leaves of their new kind before it runs, inside of `outer`. If it raises, they are what they were."""
+    compiled = outer(compiled)
+
+    def run(*args: Any) -> Any:
+        given = list(args)
+        undo = []
+        try:
+            for before, after, dtype, device in revived if args else ():
+                tensor = args[after]
+                undo.append((tensor, tensor.requires_grad, tensor.data))
+                if before is not None:
+                    given[before] = tensor.detach()
+                if (tensor.dtype, tensor.device) != (dtype, device):
+                    tensor.data = torch.empty(tensor.shape, dtype=dtype, device=device)
+                tensor.requires_grad_()
+            return compiled(*given)
+        except BaseException:
+            for tensor, requires_grad, data in undo:
+                tensor.data = data
+                tensor.requires_grad_(requires_grad)
+            raise
+
+    return run

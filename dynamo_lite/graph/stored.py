@@ -326,6 +326,7 @@ class StoredGraph:
         self.freed = data["freed"]
         self.written_past = data["written_past"]
         self.aliased = data["aliased"]
+        self.revived: list[Any] = []
         self.checks = Checks(None)
         self.module_hooks: list[Any] = []
         self.hook_regions: list[Any] = []

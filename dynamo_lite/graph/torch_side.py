@@ -30,6 +30,7 @@ from .checks import CHECKS
 from .failure import Failure
 from .floats import Lowered
 from .gradients import with_freed
+from .leaves import with_revived
 from .module_hooks import with_hooks
 from .saved_tensors import closed, closing, see_every_operator, under_hooks
 from .stored import (  # noqa: F401
@@ -149,6 +150,8 @@ def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any],
     outer = modes.without_modes if modes.around() else _as_it_is
     if graph.aliased:
         outer = functools.partial(with_aliases, graph.aliased, outer)
+    if graph.revived:
+        outer = functools.partial(with_revived, graph.revived, outer)
     if graph.written_past:
         outer = functools.partial(with_versions, graph.written_past, outer)
     if graph.freed:

@@ -71,7 +71,7 @@ def with_versions(
     compiled = outer(compiled)
 
     def run(*args: Any) -> Any:
-        inputs = [(args[i], n) for i, n in written if not args[i].is_inference()]
+        inputs = [(args[i], n) for i, n in written if args and not args[i].is_inference()]
         after = [tensor._version + n for tensor, n in inputs]
         made = compiled(*args)
         torch._C._autograd._unsafe_set_version_counter(tuple([tensor for tensor, _ in inputs]), tuple(after))
@@ -98,7 +98,7 @@ def with_aliases(
     def run(*args: Any) -> Any:
         given = list(args)
         with torch.enable_grad():
-            for i in replaced:
+            for i in replaced if args else ():
                 given[i] = args[i].view_as(args[i]) if args[i].requires_grad else args[i].detach()
         return compiled(*given)
 

@@ -51,6 +51,8 @@ class TensorVariable(VariableTracker):
     cls: type = torch.Tensor
     attributes: dict[str, VariableTracker | None] | None = None
     replaced: TensorData | None = None  # what was assigned to `data` of a tensor that existed before
+    is_told = False  # whether `requires_grad_` was called on a tensor that existed before
+    original: TensorValue | None = None  # what such a tensor was before it became another leaf, or got other data
     data_of: Any = None
 
     def __init__(self, proxy: TensorValue) -> None:
@@ -233,7 +235,8 @@ class TensorVariable(VariableTracker):
     def _emit_version(self, cg: Any) -> None:
         """What stands for the tensor since an assignment has been changed in place so many times."""
         try:
-            n = versions(cg.tr.graph, self.replaced.nodes)
+            leaf = cg.tr.graph.made_leaves.get(self.proxy)
+            n = versions(cg.tr.graph, (*self.replaced.nodes, *(() if leaf is None else leaf.nodes)))
         except Unsupported as error:
             error.break_step = self.mutated_at
             raise
@@ -250,6 +253,12 @@ class TensorVariable(VariableTracker):
             cg.load(self)
             cg.asm.store_attr("data")
             self._emit_version(cg)
+        if self.is_told:
+            cg.load_callable(as_leaf)
+            cg.load(self)
+            cg.load_const(self.proxy.meta.requires_grad)
+            cg.asm.call(2)
+            cg.asm.pop_top()
         for name, value in (self.attributes or {}).items():
             if value is not None:
                 cg.load(value)
@@ -263,10 +272,9 @@ class TensorVariable(VariableTracker):
 
 
 class TensorData(NamedTuple):
-    """The last assignment to the `data` of a tensor: `before` is its graph value as it was before the first one, `data` what it got;
-    the `nodes` make what stands for the tensor after each assignment."""
+    """The last assignment to the `data` of a tensor: `data` is what it got; the `nodes` make what stands for the tensor after each
+    assignment."""
 
-    before: TensorValue
     data: TensorVariable
     nodes: tuple[Any, ...]
 
@@ -526,9 +534,41 @@ def _set_requires_grad(tx: Any, self: TensorVariable, value: VariableTracker | N
         unsupported("tensor-attribute", "assignment to Tensor.requires_grad")
     if bool(value.as_python_constant()) is self.proxy.meta.requires_grad:
         return
-    if self.source is not None:
-        unsupported("tensor-attribute", "assignment to the requires_grad of an input")
-    tx.tr.graph.call(tx, "call_method", "requires_grad_", [self, value])
+    set_requires_grad(tx, self, bool(value.as_python_constant()))
+
+
+def set_requires_grad(tx: Any, self: TensorVariable, wanted: bool) -> VariableTracker:
+    """`THPVariable_set_requires_grad`. For the graph a tensor from outside is another one from here on; it is told after the graph."""
+    graph = tx.tr.graph
+    if self.source is None:
+        return graph.call(tx, "call_method", "requires_grad_", [self, ConstantVariable(wanted)])
+    tensor_is_leaf(tx, self)
+    meta = self.proxy.meta
+    is_known = self.cls in (torch.Tensor, torch.nn.Parameter) and _is_described(self) and not (meta.live and not wanted)
+    if graph.scope is not None or not meta.is_leaf or not is_known:
+        unsupported("tensor-attribute", "requires_grad_ of an input")
+    if wanted and not (meta.dtype.is_floating_point or meta.dtype.is_complex):
+        unsupported("tensor-attribute", "requires_grad_ of integers")
+    if self.proxy in graph.made_leaves and not is_unused(graph, self.proxy):
+        unsupported("tensor-attribute", "requires_grad_ of a leaf of which something has gradients")
+    tx.tr.mutating(self)
+    self.is_told, original = True, _original(self)
+    with tx.tr.state.grad_mode(False):
+        detached = graph.call(tx, "call_method", "detach", [self])
+    if wanted:
+        make_leaf(tx, self, detached)
+        graph.made_leaves[self.proxy].owner = original
+    else:
+        self.proxy = detached.proxy
+        self.proxy.tracker = self
+    return self
+
+
+def _original(self: TensorVariable) -> TensorValue:
+    """The graph value that a tensor begins with."""
+    if self.original is None:
+        self.original = self.proxy
+    return self.original
 
 
 def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
@@ -539,18 +579,18 @@ def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
         unsupported("tensor-attribute", f"assignment to the data of {self.describe()}")
     if value.data_of is not None and value.data_of.is_still(self, value):
         return
-    mine = self.proxy.meta
-    if self.source is None and mine.requires_grad and self.proxy in tx.tr.graph.made_leaves:
+    mine, other = self.proxy.meta, value.proxy.meta
+    if mine.requires_grad and self.proxy in tx.tr.graph.made_leaves:
         if not is_unused(tx.tr.graph, self.proxy):
-            unsupported(
-                "tensor-attribute",
-                "assignment to the data of a leaf made in the graph, of which something has gradients",
-            )
+            unsupported("tensor-attribute", "assignment to the data of a leaf of which something has gradients")
         _become(tx, self, value)
         return
-    _check_replaceable(tx, self, value.proxy.meta)
+    _check_replaceable(tx, self, other)
+    if mine.requires_grad and (mine.dtype, mine.device) != (other.dtype, other.device):
+        _become(tx, self, value)
+        return
     data = tx.tr.graph.call(tx, "call_method", "detach", [value])
-    before = self.proxy if self.replaced is None else self.replaced.before
+    before = _original(self)
     if mine.requires_grad:
         made = tx.tr.graph.call(tx, "call_function", with_data, [ValueVariable(before), data], memo=False)
         made.proxy.meta = made.proxy.meta.replace(requires_grad=True, is_leaf=mine.is_leaf)
@@ -560,15 +600,28 @@ def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
         tx.tr.mutating(self)
         tx.tr.graph.replaced.append(before)
         nodes = () if self.replaced is None else self.replaced.nodes
-        self.replaced = TensorData(before, data, (*nodes, made.proxy.node))
+        self.replaced = TensorData(data, (*nodes, made.proxy.node))
     self.proxy = made.proxy
     self.proxy.tracker = self
 
 
 def _become(tx: Any, self: TensorVariable, value: TensorVariable) -> None:
-    """A leaf that the traced code has made, and of which nothing has gradients yet, is another one from here on."""
+    """A leaf of which nothing made from here on has gradients yet is another one: that of other data."""
+    graph = tx.tr.graph
+    before = _original(self)
     with tx.tr.state.grad_mode(False):
-        self.proxy = tx.tr.graph.call(tx, "call_method", "detach", [value]).proxy
+        data = graph.call(tx, "call_method", "detach", [value])
+        make_leaf(tx, self, _graph_attribute(tx, data, "data"))
+    if self.source is not None:
+        tx.tr.mutating(self)
+        graph.replaced.append(before)
+        self.replaced = TensorData(data, () if self.replaced is None else self.replaced.nodes)
+        graph.made_leaves[self.proxy].owner = before
+
+
+def make_leaf(tx: Any, self: TensorVariable, data: TensorVariable) -> None:
+    """From here on the tensor is a leaf that has this data."""
+    self.proxy = data.proxy
     self.proxy.tracker = self
     tx.tr.graph.call(tx, "call_method", "requires_grad_", [self])
 
@@ -583,7 +636,8 @@ def _check_replaceable(tx: Any, self: TensorVariable, other: Any) -> None:
     graph, mine = tx.tr.graph, self.proxy.meta
     if graph.scope is not None and (self.source is not None or mine.requires_grad):
         unsupported("tensor-attribute", "assignment to the data of a tensor from outside of a body")
-    if mine.requires_grad and (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device):
+    is_other = (mine.dtype, mine.device) != (other.dtype, other.device) and (self.source is None or not mine.is_leaf)
+    if mine.requires_grad and (mine.shape != other.shape or is_other):
         unsupported("tensor-attribute", f"assignment of {other} to the data of {mine}")
     if self.attributes is not None and "grad" in self.attributes and mine.shape != other.shape:
         unsupported("tensor-attribute", "assignment of other sizes to the data of a tensor with a new gradient")

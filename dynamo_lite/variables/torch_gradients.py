@@ -18,7 +18,7 @@ from ..guards import ir
 from .base import VariableTracker
 from .constant import FALSE, NONE, TRUE, is_constant, is_none
 from .dispatch import builtin, method
-from .tensor import NewParameterVariable, TensorVariable
+from .tensor import NewParameterVariable, TensorVariable, set_requires_grad
 from .torch_body import whole
 from .torch_hooks import registered
 from .tuple import TupleVariable
@@ -215,6 +215,4 @@ def tensor_requires_grad(tx: Any, self: TensorVariable, requires_grad: VariableT
         return unsupported("tensor-attribute", "requires_grad_ of something that is not constant")
     if bool(requires_grad.as_python_constant()) is self.proxy.meta.requires_grad:
         return self
-    if self.source is not None:
-        return unsupported("tensor-attribute", "requires_grad_ of an input")
-    return tx.tr.graph.call(tx, "call_method", "requires_grad_", [self, requires_grad])
+    return set_requires_grad(tx, self, bool(requires_grad.as_python_constant()))

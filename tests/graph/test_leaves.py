@@ -157,7 +157,7 @@ ONE_GRAPH = [
 def tensors(value):
     if isinstance(value, nn.Module):
         return list(value.parameters())
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return [t for item in value for t in tensors(item)]
     return [value] if isinstance(value, torch.Tensor) else []
 
@@ -287,4 +287,171 @@ def test_stacked_modules(backend):
     compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
     for _ in range(2):
         assert same(run(fn), run(compiled), tol=1e-5)
+    assert counter.frame_count == 1
+
+
+# -- tensors from outside that become leaves of another kind
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+
+def to_double(m, a):
+    return m.double()(a.double())
+
+
+def to_bfloat16(m, a):
+    return m.to(torch.bfloat16)(a.bfloat16()), [p.dtype for p in m.parameters()]
+
+
+def there_and_back(m, a):
+    return m.half().float()(a)
+
+
+def converted_only(m, a):
+    with torch.no_grad():
+        y = m(a)
+    m.double()
+    return y
+
+
+def converted_under_no_grad(m, a):
+    with torch.no_grad():
+        return m.double()(a.double())
+
+
+def converted_and_changed(m, a):
+    m.double()
+    with torch.no_grad():
+        for p in m.parameters():
+            p.mul_(2)
+    return m(a.double())
+
+
+def frozen(m, a):
+    m.requires_grad_(False)
+    return m(a)
+
+
+def partly_frozen(m, a):
+    m[0].requires_grad_(False)
+    return m(a), [p.requires_grad for p in m.parameters()]
+
+
+def frozen_after_use(m, a):
+    y = m(a)
+    m[2].weight.requires_grad = False
+    return y
+
+
+def thawed(m, a):
+    m.requires_grad_(False)
+    y = m(a)
+    m.requires_grad_(True)
+    return y.requires_grad, m(a)
+
+
+def input_begins(m, a):
+    a.requires_grad_()
+    return a.requires_grad, a.is_leaf, a.grad, m(a * 2)
+
+
+def input_begins_by_attribute(m, a):
+    b = a.sin()
+    a.requires_grad = True
+    return m(a) + b[:, :2]
+
+
+def input_gradient(m, a):
+    a.requires_grad_(True)
+    y = m(a).pow(2).sum()
+    (g,) = torch.autograd.grad(y, a, create_graph=True)
+    return y + g.norm()
+
+
+def input_backward(m, a):
+    a.requires_grad_(True)
+    m(a).pow(2).sum().backward()
+    return a.grad * 2
+
+
+def stepped(m, a):
+    """An attack by gradients."""
+    delta = torch.zeros_like(a, requires_grad=True)
+    for _ in range(2):
+        m(a + delta).pow(2).sum().backward()
+        delta.data = (delta + 0.1 * delta.grad.sign()).clamp(-0.2, 0.2)
+        delta.grad = None
+    return delta.detach()
+
+
+CHANGED = [
+    *(to_double, to_bfloat16, there_and_back, converted_only, converted_under_no_grad, converted_and_changed, frozen),
+    *(partly_frozen, frozen_after_use, thawed, input_begins, input_begins_by_attribute, input_gradient, input_backward),
+]
+
+
+def after(fn, opt, make=net):
+    """The results of two calls, each on a module and an input of its own, and all that autograd knows of these."""
+    call, seen = opt(fn), []
+    for i in range(2):
+        m, a = make(), x() + i
+        params = list(m.parameters())
+        result = call(m, a)
+        loss = [t for t in tensors(result) if t.requires_grad]
+        if loss:
+            sum(t.double().sum() for t in loss).backward()
+        seen.append((result, a, a.requires_grad, a.grad, m.state_dict()))
+        assert all(p is q for p, q in zip(params, m.parameters(), strict=True))
+        seen.append([(type(p), p.dtype, p.requires_grad, p.is_leaf, p.grad) for p in params])
+    return seen
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", CHANGED)
+def test_changed_in_one_graph(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = after(fn, lambda f: dynamo_lite.compile(f, backend=counter, fullgraph=True))
+    assert same(after(fn, lambda f: f), compiled, tol=1e-5)
+    assert counter.frame_count == 1
+
+
+def used_in_both_kinds(m, a):
+    y = m[0](a)
+    return y, m.double()(a.double())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [used_in_both_kinds, stepped])
+def test_changed_in_pieces(fn, backend):
+    assert same(after(fn, lambda f: f), after(fn, lambda f: dynamo_lite.compile(f, backend=backend)), tol=1e-5)
+
+
+def test_a_graph_that_raises_leaves_no_trace():
+    def fn(m, a, index):
+        a.requires_grad_()
+        m.double()
+        return m(a.double())[index]
+
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    compiled(net().eval(), x(), torch.tensor([0]))
+    m, a = net().eval(), x()
+    with pytest.raises(IndexError):
+        compiled(m, a, torch.tensor([7]))
+    assert a.requires_grad and same(m.state_dict(), net().double().state_dict())
+
+
+def test_an_input_with_sizes_that_vary():
+    def fn(a):
+        a.requires_grad_()
+        return (a * 2).sum()
+
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True, dynamic=True)
+    for n in (3, 5, 8):
+        a = torch.arange(float(n))
+        compiled(a).backward()
+        assert torch.equal(a.grad, torch.full((n,), 2.0))
     assert counter.frame_count == 1
