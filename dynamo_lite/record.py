@@ -27,6 +27,9 @@ MAX_FRAMES = 10_000
 GRAPH_RECORD = "dynamo_lite_record"
 """The key of `GraphModule.meta` under which a graph's `GraphRecord` travels to the backend."""
 
+AS_CAPTURED = "dynamo_lite_as_captured"
+"""The key of `GraphModule.meta` under which a graph says why AOTAutograd would compute something else than it does."""
+
 
 class MissedGuard(Protocol):
     """What a `Miss` offers to reports: the path of a value, the user's line, what the version was made for, and what came."""

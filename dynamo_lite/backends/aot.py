@@ -11,6 +11,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ..record import AS_CAPTURED, GRAPH_RECORD
+from .wrapper_views import put_together_anew
+
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Set to True in the `meta` of a placeholder whose tensor keeps its address from call to call (parameters and buffers).
 """
@@ -56,7 +59,8 @@ def aot_autograd(
 
 
 def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-    """`compiler(copy of gm, fake inputs)` inside a tracing context, with the static inputs marked for AOTAutograd.
+    """`compiler(copy of gm, fake inputs)` inside a tracing context, with the static inputs marked for AOTAutograd; the graph as it was
+    captured where AOTAutograd would compute something else.
 
     The copy matters: the compilers rewrite the graph that they get, while reports and the fallback need it as captured.
     """
@@ -70,6 +74,11 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     nodes.output(nodes.graph_copy(gm.graph, {}))
     graph = torch.fx.GraphModule(gm, nodes)
     graph.meta = dict(gm.meta)
+    unseen = gm.meta.get(AS_CAPTURED) or put_together_anew(graph)
+    if unseen is not None:
+        if GRAPH_RECORD in gm.meta:
+            gm.meta[GRAPH_RECORD].notes["AOTAutograd"] = [unseen]
+        return gm.forward
     _mark_static_inputs(graph, placeholders, example_inputs)
     context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
     _provide_symbols(context.fake_mode)

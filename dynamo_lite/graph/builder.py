@@ -28,6 +28,7 @@ from ..exc import Restart, Unsupported, unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
 from ..markers import HAS_MARKS
+from ..record import AS_CAPTURED
 from . import modes
 from .arguments import Packing, as_dtype
 from .bodies import Body
@@ -57,14 +58,15 @@ from .values import (
 )
 from .versions import replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
-from .wrappers import Part, SameDescription, check_shared_parts, may_write, pin_parts
+from .wrappers import Part, SameDescription, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
 
 MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
-items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame;
+items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame,
+`meet_overrides(tr)` the classes of wrapper tensors as well;
 `numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none."""
 
 
@@ -120,6 +122,8 @@ class GraphBuilder:
         self.viewed_leaves: dict[
             TensorValue, TensorValue
         ] = {}  # views made without gradients, leaves as well → of what
+        self.is_below = False  # the trace asks the classes of wrapper tensors about torch functions; while the graph runs nobody does
+        self.runs_overrides = False  # torch asks such a class while the graph runs
         self.parts: dict[int, Part] = {}  # id of a fake tensor that is part of a wrapper → what is known of it
         self.written: list[TensorValue] = []  # what operators may have written to
         self._items: dict[Any, Node] = {}
@@ -164,6 +168,7 @@ class GraphBuilder:
         fake, free = fake_wrapper(self, value, source)
         self.tr.guard(source, ir.PYTHON, SameDescription(value, free))
         made = TensorValue(LiveMeta(fake), origin=("input", source, value), fake=fake)
+        meet_class(self, fake, MODELS.meet_overrides)
         for dim, size in enumerate(fake.shape):
             if is_nested(size):
                 self.symbols.ragged.setdefault(size.node.expr, SymValue(size, None, ("method", made, "size", dim)))
@@ -396,7 +401,7 @@ class GraphBuilder:
         if kind is TensorResult:
             value = TensorValue(result.meta, node, None, fakes[0] if fakes is not None else None)
             node.meta.subject = value
-            pin_parts(self.parts, value, tensors)
+            self._meet(value, tensors)
             base = tensors[result.base] if result.base is not None else None
             if result.meta.requires_grad and result.meta.is_leaf:
                 self._begins_leaf(value).nodes.append(node)
@@ -437,7 +442,7 @@ class GraphBuilder:
             origin = ("item", node, *path, i)
             if kind is TensorResult:
                 value = TensorValue(item.meta, None, origin, next(fakes) if fakes is not None else None)
-                pin_parts(self.parts, value, tensors)
+                self._meet(value, tensors)
                 if item.base is not None:
                     _join_family(tensors[item.base], value)
                 items.append(MODELS.tensor(value))
@@ -452,6 +457,12 @@ class GraphBuilder:
         if result.keys is not None:
             return MODELS.mapping(tx, result.keys, items)
         return MODELS.sequence(tx, result.type, items)
+
+    def _meet(self, value: TensorValue, tensors: list[TensorValue]) -> None:
+        """An operator on `tensors` returns this one."""
+        if value.meta.live and is_wrapper(value.fake):
+            meet_class(self, value.fake, MODELS.meet_overrides)
+            pin_parts(self.parts, value, tensors)
 
     def _refuse_resize(self, target: Any, tensors: list[TensorValue], changes: Any) -> None:
         """Refuse to give an input another storage, which compilers don't follow: a `resize_` to more elements, an `out=` of another
@@ -616,7 +627,7 @@ class GraphBuilder:
             self._remove_dead(checked)
             if self._symbols is not None:
                 settle_inputs(self)
-            check_shared_parts(self)
+            unseen = unseen_by_compilers(self)
             results = list(self.outputs)
             if self.has_gradients and any(map(requires_grad, results)):
                 self.freed = freed_outputs(self)
@@ -627,6 +638,8 @@ class GraphBuilder:
                 results[i] = self._add("call_method", "detach", (results[i],), {}, None)
             self.graph.output((*results, *checked))
             self.module = _LazyGraphModule(self.bodies, self.graph)
+            if unseen is not None:
+                self.module.meta[AS_CAPTURED] = unseen
             self._let_go()
         return self.module
 

@@ -14,6 +14,8 @@ from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.fx import Graph, GraphModule
 from torch.utils.checkpoint import checkpoint
 
+from .modes import as_now
+
 PRESERVES_RNG = "preserve_rng_state"
 """Key of a body's `meta`: False if the program said that the state of the generators need not be kept."""
 
@@ -26,7 +28,7 @@ def run_checkpointed(body: Any, *args: Any) -> tuple[Any, ...]:
     options = {"preserve_rng_state": body.meta.get(PRESERVES_RNG, True)}
     if CONTEXT_FN in body.meta:
         options["context_fn"] = body.meta[CONTEXT_FN]
-    return tuple(checkpoint(body.forward, *args, use_reentrant=False, **options))
+    return tuple(checkpoint(as_now(body.forward), *args, use_reentrant=False, **options))
 
 
 def runnable(module: GraphModule) -> GraphModule:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from .modes import as_now
+
 Body = Callable[..., Any]
 
 
@@ -98,7 +100,7 @@ def apply_function(
     that they are changed without gradients: there the function changes a copy. If gradients are not to be made of nothing, `absent` says
     for each `backward` which of its gradients are None.
     """
-    backwards = backward if isinstance(backward, tuple) else (backward,)
+    backwards = tuple(map(as_now, backward if isinstance(backward, tuple) else (backward,)))
 
     class Function(torch.autograd.Function):
         @staticmethod
@@ -138,6 +140,7 @@ def apply_function(
 
 def register_hook(body: Body, tensor: Any, *lifted: Any) -> tuple[Any, ...]:
     """`tensor.register_hook` of a body that takes the gradient."""
+    body = as_now(body)
 
     def hook(grad: Any) -> Any:
         results = body(grad, *lifted)

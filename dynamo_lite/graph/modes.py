@@ -1,9 +1,11 @@
-"""Function modes of the program that are active around a frame.
+"""What of `__torch_function__` is active around a frame: the program's function modes, and whether subclasses are asked.
 
-Input: torch's stack of function modes at the time of an analysis, or of a call of a compiled graph. Output: the stack without the
-program's own modes, which see every torch function that anybody calls; what was taken off is known to the trace.
-Invariant: afterwards the stack is what it was. Contexts of a default device stay: they change what operators make.
-Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp` and `torch/overrides.py` (`_pop_mode_temporarily`).
+Input: torch's stack of function modes and its switch of the protocol at the time of an analysis, or of a call of a compiled graph.
+Output: the stack without the program's own modes, which see every torch function that anybody calls; subclasses that are not asked about
+what runs below the protocol. What was taken off is known to the trace.
+Invariant: afterwards the stack and the switch are what they were. Contexts of a default device stay: they change what operators make.
+Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp`, `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`
+(`_pop_mode_temporarily`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ _C = torch._C
 
 class _Aside(threading.local):
     stack: tuple[Any, ...] = ()
+    switched_off: Any = None  # what to leave at the end of an analysis below the protocol
 
 
 _aside = _Aside()
@@ -44,9 +47,48 @@ def is_device_context(mode: Any) -> bool:
     return type(mode) is DeviceContext
 
 
+def subclasses_are_asked() -> bool:
+    """Whether torch asks the classes of arguments, where the program is."""
+    return _aside.switched_off is not None or _C._is_torch_function_enabled()
+
+
+def go_below() -> None:
+    """From now on, until the analysis ends, torch asks no class: the trace does."""
+    if _C._is_torch_function_enabled():
+        _aside.switched_off = _C.DisableTorchFunctionSubclass()
+        _aside.switched_off.__enter__()
+
+
+def below(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph about whose operators the classes of its tensors have been asked already."""
+
+    def run(*args: Any) -> Any:
+        with _C.DisableTorchFunctionSubclass():
+            return compiled(*args)
+
+    return run
+
+
+def as_now(body: Callable[..., Any]) -> Callable[..., Any]:
+    """What a graph runs later, when gradients are asked for: torch asks then whom it asks now."""
+    return body if _C._is_torch_function_enabled() else below(body)
+
+
 @contextlib.contextmanager
 def aside() -> Iterator[None]:
     """Take the program's modes off the stack."""
+    outer, _aside.switched_off = _aside.switched_off, None
+    try:
+        with _modes_aside():
+            yield
+    finally:
+        if _aside.switched_off is not None:
+            _aside.switched_off.__exit__(None, None, None)
+        _aside.switched_off = outer
+
+
+@contextlib.contextmanager
+def _modes_aside() -> Iterator[None]:
     before, outer = stack(), _aside.stack
     if all(map(is_device_context, before)):
         _aside.stack = ()
@@ -68,7 +110,17 @@ def aside() -> Iterator[None]:
 
 @contextlib.contextmanager
 def back() -> Iterator[None]:
-    """The stack as the program has it, for a moment."""
+    """The stack and the switch as the program has them, for a moment."""
+    if _aside.switched_off is not None:
+        with _C._EnableTorchFunction(), _modes_back():
+            yield
+    else:
+        with _modes_back():
+            yield
+
+
+@contextlib.contextmanager
+def _modes_back() -> Iterator[None]:
     if not _aside.stack:
         yield
         return
@@ -97,7 +149,7 @@ def without_modes(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """A graph whose operators the program's modes have seen already."""
 
     def run(*args: Any) -> Any:
-        with aside():
+        with _modes_aside():
             return compiled(*args)
 
     return run

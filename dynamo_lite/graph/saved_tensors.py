@@ -19,6 +19,7 @@ import torch
 from torch.fx.node import has_side_effect
 
 from .checkpoints import runnable
+from .modes import as_now
 
 _A = torch._C._autograd
 
@@ -118,7 +119,7 @@ def leave() -> None:
 
 def push_hooks(saved: Any = (), bodies: Any = (), lifted: Any = ()) -> None:
     """A node: the block begins. `bodies` are pairs which take, and end with, `lifted`."""
-    enter(Hooks(tuple(saved), tuple(bodies), tuple(lifted)))
+    enter(Hooks(tuple(saved), tuple([(pack, as_now(unpack)) for pack, unpack in bodies]), tuple(lifted)))
 
 
 def pop_hooks() -> None:

@@ -148,6 +148,8 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
 def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
     """What is put around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
     outer = modes.without_modes if modes.around() else _as_it_is
+    if graph.is_below:
+        outer = functools.partial(_after, modes.below, outer)
     if graph.aliased:
         outer = functools.partial(with_aliases, graph.aliased, outer)
     if graph.revived:

@@ -8,14 +8,14 @@ Mirrors `torch/utils/_python_dispatch.py` (`is_traceable_wrapper_subclass`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..exc import SkipFrame
+from ..exc import unsupported
 
 _C = torch._C
 
@@ -28,6 +28,65 @@ def is_wrapper_class(cls: type) -> bool:
 def is_wrapper(value: Any) -> bool:
     """True for a tensor of such a class."""
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and is_wrapper_class(type(value))
+
+
+def is_followed(cls: type) -> bool:
+    """Whether a class of tensors has a `__torch_function__` that is code of the program: the trace follows it. Those of torch's own
+    wrappers run where the graph runs."""
+    override = cls.__torch_function__
+    if override is _C._disabled_torch_function_impl or cls.__module__.partition(".")[0] == "torch":
+        return False
+    return getattr(override, "__func__", None) is not torch.Tensor.__torch_function__.__func__
+
+
+def _runs_code(value: torch.Tensor) -> bool:
+    """Whether torch finds a `__torch_function__` to call when operators get a tensor, or its parts, that the trace does not follow."""
+    cls = type(value)
+    if not is_wrapper(value) or is_followed(cls):
+        return False
+    if cls.__torch_function__ is not _C._disabled_torch_function_impl:
+        return True
+    parts = [getattr(value, name) for name in part_names(value)]
+    return any(is_followed(type(part)) or _runs_code(part) for part in parts)
+
+
+def meet_class(builder: Any, value: torch.Tensor, follow: Callable[[Any], None]) -> None:
+    """A wrapper tensor comes into a graph: `follow(tr)` has the trace ask its class about torch functions, if that is code of the program.
+    Then torch itself must ask no class while the graph runs. Raises `Unsupported` where another class has to be asked there."""
+    if is_followed(type(value)):
+        follow(builder.tr)
+        builder.is_below = True
+    elif not builder.runs_overrides:
+        with _C.DisableTorchFunctionSubclass():
+            builder.runs_overrides = _runs_code(value)
+    if builder.is_below and builder.runs_overrides:
+        unsupported(
+            "tensor-subclass", f"{type(value).__qualname__} among classes whose `__torch_function__` the graph runs"
+        )
+
+
+def maker_of(cls: type) -> Callable[..., Any]:
+    """Calls a class. A graph that is run node by node hands over its own kinds of lists and dictionaries, which the tensor might keep."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return cls(*map(_as_given, args), **{name: _as_given(a) for name, a in kwargs.items()})
+
+    make.__name__ = cls.__name__
+    return make
+
+
+def _as_given(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_given(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_given(item) for item in value]
+    return tuple(map(_as_given, value)) if type(value) is tuple else value
+
+
+def takes_gradients_apart(value: torch.Tensor) -> bool:
+    """Whether a part requires gradients, which are then no gradients of the whole tensor."""
+    parts = [getattr(value, name) for name in part_names(value)]
+    return any(part.requires_grad or (is_wrapper(part) and takes_gradients_apart(part)) for part in parts)
 
 
 def part_names(value: torch.Tensor) -> list[str]:
@@ -49,8 +108,6 @@ class Part:
 
 def pin_parts(parts: dict[int, Part], value: Any, tensors: list[Any]) -> None:
     """A wrapper tensor that an operator returns may have arguments of that operator as parts: they are the same objects."""
-    if not value.meta.live or not is_wrapper(value.fake):
-        return
     for name in part_names(value.fake):
         part = getattr(value.fake, name)
         given = next((t for t in tensors if t.fake is part), None)
@@ -69,6 +126,11 @@ def are_disjoint(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Guard: tensors that share no memory, whose parts don't either."""
     with _C.DisableTorchFunctionSubclass():
         return _memory(one).isdisjoint(_memory(other))
+
+
+def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Guard: the opposite."""
+    return not are_disjoint(one, other)
 
 
 def may_write(target: Any, kwargs: dict[str, Any]) -> bool:
@@ -90,11 +152,16 @@ _WRITING = frozenset(
 )
 
 
-def check_shared_parts(builder: Any) -> None:
-    """Compilers see a change of a tensor neither in a part of another one nor the other way round: leave such a frame alone."""
+def unseen_by_compilers(builder: Any) -> str | None:
+    """What becomes of parts of wrapper tensors and compilers don't see: gradients of a part that is not the whole tensor's, a change of a
+    tensor that is a change of a part of another one, or the other way round. None if there is nothing, which guards make sure of."""
     wrappers = [i for i in builder.inputs if is_wrapper(i.value)]
     if not wrappers:
-        return
+        return None
+    with _C.DisableTorchFunctionSubclass():
+        apart = next((i for i in wrappers if takes_gradients_apart(i.value)), None)
+    if apart is not None and builder.records_gradients:
+        return f"parts of {apart.source.path} require gradients"
     written = _written(builder)
     for changed in builder.inputs:
         subject = getattr(changed.node.meta, "subject", None)
@@ -103,9 +170,12 @@ def check_shared_parts(builder: Any) -> None:
         for other in builder.inputs if is_wrapper(changed.value) else wrappers:
             if other is changed or not isinstance(other.value, torch.Tensor):
                 continue
+            sources = changed.source, other.source
             if not are_disjoint(changed.value, other.value):
-                raise SkipFrame(f"{changed.source.path} is changed and shares memory with {other.source.path}")
-            builder.tr.guards.predicate(are_disjoint, (changed.source, other.source), "share no memory")
+                builder.tr.guards.predicate(share_memory, sources, "share memory")
+                return f"{changed.source.path} is changed and shares memory with {other.source.path}"
+            builder.tr.guards.predicate(are_disjoint, sources, "share no memory")
+    return None
 
 
 def _written(builder: Any) -> tuple[set[Any], set[int]]:

@@ -29,6 +29,7 @@ from .instance import InstanceVariable
 from .list import ListVariable
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable, ValueVariable
+from .torch_overrides import FunctionModeStack
 from .tuple import TupleVariable
 
 # -- structures
@@ -130,7 +131,10 @@ class Outside:
                 unsupported(BREAK, f"the body changes {vt.describe() or vt.python_type().__qualname__}")
 
     def _is_as_found(self, vt: Any) -> bool:
-        """Whether a dictionary that existed before the frame has its old items again, as after `functional_call`."""
+        """Whether a dictionary that existed before the frame has its old items again, as after `functional_call`; whether the modes that
+        are met in the body are those around the frame."""
+        if isinstance(vt, FunctionModeStack):
+            return vt.modes == vt.around
         if not isinstance(vt, DictVariable) or type(vt.value) is not dict:
             return False
         pairs = [(key.as_python_constant(), value) for key, value in vt.pairs() if key.is_python_constant()]

@@ -175,3 +175,23 @@ for _name, _raw in vars(torch.Size).items():
     # Everything that a size has of its own and that has no model here works on constants only.
     if isinstance(_raw, types.MethodDescriptorType) and _raw not in HANDLERS:
         PURE.add(_raw)
+
+
+# -- named results
+
+
+@constructor(*{c for c in vars(torch.return_types).values() if isinstance(c, type)})
+def new_named_result(
+    tx: Any, cls: VariableTracker, sequence: VariableTracker, dict: VariableTracker | None = None
+) -> VariableTracker:
+    """`structseq_new`, of a type that has no fields beside the items."""
+    real = cls.value
+    if sequence.tp_iter is None and sequence.sq_item is None:
+        return tx.raises(TypeError, "constructor requires a sequence")
+    items = iterate(tx, sequence)
+    if dict is not None:
+        return unsupported("call-c-function", f"{real.__qualname__} with a dict")
+    if len(items) != real.n_sequence_fields:
+        wanted = f"{real.n_sequence_fields}-sequence ({len(items)}-sequence given)"
+        return tx.raises(TypeError, f"{real.__module__}.{real.__qualname__}() takes a {wanted}")
+    return TupleVariable(items, real)

@@ -23,16 +23,17 @@ from ..exc import Unsupported, unsupported
 from ..graph import modes
 from ..graph.arguments import Packing, packs
 from ..graph.builder import MODELS
-from ..graph.wrappers import is_wrapper
+from ..graph.wrappers import is_followed, is_wrapper
 from ..guards import ir
 from .base import ObservedException, VariableTracker
-from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
+from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import generic_getattr
+from .dict import DictVariable
 from .dispatch import HANDLERS, builtin, constructor, method
 from .instance import InstanceVariable
 from .list import ListVariable
 from .subclass import PLAIN_BASES
-from .tensor import TensorVariable, class_attribute
+from .tensor import TensorVariable, ValueVariable, class_attribute
 from .torch_wrapper import WrapperTensorVariable, build_wrapper
 from .tuple import TupleVariable
 from .wrap import builds_subclasses
@@ -64,12 +65,10 @@ def overloaded_arguments(args: list[Any]) -> list[Any]:
     for arg in args:
         for vt in arg.items if isinstance(arg, TupleVariable | ListVariable) else (arg,):
             cls = vt.python_type()
-            if (
-                not isinstance(vt, TensorVariable | InstanceVariable)
-                or isinstance(vt, WrapperTensorVariable)  # asked when the operator runs
-                or not overrides_torch_function(cls)
-            ):
+            if not isinstance(vt, TensorVariable | InstanceVariable) or not overrides_torch_function(cls):
                 continue
+            if isinstance(vt, WrapperTensorVariable) and not is_followed(cls):
+                continue  # asked when the operator runs
             if any(known.python_type() is cls for known in found):
                 continue
             index = next((i for i, k in enumerate(found) if issubclass(cls, k.python_type())), len(found))
@@ -166,6 +165,15 @@ class Overrides:
         )
 
     @contextlib.contextmanager
+    def below(self) -> Iterator[None]:
+        """Ask no class, as `torch._C.DisableTorchFunctionSubclass` does."""
+        before, self.ignores_subclasses = self.ignores_subclasses, True
+        try:
+            yield
+        finally:
+            self.ignores_subclasses = before
+
+    @contextlib.contextmanager
     def without_innermost_mode(self) -> Iterator[VariableTracker]:
         """The innermost mode, which does not see what its own method calls."""
         modes = self.stack.modes
@@ -209,6 +217,8 @@ def activate(tr: Any) -> Overrides:
         overrides = tr.overrides = Overrides(tr)
         tr.mutations.append(overrides.stack)
         tr.state.guard_modes()
+        overrides.ignores_subclasses = not modes.subclasses_are_asked()
+        overrides.ignores_modes = _C._is_torch_function_all_disabled()
         for i, mode in enumerate(modes.take_all()):
             source = tr.source(tr.constant_source(i), ir.CALL, _C._get_function_stack_at)
             overrides.stack.around.append(tr.wrap(mode, source))
@@ -216,7 +226,14 @@ def activate(tr: Any) -> Overrides:
     return tr.overrides
 
 
+def _meet_overrides(tr: Any) -> Overrides:
+    overrides = activate(tr)
+    modes.go_below()
+    return overrides
+
+
 MODELS.meet_modes = activate
+MODELS.meet_overrides = _meet_overrides
 
 
 def _is_not_implemented(vt: VariableTracker) -> bool:
@@ -251,7 +268,8 @@ def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
     with torch._C.DisableTorchFunctionSubclass():
         sample = torch.zeros(1).as_subclass(_Probe)
     try:
-        function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+        with _C._EnableTorchFunction():
+            function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
     except TypeError:
         return None
     return _Probe.announced
@@ -271,7 +289,8 @@ def declines_by_type_error(function: Any, are_tensors: tuple[bool, ...]) -> bool
     with torch._C.DisableTorchFunctionSubclass():
         sample = torch.zeros(1).as_subclass(_Refusing)
     try:
-        function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+        with _C._EnableTorchFunction():
+            function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
     except TypeError as error:
         return error.args != (_Refusing,)
     return True  # a comparison for which something else answers
@@ -311,6 +330,14 @@ class TensorSubclassVariable(TensorVariable):
 def pack_subclass(packing: Packing, vt: TensorSubclassVariable) -> Any:
     if not packing.builder.tr.overrides.ignores_subclasses:
         raise Overridden  # it came to light after the call was found to have no overrides
+    return packing.tensor(vt.proxy)
+
+
+@packs(WrapperTensorVariable)
+def pack_wrapper(packing: Packing, vt: WrapperTensorVariable) -> Any:
+    overrides = packing.builder.tr.overrides
+    if overrides is not None and not overrides.ignores_subclasses and is_followed(vt.cls):
+        raise Overridden
     return packing.tensor(vt.proxy)
 
 
@@ -365,14 +392,7 @@ def as_subclass(tx: Any, self: TensorVariable, cls: VariableTracker) -> Variable
 
 def _below(tx: Any, op: str, target: Any, tensor: TensorVariable) -> TensorVariable:
     """Put an operator on a tensor of any class into the graph, below the protocol."""
-    overrides = tx.tr.overrides
-    if overrides is None:
-        return tx.tr.graph.call(tx, op, target, [tensor])
-    before, overrides.ignores_subclasses = overrides.ignores_subclasses, True
-    try:
-        return tx.tr.graph.call(tx, op, target, [tensor])
-    finally:
-        overrides.ignores_subclasses = before
+    return tx.tr.graph.call(tx, op, target, [ValueVariable(tensor.proxy)])
 
 
 def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
@@ -462,11 +482,24 @@ def is_mode_enabled(tx: Any) -> VariableTracker:
     return ConstantVariable(tx.tr.state.read(_C._is_torch_function_mode_enabled, ()))
 
 
+@builtin(_C._disabled_torch_function_impl)
+def disabled_torch_function(
+    tx: Any, func: VariableTracker, types: VariableTracker, args: VariableTracker = NONE, kwargs: VariableTracker = NONE
+) -> VariableTracker:
+    """`THPModule_disable_torch_function`"""
+    given = [] if is_none(args) else tx.tr.unpack(tx, args)
+    if not isinstance(kwargs, DictVariable) and not is_none(kwargs):
+        return unsupported("torch-function-mode", f"keyword arguments in a {kwargs.python_type().__qualname__}")
+    named = {} if is_none(kwargs) else {name.as_python_constant(): value for name, value in kwargs.pairs()}
+    with activate(tx.tr).below():
+        return tx.call(func, given, named)
+
+
 @builtin(_C._is_torch_function_enabled)
 def is_enabled(tx: Any) -> VariableTracker:
     overrides = tx.tr.overrides
-    if overrides is not None and overrides.ignores_subclasses:
-        return FALSE
+    if overrides is not None:
+        return boolean(not overrides.ignores_subclasses)
     return ConstantVariable(tx.tr.state.read(_C._is_torch_function_enabled, ()))
 
 

@@ -9,6 +9,7 @@ Mirrors `torch/utils/_python_dispatch.py` and `torch/_subclasses/meta_utils.py`.
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -17,16 +18,19 @@ import torch
 from ..exc import unsupported
 from ..graph.builder import MODELS
 from ..graph.values import TensorValue
-from ..graph.wrappers import Part, is_wrapper, is_wrapper_class, part_names
+from ..graph.wrappers import Part, is_followed, is_wrapper, is_wrapper_class, maker_of, part_names
 from ..guards import ir
 from .base import VariableTracker
 from .constant import ConstantVariable
-from .tensor import TensorVariable
+from .descr import generic_getattr
+from .dict import DictVariable
+from .list import ListVariable
+from .tensor import TensorVariable, ValueVariable, class_attribute
+from .tuple import TupleVariable
 from .type import TypeVariable, build_type
 from .wrap import builds_if
 
 SLUG = "tensor-subclass"
-_C = torch._C
 _METACLASS = type(torch.Tensor)
 
 
@@ -41,6 +45,9 @@ class WrapperTensorVariable(TensorVariable):
         stored = self.attributes is not None and name in self.attributes
         if not stored and name in part_names(self.proxy.fake):
             return self._part(tx, name)
+        if class_attribute(self.cls, name) is not class_attribute(torch.Tensor, name):
+            found = self.instance_attribute(tx, name) if self.has_attribute(name) else None
+            return found if found is not None else generic_getattr(tx, self, name)
         return super().tp_getattro(tx, name)
 
     def _part(self, tx: Any, name: str) -> VariableTracker:
@@ -58,16 +65,22 @@ class WrapperTensorVariable(TensorVariable):
     def _read_part(self, tx: Any, name: str) -> VariableTracker:
         tr = tx.tr
         if self.source is None:
-            return tr.graph.call(tx, "call_function", getattr, [self, ConstantVariable(name)])
+            return self._attribute_node(tx, name)
         real, source = getattr(self.value, name), tr.source(self.source, ir.ATTR, name)
         if id(real) in tr.heap:
             return tr.wrap(real, source)
-        found = tr.graph.call(tx, "call_function", getattr, [self, ConstantVariable(name)])
+        found = self._attribute_node(tx, name)
         found.source, found.value = source, real
         if tr.graph.scope is None:
             tr.heap[id(real)] = found
             tr.keep_alive.append(real)
         return found
+
+    def _attribute_node(self, tx: Any, name: str) -> VariableTracker:
+        return tx.tr.graph.call(tx, "call_function", getattr, [ValueVariable(self.proxy), ConstantVariable(name)])
+
+    def has_attribute(self, name: str) -> bool:
+        return super().has_attribute(name) or (self.source is None and name in self.proxy.fake.__dict__)
 
     def instance_attribute(self, tx: Any, name: str) -> VariableTracker | None:
         own = self.proxy.fake.__dict__
@@ -117,20 +130,9 @@ def load_late() -> None:
 MODELS.load_late = load_late
 
 
-def _is_transparent(cls: type) -> bool:
-    """Whether calls of torch functions reach the class's `__torch_dispatch__` without code of the program before."""
-    override = cls.__torch_function__
-    if override is _C._disabled_torch_function_impl or cls.__module__.partition(".")[0] == "torch":
-        return True
-    return getattr(override, "__func__", None) is torch.Tensor.__torch_function__.__func__
-
-
 def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     """The model of a real tensor that consists of others."""
-    cls = type(value)
-    if not _is_transparent(cls):
-        return unsupported(SLUG, f"{cls.__module__}.{cls.__qualname__}")
-    tr.guard(source, ir.TYPE_IS, cls)
+    tr.guard(source, ir.TYPE_IS, type(value))
     vt = WrapperTensorVariable(tr.graph.wrapper_input(value, source))
     vt.source, vt.value = source, value
     for name in part_names(vt.proxy.fake):
@@ -146,7 +148,12 @@ class WrapperClassVariable(TypeVariable):
     """The class; calling it is a node."""
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.tr.graph.call(tx, "call_function", self.value, args, kwargs, memo=False)
+        function = self.value
+        if any(isinstance(a, ListVariable | DictVariable | TupleVariable) for a in (*args, *kwargs.values())):
+            function = maker_of(self.value)
+        below = MODELS.meet_overrides(tx.tr).below() if is_followed(self.value) else nullcontext()
+        with below:
+            return tx.tr.graph.call(tx, "call_function", function, args, kwargs, memo=False)
 
 
 def _is_class_of_wrappers(value: Any) -> bool:

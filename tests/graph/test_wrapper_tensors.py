@@ -7,6 +7,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
 import dynamo_lite
+from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounterWithBackend, same
 
 
@@ -239,8 +240,20 @@ def _write_to_a_view(t, a):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("change", [_set_item, _write_to_a_view])
 def test_memory_shared_with_another_argument(change, backend):
-    compiled = dynamo_lite.compile(change, backend=backend)
-    for together in (False, True, False):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(change, backend=counter, fullgraph=True)
+    for together in (False, True, False, True):
         mine, theirs = pair(), pair()
         given = [(t, t.a if together else x()) for t in (mine, theirs)]
         assert same(parts((compiled(*given[0]), given[0])), parts((change(*given[1]), given[1])))
+    assert counter.frame_count == 2  # compilers see no memory that is shared so: the second one runs as it was captured
+
+
+def test_what_no_compiler_sees_is_noted():
+    frames, t = [], pair()
+    stop = log.listen(frames.append)
+    try:
+        dynamo_lite.compile(_write_to_a_view, backend="aot_eager")(t, t.a)
+    finally:
+        stop()
+    assert frames[0].graphs[0].notes == {"AOTAutograd": ["t is changed and shares memory with a"]}
