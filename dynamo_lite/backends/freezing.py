@@ -15,6 +15,9 @@ from typing import Any
 
 from .aot import STATIC_ADDRESS
 
+FROZEN = "frozen_"
+"""How the names of attributes that were inputs begin; the number follows."""
+
 Compile = Callable[[Any, list[Any]], Callable[..., Any]]
 
 
@@ -71,7 +74,7 @@ def bind(gm: Any, values: dict[int, Any]) -> Any:
     copies: dict[Any, Any] = {}
     for i, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         if i in values:
-            name, value = f"frozen_{i}", values[i]
+            name, value = f"{FROZEN}{i}", values[i]
             if isinstance(value, torch.nn.Parameter):
                 root.register_parameter(name, value)
             else:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .aot import FLOATS, call_with_fakes
 from .freezing import freeze
-from .requirements import Requirements
+from .requirements import Requirements, frozen
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -162,6 +162,4 @@ for _backend in (inductor, max_autotune, reduce_overhead, freezing):
 inductor.requirements = Requirements(trains=True, check=_why_not, install="g++, or Triton for CUDA")
 max_autotune.requirements = inductor.requirements
 reduce_overhead.requirements = Requirements(frozenset({"cuda"}), trains=True, check=_why_not, install="Triton")
-freezing.requirements = Requirements(
-    check=_why_not, install="g++, or Triton for CUDA", assumes="parameters do not change through .data"
-)
+freezing.requirements = frozen(inductor.requirements)

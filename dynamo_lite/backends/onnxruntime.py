@@ -1,7 +1,8 @@
 """The backend `onnxruntime`: parts of the graph by torch's ONNX exporter and ONNX Runtime. For inference.
 
 Input: a graph as `registry` describes it. Output: a callable on the flat inputs. Parameters are inputs of the sessions, so what the program
-does to them is seen. Data goes in and out by reference (DLPack and IO binding). Raises NotImplementedError as `parts` does.
+does to them is seen; or, under `freezing`, initialisers of the models. Data goes in and out by reference (DLPack and IO binding). Raises
+NotImplementedError as `parts` does.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .aot import FLOATS
-from .parts import MIN_OPERATORS, PartCompiler, compile_parts, fakes_of, outputs_of, validator
-from .requirements import Requirements
+from .parts import MIN_OPERATORS, PartCompiler, compile_parts, outputs_of, validator
+from .requirements import Requirements, frozen
 
 ELEMENT_TYPES = {
     "float32": 1,
@@ -34,11 +35,16 @@ ELEMENT_TYPES = {
 def onnxruntime(
     gm: Any, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """Compile the parts that ONNX Runtime can take. `options`: "min_operators": smaller parts stay with torch."""
+    """Compile the parts that ONNX Runtime can take. `options`: "min_operators": smaller parts stay with torch; "freezing": parameters are
+    constants."""
     fewest = (options or {}).get("min_operators", MIN_OPERATORS)
-    return compile_parts(
-        gm, example_inputs, PartCompiler("onnxruntime", compile_part, frozenset(ELEMENT_TYPES), fewest, decompositions)
-    )
+    compiler = PartCompiler("onnxruntime", compile_part, frozenset(ELEMENT_TYPES), fewest, decompositions, True)
+    return compile_parts(gm, example_inputs, compiler, options)
+
+
+def freezing(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """`onnxruntime` with parameters as constants."""
+    return onnxruntime(gm, example_inputs, options={"freezing": True})
 
 
 def decompositions() -> Any:
@@ -49,13 +55,34 @@ def decompositions() -> Any:
     return get_decompositions([torch.ops.aten._native_batch_norm_legit_functional])
 
 
-def compile_part(part: Any, inputs: list[Any]) -> Callable[..., Sequence[Any]]:
+def compile_part(
+    part: Any, inputs: list[Any], constants: Mapping[int, Any] | None = None
+) -> Callable[..., Sequence[Any]]:
     """A session for a functional ATen graph. Raises what the exporter and ONNX Runtime raise."""
     import torch
 
+    constants = constants or {}
     with torch._guards.tracing(None), _quiet():
         program = torch.onnx.export(exported(part), dynamo=True, optimize=True, verbose=False)
-    return Session(program.model_proto.SerializeToString(), fakes_of(part), outputs_of(part))
+    model = program.model_proto
+    if len(model.graph.input) != len(inputs):
+        raise NotImplementedError("the model has other inputs than the graph")
+    for i in sorted(constants, reverse=True):
+        model.graph.initializer.append(_initializer(model.graph.input[i].name, constants[i]))
+        del model.graph.input[i]
+    given = [fake for i, fake in enumerate(inputs) if i not in constants]
+    return Session(model.SerializeToString(), given, outputs_of(part))
+
+
+def _initializer(name: str, value: Any) -> Any:
+    import onnx
+    import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily():
+        data = value.cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
+    kind = ELEMENT_TYPES[str(value.dtype).partition(".")[2]]
+    return onnx.helper.make_tensor(name, kind, list(value.shape), data, raw=True)
 
 
 @contextlib.contextmanager
@@ -177,4 +204,6 @@ onnxruntime.requirements = Requirements(
     isolate=True,
     cuda_distribution="onnxruntime-gpu",
 )
-setattr(onnxruntime, FLOATS, "tensors")
+freezing.requirements = frozen(onnxruntime.requirements)
+for _backend in (onnxruntime, freezing):
+    setattr(_backend, FLOATS, "tensors")

@@ -1,7 +1,7 @@
 """The backend `openvino`: parts of the graph by OpenVINO's PyTorch frontend, on the CPU. For inference.
 
 Input: a graph as `registry` describes it. Output: a callable on the flat inputs. Parameters are inputs of the models, so what the program
-does to them is seen. Raises NotImplementedError as `parts` does.
+does to them is seen; or, under `freezing`, constants of the models. Raises NotImplementedError as `parts` does.
 Invariant: whole numbers of 64 bits and doubles stay with torch: OpenVINO's CPU plugin computes them in 32 bits.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from .aot import FLOATS
 from .parts import MIN_OPERATORS, PartCompiler, compile_parts, outputs_of, validator
-from .requirements import Requirements
+from .requirements import Requirements, frozen
 
 DTYPES = frozenset({"float32", "float16", "bfloat16", "int32", "bool"})
 
@@ -21,9 +21,16 @@ DTYPES = frozenset({"float32", "float16", "bfloat16", "int32", "bool"})
 def openvino(
     gm: Any, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """Compile the parts that OpenVINO can take. `options`: "min_operators": smaller parts stay with torch."""
+    """Compile the parts that OpenVINO can take. `options`: "min_operators": smaller parts stay with torch; "freezing": parameters are
+    constants."""
     fewest = (options or {}).get("min_operators", MIN_OPERATORS)
-    return compile_parts(gm, example_inputs, PartCompiler("openvino", compile_part, DTYPES, fewest, decompositions))
+    compiler = PartCompiler("openvino", compile_part, DTYPES, fewest, decompositions, True)
+    return compile_parts(gm, example_inputs, compiler, options)
+
+
+def freezing(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    """`openvino` with parameters as constants."""
+    return openvino(gm, example_inputs, options={"freezing": True})
 
 
 def decompositions() -> Any:
@@ -35,12 +42,16 @@ def decompositions() -> Any:
     return get_decompositions([*get_export_decomposition_list(), torch.ops.aten._native_batch_norm_legit_functional])
 
 
-def compile_part(part: Any, inputs: list[Any]) -> Callable[..., Sequence[Any]]:
+def compile_part(
+    part: Any, inputs: list[Any], constants: Mapping[int, Any] | None = None
+) -> Callable[..., Sequence[Any]]:
     """A model for a functional ATen graph. Raises what OpenVINO raises."""
     import torch
     from openvino import PartialShape, Type
     from openvino.frontend import FrontEndManager
     from openvino.frontend.pytorch.fx_decoder import TorchFXPythonDecoder
+    from openvino.op import Constant
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     frontend = FrontEndManager().load_by_framework("pytorch")
     with torch._guards.tracing(None):
@@ -52,6 +63,12 @@ def compile_part(part: Any, inputs: list[Any]) -> Callable[..., Sequence[Any]]:
         given.get_node().set_element_type(_element_type(fake.dtype) if is_tensor else Type.i64)
         sizes = [size if isinstance(size, int) else -1 for size in fake.shape] if is_tensor else []
         given.get_node().set_partial_shape(PartialShape(sizes))
+    parameters = [given.get_node() for given in model.inputs]
+    for i, value in (constants or {}).items():
+        with unset_fake_temporarily():
+            constant = Constant(_view(value))
+        parameters[i].output(0).replace(constant.output(0))
+        model.remove_parameter(parameters[i])
     model.validate_nodes_and_infer_types()
     # Exactly float32, and never more threads than torch has: the plugin would take bfloat16 where the processor is faster with it.
     settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
@@ -167,4 +184,6 @@ openvino.requirements = Requirements(
     install="dynamo-lite[openvino]",
     isolate=True,
 )
-setattr(openvino, FLOATS, "tensors")
+freezing.requirements = frozen(openvino.requirements)
+for _backend in (openvino, freezing):
+    setattr(_backend, FLOATS, "tensors")

@@ -20,12 +20,13 @@ from ..record import GRAPH_RECORD
 from .aot import aot_autograd
 from .copies import memory_of
 from .difference import problem
+from .freezing import FROZEN, freeze
 from .options import refuse_mode, refuse_unknown
 
 Compiled = Callable[..., Sequence[Any]]
 
 NAMESPACES = frozenset({"aten", "prims"})
-OPTIONS = ("min_operators",)
+OPTIONS = ("min_operators", "freezing")
 MIN_OPERATORS = 2
 """A part of fewer is not worth the way there and back."""
 
@@ -34,27 +35,63 @@ MIN_OPERATORS = 2
 class PartCompiler:
     """`name` of the backend. `compile(part, inputs)`: `part` is a functional ATen graph whose nodes have fakes in `meta["val"]`, `inputs`
     are these of its placeholders; its output is a tuple. The result takes tensors and ints and returns as many tensors and ints. It
-    raises for what it can't take. `dtypes`: names of those it knows. `decompositions()`: rules for AOTAutograd."""
+    raises for what it can't take. `dtypes`: names of those it knows. `decompositions()`: rules for AOTAutograd. `takes_constants`: where
+    parameters are frozen, `compile` is also given those of the inputs by their numbers, and the result is called without them."""
 
     name: str
-    compile: Callable[[Any, list[Any]], Compiled]
+    compile: Callable[..., Compiled]
     dtypes: frozenset[str]
     min_operators: int = MIN_OPERATORS
     decompositions: Callable[[], Any] = field(default=lambda: None)
+    takes_constants: bool = False
 
 
-def compile_parts(gm: Any, example_inputs: list[Any], compiler: PartCompiler) -> Callable[..., Any]:
-    """What a backend of this kind makes of a graph."""
+def compile_parts(
+    gm: Any, example_inputs: list[Any], compiler: PartCompiler, options: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """What a backend of this kind makes of a graph. Of the `options`, "freezing" is read here."""
+
+    def compile_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+        return _compile_graph(gm, example_inputs, compiler)
+
+    if compiler.takes_constants and (options or {}).get("freezing"):
+        return freeze(gm, example_inputs, compile_graph, compile_graph)
+    return compile_graph(gm, example_inputs)
+
+
+def _compile_graph(gm: Any, example_inputs: list[Any], compiler: PartCompiler) -> Callable[..., Any]:
     record = gm.meta.get(GRAPH_RECORD)
 
     def inference(graph: Any, fakes: list[Any]) -> Callable[..., Any]:
-        found = Split(graph, compiler)
+        found = Split(graph, compiler, frozen_placeholders(graph, gm, len(example_inputs)))
         if record is not None:
             record.notes[compiler.name] = found.told  # grows where a first call goes wrong
         return boxed(found.module.forward)
 
     backend = aot_autograd(refuse_gradients, inference_compiler=inference, decompositions=compiler.decompositions())
     return backend(gm, example_inputs)
+
+
+def frozen_placeholders(functional: Any, gm: Any, n_inputs: int) -> dict[str, Any]:
+    """The frozen tensors by the names of the placeholders that AOTAutograd makes of them: parameters and buffers come before the inputs."""
+    tensors = {**dict(gm.named_parameters(remove_duplicate=False)), **dict(gm.named_buffers(remove_duplicate=False))}
+    placeholders = functional.graph.find_nodes(op="placeholder")
+    if len(placeholders) != len(tensors) + n_inputs:  # inputs that share memory were made one
+        return {}
+    found = {}
+    for node, (name, value) in zip(placeholders, tensors.items(), strict=False):
+        fake = node.meta["val"]
+        if name.startswith(FROZEN) and (fake.shape, fake.dtype) == (value.shape, value.dtype):
+            found[node.name] = plain(value)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A real tensor in its usual order, also while fake ones are made of all others."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily():
+        return value.detach().contiguous().resolve_conj().resolve_neg()
 
 
 def validator(name: str) -> Callable[..., None]:
@@ -84,11 +121,13 @@ def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Split:
-    """A graph in parts: `module` runs it, `told` says which operators torch keeps and why."""
+    """A graph in parts: `module` runs it, `told` says which operators torch keeps and why. `constants`: values of placeholders, by name,
+    that are the same in all calls."""
 
-    def __init__(self, gm: Any, compiler: PartCompiler) -> None:
+    def __init__(self, gm: Any, compiler: PartCompiler, constants: Mapping[str, Any] | None = None) -> None:
         self.gm = gm
         self.compiler = compiler
+        self.constants = constants or {}
         self.refused: dict[str, str] = {}
         self.taken = 0
         for node in gm.graph.nodes:
@@ -108,7 +147,7 @@ class Split:
             known = len(self.refused)
             for part, names in parts.items():
                 if names not in self.compiled:
-                    self._compile(getattr(module, part), names)
+                    self._compile(getattr(module, part), names, self._constants_of(module, part))
             if len(self.refused) == known:
                 break
         if not parts:
@@ -142,9 +181,19 @@ class Split:
         fuse_by_partitions(module, [dict.fromkeys(n) for n in groups], prefix="part_", always_return_tuple=True)
         return module, names
 
-    def _compile(self, part: Any, names: tuple[str, ...]) -> None:
+    def _constants_of(self, module: Any, part: str) -> dict[int, Any]:
+        """The inputs of a part that are constants. Copies of the graph have its names."""
+        call = next(node for node in module.graph.nodes if node.op == "call_module" and node.target == part)
+        return {i: self.constants[node.name] for i, node in enumerate(call.args) if node.name in self.constants}
+
+    def _compile(self, part: Any, names: tuple[str, ...], constants: dict[int, Any]) -> None:
+        fakes = fakes_of(part)
         try:
-            self.compiled[names] = self.compiler.compile(part, fakes_of(part))
+            if constants and self.compiler.takes_constants:
+                run = self.compiler.compile(part, fakes, constants)
+                self.compiled[names] = _with_constants(run, [i for i in range(len(fakes)) if i not in constants])
+            else:
+                self.compiled[names] = self.compiler.compile(part, fakes)
         except Exception as error:
             found = self._culprits(part)
             self.refused.update(found or dict.fromkeys(names, reason_of(error)))
@@ -186,6 +235,10 @@ class Split:
                 text = f"{targets[name]}: {reason}"
                 told[text] = told.get(text, 0) + 1
         return [text if count == 1 else f"{text} ({count} times)" for text, count in told.items()]
+
+
+def _with_constants(run: Compiled, given: list[int]) -> Compiled:
+    return lambda *inputs: run(*[inputs[i] for i in given])
 
 
 def why_not(node: Any, dtypes: Iterable[str]) -> str | None:

@@ -22,8 +22,11 @@ from ..markers import current_stance
 from .aot import aot_eager
 from .cudagraphs import cudagraphs
 from .eager import eager
-from .inductor import freezing, inductor, max_autotune, reduce_overhead
+from .inductor import freezing as inductor_freezing
+from .inductor import inductor, max_autotune, reduce_overhead
+from .onnxruntime import freezing as onnxruntime_freezing
 from .onnxruntime import onnxruntime
+from .openvino import freezing as openvino_freezing
 from .openvino import openvino
 from .requirements import Requirements
 from .tensorrt import tensorrt
@@ -206,9 +209,11 @@ register_backend(aot_eager, name="aot_eager", tags=("debug",))
 register_backend(inductor, name="inductor")
 register_backend(reduce_overhead, name="inductor_reduce_overhead")
 register_backend(max_autotune, name="inductor_max_autotune")
-register_backend(freezing, name="inductor_freezing")
+register_backend(inductor_freezing, name="inductor_freezing")
 register_backend(cudagraphs, name="cudagraphs")
 register_backend(torchscript, name="torchscript")
 register_backend(onnxruntime, name="onnxruntime")
+register_backend(onnxruntime_freezing, name="onnxruntime_freezing")
 register_backend(openvino, name="openvino")
+register_backend(openvino_freezing, name="openvino_freezing")
 register_backend(tensorrt, name="tensorrt")

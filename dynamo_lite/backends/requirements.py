@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 
@@ -49,6 +49,11 @@ class Requirements:
         """The kinds of devices on which the backend can run here."""
         here = {"cpu", "cuda"} if _has_cuda() else {"cpu"}
         return sorted(kind for kind in self.devices & here if self.missing([kind]) is None)
+
+
+def frozen(needs: Requirements) -> Requirements:
+    """What a backend needs when parameters are constants of what it compiles."""
+    return replace(needs, trains=False, assumes="parameters do not change through .data")
 
 
 def _version(distribution: str) -> str:

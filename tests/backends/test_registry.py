@@ -32,7 +32,9 @@ def test_builtin_names():
         "inductor_max_autotune",
         "inductor_reduce_overhead",
         "onnxruntime",
+        "onnxruntime_freezing",
         "openvino",
+        "openvino_freezing",
         "tensorrt",
         "torchscript",
     ]
