@@ -27,6 +27,7 @@ from .codegen import Codegen
 from .config import config
 from .exc import (
     FailOnRecompileLimitHit,
+    FirstUse,
     InternalTorchDynamoError,
     NotConstant,
     RecompileError,
@@ -42,6 +43,7 @@ from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
+from .isa.flow import leads_to_loop
 from .record import STATS, BreakRecord, FrameRecord, Miss, log
 from .resume import PREFIXES, is_resumed
 from .trace import Trace
@@ -335,6 +337,18 @@ def _own_locals(frame: Frame) -> list[Any]:
     return [value for name, value in own if not name.startswith(PREFIXES)]
 
 
+def _loops_follow(frame: Frame | None) -> bool:
+    """Whether there are loops of the program still to come around a frame; those of modules go through their parts."""
+    while frame is not None:
+        own = _own_locals(frame)
+        first = own[0].content if own and type(own[0]) is CellVariable else next(iter(own), MISSING)
+        of_module = first is not MISSING and side.is_module(real_object(first))
+        if not of_module and not skip.is_of_torch(frame.globals.value) and leads_to_loop(frame.lifted, frame.cur):
+            return True
+        frame = frame.parent
+    return False
+
+
 class _Later:
     """In the place of what a graph does when it raises, until it is compiled: its code and guards are made, and asked, before."""
 
@@ -458,6 +472,9 @@ class Analysis:
             self.record.restarts += 1
             logger.debug("restart: %s", restart)
             return None
+        if isinstance(error, FirstUse) and not _loops_follow(tr.frame):
+            # The frame will be another one from the next call on, so that its pieces are not worth compiling.
+            return self._eager_entry(tr, needs_hook=False)
         learned = self._learn(tr, error)
         error.__traceback__ = error.__context__ = None  # its frames hold the program's objects, and this one holds it
         return None if learned else self._eager_entry(tr)
@@ -577,10 +594,10 @@ class Analysis:
         strict = Comparison(version.guards) if config.strict_guards else None
         return _eval_frame.Entry(program, code, version, needs_hook, strict)
 
-    def _eager_entry(self, tr: Trace) -> Any:
+    def _eager_entry(self, tr: Trace, needs_hook: bool = True) -> Any:
         """An entry that runs the original: for these arguments there is nothing to gain."""
         tr.state.restore()
-        return self._commit(tr, self.fn.__code__, True)
+        return self._commit(tr, self.fn.__code__, needs_hook)
 
     def compile_graph(self, graph: Any) -> Any:
         """Hand a finished graph to the backend; what it made of it, and what to ask when that raises."""

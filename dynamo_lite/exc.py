@@ -553,6 +553,10 @@ class Unsupported(TorchDynamoException):
         return format_break(self.slug, self.context, self.user_stack)
 
 
+class FirstUse(Unsupported):
+    """The break before something that an object does once in its life, when it is first used."""
+
+
 def unsupported(slug: str, context: str = "", cause: BaseException | None = None) -> NoReturn:
     """Raise `Unsupported(slug, context)`, chained to `cause` when there is one."""
     raise Unsupported(slug, context, cause) from cause

@@ -74,6 +74,19 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     return None
 
 
+def is_of_torch(globals_: dict[str, Any]) -> bool:
+    """True for the globals of a module of torch's."""
+    return (globals_.get("__name__") or "").partition(".")[0] == "torch"
+
+
+def is_of_first_use(fn: Any) -> bool:
+    """True for a function that is not followed and that makes another object of its module at the module's first call."""
+    return (fn.__globals__.get("__name__"), fn.__qualname__) in _OF_FIRST_USE
+
+
+_OF_FIRST_USE = frozenset({("torch.nn.modules.lazy", "LazyModuleMixin._infer_parameters")})
+
+
 def looks_at_callers(fn: Any) -> bool:
     """True for a function that is not followed and that asks who called it: where a warning or a log record comes from."""
     return (fn.__globals__.get("__name__") or "").partition(".")[0] in _CALLER_SEEKERS

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from . import skip
 from ._eval_frame import runs_its_code
 from .config import config
-from .exc import SkipFrame, Unsupported, UserFrame, unsupported
+from .exc import FirstUse, SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
 from .guards import ir
 from .guards.mirror import has_finalizer
@@ -497,6 +497,8 @@ class Trace:
                     return ConstantVariable(None)
                 if target is None and skip.looks_at_callers(real):
                     tx.needs_real_callers(*reason)
+                if target is None and skip.is_of_first_use(real):
+                    raise FirstUse(*reason)
                 if target is None:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)

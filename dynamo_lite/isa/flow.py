@@ -59,6 +59,24 @@ def only_raises(lifted: Lifted, index: int) -> bool:
     return True
 
 
+def leads_to_loop(lifted: Lifted, index: int) -> bool:
+    """Whether there is a jump backwards on a way on from `index`."""
+    pending, seen = [index], set()
+    while pending:
+        i = pending.pop()
+        instr = lifted.instrs[i]
+        if i in seen:
+            continue
+        seen.add(i)
+        if instr.target is not None:
+            if instr.target <= i:
+                return True
+            pending.append(instr.target)
+        if instr.op not in TERMINAL:
+            pending.append(i + 1)
+    return False
+
+
 _LEAVING = frozenset({Op.RETURN_VALUE, Op.YIELD_VALUE, Op.RERAISE})
 
 
