@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 
 from .. import markers
 from ..api import compile
+from ..config import config
 from ..exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
 from ..graph.checks import CHECKS
 from ..graph.promises import name_of, refuse_relation, refuse_unequal
@@ -231,6 +232,8 @@ class _Call(NamedTuple):
         compiled = compile(fn, backend=backend, fullgraph=True, dynamic=False, isolate_recompiles=True)
         state = _state_of(fn)
         with contextlib.ExitStack() as stack:
+            # A graph that stands by itself may well have numbers and sizes that only data decide: nobody else would run that operator.
+            stack.enter_context(config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True))
             dims = stack.enter_context(_marked(fn, args, kwargs, self.dynamic_shapes))
             if any(isinstance(t, FakeTensor) for t in state.values()):
                 state = {name: _stand(t) for name, t in state.items()}

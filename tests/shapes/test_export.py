@@ -267,6 +267,17 @@ def test_where_the_program_raises_the_graph_does():
         exported(torch.full((3,), 50.0))
 
 
+def cut(x, n):
+    return x[: n.max().item()] * 2, x[x > 0]
+
+
+def test_numbers_and_sizes_that_data_decide():
+    exported = export(cut, torch.arange(5.0), torch.tensor([1, 3]))
+    for n in (1, 4):
+        x, several = torch.arange(5.0) - n, torch.tensor([0, n])
+        assert not list(differences(list(cut(x, several)), list(exported(x, several))))
+
+
 SCALE = 2
 
 
