@@ -35,6 +35,7 @@ from .bodies import Body
 from .buffers import ask, known_number, truth
 from .checks import Checks
 from .code import TraceGraph
+from .default_dtype import needed_dtype
 from .failure import is_own
 from .fake import MEMO, Propagator, fake_of_known, span
 from .gradients import freed_outputs
@@ -364,6 +365,11 @@ class GraphBuilder:
                 values = {node: present(v) if isinstance(v, FloatValue) else v for node, v in values.items()}
             else:
                 packing.memorable = False
+        if self.state.has_other_default_dtype:
+            dtype = needed_dtype(self, op, target, fx_args, fx_kwargs, tensors, values)
+            if dtype is not None:
+                fx_kwargs["dtype"] = dtype
+                packing.key += ("dtype", dtype)
         key = (target, ambient, *packing.key) if memo and packing.memorable else None
         memory = self.propagator.memo if packing.symbolic else MEMO
         mode = self.propagator.mode

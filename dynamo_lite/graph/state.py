@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
@@ -167,16 +167,29 @@ class AmbientState:
         """Equal keys mean that operators behave alike. The first use guards the state."""
         if self._key is None:
             self.guard_modes()
-            self._check_default_dtype()
             self._key = self.compute_key()
         return self._key
 
-    def _check_default_dtype(self) -> None:
-        """Compilers keep the operators without the dtype that they had by default: there are none under another one than at the start."""
-        if self._dtype_step is not None and self.initial[_DEFAULT_DTYPE] != torch.get_default_dtype():
-            error = Unsupported("grad-mode", "operators under a default dtype that has just been set")
-            error.break_step = self._dtype_step
-            raise error
+    @property
+    def has_other_default_dtype(self) -> bool:
+        """Whether the default dtype is another one than where the graph begins."""
+        return self._dtype_step is not None and self.initial[_DEFAULT_DTYPE] != torch.get_default_dtype()
+
+    @contextlib.contextmanager
+    def first_default_dtype(self) -> Iterator[None]:
+        """The default dtype with which the graph runs."""
+        now = torch.get_default_dtype()
+        torch.set_default_dtype(self.initial[_DEFAULT_DTYPE])
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(now)
+
+    def refuse_default_dtype(self) -> NoReturn:
+        """Break where the default dtype was set."""
+        error = Unsupported("grad-mode", "operators under a default dtype that has just been set")
+        error.break_step = self._dtype_step
+        raise error
 
     @staticmethod
     def compute_key() -> tuple[Any, ...]:
@@ -256,7 +269,10 @@ class AmbientState:
         self._key = None
 
     def _write_node(self, key: tuple[Any, ...], before: Any, value: Any) -> None:
-        """One node per change that an operator sees."""
+        """One node per change that an operator sees. (The default dtype is none: compilers keep operators without the dtype that they
+        had by default.)"""
+        if key == _DEFAULT_DTYPE:
+            return
         builder = self.builder
         if self._last is not None and self._last[1] == key and builder.last_node is self._last[0]:
             node, _, before = self._last

@@ -120,6 +120,73 @@ def test_operators_under_a_default_dtype_set_in_the_code(backend):
         assert torch.get_default_dtype() is torch.float32
 
 
+def factories(a):
+    torch.set_default_dtype(torch.float64)
+    made = torch.zeros(2), torch.ones(2, dtype=None), torch.tensor([1.0, 2.0]), torch.arange(0, 1, 0.5), torch.eye(2)
+    made += (
+        torch.full((2,), 1.5),
+        torch.linspace(0, 1, 3),
+        torch.empty(2).fill_(3),
+        torch.rand(2),
+        torch.scalar_tensor(1.5),
+    )
+    made += torch.zeros_like(a), a * 1.5, a.double() + torch.ones(2), torch.arange(3), torch.zeros(2, dtype=torch.half)
+    torch.set_default_dtype(torch.float32)
+    return made, torch.zeros(2)
+
+
+def a_module(a):
+    old = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        layer = torch.nn.Linear(2, 3)
+    finally:
+        torch.set_default_dtype(old)
+    return layer(a.bfloat16()), layer.weight
+
+
+def left_set(a):
+    b = a * 2
+    torch.set_default_dtype(torch.float64)
+    return torch.ones(2), b
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [factories, a_module, left_set])
+def test_factories_under_a_default_dtype_set_in_the_code(fn, backend):
+    def run(call):
+        torch.manual_seed(0)
+        results = []
+        for _ in range(2):
+            try:
+                results.append((call(torch.arange(2.0)), torch.get_default_dtype()))
+            finally:
+                torch.set_default_dtype(torch.float32)
+        return results
+
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    assert same(run(fn), run(compiled))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_integers_under_a_default_dtype_set_in_the_code(backend):
+    """They are converted to the default dtype: the graph ends where that is set."""
+
+    def fn(a):
+        b = a + 1
+        torch.set_default_dtype(torch.float64)
+        result = b * 1.5, b / 3, b.sin(), b > 1.5, torch.where(b > 1, 1.0, 2.0), torch.zeros(2)
+        torch.set_default_dtype(torch.float32)
+        return result, b.cos()
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for _ in range(2):
+        a = torch.arange(3) + 2**24
+        assert same(fn(a), compiled(a))
+
+
 def test_autocast_is_read_by_every_name():
     def fn(a):
         with torch.autocast("cpu", dtype=torch.bfloat16):
