@@ -94,6 +94,8 @@ class TensorVariable(VariableTracker):
         if found is not None:
             return found
         if raw is _ABSENT:
+            if class_attribute(self.cls, "__getattr__") is not _ABSENT:
+                return tx.call(generic_getattr(tx, self, "__getattr__"), [ConstantVariable(name)])
             return tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         return generic_getattr(tx, self, name)
 
@@ -117,6 +119,9 @@ class TensorVariable(VariableTracker):
         return None
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        hook = "__setattr__" if value is not None else "__delattr__"
+        if class_attribute(self.cls, hook) is not class_attribute(torch.Tensor, hook):
+            unsupported("tensor-subclass", f"{self.cls.__qualname__}.{hook}")
         raw = class_attribute(self.cls, name)
         setter = SETTERS.get(name)
         if setter is not None:
@@ -180,6 +185,9 @@ class TensorVariable(VariableTracker):
     # -- container
 
     def mp_length(self, tx: Any) -> VariableTracker:
+        overrides = tx.tr.overrides
+        if overrides is not None and overrides.applies([self], {}):
+            return overrides.dispatch(tx, tx.tr.build_constant_object(torch.Tensor.__len__), [self], {})
         if not self.proxy.meta.ndim:
             return tx.raises(TypeError, "len() of a 0-d tensor")
         return dimension(self, 0)
@@ -286,6 +294,11 @@ class NewParameterVariable(TensorVariable):
 
 
 # -- operators as graph nodes
+
+
+def torchs_slots(vt: TensorVariable) -> type[TensorVariable]:
+    """The model whose slots are torch's own, whatever special methods the tensor's class defines."""
+    return getattr(vt.__class__, "torchs", vt.__class__)
 
 
 def is_operand(vt: VariableTracker) -> bool:

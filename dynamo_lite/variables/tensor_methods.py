@@ -23,7 +23,7 @@ from .constant import ConstantVariable, is_none
 from .dispatch import HANDLERS, builtin, method, refuse
 from .list import ListVariable
 from .native import atom_value, host_int, run
-from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape
+from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape, torchs_slots
 from .text import object_format
 from .tuple import TupleVariable
 
@@ -78,27 +78,27 @@ def tensor_is_contiguous(
 
 @method(T.__len__)
 def tensor_len(tx: Any, self: TensorVariable) -> VariableTracker:
-    return self.mp_length(tx)
+    return torchs_slots(self).mp_length(self, tx)
 
 
 @method(T.__iter__)
 def tensor_iter(tx: Any, self: TensorVariable) -> VariableTracker:
-    return self.tp_iter(tx)
+    return torchs_slots(self).tp_iter(self, tx)
 
 
 @method(T.__hash__)
 def tensor_hash(tx: Any, self: TensorVariable) -> VariableTracker:
-    return self.tp_hash(tx)
+    return torchs_slots(self).tp_hash(self, tx)
 
 
 @method(T.__contains__)
 def tensor_contains(tx: Any, self: TensorVariable, item: VariableTracker) -> VariableTracker:
-    return self.sq_contains(tx, item)
+    return torchs_slots(self).sq_contains(self, tx, item)
 
 
 @method(T.__repr__)
 def tensor_repr(tx: Any, self: TensorVariable, *, tensor_contents: VariableTracker | None = None) -> VariableTracker:
-    return self.tp_repr(tx) if is_none(tensor_contents) else unsupported("format", self.describe())
+    return torchs_slots(self).tp_repr(self, tx) if is_none(tensor_contents) else unsupported("format", self.describe())
 
 
 @method(T.__format__)
@@ -113,7 +113,7 @@ def tensor_format(tx: Any, self: TensorVariable, format_spec: VariableTracker) -
     run(
         tx, format, torch.zeros((), dtype=self.proxy.meta.dtype).item(), spec
     )  # raises what a spec of the wrong kind raises
-    return self.tp_repr(tx) if not spec.endswith("c") else unsupported("format", self.describe())
+    return torchs_slots(self).tp_repr(self, tx) if not spec.endswith("c") else unsupported("format", self.describe())
 
 
 def _from_meta(*names: str, read: Callable[[Any], Any]) -> None:
@@ -195,7 +195,9 @@ def tensor_tolist(tx: Any, self: TensorVariable) -> VariableTracker:
     n = dimension(self, 0).as_python_constant()
     if n > MAX_ITEMS:
         return unsupported("data-dependent-operator", f"Tensor.tolist() of {n} items")
-    return ListVariable([tensor_tolist(tx, self.mp_subscript(tx, ConstantVariable(i))) for i in range(n)])
+    return ListVariable(
+        [tensor_tolist(tx, torchs_slots(self).mp_subscript(self, tx, ConstantVariable(i))) for i in range(n)]
+    )
 
 
 MAX_ITEMS = 64
@@ -217,12 +219,12 @@ HANDLERS[torch.is_nonzero] = HANDLERS[T.is_nonzero]
 
 @method(T.__getitem__)
 def tensor_getitem(tx: Any, self: TensorVariable, key: VariableTracker) -> VariableTracker:
-    return self.mp_subscript(tx, key)
+    return torchs_slots(self).mp_subscript(self, tx, key)
 
 
 @method(T.__setitem__)
 def tensor_setitem(tx: Any, self: TensorVariable, key: VariableTracker, value: VariableTracker) -> None:
-    self.mp_ass_subscript(tx, key, value)
+    torchs_slots(self).mp_ass_subscript(self, tx, key, value)
 
 
 # -- what a graph can't hold

@@ -35,7 +35,7 @@ from .function import MethodVariable, build_function, call_handler
 from .list import ListVariable
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
-from .torch_overrides import NOT_OVERRIDABLE, Overridden, activate, overloaded_arguments
+from .torch_overrides import NOT_OVERRIDABLE, Overridden, activate, announced, overloaded_arguments
 from .wrap import builds, builds_if, builds_subclasses
 
 _C = torch._C
@@ -136,7 +136,9 @@ class TorchFunctionVariable(DescriptorVariable):
         if overrides is not None and fn not in NOT_OVERRIDABLE and overrides.applies(args, kwargs):
             if isinstance(fn, types.FunctionType):
                 return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)  # asks them itself
-            return overrides.dispatch(tx, self, args, kwargs)
+            public = fn if kwargs else announced(fn, args)
+            function = self if public is fn else tx.tr.build_constant_object(public)
+            return overrides.dispatch(tx, function, args, kwargs)
         if handler is not None:
             return call_handler(tx, fn, handler, args, kwargs)
         try:

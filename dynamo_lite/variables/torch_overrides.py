@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,13 +26,14 @@ from ..graph.wrappers import is_followed, is_wrapper
 from ..guards import ir
 from .base import ObservedException, VariableTracker
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
-from .descr import generic_getattr
+from .descr import METHOD_DESCRIPTORS, generic_getattr
 from .dict import DictVariable
 from .dispatch import HANDLERS, builtin, constructor, method
 from .instance import InstanceVariable
 from .list import ListVariable
 from .subclass import PLAIN_BASES
-from .tensor import TensorVariable, ValueVariable, class_attribute
+from .tensor import TensorVariable, ValueVariable, class_attribute, is_operand
+from .tensor_slots import with_own_slots
 from .torch_wrapper import WrapperTensorVariable, build_wrapper
 from .tuple import TupleVariable
 from .wrap import builds_subclasses
@@ -53,10 +53,19 @@ def overrides_torch_function(cls: type) -> bool:
     return True
 
 
-NOT_OVERRIDABLE = frozenset(torch.overrides.get_ignored_functions()) & frozenset(
-    [raw for raw in vars(_C.TensorBase).values() if isinstance(raw, types.MethodDescriptorType)]
+NOT_OVERRIDABLE = frozenset(
+    raw
+    for name in (
+        "as_subclass",
+        "_fix_weakref",
+        "_rev_view_func_unsafe",
+        "_use_count",
+        "_view_func",
+        "_view_func_unsafe",
+    )
+    if (raw := vars(_C.TensorBase).get(name)) is not None
 )
-"""Methods of tensors that ask nobody."""
+"""Methods of tensors that ask nobody: those of `python_variable.cpp` itself."""
 
 
 def overloaded_arguments(args: list[Any]) -> list[Any]:
@@ -275,6 +284,13 @@ def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
     return _Probe.announced
 
 
+def announced(fn: Any, args: list[Any]) -> Any:
+    """What overrides see when the program calls `fn`: `__mul__` is `mul`."""
+    if isinstance(fn, METHOD_DESCRIPTORS) and fn.__name__.startswith("__") and all(map(is_operand, args)):
+        return public_function(fn, tuple([isinstance(a, TensorVariable) for a in args])) or fn
+    return fn
+
+
 class _Refusing(torch.Tensor):
     """Tells what becomes of a TypeError."""
 
@@ -362,7 +378,7 @@ def _build_passive(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
         vt = TensorVariable(tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap)))
         vt.source, vt.value = source, value
     vt.cls = cls
-    return vt
+    return with_own_slots(vt)
 
 
 @builds_subclasses(torch.Tensor)
@@ -379,7 +395,7 @@ def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> Variable
     activate(tr)
     tr.guard(source, ir.TYPE_IS, cls)
     plain = tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap))
-    vt = TensorSubclassVariable(plain, cls)
+    vt = with_own_slots(TensorSubclassVariable(plain, cls))
     vt.source, vt.value = source, value
     return vt
 
@@ -402,7 +418,7 @@ def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
         if cls is torch.Tensor:
             return alias
         activate(tx.tr)
-        return TensorSubclassVariable(alias.proxy, cls)
+        return with_own_slots(TensorSubclassVariable(alias.proxy, cls))
     return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
 
 
@@ -421,7 +437,7 @@ def make_subclass(
     if require_grad.as_python_constant():
         result = _below(tx, "call_method", "requires_grad_", result)
     activate(tx.tr)
-    return TensorSubclassVariable(result.proxy, wanted)
+    return with_own_slots(TensorSubclassVariable(result.proxy, wanted))
 
 
 @constructor(torch.Tensor)

@@ -26,6 +26,7 @@ from .descr import generic_getattr
 from .dict import DictVariable
 from .list import ListVariable
 from .tensor import TensorVariable, ValueVariable, class_attribute
+from .tensor_slots import with_own_slots
 from .tuple import TupleVariable
 from .type import TypeVariable, build_type
 from .wrap import builds_if
@@ -112,7 +113,9 @@ def _has_tensors(value: Any) -> bool:
 
 def make_tensor(value: TensorValue) -> TensorVariable:
     """The model of a tensor of the graph."""
-    return WrapperTensorVariable(value) if value.meta.live and is_wrapper(value.fake) else TensorVariable(value)
+    if value.meta.live and is_wrapper(value.fake):
+        return with_own_slots(WrapperTensorVariable(value))
+    return TensorVariable(value)
 
 
 MODELS.tensor = make_tensor
@@ -133,7 +136,7 @@ MODELS.load_late = load_late
 def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     """The model of a real tensor that consists of others."""
     tr.guard(source, ir.TYPE_IS, type(value))
-    vt = WrapperTensorVariable(tr.graph.wrapper_input(value, source))
+    vt = with_own_slots(WrapperTensorVariable(tr.graph.wrapper_input(value, source)))
     vt.source, vt.value = source, value
     for name in part_names(vt.proxy.fake):
         part = getattr(vt.proxy.fake, name)
