@@ -36,6 +36,7 @@ from .buffers import ask, known_number, truth
 from .checks import Checks
 from .code import TraceGraph
 from .default_dtype import needed_dtype
+from .detached import Aliases, aliases
 from .failure import is_own
 from .fake import MEMO, Propagator, fake_of_known, span
 from .gradients import freed_outputs
@@ -45,6 +46,7 @@ from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .nested_int import NewNestedInts, is_nested, nested_int_of
 from .nodes import NodeFactory, NodeMeta, placeholder_name
 from .numbers import FloatValue, is_indifferent, present
+from .overlaps import Reach, reaches
 from .promises import check_marks, spoken
 from .state import AmbientState
 from .values import (
@@ -63,6 +65,9 @@ from .wrappers import Part, SameDescription, is_wrapper, may_write, meet_class, 
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
+
+COMPUTES = "dynamo_lite_computes"
+"""Attribute of a backend: False if what it returns for a graph computes nothing."""
 
 MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
@@ -118,6 +123,7 @@ class GraphBuilder:
         self.aliased: list[int] = []  # those of them that the compiled graph gets an alias of
         self.revived: list[Revived] = []  # inputs that become leaves of another kind
         self.hook_regions: list[Any] = []  # blocks with hooks of saved tensors, in order
+        self.aliases: Aliases | None = None  # results that are made after the graph
         self.freed: list[int] = []  # the outputs whose gradients are used up
         self.made_leaves: dict[TensorValue, MadeLeaf] = {}  # tensors that begin to require gradients in the graph
         self.viewed_leaves: dict[
@@ -127,6 +133,8 @@ class GraphBuilder:
         self.runs_overrides = False  # torch asks such a class while the graph runs
         self.parts: dict[int, Part] = {}  # id of a fake tensor that is part of a wrapper → what is known of it
         self.written: list[TensorValue] = []  # what operators may have written to
+        self.changed: set[TensorValue] = set()  # whose data operators have changed
+        self.reaches: list[Reach] = []  # of inputs, to find out whether a change of one shows in another
         self._items: dict[Any, Node] = {}
         self._create = NodeFactory(self.graph)
 
@@ -384,7 +392,9 @@ class GraphBuilder:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
-        result, changes = outcome
+        result, changes, written = outcome
+        if written:
+            self.changed.update([tensors[i] for i in written])
         if may_write(target, fx_kwargs):
             self.written += tensors
         if changes:
@@ -612,6 +622,11 @@ class GraphBuilder:
         return any(isinstance(subject, TensorValue) and subject.meta.requires_grad for subject in subjects)
 
     @property
+    def computes(self) -> bool:
+        """Whether the graph is for running: not if the backend only wants to have it."""
+        return getattr(self.tr.region.backend, COMPUTES, True)
+
+    @property
     def is_empty(self) -> bool:
         """True if nothing would be computed."""
         return self.op_count == 0
@@ -634,14 +649,16 @@ class GraphBuilder:
             if self._symbols is not None:
                 settle_inputs(self)
             unseen = unseen_by_compilers(self)
-            results = list(self.outputs)
-            if self.has_gradients and any(map(requires_grad, results)):
+            if self.has_gradients and any(map(requires_grad, self.outputs)):
                 self.freed = freed_outputs(self)
             self.written_past = written_past(self)
             self.aliased = replaced_inputs(self)
             self.revived = revived_inputs(self)
+            self.aliases, results = aliases(self)
+            self.reaches = reaches(self, STATIC_ADDRESS)
             for i in self.freed:
-                results[i] = self._add("call_method", "detach", (results[i],), {}, None)
+                position = results.index(self.outputs[i])
+                results[position] = self._add("call_method", "detach", (self.outputs[i],), {}, None)
             self.graph.output((*results, *checked))
             self.module = _LazyGraphModule(self.bodies, self.graph)
             if unseen is not None:

@@ -212,7 +212,8 @@ class Propagator:
         versions = _versions(fakes)
         result = self._run(op, target, args, kwargs, values)
         new: list[FakeTensor] = []
-        outcome = Outcome(_describe(result, fakes, new, target), _changes(tensors, fakes, versions, target))
+        changes, written = _changes(tensors, fakes, versions, target)
+        outcome = Outcome(_describe(result, fakes, new, target), changes, written)
         if key is not None and not any(f.constant is not None for f in new) and _is_memorable(outcome):
             if len(memo) >= MAX_MEMO:
                 memo.clear()
@@ -295,16 +296,19 @@ def _versions(fakes: list[FakeTensor]) -> list[int]:
 
 def _changes(
     tensors: list[TensorValue], fakes: list[FakeTensor], versions: list[int], target: Any
-) -> tuple[tuple[int, Any], ...]:
-    """The arguments whose metadata is another after the call."""
+) -> tuple[tuple[tuple[int, Any], ...], tuple[int, ...]]:
+    """The arguments whose metadata is another after the call, and those whose data is."""
     suspicious = _name(target).endswith("_")
     changed = []
+    written = []
     for i, (value, fake, version, after) in enumerate(zip(tensors, fakes, versions, _versions(fakes), strict=True)):
+        if version != after or (suspicious and after < 0):
+            written.append(i)
         if (suspicious or version != after or after < 0) and value.meta.interned:
             meta = meta_of_fake(fake)
             if meta is not value.meta:
                 changed.append((i, meta))
-    return tuple(changed)
+    return tuple(changed), tuple(written)
 
 
 def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], target: Any) -> Any:

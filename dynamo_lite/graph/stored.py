@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import marshal
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,12 +28,14 @@ from . import modes
 from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, new_symbols
 from .checks import Checks
 from .code import TraceGraph, standard_globals
+from .detached import Aliases, Step
 from .failure import NAMESPACES, is_own
 from .fake import Propagator
 from .formulas import MAKERS, recipe_of
 from .lean import without_compiler
 from .meta import FIELDS, TensorMeta, intern, is_plain, meta_of_fake, meta_of_input
 from .nodes import NodeFactory, NodeMeta
+from .overlaps import Reach
 from .state import AmbientState
 from .values import SymValue, TensorValue
 
@@ -165,6 +167,8 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         "freed": list(graph.freed),
         "written_past": list(graph.written_past),
         "aliased": list(graph.aliased),
+        "reaches": [tuple(reach) for reach in graph.reaches],
+        "aliases": None if graph.aliases is None else _write_aliases(graph.aliases, writer),
         "initial": [(writer.value(key), writer.value(value)) for key, value in state.initial.items()],
         "writes": state.writes,
     }
@@ -288,6 +292,27 @@ def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, writ
     )
 
 
+def _write_aliases(known: Aliases, writer: Any) -> tuple[Any, ...]:
+    steps = []
+    for step in known.steps:
+        if step.op == "call_function" and not is_own(step.target):
+            raise Refused(f"{step.target} after the graph, whose rules may change")
+        target = step.target if step.op == "call_method" else writer(step.target)
+        args, kwargs = (_write_argument(given, writer, {}) for given in (step.args, step.kwargs))
+        steps.append((step.of, step.op, target, args, kwargs, step.grad_mode, step.path))
+    return known.roots, steps, known.results
+
+
+def _read_aliases(data: tuple[Any, ...], reader: Any) -> Aliases:
+    roots, steps, results = data
+    made = []
+    for of, op, target, args, kwargs, grad_mode, path in steps:
+        function = target if op == "call_method" else reader(target)
+        args, kwargs = (_read_argument(given, (), reader) for given in (args, kwargs))
+        made.append(Step(of, op, function, args, kwargs, grad_mode, path))
+    return Aliases(roots, made, results)
+
+
 def _write_argument(arg: Any, writer: Any, numbers: dict[Node, int]) -> Any:
     if isinstance(arg, Node):
         return ("node", numbers[arg])
@@ -327,6 +352,8 @@ class StoredGraph:
         self.written_past = data["written_past"]
         self.aliased = data["aliased"]
         self.revived: list[Any] = []
+        self.reaches = [Reach(*reach) for reach in data["reaches"]]
+        self.aliases = None if data["aliases"] is None else _read_aliases(data["aliases"], reader)
         self.checks = Checks(None)
         self.module_hooks: list[Any] = []
         self.hook_regions: list[Any] = []
@@ -491,7 +518,8 @@ class _StoredNodes:
         for name, op, target, args, kwargs, subject, place in data["nodes"]:
             if op == "call_function":
                 target = self.reader(target[1])
-            node = create(name, op, target, self._argument(args), self._argument(kwargs))
+            args, kwargs = (_read_argument(given, self.nodes, self.reader) for given in (args, kwargs))
+            node = create(name, op, target, args, kwargs)
             names.add(name)
             self.nodes.append(node)
             if op == "placeholder":
@@ -531,18 +559,20 @@ class _StoredNodes:
             made[STATIC_ADDRESS] = True
         return made
 
-    def _argument(self, data: Any) -> Any:
-        if type(data) is not tuple:
-            return data
-        kind, rest = data[0], data[1] if len(data) > 1 else None
-        if kind == "node":
-            return self.nodes[rest]
-        if kind == "kwargs":
-            return {name: self._argument(v) for name, v in rest}
-        if kind in ("tuple", "list", "slice"):
-            items = [self._argument(v) for v in rest]
-            return tuple(items) if kind == "tuple" else items if kind == "list" else slice(*items)
-        return self.reader.value(data)
+
+def _read_argument(data: Any, nodes: Sequence[Node], reader: Any) -> Any:
+    """What `_write_argument` has written."""
+    if type(data) is not tuple:
+        return data
+    kind, rest = data[0], data[1] if len(data) > 1 else None
+    if kind == "node":
+        return nodes[rest]
+    if kind == "kwargs":
+        return {name: _read_argument(v, nodes, reader) for name, v in rest}
+    if kind in ("tuple", "list", "slice"):
+        items = [_read_argument(v, nodes, reader) for v in rest]
+        return tuple(items) if kind == "tuple" else items if kind == "list" else slice(*items)
+    return reader.value(data)
 
 
 class StoredMeta(NodeMeta):

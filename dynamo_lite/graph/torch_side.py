@@ -27,11 +27,13 @@ from . import modes
 from .builder import GraphBuilder
 from .checkpoints import runnable
 from .checks import CHECKS
+from .detached import with_aliases_after
 from .failure import Failure
 from .floats import Lowered
 from .gradients import with_freed
 from .leaves import with_revived
 from .module_hooks import with_hooks
+from .overlaps import apart
 from .saved_tensors import closed, closing, see_every_operator, under_hooks
 from .stored import (  # noqa: F401
     FINDERS,
@@ -142,12 +144,18 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     function = _function_of(compiled)
     if getattr(function, "__self__", None) is not gm and graph.records_gradients:
         function = under_hooks(function, gm)
+    if getattr(function, "__self__", None) is not gm and graph.reaches:
+        function = apart(graph.reaches, function, gm)
     return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks), record
 
 
 def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
     """What is put around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
-    outer = modes.without_modes if modes.around() else _as_it_is
+    outer = _as_it_is
+    if graph.aliases is not None:
+        outer = functools.partial(with_aliases_after, graph.aliases, outer)
+    if modes.around():
+        outer = functools.partial(_after, outer, modes.without_modes)
     if graph.is_below:
         outer = functools.partial(_after, modes.below, outer)
     if graph.aliased:

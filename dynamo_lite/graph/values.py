@@ -97,7 +97,9 @@ class SequenceResult(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What an operator does: its result, and the new metas of arguments that it changed, by position."""
+    """What an operator does: its result, the new metas of arguments that it changed, by position, and the positions of those whose data it
+    changed."""
 
     result: Any
     changes: tuple[tuple[int, Any], ...] = ()
+    written: tuple[int, ...] = ()

@@ -85,6 +85,7 @@ class _Changes:
     """A backend that computes nothing: what the code around the graph stores are fakes."""
 
     dynamo_lite_floats = "numbers"
+    dynamo_lite_computes = False
     dynamo_lite_ignores = frozenset({getattr(logging.Logger, name) for name in LOGGING})
 
     def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

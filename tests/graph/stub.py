@@ -14,7 +14,8 @@ from dynamo_lite.variables.constant import ConstantVariable
 
 class StubTrace:
     def __init__(self, dynamic=None, hints=None):
-        self.region = SimpleNamespace(dynamic=dynamic, fullgraph=False, failing=set())
+        backend = SimpleNamespace(dynamo_lite_computes=False)  # `run` calls the bare graph
+        self.region = SimpleNamespace(dynamic=dynamic, fullgraph=False, failing=set(), backend=backend)
         self.analysis = SimpleNamespace(cut=(None, None))
         self.dynamic_hints = {} if hints is None else hints
         self.guards = ir.GuardSet([f"x{i}" for i in range(20)])

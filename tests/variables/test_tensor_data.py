@@ -282,3 +282,100 @@ def test_breaks_before_what_a_gradient_would_notice(fn):
     assert counter.frame_count >= 1
     with pytest.raises(Exception, match="assignment"):
         dynamo_lite.compile(fn, backend="eager", fullgraph=True)(*tensors())
+
+
+# -- results that share memory with what gradients need
+
+
+def data_of_product(y):
+    return y.data
+
+
+def detached(y):
+    return y.detach()
+
+
+def row_of_data(y):
+    return y.data[0]
+
+
+def data_of_row(y):
+    return y[0].data
+
+
+def view_without_gradients(y):
+    with torch.no_grad():
+        return y[0]
+
+
+def data_changed(y):
+    d = y.data
+    d.add_(1)
+    return d
+
+
+def rows(y):
+    return y.detach().unbind(0)[1]
+
+
+RESULTS = [data_of_product, detached, row_of_data, data_of_row, view_without_gradients, data_changed, rows]
+MAKE = {"exp": lambda p: p.exp(), "product": lambda p: p * p, "input": lambda p: p, "view": lambda p: p.view(-1, 2)}
+
+
+def after(call, change):
+    """Memory, counters and gradients after a result has been changed where autograd does not look, or does."""
+    p = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3) / 4 + 0.5)
+    z, d, y = call(p)
+    facts = [d.requires_grad, d.is_leaf, d.stride(), _share(d, y), d.detach().clone()]
+    version = y._version
+    try:
+        if change:
+            d.mul_(2)
+        facts.append(y._version - version)
+        z.backward()
+    except RuntimeError as error:
+        facts.append(str(error)[:40])
+    return facts, p.grad, y.detach().clone(), d.detach().clone()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("change", [False, True])
+@pytest.mark.parametrize("result", RESULTS)
+def test_results_that_share_memory(result, change, backend):
+    for make in MAKE.values():
+
+        def fn(p, make=make):
+            y = make(p)
+            return (y * y).sum(), result(y), y
+
+        if backend == "aot_eager" and result is data_changed and make in (MAKE["input"], MAKE["view"]):
+            continue  # AOTAutograd keeps a copy of an input that the graph changes
+        compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+        assert same(after(fn, change), after(compiled, change)), result
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_changed_after_a_break(backend):
+    """What the graph keeps for gradients is found changed, whether it is a result of the graph or not."""
+
+    def hidden(p):
+        y = p * p
+        d, z = y.data, (y * y).sum()
+        print(end="")
+        d.mul_(3)
+        return z
+
+    def shown(p):
+        y = p.exp()
+        d = y.data
+        print(end="")
+        d.add_(1)
+        return y.sum()
+
+    for fn in (hidden, shown):
+        p, q = (torch.nn.Parameter(torch.arange(3.0) + 1) for _ in "pq")
+        counter = CompileCounterWithBackend(backend)
+        expected, found = fn(p), dynamo_lite.compile(fn, backend=counter)(q)
+        expected.backward(), found.backward()
+        assert same((expected, p.grad), (found, q.grad))
+        assert counter.frame_count == 2
