@@ -44,17 +44,27 @@ class Aliases(NamedTuple):
 def aliases(builder: Any) -> tuple[Aliases | None, list[Node]]:
     """What is done after the graph, None if nothing is, and the outputs of the compiled graph."""
     outputs = list(builder.outputs)
-    if builder.state.has_inference or not builder.computes:
-        return None, outputs
     values = [node.meta.subject for node in outputs]
     chains = [_chain(value, values) for value in values]
-    if not any(map(_is_detached, chains)) or any(map(_replaces_memory, builder.graph.nodes)):
+    if not any(map(_is_detached, chains)) or not _has_following(builder):
         return None, outputs
     made = _Making(builder)
-    chosen = [made.is_due(i, chains) and made.may_run_again(chain) for i, chain in enumerate(chains)]
+    chosen = [made.is_due(i, chains) and _may_run_again(builder, chain) for i, chain in enumerate(chains)]
     if not any(chosen):
         return None, outputs
     return made.choose(chains, chosen)
+
+
+def _has_following(builder: Any) -> bool:
+    """Whether anything can be done after the graph."""
+    is_plain = builder.computes and not builder.state.has_inference
+    return is_plain and not any(map(_replaces_memory, builder.graph.nodes))
+
+
+def may_follow(builder: Any, value: TensorValue) -> bool:
+    """Whether a result can be made after the graph."""
+    chain = _chain(value, ())
+    return _has_following(builder) and _is_detached(chain) and _may_run_again(builder, chain)
 
 
 def _chain(value: Any, outputs: Sequence[Any]) -> list[TensorValue]:
@@ -151,14 +161,6 @@ class _Making:
         is_free = not (self.builder.made_leaves and root.meta.requires_grad)
         return is_free and (chain[0].meta.requires_grad or root in others)
 
-    def may_run_again(self, chain: list[TensorValue]) -> bool:
-        """Whether the operators are aliases of one tensor by constants only."""
-        root = chain[-1]
-        if root in self.builder.made_leaves or any(value.pinned or not _is_plain(value) for value in chain):
-            return False
-        nodes = [maker(value)[0] for value in chain[:-1]]
-        return all(node.args and node.all_input_nodes == [node.args[0]] for node in nodes)
-
     def choose(self, chains: list[list[TensorValue]], chosen: list[bool]) -> tuple[Aliases, list[Node]]:
         """The steps for these outputs."""
         outputs: list[Node] = []
@@ -188,6 +190,14 @@ class _Making:
     def _step(self, value: TensorValue, of: int) -> Step:
         node, path = maker(value)
         return Step(of, node.op, node.target, tuple(node.args[1:]), dict(node.kwargs), self.modes[node], path)
+
+
+def _may_run_again(builder: Any, chain: list[TensorValue]) -> bool:
+    """Whether the operators are aliases of one tensor by constants only."""
+    if chain[-1] in builder.made_leaves or any(value.pinned or not _is_plain(value) for value in chain):
+        return False
+    nodes = [maker(value)[0] for value in chain[:-1]]
+    return all(node.args and node.all_input_nodes == [node.args[0]] for node in nodes)
 
 
 def _is_plain(value: TensorValue) -> bool:

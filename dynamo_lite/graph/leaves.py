@@ -17,6 +17,7 @@ from torch.fx import Node
 
 from ..exc import Unsupported
 from ..guards import ir
+from .detached import may_follow
 from .functional import with_data
 from .gradients import SLUG, history
 from .meta import intern
@@ -58,11 +59,11 @@ def as_leaf(data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
 
 
 def outlet(builder: Any, value: TensorValue) -> Node | None:
-    """The output for a leaf made in the graph: its data; None for other tensors. Breaks before a view that is a leaf as well: compilers
-    make it anew in the grad mode in which the graph began."""
+    """The output for a leaf made in the graph: its data; None for other tensors. Breaks before a view that is a leaf as well and
+    can't be made after the graph: compilers make it anew in the grad mode in which the graph began."""
     base = _base(builder, value)
     leaf = builder.made_leaves.get(base)
-    if base is not value and builder.state.initial.get(_GRAD_MODE):
+    if base is not value and builder.state.initial.get(_GRAD_MODE) and not may_follow(builder, value):
         _refuse(builder.made_leaves[value])
     if leaf is None:
         return None

@@ -143,6 +143,8 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         raise Refused("a graph with hooks of saved tensors")
     if graph.bodies:
         raise Refused("a graph with higher-order operators")
+    if graph.is_below:
+        raise Refused("a graph that runs below the protocol of its tensors' classes")
     module = graph.finish()
     numbers: dict[Node, int] = {}
     subjects = _Subjects(graph._symbols, writer)
@@ -352,6 +354,7 @@ class StoredGraph:
         self.written_past = data["written_past"]
         self.aliased = data["aliased"]
         self.revived: list[Any] = []
+        self.is_below = False
         self.reaches = [Reach(*reach) for reach in data["reaches"]]
         self.aliases = None if data["aliases"] is None else _read_aliases(data["aliases"], reader)
         self.checks = Checks(None)
