@@ -63,7 +63,8 @@ def outlet(builder: Any, value: TensorValue) -> Node | None:
     can't be made after the graph: compilers make it anew in the grad mode in which the graph began."""
     base = _base(builder, value)
     leaf = builder.made_leaves.get(base)
-    if base is not value and builder.state.initial.get(_GRAD_MODE) and not may_follow(builder, value):
+    is_anew = base is not value and builder.state.initial.get(_GRAD_MODE)
+    if is_anew and builder.module is None and not may_follow(builder, value):
         _refuse(builder.made_leaves[value])
     if leaf is None:
         return None
