@@ -17,7 +17,7 @@ class Named(torch.Tensor):
 
     def __new__(cls, data, names=("row", "column")):
         made = torch.Tensor._make_subclass(cls, data)
-        made.names = names
+        made.axes = names
         return made
 
     def __add__(self, other):
@@ -30,13 +30,13 @@ class Named(torch.Tensor):
         return NotImplemented
 
     def __getitem__(self, key):
-        return super().__getitem__(self.names.index(key) if isinstance(key, str) else key)
+        return super().__getitem__(self.axes.index(key) if isinstance(key, str) else key)
 
     def __len__(self):
         return 77
 
     def __contains__(self, name):
-        return name in self.names
+        return name in self.axes
 
     def __lt__(self, other):
         return "smaller"
