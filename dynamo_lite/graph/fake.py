@@ -32,7 +32,6 @@ from ..exc import Unsupported, unsupported
 from ..record import STATS
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
-from .norms import RULES
 from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 from .wrappers import is_wrapper
 
@@ -59,6 +58,8 @@ class PropagationMode(FakeTensorMode):
         self.enter_stack = []
         self.shape_env = shape_env
         self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
+        self.direct_rules: Any = None  # those of `direct`, and
+        self.extents: Any = None  # `Extents`, once there are symbols
         self.items_read = 0  # how often an operator has asked for the data of a tensor
         self._stack_trace = []
         self._stack = ""
@@ -76,12 +77,12 @@ def _dispatch(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwarg
         return _lift(self, args[0])
     if func is _ITEM:
         self.items_read += 1
-    rule = RULES.get(func) if self.shape_env is not None and not kwargs else None
-    if rule is not None and type(args[0]) is FakeTensor:  # a wrapper comes here before its class has been asked
-        with self:
-            result = rule(*args)
-        if result is not None:
-            return result
+    if self.direct_rules is not None and not kwargs:
+        rule = self.direct_rules.get(func)
+        if rule is not None and type(args[0]) is FakeTensor:  # a wrapper comes here before its class has been asked
+            result = rule(self.extents, *args)
+            if result is not None:
+                return result
     return self.dispatch(func, types, args, kwargs or {})
 
 

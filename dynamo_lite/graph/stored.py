@@ -20,6 +20,7 @@ from torch.fx import Graph, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph_module import _loader
 
+from ..config import config
 from ..exc import Mismatch, Refused
 from ..guards import ir
 from ..guards.tensor import global_state_check, tensor_spec
@@ -430,6 +431,8 @@ class StoredShapes:
                 continue
             if not isinstance(real, torch.Tensor) or HAS_MARKS in real.__dict__ or real.dim() <= max(dims):
                 raise Mismatch("a tensor is another one")
+            if config.specialize_zero_one and any(real.shape[dim] in (0, 1) for dim in dims):
+                raise Mismatch("a size is a constant")
             shape = symbols.shape_of(real, source, frozenset(dims), frozenset())
             fake = propagator.symbolic_fake(*shape, real)
             self.subjects[number] = TensorValue(meta_of_fake(fake), fake=fake)

@@ -26,7 +26,9 @@ from ..guards import ir
 from ..markers import SHAPE_IDS
 from ..record import Specialization
 from ..shapes import fix
+from .direct import RULES
 from .effort import Effort
+from .extents import Extents
 from .formulas import formula
 from .lean import without_compiler
 from .nested_int import is_nested, new_nested_int
@@ -145,6 +147,7 @@ class Symbols:
         ] = []  # (path, symbolic dimensions) of each input with symbols, in order
         mode.shape_env = self.env
         mode.symbolic_metas = SymbolicMetas()
+        mode.direct_rules, mode.extents = RULES, Extents(self.env)
         mode.cache_enabled = (
             False  # what it costs with symbolic sizes is more than it saves: repeated calls do not get there
         )

@@ -48,6 +48,12 @@ def test_conditions_on_sizes_hold():
     assert call(ROWS, 5, 7, dynamic=True) == (2, 0)
 
 
+def test_a_size_of_one(caplog):
+    assert call(ROWS, 6, dynamic=True) == (0, 1)
+    assert call(ROWS, 1, dynamic=True) == (0, 1)
+    assert not caplog.records
+
+
 TWO = """
 def f(x, y):
     return x.sum(0) + y.sum(0) if x.shape[0] != y.shape[0] else x * y

@@ -1,0 +1,336 @@
+"""What common operators return on fake tensors with symbolic sizes.
+
+Input: an operator's arguments. Output: its result, or None where torch's own rule has to be asked.
+Invariant: sizes, strides and data types are those of torch's rule, and so are the guards, but for those that only chose among ways to
+compute the same. Torch's rules take these operators apart into many others: with symbolic sizes that is most of what a trace costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .extents import CHANNELS_LAST, CONTIGUOUS, Extent, Extents
+from .norms import batch_norm, layer_norm
+
+aten = torch.ops.aten
+
+_FLOATS = frozenset({torch.float32, torch.float64, torch.bfloat16, torch.float16})
+_INTS = frozenset({torch.int64, torch.int32})
+
+
+def _is_symbolic(*tensors: Any) -> bool:
+    """Whether sizes of one of the tensors are symbolic. All have to be plain, unknown and on the CPU."""
+    found = False
+    for t in tensors:
+        if type(t) is not FakeTensor or t.constant is not None or t.fake_device.type != "cpu":
+            return False
+        if t.layout is not torch.strided or t.is_conj() or t.is_neg() or t.is_quantized:
+            return False
+        found = found or t._has_symbolic_sizes_strides
+    return found
+
+
+# -- element by element
+
+
+def _unary(extents: Extents, x: Any, *options: Any) -> Any:
+    """A function of each element that keeps its type."""
+    if not _is_symbolic(x) or x.dtype not in _FLOATS or not all(type(o) in (bool, int, float, str) for o in options):
+        return None
+    extent = extents.of(x)
+    return extents.new_alike(x, extent) if _is_dense(extent) else None
+
+
+def _unary_in_place(extents: Extents, x: Any) -> Any:
+    if not _is_symbolic(x) or x.dtype not in _FLOATS:
+        return None
+    return x if _is_dense(extents.of(x)) else None
+
+
+def _is_dense(extent: Extent | None) -> bool:
+    """Whether a tensor is seen to have neither gaps nor elements that share memory."""
+    return extent is not None and extent.kind is not None
+
+
+def _binary(extents: Extents, x: Any, y: Any) -> Any:
+    """A function of pairs of elements of one type, or of elements and a number, that keeps the type."""
+    if x.dtype in _INTS and type(y) is not float:
+        return _paired(extents, x, y, x.dtype)
+    return _quotient(extents, x, y)
+
+
+def _quotient(extents: Extents, x: Any, y: Any) -> Any:
+    return _paired(extents, x, y, x.dtype) if x.dtype in _FLOATS else None
+
+
+def _comparison(extents: Extents, x: Any, y: Any) -> Any:
+    return _paired(extents, x, y, torch.bool) if x.dtype in _FLOATS or x.dtype in _INTS else None
+
+
+def _paired(extents: Extents, x: Any, y: Any, dtype: Any) -> Any:
+    if type(y) in (int, float):
+        if not _is_symbolic(x):
+            return None
+        extent = extents.of(x)
+        return extents.new_alike(x, extent, dtype) if _is_dense(extent) else None
+    if not _is_symbolic(x, y) or x.dtype != y.dtype:
+        return None
+    one, two = extents.of(x), extents.of(y)
+    if not (_is_dense(one) and _is_dense(two)):
+        return None
+    if one.shape == two.shape and one.strides == two.strides:
+        return extents.new_alike(x, one, dtype)
+    sizes = _broadcast(one, two)
+    if sizes is None or one.kind != CONTIGUOUS or two.kind != CONTIGUOUS:
+        return None
+    whole = one if len(one.sizes) >= len(two.sizes) else two
+    if extents.expressions(sizes) != whole.shape:
+        return None
+    return extents.new_contiguous(x, sizes, dtype)
+
+
+def _add_in_place(extents: Extents, x: Any, y: Any) -> Any:
+    if type(y) in (int, float):
+        return _unary_in_place(extents, x)
+    if not _is_symbolic(x, y) or x.dtype != y.dtype or x.dtype not in _FLOATS:
+        return None
+    one, two = extents.of(x), extents.of(y)
+    if not _is_dense(one) or two is None:
+        return None
+    sizes = _broadcast(one, two)
+    return x if sizes is not None and extents.expressions(sizes) == one.shape else None
+
+
+def _copy_in_place(extents: Extents, x: Any, y: Any) -> Any:
+    return _add_in_place(extents, x, y) if isinstance(y, torch.Tensor) else None
+
+
+def _broadcast(one: Extent, two: Extent) -> list[Any] | None:
+    """The sizes of two tensors together, if no two of them could differ."""
+    long, short = (one, two) if len(one.sizes) >= len(two.sizes) else (two, one)
+    skipped = len(long.sizes) - len(short.sizes)
+    sizes = list(long.sizes)
+    for i, (a, b) in enumerate(zip(long.shape[skipped:], short.shape, strict=True), skipped):
+        if a == b or b == 1:
+            continue
+        if a != 1:
+            return None
+        sizes[i] = short.sizes[i - skipped]
+    return sizes
+
+
+def _clone(extents: Extents, x: Any) -> Any:
+    if not _is_symbolic(x):
+        return None
+    extent = extents.of(x)
+    return extents.new_alike(x, extent) if _is_dense(extent) else None
+
+
+# -- views
+
+
+def _view(extents: Extents, x: Any, shape: Any) -> Any:
+    """`view` of a contiguous tensor, if the numbers of elements are seen to be equal."""
+    if not _is_symbolic(x):
+        return None
+    extent, wanted = extents.of(x), extents.expressions(shape)
+    if extent is None or wanted is None or extent.kind != CONTIGUOUS:
+        return None
+    open_ = [i for i, n in enumerate(wanted) if n == -1]
+    given = [n for n in wanted if n != -1]
+    if len(open_) > 1 or any(type(n) is int and n <= 0 for n in given) or 0 in extent.shape:
+        return None
+    rest = extents.divided(extent.shape, given)
+    if rest is None or (not open_ and rest != 1):
+        return None
+    sizes = list(shape)
+    if open_:
+        sizes[open_[0]] = extents.number(rest)
+    return extents.view(x, sizes, extents.contiguous(sizes))
+
+
+def _permute(extents: Extents, x: Any, dims: Any) -> Any:
+    if not _is_symbolic(x) or sorted(d % x.dim() for d in dims) != list(range(x.dim())):
+        return None
+    sizes, strides = x.shape, x.stride()
+    return extents.view(x, [sizes[d] for d in dims], [strides[d] for d in dims])
+
+
+def _transpose(extents: Extents, x: Any, dim0: int, dim1: int) -> Any:
+    n = x.dim()
+    if not n or not (-n <= dim0 < n and -n <= dim1 < n):
+        return None
+    dims = list(range(n))
+    dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+    return _permute(extents, x, dims)
+
+
+# -- products
+
+
+def _are_factors(*tensors: Any) -> bool:
+    return _is_symbolic(*tensors) and len({t.dtype for t in tensors}) == 1 and tensors[0].dtype in _FLOATS
+
+
+def _are_equal(one: Any, two: Any) -> bool:
+    """Whether two sizes are equal, which the operator demands: a guard if they need not be."""
+    return bool(one == two)
+
+
+def _mm(extents: Extents, x: Any, y: Any) -> Any:
+    if not _are_factors(x, y) or x.dim() != 2 or y.dim() != 2:
+        return None
+    one, two = extents.expressions(x.shape), extents.expressions(y.shape)
+    if one is None or two is None or not _are_equal(x.shape[1], y.shape[0]):
+        return None
+    return extents.new_contiguous(x, (x.shape[0], y.shape[1]))
+
+
+def _addmm(extents: Extents, bias: Any, x: Any, y: Any) -> Any:
+    if not _are_factors(bias, x, y) or bias.dim() != 1 or y.dim() != 2:
+        return None
+    if extents.expressions(bias.shape) is None or extents.expressions(y.shape) is None:
+        return None
+    return _mm(extents, x, y) if _are_equal(bias.shape[0], y.shape[1]) else None
+
+
+def _bmm(extents: Extents, x: Any, y: Any) -> Any:
+    if not _are_factors(x, y) or x.dim() != 3 or y.dim() != 3:
+        return None
+    one, two = extents.expressions(x.shape), extents.expressions(y.shape)
+    if one is None or two is None or not (_are_equal(x.shape[2], y.shape[1]) and _are_equal(x.shape[0], y.shape[0])):
+        return None
+    return extents.new_contiguous(x, (x.shape[0], x.shape[1], y.shape[2]))
+
+
+def _convolution(
+    extents: Extents,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
+    """A convolution with constant weights, of images that are contiguous, or whose channels lie side by side."""
+    if transposed or not _are_factors(x, weight, *([] if bias is None else [bias])) or x.dim() not in (4, 5):
+        return None
+    if weight.dim() != x.dim() or weight._has_symbolic_sizes_strides or x.dtype != torch.float32:
+        return None
+    if extents.of(x) is None or weight.shape[0] % groups or not _are_equal(x.shape[1], weight.shape[1] * groups):
+        return None
+    if bias is not None and tuple(bias.shape) != (weight.shape[0],):
+        return None
+    extent = extents.of(x)
+    settings = [_each(v, x.dim() - 2) for v in (stride, padding, dilation)]
+    if None in settings or not _is_as_made(weight) or 0 in weight.shape or not extents.is_positive(extent.shape[0]):
+        return None
+    sizes = [x.shape[0], weight.shape[0]]
+    for size, kernel, step, pad, spread in zip(x.shape[2:], weight.shape[2:], *settings, strict=True):
+        room, reach = size + 2 * pad, spread * (kernel - 1) + 1
+        if 2 * pad < reach - 1 or not extents.is_positive(extents.expression(size)):
+            torch._check(room >= reach)
+        size = (room - reach) // step + 1
+        if type(size) is not int:
+            extents.positive.add(extents.expression(size))
+        sizes.append(size)
+    if extent.kind == CONTIGUOUS:
+        return extents.new_contiguous(x, sizes)
+    if extent.kind == CHANNELS_LAST and _is_left_to_onednn(extents, extent, weight, settings, groups):
+        return extents.new(x, sizes, extents.channels_last(sizes))
+    return None
+
+
+def _is_left_to_onednn(extents: Extents, extent: Extent, weight: Any, settings: list[Any], groups: int) -> bool:
+    """Whether oneDNN computes a convolution of two dimensions, whatever the sizes are: others may return another layout."""
+    if not (torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()):
+        return False
+    kernel = weight.shape[2:]
+    steps, _, spreads = settings
+    some_work = max(*steps, *spreads, *kernel) > 1
+    batch = extent.shape[0]
+    several = batch >= 2 if type(batch) is int else extents.env.bound_sympy(batch).lower >= 2
+    return some_work and (groups > 1 or min(kernel) > 3 or bool(several))
+
+
+def _each(setting: Any, dims: int) -> list[int] | None:
+    """A setting of a convolution for each dimension."""
+    if not all(type(n) is int and n >= 0 for n in setting) or len(setting) not in (1, dims):
+        return None
+    return list(setting) * (dims if len(setting) == 1 else 1)
+
+
+def _is_as_made(weight: Any) -> bool:
+    """Whether the weights of a convolution lie as those of new modules do."""
+    span = 1
+    for size, stride in zip(reversed(weight.shape), reversed(weight.stride()), strict=True):
+        if stride != span:
+            return False
+        span *= size
+    return True
+
+
+# -- over dimensions
+
+
+def _mean(extents: Extents, x: Any, dims: Any, keepdim: bool = False) -> Any:
+    if not _is_symbolic(x) or x.dtype not in _FLOATS or not dims or not all(-x.dim() <= d < x.dim() for d in dims):
+        return None
+    extent = extents.of(x)
+    gone = {d % x.dim() for d in dims}
+    if extent is None or extent.kind != CONTIGUOUS or len(gone) != len(dims):
+        return None
+    sizes = [1 if d in gone else n for d, n in enumerate(x.shape) if keepdim or d not in gone]
+    return extents.new_contiguous(x, sizes)
+
+
+def _softmax(extents: Extents, x: Any, dim: int, half_to_float: bool) -> Any:
+    if half_to_float or not _is_symbolic(x) or x.dtype not in _FLOATS or not -x.dim() <= dim < x.dim():
+        return None
+    extent = extents.of(x)
+    return extents.new_contiguous(x, extent.sizes) if extent is not None and extent.kind == CONTIGUOUS else None
+
+
+# -- the table
+
+Rule = Callable[..., Any]
+
+RULES: dict[Any, Rule] = {
+    **dict.fromkeys(
+        [
+            *(aten.relu.default, aten.gelu.default, aten.silu.default, aten.sigmoid.default, aten.tanh.default),
+            *(aten.exp.default, aten.erf.default, aten.sqrt.default, aten.rsqrt.default, aten.neg.default),
+            *(aten.sin.default, aten.cos.default, aten.log.default, aten.hardswish.default, aten.hardsigmoid.default),
+            aten.pow.Tensor_Scalar,
+        ],
+        _unary,
+    ),
+    **dict.fromkeys([aten.relu_.default, aten.silu_.default, aten.hardswish_.default], _unary_in_place),
+    **dict.fromkeys([aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor], _binary),
+    aten.div.Tensor: _quotient,
+    **dict.fromkeys([getattr(aten, f).Tensor for f in ("lt", "le", "eq", "ne", "gt", "ge")], _comparison),
+    **dict.fromkeys([getattr(aten, f).Scalar for f in ("lt", "le", "eq", "ne", "gt", "ge")], _comparison),
+    **dict.fromkeys([aten.add_.Tensor, aten.mul_.Tensor, aten.sub_.Tensor, aten.div_.Tensor], _add_in_place),
+    aten.copy_.default: _copy_in_place,
+    aten.clone.default: _clone,
+    aten.view.default: _view,
+    aten._unsafe_view.default: _view,
+    aten.permute.default: _permute,
+    aten.transpose.int: _transpose,
+    aten.mm.default: _mm,
+    aten.addmm.default: _addmm,
+    aten.bmm.default: _bmm,
+    aten.convolution.default: _convolution,
+    aten.mean.dim: _mean,
+    aten._softmax.default: _softmax,
+    aten._native_batch_norm_legit_no_training.default: batch_norm,
+    aten.native_layer_norm.default: layer_norm,
+}
+"""Operator → function(extents, *arguments) -> result. What has keyword arguments is not asked."""

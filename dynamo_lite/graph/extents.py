@@ -1,0 +1,219 @@
+"""Sizes and strides as expressions, compared without a question to the algebra.
+
+Input: fake tensors with symbolic sizes. Output: how they lie in memory, and new fake tensors with given sizes.
+Invariant: what is not seen at once, expression by expression, is unknown. Nothing here makes a guard.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import sympy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._sympy.functions import Max
+
+CONTIGUOUS, CHANNELS_LAST, DENSE = "contiguous", "channels last", "dense"
+
+
+class Extent(NamedTuple):
+    """A tensor's sizes, as they are and as expressions, its strides as expressions, and how it lies in memory: one of the names above
+    (DENSE: without gaps in another order), or None: in another way, or one that is not seen at once."""
+
+    sizes: tuple[Any, ...]
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    kind: str | None
+
+
+class Extents:
+    """The extents of one trace. `env` is its `ShapeEnv`."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.positive: set[Any] = set()  # expressions that are 1 or more
+        self._unsettled: dict[Any, int] = {}  # expressions not known to be, with the number of guards at that time
+        self._plain: dict[Any, bool] = {}
+        self._contiguous: dict[tuple[Any, ...], list[Any]] = {}  # shape → strides, and the number of elements
+        self._kinds: dict[Any, str] = {}
+        self._products: dict[tuple[Any, ...], Any] = {}
+
+    # -- numbers
+
+    def expression(self, number: Any) -> Any:
+        """An int or a sympy expression; None if it depends on data or is no plain number."""
+        if type(number) is int:
+            return number
+        expr = number.node.expr
+        if expr.is_Integer:
+            return int(expr)
+        known = self._plain.get(expr)
+        if known is None:
+            values = self.env.backed_var_to_val
+            known = self._plain[expr] = all(isinstance(values.get(s), sympy.Integer) for s in expr.free_symbols)
+        return expr if known else None
+
+    def expressions(self, numbers: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The like for several; None if one has none."""
+        found = tuple([self.expression(n) for n in numbers])
+        return None if None in found else found
+
+    def is_positive(self, expr: Any) -> bool:
+        """Whether a number is known to be 1 or more."""
+        if type(expr) is int:
+            return expr >= 1
+        if expr in self.positive:
+            return True
+        facts = len(self.env.guards)
+        if self._unsettled.get(expr) == facts:
+            return False
+        if self.env.bound_sympy(expr).lower >= 1:
+            self.positive.add(expr)
+            return True
+        self._unsettled[expr] = facts
+        return False
+
+    def number(self, expr: Any) -> Any:
+        """The symbolic int for an expression."""
+        if type(expr) is int or expr.is_Integer:
+            return int(expr)
+        return self.env.create_symintnode(expr, hint=int(expr.xreplace(self.env.backed_var_to_val)))
+
+    def _settled(self, expr: Any) -> Any:
+        """A stride without the maxima that have become superfluous."""
+        if type(expr) is int or not expr.has(Max):
+            return expr
+        known = {
+            m: m.args[1] for m in expr.atoms(Max) if len(m.args) == 2 and m.args[0] == 1 and self.is_positive(m.args[1])
+        }
+        return expr.xreplace(known) if known else expr
+
+    # -- layouts
+
+    def contiguous(self, sizes: Sequence[Any]) -> list[Any]:
+        """The strides of a contiguous tensor."""
+        shape = self.expressions(sizes)
+        strides = self._contiguous.get(shape) if shape is not None else None
+        if strides is not None:
+            return strides
+        strides = []
+        span: Any = 1
+        settled = shape is not None
+        for size in reversed(sizes):
+            strides.append(span)
+            known = self.expression(size)
+            if known is None or not self.is_positive(known):
+                size = torch.sym_max(size, 1)
+                settled = False
+            span = span * size
+        strides.reverse()
+        if settled:
+            self._contiguous[shape] = strides
+        return strides
+
+    @staticmethod
+    def channels_last(sizes: Sequence[Any]) -> list[Any]:
+        """The strides of a batch of images whose channels lie side by side."""
+        _, channels, height, width = sizes
+        return [channels * width * height, 1, channels * width, channels]
+
+    def of(self, fake: torch.Tensor) -> Extent | None:
+        """The extent of a tensor; None if its sizes depend on data."""
+        sizes = tuple(fake.shape)
+        shape, strides = self.expressions(sizes), self.expressions(fake.stride())
+        if shape is None or strides is None:
+            return None
+        strides = tuple(map(self._settled, strides))
+        kind = self._kinds.get((shape, strides))
+        if kind is None:
+            kind = self._kind(sizes, shape, strides)
+            if kind is not None:
+                self._kinds[shape, strides] = kind
+        return Extent(sizes, shape, strides, kind)
+
+    def _kind(self, sizes: Any, shape: tuple[Any, ...], strides: tuple[Any, ...]) -> str | None:
+        if self.expressions(self.contiguous(sizes)) == strides:
+            return CONTIGUOUS
+        if 1 in shape or 0 in shape:
+            return None  # strides that say nothing
+        if len(sizes) == 4 and self.expressions(self.channels_last(sizes)) == strides:
+            return CHANNELS_LAST
+        span: Any = 1
+        rest = list(range(len(shape)))
+        while rest:
+            dim = next((d for d in rest if strides[d] == span), None)
+            if dim is None:
+                return None
+            rest.remove(dim)
+            span = span * shape[dim]
+        return DENSE
+
+    # -- tensors
+
+    def new(self, like: FakeTensor, sizes: Sequence[Any], strides: Sequence[Any], dtype: Any = None) -> FakeTensor:
+        """A new fake tensor on the device of another one."""
+        mode = like.fake_mode
+        count = self._count(sizes)
+        with in_kernel_invocation_manager(mode), no_dispatch():
+            whole = torch.empty(count, dtype=dtype or like.dtype, device="meta")
+            return FakeTensor(mode, whole.as_strided(tuple(sizes), tuple(strides)), like.fake_device)
+
+    def new_contiguous(self, like: FakeTensor, sizes: Sequence[Any], dtype: Any = None) -> FakeTensor:
+        """A new contiguous one."""
+        return self.new(like, sizes, self.contiguous(sizes), dtype)
+
+    def new_alike(self, like: FakeTensor, extent: Extent, dtype: Any = None) -> FakeTensor:
+        """A new one that lies in memory as another one of that extent does."""
+        return self.new(like, extent.sizes, like.stride(), dtype)
+
+    def view(self, fake: FakeTensor, sizes: Sequence[Any], strides: Sequence[Any]) -> FakeTensor:
+        """A view of the memory of a fake tensor, beginning where that begins."""
+        mode = fake.fake_mode
+        with in_kernel_invocation_manager(mode), no_dispatch():
+            sample = torch._C.TensorBase.as_strided(fake, tuple(sizes), tuple(strides), fake.storage_offset())
+        return FakeTensor(mode, sample, fake.fake_device)
+
+    # -- products
+
+    def _count(self, sizes: Sequence[Any]) -> Any:
+        """The number of elements."""
+        shape = self.expressions(sizes)
+        count = self._products.get(shape) if shape is not None else None
+        if count is None:
+            count = 1
+            for size in reversed(sizes):
+                count = size * count
+            if shape is not None:
+                self._products[shape] = count
+        return count
+
+    def divided(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
+        """The product of some sizes divided by that of others, if it is seen to be a whole number: an int or expression."""
+        (number, factors), (divisor, others) = _factors(shape), _factors(by)
+        if divisor == 0 or number % divisor or others - factors:
+            return None
+        quotient: Any = number // divisor
+        for base, power in (factors - others).items():
+            quotient = quotient * base**power
+        return quotient
+
+
+def _factors(sizes: Sequence[Any]) -> tuple[int, Counter[Any]]:
+    """A product as an int and a table of what else is multiplied how often."""
+    number = 1
+    factors: Counter[Any] = Counter()
+    for size in sizes:
+        if type(size) is int:
+            number *= size
+            continue
+        for base, power in size.as_powers_dict().items():
+            if base.is_Integer and power.is_Integer and power > 0:
+                number *= int(base) ** int(power)
+            elif power.is_Integer and power > 0:
+                factors[base] += int(power)
+            else:
+                factors[base**power] += 1
+    return number, factors

@@ -1,0 +1,175 @@
+"""Operators on symbolic sizes: the metadata of torch's rules, and the same guards and errors."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite.record import log
+from dynamo_lite.testing import differences
+
+
+def batch_norm(x, mean, var):
+    return F.batch_norm(x, mean, var, mean, var)
+
+
+def layer_norm(x, mean, var):
+    return F.layer_norm(x, (6,), mean, var)
+
+
+def at_other_sizes(value):
+    """Sizes and strides as numbers, if the symbols were others."""
+
+    def number(n):
+        expr = n.node.expr if isinstance(n, torch.SymInt) else None
+        known = sorted(expr.free_symbols, key=str) if expr is not None else ()
+        return n if expr is None else int(expr.xreplace({s: 50 + int(str(s)[1:]) for s in known}))
+
+    return [[number(n) for n in numbers] for numbers in (value.shape, value.stride())]
+
+
+def metadata(fn, *args):
+    """Sizes, strides and types of what the graph holds, as the trace knows them, and the guards on sizes."""
+    dynamo_lite.reset()
+    found = []
+
+    def backend(gm, example_inputs):
+        for node in gm.graph.nodes:
+            value = node.meta.get("example_value")
+            if isinstance(value, torch.Tensor):
+                found.append((str(value.shape), at_other_sizes(value), value.dtype, value.requires_grad))
+        return gm.forward
+
+    result = dynamo_lite.compile(fn, backend=backend, fullgraph=True, dynamic=True)(*args)
+    assert not list(differences(fn(*args), result))
+    return found, [str(number) for number in log.snapshot()[-1].guards.guards().sizes]
+
+
+def inputs(n, *shape, **options):
+    x = torch.randn(*shape, requires_grad=options.pop("requires_grad", False)).to(**options)
+    return x, torch.randn(n).to(x.dtype), torch.rand(n).to(x.dtype) + 1
+
+
+CASES = {
+    "images": (batch_norm, inputs(6, 3, 6, 4, 5)),
+    "channels last": (batch_norm, inputs(6, 3, 6, 4, 5, memory_format=torch.channels_last)),
+    "rows": (batch_norm, inputs(6, 5, 6)),
+    "strided": (batch_norm, (torch.randn(6, 5).t(), torch.zeros(6), torch.ones(6))),
+    "gradients": (batch_norm, inputs(6, 5, 6, 3, requires_grad=True)),
+    "half": (batch_norm, inputs(6, 5, 6, 3, dtype=torch.bfloat16)),
+    "layers": (layer_norm, inputs(6, 3, 4, 6)),
+    "layers with gradients": (layer_norm, inputs(6, 3, 4, 6, requires_grad=True)),
+    "strided layers": (layer_norm, (torch.randn(6, 5).t(), torch.zeros(6), torch.ones(6))),
+    "half layers": (layer_norm, inputs(6, 3, 4, 6, dtype=torch.bfloat16)),
+}
+
+
+def call(fn, *args):
+    return fn, args
+
+
+def image(*shape, **options):
+    return inputs(1, *shape, **options)[0]
+
+
+def weights(*shape, **options):
+    return torch.nn.Parameter(image(*shape, **options))
+
+
+def convolve(*args, **options):
+    return torch.nn.Conv2d(*args, **options)
+
+
+LAST = torch.channels_last
+CASES |= {
+    "relu": call(F.relu, image(3, 4)),
+    "gelu of columns": call(F.gelu, torch.randn(3, 5, 4).permute(1, 2, 0)),
+    "silu of images": call(F.silu, image(3, 6, 4, 5, memory_format=LAST)),
+    "silu of one channel": call(F.silu, image(3, 1, 4, 5)),
+    "silu with gaps": call(F.silu, torch.randn(3, 8)[:, ::2]),
+    "sigmoid of ints": call(torch.sigmoid, torch.arange(12).reshape(3, 4)),
+    "half tanh": call(torch.tanh, image(3, 4, dtype=torch.bfloat16)),
+    "in place": call(lambda x: F.relu(x * 2, inplace=True) + 1, image(3, 4)),
+    "powers": call(lambda x: x**2 + x**0.5, torch.rand(3, 4)),
+    "a number": call(lambda x: (x + 1) * 2.5 / 3 - x, image(3, 4)),
+    "a number on ints": call(lambda x: x / 2 + x * 1.5, torch.arange(12).reshape(3, 4)),
+    "ints": call(lambda x, y: (x + y) * 3 - x, torch.arange(12).reshape(3, 4), torch.arange(4)),
+    "comparisons": call(lambda x, y: [x < y, x >= 0.5, x == x, x != 2], image(3, 4), image(4)),
+    "comparisons of ints": call(lambda x, y: [x > y, x <= 5, x < 1.5], torch.arange(12).reshape(3, 4), torch.arange(4)),
+    "bytes": call(lambda x: x + 1, torch.ones(3, 4, dtype=torch.uint8)),
+    "truths": call(lambda x: x + 1, torch.ones(3, 4, dtype=torch.bool)),
+    "broadcast rows": call(lambda x, y: x + y * x, image(5, 3, 4), image(4)),
+    "one column": call(lambda x, y: x * y, image(5, 3, 4), image(5, 1, 4)),
+    "the smaller first": call(lambda x, y: y - x, image(5, 3, 4), image(3, 1)),
+    "both grow": call(lambda x, y: x * y, image(5, 1, 4), image(3, 1)),
+    "of other types": call(lambda x, y: x + y, image(3, 4), image(3, 4, dtype=torch.float64)),
+    "in another order": call(lambda x, y: x + y, image(3, 4), image(4, 3).t()),
+    "channels last products": call(
+        lambda x, y: x * y, image(2, 6, 4, 5, memory_format=LAST), image(2, 6, 4, 5, memory_format=LAST)
+    ),
+    "a channel each": call(lambda x, y: x * y, image(2, 6, 4, 5, memory_format=LAST), image(2, 6, 1, 1)),
+    "added in place": call(lambda x, y: (x + 1).add_(y).mul_(2), image(5, 3), image(3)),
+    "copied": call(lambda x, y: torch.ones_like(x).copy_(y), image(5, 3), image(3)),
+    "view": call(lambda x: x.view(-1, x.shape[2]).view(x.shape[0], x.shape[1], 2, 3), image(3, 5, 6)),
+    "view of one": call(lambda x: x.view(x.shape[0], 1, -1), image(3, 5, 6)),
+    "reshape of columns": call(lambda x: x.transpose(0, 1).reshape(x.shape[1], -1), image(3, 5, 6)),
+    "flatten": call(lambda x: torch.flatten(x, 1), image(3, 5, 6)),
+    "pairs": call(lambda x: x.view(x.shape[0] // 2, 2, -1), image(4, 5)),
+    "permute": call(lambda x: x.permute(2, 0, -2).contiguous().transpose(0, -1) + 1, image(3, 5, 6)),
+    "linear": call(F.linear, image(3, 5, 6), weights(4, 6), weights(4)),
+    "linear without bias": call(F.linear, image(3, 5, 6), weights(4, 6)),
+    "products": call(lambda x, y: x @ y, image(3, 5, 6), image(3, 6, 4)),
+    "matrices": call(torch.mm, image(5, 6), image(6, 4)),
+    "attention": call(lambda x: torch.softmax(x @ x.transpose(1, 2), -1) @ x, image(3, 5, 6)),
+    "means": call(lambda x: x.mean(-1, keepdim=True) + x.mean((0, 2)).sum(), image(3, 5, 6)),
+    "mean of images": call(lambda x: x.mean((2, 3), keepdim=True), image(3, 5, 6, 7, memory_format=LAST)),
+    "convolution": call(convolve(3, 4, 3, padding=1), image(2, 3, 8, 9)),
+    "strided convolution": call(convolve(3, 4, (3, 2), stride=(2, 1), bias=False), image(2, 3, 8, 9)),
+    "dilated convolution": call(convolve(3, 4, 3, dilation=2, padding=(1, 2)), image(2, 3, 8, 9)),
+    "convolution of points": call(convolve(3, 4, 1), image(2, 3, 8, 9)),
+    "convolution in groups": call(convolve(3, 6, 3, groups=3), image(2, 3, 8, 9)),
+    "channels last convolution": call(convolve(3, 4, 3, stride=2), image(2, 3, 8, 9, memory_format=LAST)),
+    "channels last convolution in groups": call(
+        convolve(6, 6, 5, groups=6, padding=2), image(2, 6, 8, 9, memory_format=LAST)
+    ),
+    "channels last convolution of points": call(convolve(3, 4, 1), image(2, 3, 8, 9, memory_format=LAST)),
+    "convolution with gradients": call(convolve(3, 4, 3), image(2, 3, 8, 9, requires_grad=True)),
+    "convolution twice": call(lambda x, f=convolve(3, 3, 3, stride=2, padding=1): f(f(x)) * 2, image(2, 3, 16, 19)),
+    "doubles": call(convolve(3, 4, 3).double(), image(2, 3, 8, 9, dtype=torch.float64)),
+    "convolution of lines": call(torch.nn.Conv1d(3, 4, 3), image(2, 3, 8)),
+    "convolution of volumes": call(torch.nn.Conv3d(3, 4, 2), image(2, 3, 5, 6, 7)),
+    "transposed": call(torch.nn.ConvTranspose2d(3, 4, 3), image(2, 3, 5, 6)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_torch_says(name, monkeypatch):
+    fn, args = CASES[name]
+    mine, guards = metadata(fn, *args)
+    monkeypatch.setattr("dynamo_lite.graph.symbols.RULES", {})
+    theirs, their_guards = metadata(fn, *args)
+    assert mine == theirs
+    if "convolution" not in name:  # there torch asks whether sizes are large, or 1, to choose an algorithm
+        assert guards == their_guards
+
+
+def test_a_kernel_that_is_too_large():
+    run = dynamo_lite.compile(convolve(3, 4, 3), backend="eager", dynamic=True)
+    for size in (8, 5, 3):
+        assert run(torch.ones(2, 3, size, 9)).shape == (2, 4, size - 2, 7)
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        run(torch.ones(2, 3, 2, 9))
+
+
+def test_sizes_that_do_not_fit():
+    def fn(x, weight):
+        return F.layer_norm(x, (6,), weight)
+
+    compiled = dynamo_lite.compile(fn, backend="eager", dynamic=True)
+    assert compiled(torch.ones(3, 6), torch.ones(6)).shape == (3, 6)
+    for x, weight in ((torch.ones(3, 5), torch.ones(6)), (torch.ones(3, 6), torch.ones(5))):
+        with pytest.raises(RuntimeError, match="(?i)shape") as expected:
+            fn(x, weight)
+        with pytest.raises(RuntimeError) as found:
+            compiled(x, weight)
+        assert str(found.value) == str(expected.value)
