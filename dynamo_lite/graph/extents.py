@@ -137,10 +137,11 @@ class Extents:
     def _kind(self, sizes: Any, shape: tuple[Any, ...], strides: tuple[Any, ...]) -> str | None:
         if self.expressions(self.contiguous(sizes)) == strides:
             return CONTIGUOUS
+        images = len(sizes) == 4 and 1 not in shape[1:] and 0 not in shape
+        if images and self.expressions(self.channels_last(sizes)) == strides:
+            return CHANNELS_LAST
         if 1 in shape or 0 in shape:
             return None  # strides that say nothing
-        if len(sizes) == 4 and self.expressions(self.channels_last(sizes)) == strides:
-            return CHANNELS_LAST
         span: Any = 1
         rest = list(range(len(shape)))
         while rest:

@@ -132,6 +132,11 @@ CASES |= {
     "channels last convolution in groups": call(
         convolve(6, 6, 5, groups=6, padding=2), image(2, 6, 8, 9, memory_format=LAST)
     ),
+    "channels last convolution of one image": call(
+        convolve(6, 6, 5, groups=6, padding=2), image(1, 6, 8, 9, memory_format=LAST)
+    ),
+    "one image": call(lambda x: F.silu(x + 1) * x, image(1, 6, 8, 9, memory_format=LAST)),
+    "one image of a row": call(lambda x: F.silu(x + 1) * x, image(1, 6, 1, 9, memory_format=LAST)),
     "channels last convolution of points": call(convolve(3, 4, 1), image(2, 3, 8, 9, memory_format=LAST)),
     "convolution with gradients": call(convolve(3, 4, 3), image(2, 3, 8, 9, requires_grad=True)),
     "convolution twice": call(lambda x, f=convolve(3, 3, 3, stride=2, padding=1): f(f(x)) * 2, image(2, 3, 16, 19)),
