@@ -63,7 +63,7 @@ def outlet(builder: Any, value: TensorValue) -> Node | None:
     can't be made after the graph: compilers make it anew in the grad mode in which the graph began."""
     base = _base(builder, value)
     leaf = builder.made_leaves.get(base)
-    is_anew = base is not value and builder.state.initial.get(_GRAD_MODE)
+    is_anew = base is not value and leaf is None and builder.state.initial.get(_GRAD_MODE)
     if is_anew and builder.module is None and not may_follow(builder, value):
         _refuse(builder.made_leaves[value])
     if leaf is None:
@@ -110,6 +110,8 @@ def settle(builder: Any) -> None:
             if leaf.owner in inputs:  # gradients of one kind and of another
                 _refuse(leaf)
             if leaf.escaping is not None or leaf.owner is not None:
+                if any(_is_view(node, value) for node in builder.outputs):
+                    _refuse(leaf)  # compilers take the history of one output for that of all that share its memory
                 _make_input(builder, value, leaf)
     for made, has_inputs in reached:  # one reason for a gradient is enough
         if not has_inputs and all(leaf.input is None for leaf in made.values()):
@@ -119,6 +121,13 @@ def settle(builder: Any) -> None:
         for value, leaf in builder.made_leaves.items():
             if value not in inside and not leaf.has_hooks and _is_made_alone(builder, value, leaf):
                 _forget(builder, value, leaf.nodes[0])
+
+
+def _is_view(node: Node, leaf: TensorValue) -> bool:
+    """Whether an output is a differentiable view of a leaf."""
+    value = node.meta.subject
+    is_view = isinstance(value, TensorValue) and value is not leaf and value.family is not None
+    return is_view and value.family is leaf.family and value.meta.requires_grad
 
 
 def _refuse(leaf: MadeLeaf) -> None:

@@ -566,8 +566,7 @@ def set_requires_grad(tx: Any, self: TensorVariable, wanted: bool) -> VariableTr
         unsupported("tensor-attribute", "requires_grad_ of a leaf of which something has gradients")
     tx.tr.mutating(self)
     self.is_told, original = True, _original(self)
-    with tx.tr.state.grad_mode(False):
-        detached = graph.call(tx, "call_method", "detach", [self])
+    detached = graph.call(tx, "call_method", "detach", [self])
     if wanted:
         make_leaf(tx, self, detached)
         graph.made_leaves[self.proxy].owner = original
@@ -622,9 +621,8 @@ def _become(tx: Any, self: TensorVariable, value: TensorVariable) -> None:
     """A leaf of which nothing made from here on has gradients yet is another one: that of other data."""
     graph = tx.tr.graph
     before = _original(self)
-    with tx.tr.state.grad_mode(False):
-        data = graph.call(tx, "call_method", "detach", [value])
-        make_leaf(tx, self, _graph_attribute(tx, data, "data"))
+    data = graph.call(tx, "call_method", "detach", [value])
+    make_leaf(tx, self, _graph_attribute(tx, data, "data"))
     if self.source is not None:
         tx.tr.mutating(self)
         graph.replaced.append(before)
@@ -743,8 +741,7 @@ def new_parameter(tx: Any, cls: VariableTracker, data: Any = None, requires_grad
         return unsupported("graph-argument-type", f"Parameter of a {data.python_type().__name__}")
     if wanted and not (data.proxy.meta.dtype.is_floating_point or data.proxy.meta.dtype.is_complex):
         return unsupported("fake-tensor-error", "only floating point parameters can require gradients")
-    with tx.tr.state.grad_mode(False):
-        made = NewParameterVariable(call(tx, "call_method", "detach", [data]).proxy)
+    made = NewParameterVariable(call(tx, "call_method", "detach", [data]).proxy)
     return call(tx, "call_method", "requires_grad_", [made]) if wanted else made
 
 

@@ -211,15 +211,22 @@ def twice(a):
     return p.requires_grad_(), y
 
 
-def view_without_gradients(a):
-    p = nn.Parameter(torch.ones(3))
+def differentiable_view(a):
+    p = nn.Parameter(torch.ones(2, 3))
+    view = p[0]
+    return p, view, view * a
+
+
+def filled_by_rows(a):
+    p = nn.Parameter(torch.zeros(2, 3))
     with torch.no_grad():
-        view = p[1:]
-    return view.requires_grad, view, p
+        p[0] = a[0]
+        p[1].fill_(2)
+    return p * a, p
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("fn", [hooked, used_before_other_data, twice, view_without_gradients])
+@pytest.mark.parametrize("fn", [hooked, used_before_other_data, twice, differentiable_view, filled_by_rows])
 def test_in_pieces(fn, backend):
     assert same(outcome(fn), outcome(dynamo_lite.compile(fn, backend=backend)), tol=1e-5)
 
@@ -418,13 +425,21 @@ def test_changed_in_one_graph(fn, backend):
     assert counter.frame_count == 1
 
 
+def filled_by_rows_of_a_module(m, a):
+    w = m[0].weight
+    with torch.no_grad():
+        w[0] = 1
+        w[1].fill_(2)
+    return m(a)
+
+
 def used_in_both_kinds(m, a):
     y = m[0](a)
     return y, m.double()(a.double())
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("fn", [used_in_both_kinds, stepped])
+@pytest.mark.parametrize("fn", [used_in_both_kinds, stepped, filled_by_rows_of_a_module])
 def test_changed_in_pieces(fn, backend):
     assert same(after(fn, lambda f: f), after(fn, lambda f: dynamo_lite.compile(f, backend=backend)), tol=1e-5)
 
