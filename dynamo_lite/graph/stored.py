@@ -25,6 +25,7 @@ from ..exc import Mismatch, Refused
 from ..guards import ir
 from ..guards.tensor import global_state_check, tensor_spec
 from ..markers import HAS_MARKS
+from ..record import AS_CAPTURED
 from . import modes
 from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, new_symbols
 from .checks import Checks
@@ -146,7 +147,11 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         raise Refused("a graph with higher-order operators")
     if graph.is_below:
         raise Refused("a graph that runs below the protocol of its tensors' classes")
+    if graph.revived:
+        raise Refused("a graph in which tensors become other leaves")
     module = graph.finish()
+    if AS_CAPTURED in module.meta:
+        raise Refused("a graph that compilers do not get")
     numbers: dict[Node, int] = {}
     subjects = _Subjects(graph._symbols, writer)
     nodes = []
