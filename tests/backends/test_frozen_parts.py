@@ -123,3 +123,26 @@ def test_buffers_that_the_graph_writes_to_are_inputs(parts):
             close(compiled(x), other(x))
             close(model.mean, other.mean)
     assert all(len(constants) == 1 for _, constants in parts.seen)
+
+
+def test_inputs_that_share_memory(parts):
+    weight = torch.nn.Parameter(torch.randn(4, 4))
+
+    class Twice(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = self.two = weight
+            self.register_buffer("view", weight.data[0])
+
+        def forward(self, x, y):
+            y.add_(1)
+            return x @ self.one + self.two.t() + self.view + y
+
+    model = Twice()
+    compiled = dynamo_lite.compile(model, backend=parts)
+    with torch.no_grad():
+        for _ in range(3):
+            base = torch.randn(8, 4)
+            other = base.clone()
+            close(compiled(base[:4], base[2:6]), model(other[:4], other[2:6]))
+            close(base, other)
