@@ -394,7 +394,7 @@ class GraphBuilder:
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
         result, changes, written = outcome
         if written:
-            self.changed.update([tensors[i] for i in written])
+            self._note_writes(target, [tensors[i] for i in written])
         if may_write(target, fx_kwargs):
             self.written += tensors
         if changes:
@@ -479,6 +479,17 @@ class GraphBuilder:
         if value.meta.live and is_wrapper(value.fake):
             meet_class(self, value.fake, MODELS.meet_overrides)
             pin_parts(self.parts, value, tensors)
+
+    def _note_writes(self, target: Any, tensors: list[TensorValue]) -> None:
+        """Break where autograd refuses to change a view of a leaf in place: compilers don't."""
+        if torch.is_grad_enabled() and self.scope is None:
+            for value in tensors:
+                if value.meta.requires_grad and any(
+                    v.meta.requires_grad and v.meta.is_leaf for v in value.family or ()
+                ):
+                    name = getattr(target, "__name__", target)
+                    unsupported("fake-tensor-error", f"{name} of a view of a leaf that requires gradients")
+        self.changed.update(tensors)
 
     def _refuse_resize(self, target: Any, tensors: list[TensorValue], changes: Any) -> None:
         """Refuse to give an input another storage, which compilers don't follow: a `resize_` to more elements, an `out=` of another

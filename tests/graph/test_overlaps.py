@@ -112,3 +112,15 @@ def test_of_a_module():
         return results
 
     assert same(run(lambda net: net), run(lambda net: dynamo_lite.compile(net, backend="aot_eager")))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_view_of_a_leaf_is_not_changed_in_place(backend):
+    def fn(p):
+        p[0].add_(1)
+        return p.sum()
+
+    p = torch.nn.Parameter(torch.ones(2, 3))
+    with pytest.raises(RuntimeError, match="view of a leaf"):
+        dynamo_lite.compile(fn, backend=backend)(p)
+    assert same(p.detach(), torch.ones(2, 3))
