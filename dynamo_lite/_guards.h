@@ -356,8 +356,8 @@ parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
         if (parse_small(PyTuple_GET_ITEM(slots, i), spec, &slot) < 0) {
             return -1;
         }
-        if (slot >= p->n_saved) {
-            return bad_spec("slot out of range", spec);
+        if (slot >= p->n_saved || !p->is_saved[slot]) {
+            return bad_spec("a slot that no node fills", spec);
         }
         relation->slots[i] = (int)slot;
     }
@@ -477,8 +477,8 @@ parse_handed(GuardProgram *p, GraphCall *graph, PyObject *slots)
         if (parse_small(PyTuple_GET_ITEM(slots, i), slots, &slot) < 0) {
             return -1;
         }
-        if (slot >= p->n_saved) {
-            return bad_spec("slot out of range", slots);
+        if (slot >= p->n_saved || !p->is_saved[slot]) {
+            return bad_spec("a slot that no node fills", slots);
         }
         p->handed_slots[i] = (int)slot;
     }

@@ -463,6 +463,8 @@ def test_objects_are_kept_alive():
         ((), ((66, len, 0),), 1),
         ((), ((99, 0, 0),), 1),
         ((), ((65, (0,), 0), (67, len, 1)), 1),
+        ((), ((65, (0,), 0),), 1),
+        ((), ((66, (len, (0,)), 0),), 1),
     ],
 )
 def test_bad_specs_are_refused(spec):
