@@ -84,6 +84,9 @@ def _paired(extents: Extents, x: Any, y: Any, dtype: Any) -> Any:
         return None
     if one.shape == two.shape and one.strides == two.strides:
         return extents.new_alike(x, one, dtype)
+    for whole, part, tensor in ((one, two, x), (two, one, y)):
+        if whole.kind == CHANNELS_LAST and part.kind == CONTIGUOUS and part.shape == (1, whole.shape[1], 1, 1):
+            return extents.new_alike(tensor, whole, dtype)
     sizes = _broadcast(one, two)
     if sizes is None or one.kind != CONTIGUOUS or two.kind != CONTIGUOUS:
         return None

@@ -135,6 +135,9 @@ CASES |= {
     "channels last convolution of one image": call(
         convolve(6, 6, 5, groups=6, padding=2), image(1, 6, 8, 9, memory_format=LAST)
     ),
+    "a factor for each channel": call(
+        lambda x, w=weights(6): w.view(1, -1, 1, 1) * x + x * w.view(1, -1, 1, 1), image(2, 6, 4, 5, memory_format=LAST)
+    ),
     "one image": call(lambda x: F.silu(x + 1) * x, image(1, 6, 8, 9, memory_format=LAST)),
     "one image of a row": call(lambda x: F.silu(x + 1) * x, image(1, 6, 1, 9, memory_format=LAST)),
     "channels last convolution of points": call(convolve(3, 4, 1), image(2, 3, 8, 9, memory_format=LAST)),
