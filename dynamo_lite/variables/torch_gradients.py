@@ -210,7 +210,7 @@ def _accumulate(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own:
 
 @method(torch.Tensor.requires_grad_)
 def tensor_requires_grad(tx: Any, self: TensorVariable, requires_grad: VariableTracker = TRUE) -> VariableTracker:
-    """`requires_grad_`: a graph's inputs are what they are when it is called."""
+    """`requires_grad_`."""
     if not requires_grad.is_python_constant():
         return unsupported("tensor-attribute", "requires_grad_ of something that is not constant")
     if bool(requires_grad.as_python_constant()) is self.proxy.meta.requires_grad:
