@@ -8,19 +8,21 @@ Mirrors `torch/autograd/__init__.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from ..exc import unsupported
-from ..graph.gradients import SLUG, gradients, reached_leaves
+from ..exc import Unsupported, unsupported
+from ..graph.gradients import SLUG, gradients, history, reached_leaves
 from ..guards import ir
 from .base import VariableTracker
 from .constant import FALSE, NONE, TRUE, is_constant, is_none
 from .dispatch import builtin, method
 from .tensor import NewParameterVariable, TensorVariable, set_requires_grad
 from .torch_body import whole
-from .torch_hooks import registered
+from .torch_hooks import leave_before, registered
 from .tuple import TupleVariable
 
 # -- torch.autograd.grad
@@ -28,10 +30,28 @@ from .tuple import TupleVariable
 
 def _sequence(tx: Any, vt: VariableTracker) -> list[Any]:
     """The tensors of an argument that is one or several."""
+    if issubclass(vt.python_type(), Mapping):
+        unsupported(SLUG, "grad of a mapping")
     items = [vt] if isinstance(vt, TensorVariable) else tx.tr.unpack(tx, vt)
     if not all(isinstance(item, TensorVariable) for item in items):
         unsupported(SLUG, "grad of something else than tensors")
     return items
+
+
+@contextmanager
+def _apart(tx: Any, wanted: list[Any]) -> Iterator[None]:
+    """A break here ends the graph before the wanted tensors are made: no gradient flows to one result of a graph from another."""
+    try:
+        yield
+    except Unsupported as error:
+        for tensor in wanted:
+            if (
+                tensor.source is None
+                and tensor.proxy.meta.requires_grad
+                and tensor.proxy not in tx.tr.graph.made_leaves
+            ):
+                leave_before(tx, tensor, error)
+        raise
 
 
 def _cotangents(tx: Any, vt: VariableTracker | None) -> Any:
@@ -58,9 +78,16 @@ def _check_hooks(tx: Any, tensors: list[Any]) -> None:
     for tensor in tensors:
         if tensor.source is None:
             continue
-        if tensor.value._backward_hooks:
+        if tensor.value._backward_hooks or any(h.tensor is tensor for h in registered(tx.tr)):
             unsupported(SLUG, "a tensor with hooks")
         tx.tr.guard(tx.tr.source(tensor.source, ir.ATTR, "_backward_hooks"), ir.TRUTH, False)
+
+
+def _check_paths(tx: Any, results: list[Any], wanted: list[Any]) -> None:
+    """An input may depend on another in a way that is known only outside."""
+    begun = [value for _, value, is_end in history(tx.tr.graph, results) if is_end and not value.meta.is_leaf]
+    if any(t.source is not None and t.proxy is not value for t in wanted for value in begun):
+        unsupported(SLUG, "grad of an input, maybe through another that has a history")
 
 
 @builtin(torch.autograd.grad)
@@ -78,7 +105,7 @@ def autograd_grad(
     materialize_grads: VariableTracker = FALSE,
 ) -> VariableTracker:
     """`torch.autograd.grad`."""
-    graph = tx.tr.graph
+    wanted = _sequence(tx, inputs)
     options = {
         "retain_graph": NONE if retain_graph is None else retain_graph,
         "create_graph": create_graph,
@@ -86,12 +113,21 @@ def autograd_grad(
         "is_grads_batched": is_grads_batched,
         "materialize_grads": materialize_grads,
     }
+    with _apart(tx, wanted):
+        return _gradients(tx, outputs, wanted, grad_outputs, options)
+
+
+def _gradients(
+    tx: Any, outputs: VariableTracker, wanted: list[Any], grad_outputs: VariableTracker | None, options: dict[str, Any]
+) -> VariableTracker:
+    graph = tx.tr.graph
     if not is_constant(*options.values()):
         unsupported(SLUG, "grad with options that are not constant")
     _check_surroundings(tx)
-    results, wanted = _sequence(tx, outputs), _sequence(tx, inputs)
+    results = _sequence(tx, outputs)
     _check_hooks(tx, [*results, *wanted])
     nodes = [[graph.node(t.proxy) for t in tensors] for tensors in (results, wanted)]
+    _check_paths(tx, nodes[0], wanted)
     cotangents = _cotangents(tx, grad_outputs)
     host = {name: value.as_python_constant() for name, value in options.items()}
     fakes, _ = gradients(graph, *nodes, cotangents, host)
@@ -136,15 +172,25 @@ def tensor_backward(
 def backward(
     tx: Any, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, inputs: Any
 ) -> VariableTracker:
-    """Gradients by all leaves that the outputs depend on, added to what these have."""
+    """Gradients by the given leaves, else by all that the outputs depend on, added to what these have."""
+    wanted = None if is_none(inputs) else _sequence(tx, inputs)
+    with _apart(tx, wanted or []):
+        return _backward(tx, outputs, given, retain_graph, create_graph, wanted)
+
+
+def _backward(
+    tx: Any, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, wanted: list[Any] | None
+) -> VariableTracker:
     graph = tx.tr.graph
     retain_graph = NONE if retain_graph is None else retain_graph
-    if not is_constant(retain_graph, create_graph) or create_graph.as_python_constant() or not is_none(inputs):
-        unsupported(SLUG, "backward with inputs, or that creates a graph")
+    if not is_constant(retain_graph, create_graph) or create_graph.as_python_constant():
+        unsupported(SLUG, "backward that creates a graph")
     _check_surroundings(tx)
     _check_engine(tx)
     nodes = [graph.node(t.proxy) for t in outputs]
     leaves = [value.tracker for value in reached_leaves(graph, nodes)]
+    if wanted is not None:
+        leaves = _each_once(tx, wanted)
     for leaf in leaves:
         if type(leaf) not in (TensorVariable, NewParameterVariable):
             unsupported(SLUG, f"backward to a {leaf.python_type().__name__}")
@@ -169,6 +215,18 @@ def backward(
 _SET_GRAD = torch._C._set_grad_enabled
 
 
+def _each_once(tx: Any, wanted: list[Any]) -> list[Any]:
+    """The leaves that are to get gradients, each once."""
+    if not wanted:
+        unsupported(SLUG, "backward to no inputs")
+    for tensor in wanted:
+        meta = tensor.proxy.meta
+        is_known = tensor.source is not None or tensor.proxy in tx.tr.graph.made_leaves
+        if not (is_known and meta.is_leaf and meta.requires_grad):
+            unsupported(SLUG, "backward to a tensor that is no leaf")
+    return list({tensor.proxy: tensor for tensor in wanted}.values())
+
+
 def _check_engine(tx: Any) -> None:
     """Refuse what looks at the engine while it runs: reducers of distributed modules hang on its nodes."""
     if torch.is_anomaly_enabled():
@@ -187,7 +245,7 @@ def _check_accumulation(tx: Any, leaf: TensorVariable) -> None:
     _check_hooks(tx, [leaf])
     if leaf.source is None:
         return
-    if leaf.value._post_accumulate_grad_hooks or any(h.tensor is leaf for h in registered(tx.tr)):
+    if leaf.value._post_accumulate_grad_hooks:
         unsupported(SLUG, "a leaf with hooks")
     tx.tr.guard(tx.tr.source(leaf.source, ir.ATTR, "_post_accumulate_grad_hooks"), ir.TRUTH, False)
 

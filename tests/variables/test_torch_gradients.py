@@ -268,7 +268,46 @@ def identity(m, a):
     return before is None, m[0].weight.grad is before
 
 
-BACKWARD = [simple, twice, kept, manual_step, attack, shared, hooked_inside, identity]
+def some_inputs(m, a):
+    m(a).sum().backward(inputs=list(m[0].parameters()))
+
+
+def one_input(m, a):
+    b = a.clone().requires_grad_()
+    m(b).sum().backward(inputs=b)
+    return b.grad * 2, m[0].weight.grad
+
+
+def inputs_in_turn(m, a):
+    y = m(a)
+    first, last = m[0].weight, m[2].weight
+    torch.autograd.backward([y, first * 3], [torch.ones_like(y), first], retain_graph=True, inputs=[first, first])
+    y.sum().backward(inputs=(last, first))
+    return last.grad.sum()
+
+
+def unreached_input(m, a):
+    b = torch.ones(3, requires_grad=True)
+    y = m[0](a).sin().sum()
+    y.backward(inputs=[m[2].weight, b])
+    y.backward()
+    return m[2].weight.grad, b.grad
+
+
+BACKWARD = [
+    simple,
+    twice,
+    kept,
+    manual_step,
+    attack,
+    shared,
+    hooked_inside,
+    identity,
+    some_inputs,
+    one_input,
+    inputs_in_turn,
+    unreached_input,
+]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -309,8 +348,31 @@ def creates_graph(m, a):
     return m[0].weight.grad.requires_grad
 
 
-def some_inputs(m, a):
-    m(a).sum().backward(inputs=list(m[0].parameters()))
+def no_inputs(m, a):
+    try:
+        m(a).sum().backward(inputs=[])
+    except RuntimeError as error:
+        return str(error)
+
+
+def input_that_requires_none(m, a):
+    try:
+        m(a).sum().backward(inputs=[a])
+    except RuntimeError as error:
+        return str(error)
+
+
+def inputs_with_history(m, a):
+    y = m[0](a)
+    z = y.tanh()
+    m[2](z).sum().backward(inputs=[z, m[2].bias, y])
+    return y.grad * 1, z.grad * 1
+
+
+def hooked_and_history(m, a):
+    m[0].weight.register_hook(lambda g: g * 2)
+    y = m[0](a)
+    return grad(m[2](y).sum(), [y, m[0].weight])
 
 
 def no_history(m, a):
@@ -320,9 +382,21 @@ def no_history(m, a):
         return str(error)
 
 
+BREAKS = [
+    history,
+    freed_twice,
+    creates_graph,
+    no_inputs,
+    input_that_requires_none,
+    inputs_with_history,
+    hooked_and_history,
+    no_history,
+]
+
+
 @pytest.mark.filterwarnings("ignore:Using backward")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("fn", [history, freed_twice, creates_graph, some_inputs, no_history])
+@pytest.mark.parametrize("fn", BREAKS)
 def test_backward_that_breaks(fn, backend):
     if fn is creates_graph and backend != "eager":
         pytest.skip("AOTAutograd's backward graphs have no gradients of their own")
@@ -332,6 +406,31 @@ def test_backward_that_breaks(fn, backend):
         return opt(fn)(m, x()), [p.grad if p.grad is None else p.grad.detach() for p in m.parameters()]
 
     assert same(run(lambda f: f), run(lambda f: dynamo_lite.compile(f, backend=backend)), tol=1e-5)
+
+
+def through_history(w, y):
+    return grad((y * w).sum(), w)
+
+
+def only_through_history(w, y):
+    return grad((y * 3).sum(), [w, y], allow_unused=True)
+
+
+def up_to_history(w, y):
+    return grad((y * w).sum(), y)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "fn, is_known", [(through_history, False), (only_through_history, False), (up_to_history, True)]
+)
+def test_an_input_depends_on_another(fn, is_known, backend):
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=is_known)
+    results = []
+    for call in (fn, compiled):
+        w = weight()
+        results.append(call(w, w * x()))
+    assert same(*results, tol=1e-5)
 
 
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
