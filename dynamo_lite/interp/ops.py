@@ -550,7 +550,7 @@ def list_extend(f: Frame, i: Instr) -> None:
 
 @op(Op.SET_UPDATE)
 def set_update(f: Frame, i: Instr) -> None:
-    for item in abstract.unpack(f, f.stack[-1]):
+    for item in abstract.iterated(f, f.stack[-1]):
         f.stack[-1 - i.arg].add(f, item)
     f.stack.pop()
 
@@ -617,10 +617,14 @@ def _require_iterable(f: Frame, v: VariableTracker) -> None:
 def unpack_ex(f: Frame, i: Instr) -> None:
     before, after = i.arg
     _require_iterable(f, f.stack[-1])
-    items = abstract.unpack(f, f.stack[-1])
+    iterator = abstract.get_iter(f, f.stack[-1])
+    items: list[VariableTracker] = []
+    while len(items) < before and (item := abstract.iter_next(f, iterator)) is not None:
+        items.append(item)
+    if len(items) == before:
+        items.extend(abstract.unpack(f, iterator))
     if len(items) < before + after:
-        need = f"expected at least {before + after}" if after or before else ""
-        f.raises(ValueError, f"not enough values to unpack ({need}, got {len(items)})")
+        f.raises(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
     end = len(items) - after
     unpacked = [*items[:before], ListVariable(items[before:end]), *items[end:]]
     f.stack[-1:] = reversed(unpacked)

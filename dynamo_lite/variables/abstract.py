@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -385,10 +385,18 @@ def unpack(tx: Any, v: VariableTracker) -> list[VariableTracker]:
     """All items of an iterable, as `list(v)` would see them."""
     iterator = get_iter(tx, v)
     hint_length(tx, v)
-    items = []
+    return list(rest(tx, iterator))
+
+
+def iterated(tx: Any, v: VariableTracker) -> Iterator[VariableTracker]:
+    """The items of an iterable one by one, as a `for` statement sees them: nobody is asked for a length."""
+    return rest(tx, get_iter(tx, v))
+
+
+def rest(tx: Any, iterator: VariableTracker) -> Iterator[VariableTracker]:
+    """The items that are left."""
     while (item := iter_next(tx, iterator)) is not None:
-        items.append(item)
-    return items
+        yield item
 
 
 # -- attributes, calls

@@ -29,6 +29,7 @@ from .abstract import (
     get_iter,
     is_true,
     iter_next,
+    iterated,
     length,
     richcompare,
     set_attr,
@@ -169,7 +170,7 @@ def _extreme(function: Any, op: str) -> None:
             return tx.raises(TypeError, f"{name} expected at least 1 argument, got 0")
         if len(args) > 1 and default is not None:
             return tx.raises(TypeError, f"Cannot specify a default for {name}() with multiple positional arguments")
-        items: Any = args if len(args) > 1 else unpack(tx, args[0])
+        items: Any = args if len(args) > 1 else iterated(tx, args[0])
         best = best_key = None
         for item in items:
             item_key = item if is_none(key) else tx.call(key, [item])
@@ -592,7 +593,7 @@ _concatenate(operator.iconcat, operator.iadd)
 
 @builtin(operator.countOf)
 def operator_count_of(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    return ConstantVariable(sum(same_or_equal(tx, item, b) for item in unpack(tx, a)))
+    return ConstantVariable(sum(same_or_equal(tx, item, b) for item in iterated(tx, a)))
 
 
 @builtin(operator.indexOf)

@@ -14,13 +14,12 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_iter, iter_next, type_name
+from .abstract import get_iter, iter_next, iterated, type_name
 from .base import VariableTracker, missing_from, sourced_objects
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import getset
 from .dispatch import constructor, method
 from .iter import IteratorVariable
-from .list import iterate
 from .native import (
     NativeVariable,
     checked_size,
@@ -287,7 +286,7 @@ def deque_init(tx: Any, self: DequeVariable, iterable: Any = None, maxlen: Any =
         bound = host_index(tx, maxlen)
         if bound < 0:
             return tx.raises(ValueError, "maxlen must be non-negative")
-    items = [] if iterable is None else iterate(tx, iterable)
+    items = [] if iterable is None else list(iterated(tx, iterable))
     self.changing(tx)
     self.items = deque(items, bound)
     self.probe = None

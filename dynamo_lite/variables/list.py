@@ -79,7 +79,7 @@ class ListVariable(SequenceVariable):
             if value.tp_iter is None and value.sq_item is None:
                 step = None if is_none(key.step) else host_index(tx, key.step)
                 run(tx, [].__setitem__, slice(None, None, step), 5)  # for the message, which varies
-            new = unpack(tx, value)
+            new = unpack(tx, get_iter(tx, value))
         s = key.host_slice(tx)
         self.changing(tx)
         try:

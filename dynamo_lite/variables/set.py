@@ -15,7 +15,7 @@ from typing import Any
 
 from ..exc import NotConstant, unsupported
 from ..guards import ir
-from .abstract import COMPARE_OPS, contains, get_iter, iter_next, length, unpack
+from .abstract import COMPARE_OPS, contains, get_iter, iter_next, iterated, length, unpack
 from .base import VariableTracker, sourced_objects
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dict import DictVariable
@@ -576,7 +576,7 @@ def _intersect_views(tx: Any, v: VariableTracker, w: VariableTracker) -> SetVari
     """`_PyDictView_Intersect`: goes through the shorter one."""
     if not isinstance(v, SetLike) or (is_set_like(w) and length(tx, w).value > length(tx, v).value):
         v, w = w, v
-    return SetVariable([key_of(tx, item) for item in unpack(tx, w) if contains(tx, v, item).value])
+    return SetVariable([key_of(tx, item) for item in iterated(tx, w) if contains(tx, v, item).value])
 
 
 for _suffix, _name, _update in (

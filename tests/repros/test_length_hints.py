@@ -1,0 +1,94 @@
+"""Who is asked for a length while something iterates: `PyObject_LengthHint` is part of `list(v)`, not of every iteration."""
+
+from collections import deque
+
+import pytest
+
+import dynamo_lite
+
+told: list[str] = []
+
+
+class Sized:
+    def __len__(self):
+        told.append("len")
+        return 3
+
+    def __iter__(self):
+        told.append("iter")
+        return iter((1, 2, 3))
+
+
+class Hinting:
+    """Its own iterator."""
+
+    def __init__(self):
+        self.n = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.n += 1
+        if self.n > 3:
+            raise StopIteration
+        told.append("next")
+        return self.n
+
+    def __length_hint__(self):
+        told.append("hint")
+        return 5
+
+
+class SizedWithHintingIterator(Sized):
+    def __iter__(self):
+        return Hinting()
+
+
+def starred_target(v):
+    a, *b = v
+    return a, b
+
+
+def too_few(v):
+    try:
+        a, b, c, d, *e = v
+    except ValueError as error:
+        return str(error)
+
+
+def slice_of_list(v):
+    kept = [1, 2]
+    kept[1:] = v
+    return kept
+
+
+def key(item):
+    told.append(f"key {item}")
+    return -item
+
+
+ITERATING = [
+    starred_target,
+    too_few,
+    slice_of_list,
+    lambda v: {*v},
+    lambda v: [*v],
+    lambda v: max(v),
+    lambda v: min(v, key=key),
+    lambda v: deque(v),
+    lambda v: tuple(v),
+]
+
+
+@pytest.mark.parametrize("cls", [Sized, Hinting, SizedWithHintingIterator])
+@pytest.mark.parametrize("fn", ITERATING)
+def test_who_is_asked(fn, cls):
+    def run():
+        return fn(cls())
+
+    told.clear()
+    expected, order = run(), list(told)
+    told.clear()
+    assert dynamo_lite.compile(run, backend="eager", fullgraph=True)() == expected
+    assert told == order
