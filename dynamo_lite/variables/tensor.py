@@ -29,16 +29,17 @@ from ..graph.meta import LiveMeta
 from ..graph.values import TensorValue, requires_grad
 from ..graph.versions import advance_version, versions
 from ..guards import ir
-from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op
+from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op, get_iter, is_true, richcompare
 from .address import data_text
 from .base import MISSING, VariableTracker
 from .checked import checked_truth
 from .constant import NOT_IMPLEMENTED, ConstantVariable, is_none
-from .descr import GETSETS, generic_getattr
+from .descr import GETSETS, generic_getattr, type_attribute
 from .dispatch import constructor
 from .function import MethodVariable
 from .keys import IDENTITY_HASHES
 from .list import ListVariable
+from .tensor_slots import TORCHS
 from .tuple import TupleVariable
 from .wrap import builds
 
@@ -49,6 +50,7 @@ class TensorVariable(VariableTracker):
     """A tensor or parameter (`cls`). `proxy` is its graph value, `attributes` what the traced code stored on it."""
 
     cls: type = torch.Tensor
+    is_user_made = True  # `__len__` tells overrides that it is called
     attributes: dict[str, VariableTracker | None] | None = None
     replaced: TensorData | None = None  # what was assigned to `data` of a tensor that existed before
     is_told = False  # whether `requires_grad_` was called on a tensor that existed before
@@ -78,6 +80,8 @@ class TensorVariable(VariableTracker):
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         raw = class_attribute(self.cls, name)
+        if self.cls not in TORCHS:
+            type_attribute(tx, self.cls, name)  # guards that it stays so
         kind = type(raw)
         if kind in _METHOD_TYPES:
             # A tensor whose own dictionary hides a method is not worth a guard.
@@ -204,6 +208,13 @@ class TensorVariable(VariableTracker):
         return unsupported("data-dependent-operator", "element in tensor")
 
     def tp_iter(self, tx: Any) -> VariableTracker:
+        """`Tensor.__iter__`, which itself asks nobody."""
+        overrides = tx.tr.overrides
+        if overrides is not None and overrides.applies([self], {}):
+            ndim = tx.call(self.tp_getattro(tx, "dim"), [])
+            if is_true(tx, richcompare(tx, ndim, ConstantVariable(0), "==")):
+                tx.raises(TypeError, "iteration over a 0-d tensor")
+            return get_iter(tx, tx.call(self.tp_getattro(tx, "unbind"), [ConstantVariable(0)]))
         if not self.proxy.meta.ndim:
             return tx.raises(TypeError, "iteration over a 0-d tensor")
         n = dimension(self, 0).as_python_constant()
@@ -372,12 +383,11 @@ _attributes: dict[tuple[type, str], Any] = {}
 
 
 def class_attribute(cls: type, name: str) -> Any:
-    """The raw class attribute of a tensor class. Torch's own definitions don't change, so they are remembered and
-    not guarded."""
+    """The raw class attribute of a tensor class. What torch's own classes have doesn't change, so it is remembered and not guarded."""
     found = _attributes.get((cls, name))
     if found is None:
         found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), _ABSENT)
-        if _is_torchs_own(found):
+        if cls in TORCHS and _is_torchs_own(found):
             _attributes[cls, name] = found
     return found
 

@@ -18,14 +18,15 @@ from .descr import type_lookup
 from .slot_functions import UserSlots
 from .slots import SLOTDEFS
 
-_TORCHS = frozenset({torch.Tensor, torch.nn.Parameter})
+TORCHS = frozenset({torch.Tensor, torch.nn.Parameter})
+"""The classes that are torch's alone."""
 
 
 def own_methods(cls: type) -> frozenset[str]:
     """The special methods that are the program's."""
     found: set[str] = set()
     for base in cls.__mro__:
-        if base in _TORCHS:
+        if base in TORCHS:
             break
         found.update(SLOTDEFS.keys() & base.__dict__.keys())
     return frozenset(found)
@@ -33,7 +34,7 @@ def own_methods(cls: type) -> frozenset[str]:
 
 def with_own_slots(vt: Any) -> Any:
     """The model of a tensor of a subclass, whose `cls` is known."""
-    if vt.cls not in _TORCHS:
+    if vt.cls not in TORCHS:
         if type_lookup(vt.cls, "__getattribute__") is not object.__getattribute__:
             unsupported("tensor-subclass", f"{vt.cls.__qualname__}.__getattribute__")
         own = own_methods(vt.cls)

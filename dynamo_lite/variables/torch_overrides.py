@@ -33,6 +33,7 @@ from .instance import InstanceVariable
 from .list import ListVariable
 from .subclass import PLAIN_BASES
 from .tensor import TensorVariable, ValueVariable, class_attribute, is_operand
+from .tensor_meta import wanted_class
 from .tensor_slots import with_own_slots
 from .torch_wrapper import WrapperTensorVariable, build_wrapper
 from .tuple import TupleVariable
@@ -402,8 +403,7 @@ def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> Variable
 
 @method(torch.Tensor.as_subclass)
 def as_subclass(tx: Any, self: TensorVariable, cls: VariableTracker) -> VariableTracker:
-    wanted = cls.as_python_constant()
-    return as_class(tx, self, wanted)
+    return as_class(tx, self, wanted_class(tx, cls))
 
 
 def _below(tx: Any, op: str, target: Any, tensor: TensorVariable) -> TensorVariable:
@@ -430,7 +430,7 @@ def make_subclass(
     require_grad: VariableTracker = FALSE,
     **options: VariableTracker,
 ) -> VariableTracker:
-    wanted = cls.as_python_constant()
+    wanted = wanted_class(tx, cls)
     if options or not isinstance(data, TensorVariable) or not _is_overriding_tensor(wanted):
         return unsupported("tensor-subclass", f"{wanted.__module__}.{wanted.__qualname__}")
     result = _below(tx, "call_method", "detach", data)
@@ -443,7 +443,7 @@ def make_subclass(
 @constructor(torch.Tensor)
 @builtin(_C.TensorBase.__new__)
 def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    wanted = cls.as_python_constant()
+    wanted = wanted_class(tx, cls)
     plain = [_plain(tx, a) for a in args]
     if wanted is not torch.Tensor and len(plain) == 1 and not kwargs and isinstance(plain[0], TensorVariable):
         return as_class(tx, plain[0], wanted)

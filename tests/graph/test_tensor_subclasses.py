@@ -162,3 +162,211 @@ def test_named_results_of_a_subclass():
         return a + 1, told
 
     whole(refused, x)
+
+
+# -- what changes in a class
+
+
+def test_a_class_that_gets_a_method_later():
+    class Later(torch.Tensor):
+        pass
+
+    class LaterParameter(nn.Parameter):
+        pass
+
+    for given in (x().as_subclass(Later), LaterParameter(x())):
+        cls, compiled = (
+            type(given),
+            dynamo_lite.compile(lambda t: (t.sin(), t.is_leaf), backend="eager", fullgraph=True),
+        )
+        assert same(compiled(given), (given.sin(), True))
+        cls.sin = lambda self: 5
+        assert compiled(given) == (5, True)
+        cls.is_leaf = 7
+        assert compiled(given) == (5, 7)
+
+
+# -- iteration
+
+
+def test_iteration_is_told_as_by_python():
+    def rows(t):
+        first, *_ = t
+        return [row.cos() for row in t], first, list(zip(t, t, strict=True)), [*t], len({*t})
+
+    def no_rows(t):
+        try:
+            return list(t)
+        except TypeError as error:
+            return str(error)
+
+    def told(fn, given):
+        Logging.log.clear()
+        return fn(given.as_subclass(Logging)), list(Logging.log)
+
+    for fn, given in ((rows, x()), (no_rows, torch.tensor(1.0))):
+        found, expected = (told(f, given) for f in (dynamo_lite.compile(fn, backend="eager", fullgraph=True), fn))
+        assert same(found[0], expected[0])
+        assert found[1] == expected[1]
+
+
+class Reversed(torch.Tensor):
+    """Methods that iteration calls."""
+
+    def unbind(self, dim):
+        return super().unbind(dim)[::-1]
+
+    def dim(self):
+        return super().dim() - 1
+
+
+def test_iteration_calls_methods():
+    assert len(whole(lambda t: [*t], lambda: x().as_subclass(Reversed))) == 4
+    with pytest.raises(TypeError, match="0-d"):
+        dynamo_lite.compile(lambda t: [*t], backend="eager")(x()[0].as_subclass(Reversed))
+
+
+# -- classes made inside
+
+
+def make_class(factor):
+    class Made(torch.Tensor):
+        unit = 2
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            result = super().__torch_function__(func, types, args, kwargs or {})
+            return result * factor if func is torch.sin else result
+
+        @property
+        def twice(self):
+            return self * self.unit
+
+        def __add__(self, other):
+            return super().__add__(other) * 10
+
+    return Made
+
+
+def plain(t):
+    return t.as_subclass(torch.Tensor)
+
+
+def uses_class(a):
+    cls = make_class(3)
+    t = a.as_subclass(cls)
+    t.note = cls
+    cls.unit = 4
+    return plain(torch.sin(t)), plain(t.twice + 1), isinstance(t, cls), type(t) is t.note, plain(cls(a).cos())
+
+
+def uses_constructor(a):
+    class Base(torch.Tensor):
+        def __new__(cls, data, note):
+            return torch.Tensor._make_subclass(cls, data)
+
+        def __init__(self, data, note):
+            self.note = note
+
+    class Derived(Base):
+        def noted(self):
+            return self.note
+
+    t = Derived(a, 4).cos()
+    return plain(t), Derived(a, 5).noted(), isinstance(t, Base), Derived.__mro__[1] is Base
+
+
+def calls_metaclass(a):
+    cls = torch._C._TensorMeta("Named", (torch.Tensor,), {"k": 5})
+    t = a.as_subclass(cls)
+    return plain(t * t.k), cls.__name__
+
+
+def has_no_tensor(a):
+    try:
+
+        class Bare(torch._C.TensorBase):
+            pass
+    except RuntimeError as error:
+        return str(error), a + 1
+
+
+@pytest.mark.parametrize("fn", [uses_class, uses_constructor, calls_metaclass, has_no_tensor])
+def test_a_class_made_inside(fn):
+    whole(fn, x)
+
+
+def test_a_class_made_inside_leaves_the_graph():
+    def fn(a):
+        cls = make_class(3)
+        t = a.as_subclass(cls)
+        return t, cls, (t + 1,)
+
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    t, cls, (added,) = compiled(x())
+    assert type(t) is type(added) is cls
+    assert cls.__name__ == "Made"
+    assert same(plain(added), (x() + 1) * 10)
+    assert same(plain(torch.sin(t)), torch.sin(x()) * 3)
+    assert same(plain(t.twice), x() * 2)
+    assert compiled(x())[1] is not cls
+
+
+def test_a_class_made_inside_before_a_break():
+    def fn(a):
+        t = a.as_subclass(make_class(3))
+        dynamo_lite.graph_break()
+        return plain(torch.sin(t) + 1)
+
+    assert same(dynamo_lite.compile(fn, backend="eager")(x()), (torch.sin(x()) * 3 + 1) * 10)
+
+
+def test_gradients_through_a_class_made_inside():
+    a = x().requires_grad_()
+
+    def fn(t):
+        return plain(torch.sin(t.as_subclass(make_class(3))))
+
+    compiled = dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)
+    compiled(a).sum().backward()
+    assert torch.allclose(a.grad, 3 * x().cos())
+
+
+def dispatches(a):
+    class Dispatching(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    return a + 1, Dispatching.__torch_function__ is torch._C._disabled_torch_function_impl
+
+
+def is_not_asked(a):
+    class Silent(torch.Tensor):
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+    t = a.as_subclass(Silent)
+    return type(t + 1) is torch.Tensor, plain(t) + 1
+
+
+def gets_an_operator(a):
+    cls = make_class(3)
+    t = a.as_subclass(cls)
+    cls.__add__ = lambda self, other: 5
+    return t + 1
+
+
+def has_slots(a):
+    class Slotted(torch.Tensor):
+        __slots__ = ("kept",)
+
+    t = a.as_subclass(Slotted)
+    t.kept = 3
+    return t.kept, plain(t)
+
+
+@pytest.mark.parametrize("fn", [dispatches, is_not_asked, gets_an_operator, has_slots])
+def test_a_class_made_inside_that_is_not_followed(fn):
+    assert same(dynamo_lite.compile(fn, backend="eager")(x()), fn(x()))
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x())
