@@ -4,7 +4,8 @@ Input: the tensors on whose data an operation depends. Output: `Restart`; the bu
 known data (`FakeTensor.constant`), guarded. The truth of a comparison.
 Invariant: such a buffer is an int like those among the module's attributes, which are constants too. One whose value changes from one
 compilation to the next is data, of which the guards only demand that each branch goes as it did. One whose memory anything else shares
-is data altogether: what writes there would not be seen.
+is data altogether: what writes there would not be seen. The number in another input is known to operators alone that themselves take
+it out of the tensor (`input_number`); it may vary like numbers that the frame is given.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch.fx import Node
 from .. import shapes
 from ..exc import Restart
 from ..guards import ir
+from . import modes
 from .numbers import operator_name
 from .values import TensorValue
 
@@ -61,6 +63,19 @@ def number_of(tensor: torch.Tensor) -> int | None:
     with torch._C.DisableTorchFunction():
         users = torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)
         return tensor.item() if users <= _OURS else None
+
+
+def input_number(builder: Any, value: TensorValue, real: Any) -> int | None:
+    """The number in a tensor without dimensions that the frame is given and the graph does not change; None for any other tensor. Guards
+    have to read it again with `number_of`."""
+    meta = value.meta
+    if meta.ndim or meta.dtype is not torch.int64 or meta.device.type != "cpu" or type(real) is not torch.Tensor:
+        return None
+    if value.origin is None or value.origin[0] != "input" or builder.scope is not None or modes.around():
+        return None
+    if value.family is not None or any(other is value for other in builder.written):
+        return None
+    return number_of(real)
 
 
 _OURS = 2  # the tensor, and the storage object that was made to ask

@@ -8,6 +8,7 @@ Mirrors `tools/autograd/templates/python_variable_methods.cpp` and `torch/_tenso
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from .. import markers
 from ..config import config
 from ..exc import unsupported
+from ..graph.buffers import input_number, number_of
 from ..guards import ir
 from .base import MISSING, VariableTracker
 from .checked import checked_truth
@@ -170,6 +172,24 @@ def _type_prefix(device: torch.device) -> str:
 @method(T.is_same_size)
 def tensor_is_same_size(tx: Any, self: TensorVariable, other: TensorVariable) -> VariableTracker:
     return ConstantVariable(bool(self.proxy.meta.size == other.proxy.meta.size))
+
+
+def _with_number(fn: Any, tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """An operator that has the only element of a tensor of integers taken out of it first, as `item()` does."""
+    named = {name: _number(tx, value) if name == "start" else value for name, value in kwargs.items()}
+    op, target = ("call_method", fn.__name__) if hasattr(fn, "__objclass__") else ("call_function", fn)
+    return tx.tr.graph.call(tx, op, target, [*args[:1], *[_number(tx, arg) for arg in args[1:]]], named)
+
+
+def _number(tx: Any, vt: VariableTracker) -> VariableTracker:
+    if not isinstance(vt, TensorVariable) or vt.source is None or config.capture_scalar_outputs:
+        return vt
+    number = input_number(tx.tr.graph, vt.proxy, vt.value)
+    return vt if number is None else tx.tr.wrap(number, tx.tr.source(vt.source, ir.CALL, number_of))
+
+
+for _fn in (torch.narrow, T.narrow, torch.tensor_split, T.tensor_split):
+    HANDLERS[_fn] = functools.partial(_with_number, _fn)
 
 
 @method(T.item)

@@ -1,11 +1,12 @@
-"""Buffers of one integer: known where the program asks for them, guarded, and data again once they change."""
+"""Buffers of one integer: known where the program asks for them, guarded, and data again once they change. Numbers that
+operators take out of other tensors."""
 
 import pytest
 import torch
 
 import dynamo_lite
 from dynamo_lite.record import log
-from dynamo_lite.testing import CompileCounter, same
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
 
 
 class Module(torch.nn.Module):
@@ -159,3 +160,77 @@ def test_shared_memory():
     assert same(compiled(torch.ones(1).long()), twin(torch.ones(1).long()))
     assert same(compiled(module.n.view(1)), twin(twin.n.view(1)))
     assert same(module.n, twin.n)
+
+
+# -- numbers that operators take out of tensors
+
+
+def rows(x, start):
+    return x.narrow(0, start, 2) * 1, torch.narrow(x, dim=0, start=start, length=1) + 1
+
+
+def changed_later(x, start):
+    found = x.narrow(0, start, 2) * 1
+    start.add_(1)
+    return found, start
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [rows, changed_later])
+def test_a_position_in_an_input(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    x = torch.arange(24.0).reshape(8, 3)
+    for start in (2, 2, 3, 4, 5, 6):
+        given, same_given = torch.tensor(start), torch.tensor(start)
+        assert same(compiled(x, given), fn(x, same_given))
+        assert torch.equal(given, same_given)
+    assert counter.frame_count == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_number_of_parts_in_an_input(backend):
+    compiled = dynamo_lite.compile(lambda x, n: [*torch.tensor_split(x, n)], backend=backend, fullgraph=True)
+    x = torch.arange(24.0).reshape(8, 3)
+    for n in (2, 3, 2):
+        assert same(compiled(x, torch.tensor(n)), [*torch.tensor_split(x, n)])
+
+
+def test_a_position_that_the_graph_changes_or_computes():
+    def before(x, start):
+        start.add_(1)
+        return x.narrow(0, start, 2) * 1
+
+    def computed(x, start):
+        return x.narrow(0, start + 1, 2) * 1
+
+    x = torch.arange(24.0).reshape(8, 3)
+    for fn in (before, computed):
+        compiled = dynamo_lite.compile(fn, backend="eager")
+        for start in (1, 2, 3, 4):
+            assert torch.equal(compiled(x, torch.tensor(start)), x[start + 1 : start + 3])
+        with pytest.raises(dynamo_lite.exc.Unsupported, match="data-dependent"):
+            dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x, torch.tensor(1))
+
+
+def test_a_position_whose_memory_others_share():
+    starts = torch.tensor([1, 2, 3])
+    x = torch.arange(24.0).reshape(8, 3)
+    compiled = dynamo_lite.compile(lambda x, start: x.narrow(0, start, 2) * 1, backend="eager")
+    for start in starts:
+        assert torch.equal(compiled(x, start), x.narrow(0, int(start), 2))
+    assert torch.equal(compiled(x, torch.tensor(4)), x[4:6])
+    assert torch.equal(compiled(x, starts[0]), x[1:3])
+
+
+def test_a_position_out_of_range():
+    compiled = dynamo_lite.compile(lambda x, start: x.narrow(0, start, 2) * 1, backend="eager")
+    x = torch.arange(24.0).reshape(8, 3)
+    for start in (1, 2, 3, -2):
+        assert torch.equal(compiled(x, torch.tensor(start)), x.narrow(0, start, 2))
+    for start in (7, -9):
+        with pytest.raises((RuntimeError, IndexError)) as error:
+            x.narrow(0, start, 2)
+        with pytest.raises(type(error.value)) as found:
+            compiled(x, torch.tensor(start))
+        assert str(found.value) == str(error.value)
