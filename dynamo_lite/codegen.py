@@ -172,6 +172,8 @@ class Codegen:
             self._take_locks()
         for vt in numbers:
             self._hold(vt)  # before anything runs that might change what it is computed from
+        for node in self.tr.graph.counters:
+            self._read(node)
         if outputs or not self.tr.graph.is_empty:
             self._call_graph()
         for function, args in self.tr.state.final_changes():
@@ -286,9 +288,14 @@ class Codegen:
         for vt in escaping:
             source = vt.__dict__.get("source") if id(vt) not in self.loaded else None
             if source is not None and source.kind not in (ir.CONST, ir.FREEVAR) and not is_constant_value(vt):
-                self.load_source(source)
-                name = self.loaded[id(vt)] = self.sources[id(source)] = self.new_local()
-                self.asm.store_fast(name)
+                self.loaded[id(vt)] = self._read(source)
+
+    def _read(self, node: Any) -> str:
+        """Keep what a path leads to now in a local; its name."""
+        self.load_source(node)
+        name = self.sources[id(node)] = self.new_local()
+        self.asm.store_fast(name)
+        return name
 
     def fill(self) -> None:
         """Fill the new mutable objects; filling may build more."""

@@ -133,6 +133,7 @@ class GraphBuilder:
         self.runs_overrides = False  # torch asks such a class while the graph runs
         self.parts: dict[int, Part] = {}  # id of a fake tensor that is part of a wrapper → what is known of it
         self.written: list[TensorValue] = []  # what operators may have written to
+        self.counters: dict[Any, None] = {}  # paths of versions, to be read before the graph runs
         self.changed: set[TensorValue] = set()  # whose data operators have changed
         self.reaches: list[Reach] = []  # of inputs, to find out whether a change of one shows in another
         self._items: dict[Any, Node] = {}

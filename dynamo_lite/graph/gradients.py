@@ -94,8 +94,8 @@ def is_kept(builder: Any, node: Node) -> bool:
         return saved
 
     def ask(values: dict[Node, Any]) -> bool:
-        memory = _memory(values[node])
-        return memory is None or any(_memory(saved.tensor) == memory for saved in kept)
+        memory = memory_of(values[node])
+        return memory is None or any(memory_of(saved.tensor) == memory for saved in kept)
 
     with closed():
         enter(_Hooks(pack, attrgetter("tensor")))  # which are called also where those of the program are not
@@ -103,15 +103,16 @@ def is_kept(builder: Any, node: Node) -> bool:
 
 
 def _own_memory(fakes: list[Any], others: list[Any]) -> list[bool]:
-    seen = {_memory(t) for t in others}
+    seen = {memory_of(t) for t in others}
     result = []
     for fake in fakes:
-        result.append(_memory(fake) not in seen)
-        seen.add(_memory(fake))
+        result.append(memory_of(fake) not in seen)
+        seen.add(memory_of(fake))
     return result
 
 
-def _memory(value: Any) -> Any:
+def memory_of(value: Any) -> Any:
+    """What two tensors have in common if they are in one memory; None where that is not known."""
     is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
     return value.untyped_storage()._cdata if is_strided else None
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .gradients import at_the_end
+from .gradients import at_the_end, memory_of
 from .numbers import operator_name
 from .values import TensorValue, requires_grad
 
@@ -22,6 +22,20 @@ from .values import TensorValue, requires_grad
 def versions(builder: Any, nodes: Sequence[Node]) -> int:
     """How many times the values of these nodes are changed in place by the graph."""
     return at_the_end(builder, lambda values: sum(values[node]._version for node in nodes))
+
+
+def changes_inputs(builder: Any) -> bool:
+    """Whether the graph so far may change the memory of an input in place."""
+    changed = [builder.node(value) for value in dict.fromkeys([*builder.written, *builder.changed])]
+    if not changed:
+        return False
+    inputs = [item.node for item in builder.inputs if isinstance(item.node.meta.subject, TensorValue)]
+
+    def ask(values: dict[Node, Any]) -> bool:
+        memories = {memory_of(values[node]) for node in inputs}
+        return any(memory_of(values[node]) in memories for node in changed)
+
+    return at_the_end(builder, ask)
 
 
 def advance_version(tensor: torch.Tensor, n: int) -> None:

@@ -27,7 +27,7 @@ from ..graph.gradients import is_kept
 from ..graph.leaves import as_leaf, is_unused
 from ..graph.meta import LiveMeta
 from ..graph.values import TensorValue, requires_grad
-from ..graph.versions import advance_version, versions
+from ..graph.versions import advance_version, changes_inputs, versions
 from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op, get_iter, is_true, richcompare
 from .address import data_text
@@ -517,6 +517,20 @@ def tensor_grad_fn(tx: Any, self: TensorVariable) -> VariableTracker:
         tensor_is_leaf(tx, self)
         return ConstantVariable(None)
     return unsupported("tensor-attribute", "Tensor.grad_fn")
+
+
+@_getter("_version")
+def tensor_version(tx: Any, self: TensorVariable) -> VariableTracker:
+    """That of an input, as long as the graph has changed none: inputs may share memory and with it the counter."""
+    graph = tx.tr.graph
+    is_plain = self.source is not None and self.cls in (torch.Tensor, torch.nn.Parameter)
+    if not is_plain or self.value.is_inference() or self.original is not None or graph.scope is not None:
+        return unsupported("tensor-attribute", "Tensor._version")
+    if graph.replaced or changes_inputs(graph):
+        return unsupported("tensor-attribute", "Tensor._version after a change in place")
+    node = tx.tr.source(self.source, ir.ATTR, "_version")
+    graph.counters[node] = None
+    return tx.tr.wrap(self.value._version, node)
 
 
 @_getter("grad", "_grad")
