@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..exc import unsupported
+from ..guards import ir
 from .base import VariableTracker
 from .descr import type_lookup
 from .slot_functions import UserSlots
@@ -22,14 +23,20 @@ TORCHS = frozenset({torch.Tensor, torch.nn.Parameter})
 """The classes that are torch's alone."""
 
 
-def own_methods(cls: type) -> frozenset[str]:
+def own_methods(cls: type) -> tuple[str, ...]:
     """The special methods that are the program's."""
     found: set[str] = set()
     for base in cls.__mro__:
         if base in TORCHS:
             break
         found.update(SLOTDEFS.keys() & base.__dict__.keys())
-    return frozenset(found)
+    return tuple(sorted(found))
+
+
+def guard_slots(tr: Any, cls: type) -> None:
+    """A class of tensors comes in: guard that it defines the special methods that it does."""
+    if cls not in TORCHS and id(cls) not in tr.new_classes:
+        tr.guard(tr.source(tr.constant_source(cls), ir.CALL, own_methods), ir.EQUALS, own_methods(cls))
 
 
 def with_own_slots(vt: Any) -> Any:
@@ -44,9 +51,9 @@ def with_own_slots(vt: Any) -> Any:
 
 
 @functools.cache
-def _mixed(model: type[VariableTracker], own: frozenset[str]) -> type[VariableTracker]:
+def _mixed(model: type[VariableTracker], own: tuple[str, ...]) -> type[VariableTracker]:
     slots: dict[str, Any] = {"torchs": model}
-    for definition in map(SLOTDEFS.__getitem__, sorted(own)):
+    for definition in map(SLOTDEFS.__getitem__, own):
         slot = definition.slot
         if definition.kind in ("binary_l", "binary_r") and not slot.startswith("nb_inplace"):
             left = next(d.dunder for d in SLOTDEFS.values() if d.slot == slot and d.kind == "binary_l")

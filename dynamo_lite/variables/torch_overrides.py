@@ -34,7 +34,7 @@ from .list import ListVariable
 from .subclass import PLAIN_BASES
 from .tensor import TensorVariable, ValueVariable, class_attribute, is_operand
 from .tensor_meta import wanted_class
-from .tensor_slots import with_own_slots
+from .tensor_slots import guard_slots, with_own_slots
 from .torch_wrapper import WrapperTensorVariable, build_wrapper
 from .tuple import TupleVariable
 from .wrap import builds_subclasses
@@ -379,6 +379,7 @@ def _build_passive(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
         vt = TensorVariable(tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap)))
         vt.source, vt.value = source, value
     vt.cls = cls
+    guard_slots(tr, cls)
     return with_own_slots(vt)
 
 
@@ -395,6 +396,7 @@ def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> Variable
         return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
     activate(tr)
     tr.guard(source, ir.TYPE_IS, cls)
+    guard_slots(tr, cls)
     plain = tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap))
     vt = with_own_slots(TensorSubclassVariable(plain, cls))
     vt.source, vt.value = source, value
@@ -418,6 +420,7 @@ def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
         if cls is torch.Tensor:
             return alias
         activate(tx.tr)
+        guard_slots(tx.tr, cls)
         return with_own_slots(TensorSubclassVariable(alias.proxy, cls))
     return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
 
@@ -437,6 +440,7 @@ def make_subclass(
     if require_grad.as_python_constant():
         result = _below(tx, "call_method", "requires_grad_", result)
     activate(tx.tr)
+    guard_slots(tx.tr, wanted)
     return with_own_slots(TensorSubclassVariable(result.proxy, wanted))
 
 

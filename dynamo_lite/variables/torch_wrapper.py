@@ -26,7 +26,7 @@ from .descr import generic_getattr
 from .dict import DictVariable
 from .list import ListVariable
 from .tensor import TensorVariable, ValueVariable, class_attribute
-from .tensor_slots import with_own_slots
+from .tensor_slots import guard_slots, with_own_slots
 from .tuple import TupleVariable
 from .type import TypeVariable, build_type
 from .wrap import builds_if
@@ -136,6 +136,7 @@ MODELS.load_late = load_late
 def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     """The model of a real tensor that consists of others."""
     tr.guard(source, ir.TYPE_IS, type(value))
+    guard_slots(tr, type(value))
     vt = with_own_slots(WrapperTensorVariable(tr.graph.wrapper_input(value, source)))
     vt.source, vt.value = source, value
     for name in part_names(vt.proxy.fake):
@@ -152,6 +153,7 @@ class WrapperClassVariable(TypeVariable):
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         function = self.value
+        guard_slots(tx.tr, self.value)
         if any(isinstance(a, ListVariable | DictVariable | TupleVariable) for a in (*args, *kwargs.values())):
             function = maker_of(self.value)
         below = MODELS.meet_overrides(tx.tr).below() if is_followed(self.value) else nullcontext()

@@ -186,6 +186,20 @@ def test_a_class_that_gets_a_method_later():
         assert compiled(given) == (5, 7)
 
 
+def test_a_class_that_gets_a_special_method_later():
+    class Later(torch.Tensor):
+        pass
+
+    compiled = dynamo_lite.compile(lambda t: t + 1, backend="eager", fullgraph=True)
+    made = dynamo_lite.compile(lambda t: t.as_subclass(Later) + 1, backend="eager", fullgraph=True)
+    given = x().as_subclass(Later)
+    assert same(compiled(given), given + 1) and same(made(x()), x().as_subclass(Later) + 1)
+    Later.__add__ = lambda self, other: 5
+    assert compiled(given) == 5 and made(x()) == 5
+    del Later.__add__
+    assert same(compiled(given), given + 1) and same(made(x()), x().as_subclass(Later) + 1)
+
+
 # -- iteration
 
 
