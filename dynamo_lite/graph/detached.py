@@ -93,12 +93,24 @@ def _base(value: TensorValue) -> Any:
     return other if is_alias or _is_data(node) else None
 
 
-def origins(value: TensorValue) -> set[TensorValue]:
+def origins(value: Any) -> set[TensorValue]:
     """All values that have, or lead to, the memory of one."""
     found: set[TensorValue] = set()
-    for of in _chain(value, ()):
-        found.update(of.family or (of,))
+    while isinstance(value, TensorValue):
+        found.update(value.family or (value,))
+        value = _base(value) or _detached_from(value)
     return found
+
+
+def _detached_from(value: TensorValue) -> Any:
+    """What a value was detached from: it is in that memory, but to autograd no view of it."""
+    if value.origin is not None and value.origin[0] == "input":
+        return None
+    node, _ = maker(value)
+    return getattr(node.args[0].meta, "subject", None) if node.target in _DETACH else None
+
+
+_DETACH = ("detach", torch.detach, torch.Tensor.detach)
 
 
 def maker(value: TensorValue) -> tuple[Node, tuple[int, ...]]:

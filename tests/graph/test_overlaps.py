@@ -28,6 +28,11 @@ def through_data(a, b):
     return b * b
 
 
+def through_detached(a, b):
+    torch.detach(a.view(-1)[:2].detach()[1:]).add_(1)
+    return b * b
+
+
 def x():
     return torch.arange(6.0).reshape(2, 3) - 2
 
@@ -62,7 +67,7 @@ def apart():
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("fn", [write_then_read, write_both, relu_in_place, through_data])
+@pytest.mark.parametrize("fn", [write_then_read, write_both, relu_in_place, through_data, through_detached])
 @pytest.mark.parametrize("make", [view, tail, other_rows, alias, data, apart])
 def test_changes_show_in_the_other(make, fn, backend):
     if make is data and fn is write_both:
