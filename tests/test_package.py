@@ -23,6 +23,31 @@ def test_import_works_without_torch():
     )
 
 
+WITHOUT_TORCH = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, *args):
+        return None if name.partition(".")[0] == "torch" else self.finder.find_spec(name, *args)
+
+    def __init__(self, finder):
+        self.finder = finder
+
+sys.meta_path[:] = map(Hidden, sys.meta_path)
+from dynamo_lite import convert
+from dynamo_lite.config import config
+from dynamo_lite.record import log
+
+with config.patch(capture_pure_python=True, debug=True):
+    fn = convert.Region(lambda gm, inputs: gm.forward).wrap(lambda items, k: {i: [k] * i for i in items})
+    print(fn([1, 2], 3), fn([1], 4), [frame.skipped for frame in log.snapshot()], "torch" in sys.modules)
+"""
+
+
+def test_pure_python_is_captured_without_torch():
+    assert python(WITHOUT_TORCH) == "{1: [3], 2: [3, 3]} {1: [4]} [None, None] False"
+
+
 def test_public_names():
     pytest.importorskip("torch")
     assert set(dynamo_lite.__all__) <= set(dir(dynamo_lite))

@@ -18,6 +18,7 @@ class EmptyGraph:
     checks = None
     runs_foreign_code = False
     inputs: tuple[Any, ...] = ()
+    counters: tuple[Any, ...] = ()
 
     def __init__(self, tr: Any) -> None:
         self.state = SimpleNamespace(restore=lambda: None, final_changes=lambda: [])
