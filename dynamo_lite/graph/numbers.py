@@ -144,7 +144,7 @@ class _Check:
                 f"return are_same({result}, {self._constant(decision.answer)})",
             ]
         )
-        exec(source, self.scope)
+        exec(compile(source, f"{__file__}:holds", "exec"), self.scope)  # the package's own: nobody captures it
         paths = ", ".join(node.path for node in self.inputs)
         text = f"{_name(decision.function)} of what is computed from {paths} is {decision.answer!r}"
         self.tr.guards.predicate(self.scope["holds"], list(self.inputs), text, decision.user)

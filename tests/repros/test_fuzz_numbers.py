@@ -1,10 +1,12 @@
 """What `tests/fuzz` found about numbers that are symbolic from the second value on: results and errors are those of ints."""
 
+import functools
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from dynamo_lite import convert  # noqa: E402
+from dynamo_lite import _eval_frame, convert  # noqa: E402
 from dynamo_lite.config import config  # noqa: E402
 
 VALUES = (4, 2, 1, 3, 0, -1, 6)
@@ -172,3 +174,24 @@ def test_a_quotient_by_a_float_that_becomes_zero():
         compiled(t, 0.0)
     with pytest.raises(OverflowError):
         compiled(t, 5000.0)
+
+
+def test_guards_on_varying_numbers_are_not_captured():
+    """The functions that these guards call were frames like any others: each was captured with a guard that called its equal."""
+    seen = []
+
+    def note(value):
+        seen.append(value)
+        return value
+
+    note._torchdynamo_disable = True
+    stop = _eval_frame.Uncaptured(note)
+
+    def program(items, start):
+        return functools.reduce(lambda x, y: stop(x) + y, items, start)
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        for start in (3, 3, 3, 3, 3, 3, 4, 3):
+            assert captured([3, 4, 5], start) == start + 12
+            assert seen[-3:] == [start, start + 3, start + 7]
