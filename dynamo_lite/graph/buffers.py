@@ -73,9 +73,7 @@ def input_number(builder: Any, value: TensorValue, real: Any) -> int | None:
         return None
     if value.origin is None or value.origin[0] != "input" or builder.scope is not None or modes.around():
         return None
-    if value.family is not None or any(other is value for other in builder.written):
-        return None
-    return number_of(real)
+    return None if _may_be_changed(builder, value) else number_of(real)
 
 
 _OURS = 2  # the tensor, and the storage object that was made to ask
@@ -171,9 +169,14 @@ def _steps(builder: Any, last: Node, sources: list[Any]) -> list[_Step] | None:
 def _input(builder: Any, node: Node, sources: list[Any]) -> int | None:
     """Which input a placeholder is, if nothing in the graph has written to it."""
     value = node.meta.subject
-    if value.family is not None or any(other is value for other in builder.written):
+    if _may_be_changed(builder, value):
         return None
     return next(i for i, source in enumerate(sources) if source is value.origin[1])
+
+
+def _may_be_changed(builder: Any, value: TensorValue) -> bool:
+    """Whether the graph writes to an input, or has views through which it could."""
+    return value.family is not None or any(other is value for other in builder.written)
 
 
 _NUMBERS = (int, bool, float)

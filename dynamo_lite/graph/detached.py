@@ -225,11 +225,8 @@ def _grad_modes(nodes: Any) -> Iterator[tuple[Node, bool | None]]:
         yield node, mode
 
 
-def with_aliases_after(
-    known: Aliases, outer: Callable[[Callable[..., Any]], Callable[..., Any]], compiled: Callable[..., Any]
-) -> Callable[..., Any]:
-    """A graph with all its results, inside of `outer`."""
-    compiled = outer(compiled)
+def with_aliases_after(known: Aliases, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph with all its results."""
 
     def run(*args: Any) -> Any:
         made = compiled(*args)

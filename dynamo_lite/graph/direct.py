@@ -227,11 +227,11 @@ def _convolution(
         return None
     if weight.dim() != x.dim() or weight._has_symbolic_sizes_strides or x.dtype != torch.float32:
         return None
-    if extents.of(x) is None or weight.shape[0] % groups or not _are_equal(x.shape[1], weight.shape[1] * groups):
+    extent = extents.of(x)
+    if extent is None or weight.shape[0] % groups or not _are_equal(x.shape[1], weight.shape[1] * groups):
         return None
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
         return None
-    extent = extents.of(x)
     settings = [_each(v, x.dim() - 2) for v in (stride, padding, dilation)]
     if None in settings or not _is_as_made(weight) or 0 in weight.shape or not extents.is_positive(extent.shape[0]):
         return None

@@ -247,11 +247,8 @@ _AGAIN = (
 )
 
 
-def with_freed(
-    indices: list[int], outer: Callable[[Callable[..., Any]], Callable[..., Any]], compiled: Callable[..., Any]
-) -> Callable[..., Any]:
-    """A graph that detaches these outputs, inside of `outer`; they come out as tensors that require gradients which nobody can compute."""
-    compiled = outer(compiled)
+def with_freed(indices: list[int], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph that detaches these outputs; they come out as tensors that require gradients which nobody can compute."""
 
     def run(*args: Any) -> Any:
         results = list(compiled(*args))

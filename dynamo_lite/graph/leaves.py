@@ -207,13 +207,8 @@ def revived_inputs(builder: Any) -> list[Revived]:
     return [item._replace(before=at.get(item.before), after=at[item.after]) for item in builder.revived]
 
 
-def with_revived(
-    revived: list[Revived],
-    outer: Callable[[Callable[..., Any]], Callable[..., Any]],
-    compiled: Callable[..., Any],
-) -> Callable[..., Any]:
-    """A graph that makes these inputs leaves of their new kind before it runs, inside of `outer`. If it raises, they are what they were."""
-    compiled = outer(compiled)
+def with_revived(revived: list[Revived], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph that makes these inputs leaves of their new kind before it runs. If it raises, they are what they were."""
 
     def run(*args: Any) -> Any:
         given = list(args)

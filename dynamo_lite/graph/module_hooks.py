@@ -190,13 +190,8 @@ def _like(grad: torch.Tensor, made: Any) -> torch.Tensor:
 # -- lifetimes
 
 
-def with_hooks(
-    registrations: list[Registration],
-    outer: Callable[[Callable[..., Any]], Callable[..., Any]],
-    compiled: Callable[..., Any],
-) -> Callable[..., Any]:
-    """A graph whose results keep the modules and hooks alive, inside of `outer`."""
-    compiled = outer(compiled)
+def with_hooks(registrations: list[Registration], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph whose results keep the modules and hooks alive."""
 
     def run(*args: Any) -> Any:
         made = compiled(*args)

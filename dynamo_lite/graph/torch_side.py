@@ -13,7 +13,7 @@ import linecache
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -151,37 +151,35 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
 
 def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
     """What is put around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
-    outer = _as_it_is
-    if graph.aliases is not None:
-        outer = functools.partial(with_aliases_after, graph.aliases, outer)
-    if modes.around():
-        outer = functools.partial(_after, outer, modes.without_modes)
-    if graph.is_below:
-        outer = functools.partial(_after, modes.below, outer)
-    if graph.aliased:
-        outer = functools.partial(with_aliases, graph.aliased, outer)
-    if graph.revived:
-        outer = functools.partial(with_revived, graph.revived, outer)
-    if graph.written_past:
-        outer = functools.partial(with_versions, graph.written_past, outer)
-    if graph.freed:
-        outer = functools.partial(with_freed, graph.freed, outer)
-    if graph.module_hooks:
-        outer = functools.partial(with_hooks, graph.module_hooks, outer)
+    wrappers: list[Callable[[Any], Any]] = []  # from the innermost to the outermost
     if graph.hook_regions:
-        outer = functools.partial(_after, closing, outer)
-    protect = graph.state.protector(outer)
+        wrappers.append(closing)
+    if graph.is_below:
+        wrappers.append(modes.below)
+    if graph.aliases is not None:
+        wrappers.append(functools.partial(with_aliases_after, graph.aliases))
+    if modes.around():
+        wrappers.append(modes.without_modes)
+    if graph.aliased:
+        wrappers.append(functools.partial(with_aliases, graph.aliased))
+    if graph.revived:
+        wrappers.append(functools.partial(with_revived, graph.revived))
+    if graph.written_past:
+        wrappers.append(functools.partial(with_versions, graph.written_past))
+    if graph.freed:
+        wrappers.append(functools.partial(with_freed, graph.freed))
+    if graph.module_hooks:
+        wrappers.append(functools.partial(with_hooks, graph.module_hooks))
+    protect = graph.state.protector(functools.partial(_wrapped, wrappers))
     if not graph.checks:
         return protect
     graph.checks.require_undoable(gm, graph.example_inputs(), protect)
     return graph.checks.protector(protect)
 
 
-def _after(first: Callable[[Any], Any], then: Callable[[Any], Any], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    return then(first(compiled))
-
-
-def _as_it_is(compiled: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped(wrappers: Sequence[Callable[[Any], Any]], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    for wrap in wrappers:
+        compiled = wrap(compiled)
     return compiled
 
 

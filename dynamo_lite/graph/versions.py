@@ -76,13 +76,8 @@ def _input_behind(builder: Any, node: Node) -> int | None:
     return next((i for i, item in enumerate(builder.inputs) if item.node.meta.subject in members), None)
 
 
-def with_versions(
-    written: list[tuple[int, int]],
-    outer: Callable[[Callable[..., Any]], Callable[..., Any]],
-    compiled: Callable[..., Any],
-) -> Callable[..., Any]:
-    """A graph that leaves the counters of these inputs as eager execution does, inside of `outer`."""
-    compiled = outer(compiled)
+def with_versions(written: list[tuple[int, int]], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph that leaves the counters of these inputs as eager execution does."""
 
     def run(*args: Any) -> Any:
         inputs = [(args[i], n) for i, n in written if args and not args[i].is_inference()]
@@ -101,13 +96,8 @@ def replaced_inputs(builder: Any) -> list[int]:
     return [i for i, item in enumerate(builder.inputs) if item.node.meta.subject in builder.replaced]
 
 
-def with_aliases(
-    replaced: list[int],
-    outer: Callable[[Callable[..., Any]], Callable[..., Any]],
-    compiled: Callable[..., Any],
-) -> Callable[..., Any]:
-    """A graph that gets aliases of these inputs, inside of `outer`: what it keeps of them has the data that they had."""
-    compiled = outer(compiled)
+def with_aliases(replaced: list[int], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph that gets aliases of these inputs: what it keeps of them has the data that they had."""
 
     def run(*args: Any) -> Any:
         given = list(args)

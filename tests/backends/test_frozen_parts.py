@@ -14,15 +14,6 @@ from dynamo_lite.record import log
 pytestmark = pytest.mark.filterwarnings("error:backend")
 
 
-@pytest.fixture(params=["onnxruntime", "openvino"])
-def backend(request):
-    reason = requirements_of(request.param).missing()
-    if reason is not None:
-        pytest.skip(reason)
-    log.reset()
-    return request.param
-
-
 @pytest.fixture
 def parts():
     """A backend that takes all in one part, and what it was given: the numbers of inputs and of constants."""

@@ -9,20 +9,8 @@ from graphs import GRAPHS, Net, observed
 
 import dynamo_lite
 from dynamo_lite.backends.parts import PartCompiler, compile_parts
-from dynamo_lite.backends.registry import requirements_of
 from dynamo_lite.record import log
 from dynamo_lite.testing import differences
-
-NAMES = ["onnxruntime", "openvino"]
-
-
-@pytest.fixture(params=NAMES)
-def backend(request):
-    reason = requirements_of(request.param).missing()
-    if reason is not None:
-        pytest.skip(reason)
-    log.reset()
-    return request.param
 
 
 def both(fn, backend, make, seed=3):
