@@ -119,6 +119,10 @@ class Function(NamedTuple):
     name: str
 
 
+CallChain = tuple[tuple[Function, int], ...]
+"""Calls that were followed, outermost first: each function with the line of it that runs."""
+
+
 @dataclass(slots=True)
 class GraphRecord:
     """One FX graph handed to a backend, which finds this record as `gm.meta[GRAPH_RECORD]`.
@@ -132,8 +136,8 @@ class GraphRecord:
     backend: str
     compile_seconds: float = 0.0
     code_text: Callable[[], str] = str
-    lines: Callable[[], dict[Function, Counter[int]]] = dict
-    """How many operators come from each line of the functions that were captured, those they are called from counted too."""
+    origins: Callable[[], Counter[CallChain]] = Counter
+    """How many operators come from each chain of calls."""
     user_frame: UserFrame | None = None
     calls: int = 0
     seconds: float = 0.0

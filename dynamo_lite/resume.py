@@ -63,11 +63,11 @@ def frame_stub(code: CodeType) -> CodeType:
         co_kwonlyargcount=0,
         co_freevars=(),
         co_cellvars=(),
-        co_qualname=_original(code.co_qualname),
+        co_qualname=original_name(code.co_qualname),
     )
 
 
-def _original(qualname: str) -> str:
+def original_name(qualname: str) -> str:
     """The original's name, if this is the name of a continuation."""
     match = _OWN_QUALNAME.fullmatch(qualname)
     return match[1] if match else qualname
@@ -194,7 +194,7 @@ class _Resume:
         items += self.dead_ends
         header = codec.Header(
             name=code.co_name,
-            qualname=f"{_original(code.co_qualname)} (resumed at line {self._line()})",
+            qualname=f"{original_name(code.co_qualname)} (resumed at line {self._line()})",
             filename=code.co_filename,
             firstlineno=code.co_firstlineno,
             flags=code.co_flags & ~_DROPPED_FLAGS,

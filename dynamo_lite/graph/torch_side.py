@@ -21,7 +21,7 @@ import torch
 
 from ..backends.aot import FLOATS
 from ..backends.registry import backend_name, call_backend
-from ..record import GRAPH_RECORD, Function, GraphRecord, log
+from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
 from .builder import GraphBuilder
@@ -126,7 +126,7 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
         graph.node_count,
         backend_name(backend),
         code_text=_text(gm),
-        lines=_lines(gm),
+        origins=_origins(gm),
     )
     gm.meta[GRAPH_RECORD] = record
     if graph.checks:
@@ -222,26 +222,25 @@ def _forget_source(cls: type) -> None:
     linecache.cache.pop(filename, None)
 
 
-def _lines(gm: torch.fx.GraphModule) -> Callable[[], dict[Function, Counter[int]]]:
-    """Which lines the graph's operators come from, as long as the graph lives."""
+def _origins(gm: torch.fx.GraphModule) -> Callable[[], Counter[CallChain]]:
+    """Which calls and lines the graph's operators come from, as long as the graph lives."""
     ref = weakref.ref(gm)
 
-    def lines() -> dict[Function, Counter[int]]:
+    def origins() -> Counter[CallChain]:
         module = ref()
-        found: dict[Function, Counter[int]] = {}
+        found: Counter[CallChain] = Counter()
         for node in module.graph.nodes if module is not None else ():
             place = getattr(node.meta, "place", None) if node.op not in ("placeholder", "output") else None
-            seen = set()  # a function that calls itself
+            chain = []
             while place is not None:
                 code = place.code
-                function = Function(code.co_filename, code.co_firstlineno, code.co_qualname)
-                seen.add((function, place.lineno))
+                chain.append((Function(code.co_filename, code.co_firstlineno, code.co_qualname), place.lineno))
                 place = place.caller
-            for function, lineno in seen:
-                found.setdefault(function, Counter())[lineno] += 1
+            if chain:
+                found[tuple(reversed(chain))] += 1
         return found
 
-    return lines
+    return origins
 
 
 def _text(gm: torch.fx.GraphModule) -> Callable[[], str]:

@@ -28,7 +28,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from ..backends.registry import backend_name, lookup_backend
 from ..exc import UserFrame
 from ..optimized_module import OptimizedModule
-from ..record import GRAPH_RECORD, BreakRecord, FrameRecord, Function, GraphRecord, log
+from ..record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, log
 
 GRAPH_RANGE = "dynamo_lite::graph "
 FUNCTION_RANGE = "dynamo_lite::function "
@@ -43,7 +43,7 @@ class FrameText(NamedTuple):
 
     graphs: list[str]
     guards: str
-    lines: list[dict[Function, Counter[int]]]
+    origins: list[Counter[CallChain]]
 
 
 class Event(NamedTuple):
@@ -243,7 +243,7 @@ class Measurement:
                 self._texts[id(frame)] = FrameText(
                     [graph.code_text() for graph in frame.graphs],
                     frame.guards.text() if frame.guards is not None else "",
-                    [graph.lines() for graph in frame.graphs],
+                    [graph.origins() for graph in frame.graphs],
                 )
 
     def _end_window(self) -> None:

@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-import torch
-
 from ..exc import BREAKS, UserFrame, format_location
 from ..record import BreakRecord, FrameRecord, Function, GraphRecord
+from ..resume import original_name
+from .calls import CalledFunction, tree_of
 from .costs import BreakCost, break_costs
 from .coverage import Coverage, FrameText, FunctionCoverage, short_path
 
-TORCH = os.path.dirname(torch.__file__) + os.sep
-"""Functions of the program come before those of torch."""
 MAX_GUARD_LINES = 400
 MAX_SOURCE_LINES = 600
-MAX_INLINED = 100
-"""Functions inlined into one that are shown with their source."""
+MAX_CALLS = 100
+"""Calls in the tree of one function that are shown with their source: those with the most operators."""
+MAX_DEPTH = 30
+"""Calls within calls that are shown."""
 MAX_BARS = 1500
 """Bars of the timeline."""
 
@@ -34,7 +33,7 @@ NO_TEXT = FrameText([], "", [])
 
 @dataclass
 class Line:
-    """A line of the program: how many operators were captured from it, and the codes of the breaks at it."""
+    """A line of the program: how many operators were captured from it, and the codes of the breaks at it or in calls from it."""
 
     number: int
     text: str
@@ -52,9 +51,17 @@ class Source:
     lines: list[Line]
     left_out: int = 0
 
-    @property
-    def operators(self) -> int:
-        return sum(line.operators for line in self.lines)
+
+@dataclass
+class CallView:
+    """A call that was followed: from which line, what is called, and the calls in there."""
+
+    line: int
+    state: str
+    operators: int
+    source: Source
+    calls: list[CallView]
+    calls_left_out: int
 
 
 @dataclass
@@ -97,8 +104,8 @@ class PlaceView:
     state: str
     source: Source
     versions: list[VersionView]
-    inlined: list[Source]
-    inlined_left_out: int
+    calls: list[CallView]
+    calls_left_out: int
 
     @property
     def graphs(self) -> list[GraphView]:
@@ -192,43 +199,59 @@ def _by_place(frames: Iterable[FrameRecord]) -> Iterator[list[FrameRecord]]:
 
 def _place(frames: list[FrameRecord], texts: dict[int, FrameText]) -> PlaceView:
     first = next((frame for frame in frames if not frame.is_resume), frames[0])
-    lines: dict[Function, Counter[int]] = {}
-    for frame in frames:
-        for of_graph in texts.get(id(frame), NO_TEXT).lines:
-            for function, counts in of_graph.items():
-                lines.setdefault(function, Counter()).update(counts)
+    name = original_name(first.name)
+    function = Function(first.filename, first.lineno, name)
+    root = tree_of(function, (counts for frame in frames for counts in texts.get(id(frame), NO_TEXT).origins))
     broken = _broken_lines(frames)
     skipped = all(frame.skipped is not None for frame in frames)
     has_break = any(frame.breaks for frame in frames)
-    own = Counter[int]()
-    inlined = []
-    for function, counts in lines.items():
-        if (function.filename, function.firstlineno) == (first.filename, first.lineno):
-            own.update(counts)
-        else:
-            inlined.append((function, counts))
-    inlined.sort(key=lambda pair: (pair[0].filename.startswith(TORCH), -sum(pair[1].values())))
-    name = first.name.partition(" (resumed")[0]
+    calls, left_out = _calls(root, broken, _shown(root))
     return PlaceView(
         name=name,
         where=f"{short_path(first.filename)}:{first.lineno}",
         state=EAGER if skipped else BROKEN if has_break else CAPTURED,
-        source=_source(Function(first.filename, first.lineno, name), own, broken, skipped),
+        source=_source(function, root.operators, broken, skipped),
         versions=[_version(frame, texts.get(id(frame), NO_TEXT)) for frame in frames],
-        inlined=[_source(function, counts, broken, False) for function, counts in inlined[:MAX_INLINED]],
-        inlined_left_out=max(0, len(inlined) - MAX_INLINED),
+        calls=calls,
+        calls_left_out=left_out,
     )
 
 
+def _shown(root: CalledFunction) -> set[int]:
+    """The ids of the calls below `root` that are shown: those with the most operators. Whoever calls has at least as many."""
+    found, level = [], [root]
+    for _ in range(MAX_DEPTH):
+        level = [called for parent in level for _, called in parent.shown()]
+        found += level
+    found.sort(key=lambda called: -called.total)  # stable: the caller stays before the called
+    return {id(called) for called in found[:MAX_CALLS]}
+
+
+def _calls(
+    parent: CalledFunction, broken: dict[tuple[str, int], list[str]], shown: set[int]
+) -> tuple[list[CallView], int]:
+    """The calls from a function, and how many more there are."""
+    views, left_out = [], 0
+    for line, called in parent.shown():
+        if id(called) not in shown:
+            left_out += 1
+            continue
+        calls, more = _calls(called, broken, shown)
+        source = _source(called.function, called.operators, broken, False)
+        has_break = any(line.breaks for line in source.lines)
+        views.append(CallView(line, BROKEN if has_break else CAPTURED, called.total, source, calls, more))
+    return views, left_out
+
+
 def _broken_lines(frames: Iterable[FrameRecord]) -> dict[tuple[str, int], list[str]]:
-    """The lines at which breaks are, with the codes of these."""
+    """The lines at which breaks are, or calls in which they are, with the codes of these."""
     found: dict[tuple[str, int], list[str]] = {}
     for frame in frames:
         for record in frame.breaks:
-            place = record.user_frame
-            codes = found.setdefault((place.filename, place.lineno), []) if place is not None else []
-            if record.code not in codes:
-                codes.append(record.code)
+            for place in record.user_stack:
+                codes = found.setdefault((place.filename, place.lineno), [])
+                if record.code not in codes:
+                    codes.append(record.code)
     return found
 
 

@@ -13,7 +13,7 @@ from dynamo_lite.exc import UserFrame
 from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, Miss
 from dynamo_lite.report.costs import break_costs
 from dynamo_lite.report.coverage import Coverage, FunctionCoverage, Gap, Measurement
-from dynamo_lite.report.page import MAX_INLINED, duration, page_of
+from dynamo_lite.report.page import MAX_DEPTH, duration, page_of
 
 pytest.importorskip("jinja2")
 
@@ -65,9 +65,71 @@ def again(x, depth=2):
     return again(x.sin(), depth - 1) if depth else x
 
 
-def test_recursion_counts_once():
+def test_recursion_is_calls_within_calls():
     (place,) = page_of(measured(again, (torch.ones(3),))).functions[0].places
-    assert place.source.operators == 2
+    assert sum(line.operators for line in place.source.lines) == 2
+    (once,) = place.calls
+    assert (once.operators, once.calls) == (1, [])  # the last call has none
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+
+    def forward(self, x):
+        return helper(self.inner(x))
+
+
+def blocks(x, first, second):
+    for block in (first, first):
+        x = block(x)
+    return second(x)
+
+
+def test_calls_are_a_tree_without_the_functions_that_only_pass_on():
+    coverage = measured(blocks, (torch.ones(3), Block(), Block()))
+    (place,) = page_of(coverage).functions[0].places
+    line = blocks.__code__.co_firstlineno
+    assert [(c.line - line, c.source.name, c.operators) for c in place.calls] == [
+        (2, "Block.forward", 8),
+        (3, "Block.forward", 4),
+    ]
+    inner = [(c.source.name, c.operators) for c in place.calls[0].calls]
+    assert sorted(inner) == [("Sequential.forward", 4), ("helper", 4)]
+    sequential = next(c for c in place.calls[0].calls if c.source.name == "Sequential.forward")
+    assert sorted(c.source.name for c in sequential.calls) == ["Linear.forward", "ReLU.forward"]
+    checked(html.render(coverage))
+
+
+def broken_below(x):
+    return middle(x) + 1
+
+
+def middle(x):
+    y = x.sin()
+    print(end="")
+    return y.cos()
+
+
+def test_a_call_with_a_break_in_it_is_marked():
+    page = page_of(measured(broken_below, (torch.ones(3),)))
+    (place, *_) = page.functions[0].places
+    assert (place.state, [c.state for c in place.calls]) == ("broken", ["broken"])
+
+
+def deep(x, depth):
+    return deep(x.sin(), depth - 1) + 1 if depth else x
+
+
+def test_deep_trees_are_cut():
+    coverage = measured(deep, (torch.ones(3), 100))
+    (place,) = page_of(coverage).functions[0].places
+    depth = 0
+    while place.calls:
+        (place,), depth = place.calls, depth + 1
+    assert depth == MAX_DEPTH and place.calls_left_out == 1
+    assert "1 more call, with fewer operators" in html.render(coverage)
 
 
 def measured(fn, *calls, **options):
@@ -90,8 +152,9 @@ def test_the_page():
     assert marks["if x.sum() < 0:  # <i>"] == ("broken", 4, ["DL001"])
     assert marks["x = x * -1"] == ("", 0, [])
     assert marks["return x.cos()"] == ("captured", 2, [])
-    (inlined,) = place.inlined
-    assert (inlined.name, inlined.operators) == ("helper", 4)
+    (call,) = place.calls
+    assert (call.source.name, call.operators, call.state, call.calls) == ("helper", 4, "captured", [])
+    assert call.line == fn.__code__.co_firstlineno + 1
     assert "torch.sin" in place.graphs[0].code or ".sin()" in place.graphs[0].code
     assert "def first_failure" in place.versions[0].guards
     (recompiled, _) = page.recompiles
@@ -158,7 +221,7 @@ def test_thousands_of_frames():
         for i in range(3000)
     ]
     page = html.render(Coverage([FunctionCoverage("many", calls=1, frames=frames)]))
-    assert checked(page).tags.count("details") > 6000 and len(page) < 12e6 and MAX_INLINED == 100
+    assert checked(page).tags.count("details") > 6000 and len(page) < 12e6
 
 
 @pytest.mark.parametrize(
