@@ -48,6 +48,7 @@ from .nodes import NodeFactory, NodeMeta, placeholder_name
 from .numbers import FloatValue, is_indifferent, present
 from .overlaps import Reach, reaches
 from .promises import check_marks, spoken
+from .stages import check_escape
 from .state import AmbientState
 from .values import (
     ConstantResult,
@@ -118,6 +119,10 @@ class GraphBuilder:
         self.cut = tr.analysis.cut  # the node before which the graph has to end, and why
         self.has_gradients = False
         self.module_hooks: list[Any] = []  # registrations of `module_hooks`
+        self.hook_calls: dict[Node, Any] = {}  # their calls of modules
+        self.cuts: dict[Node, dict[Node, Node]] = {}  # where stages of a backward pass end: what is cut there, as what
+        self.cut_step = 0  # when that was
+        self.stages: set[Node] = set()
         self.written_past: list[tuple[int, int]] = []  # inputs whose `data` is written to, see `versions`
         self.replaced: list[TensorValue] = []  # inputs to whose `data` something is assigned
         self.aliased: list[int] = []  # those of them that the compiled graph gets an alias of
@@ -663,6 +668,8 @@ class GraphBuilder:
             unseen = unseen_by_compilers(self)
             if self.has_gradients and any(map(requires_grad, self.outputs)):
                 self.freed = freed_outputs(self)
+            if self.hook_calls:
+                check_escape(self)
             self.written_past = written_past(self)
             self.aliased = replaced_inputs(self)
             self.revived = revived_inputs(self)

@@ -150,6 +150,11 @@ def register_hook(body: Body, tensor: Any, *lifted: Any) -> tuple[Any, ...]:
     return ()
 
 
+def cut(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as a leaf, at which a stage of a backward pass ends."""
+    return tensor.detach().requires_grad_()
+
+
 class _WithData(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:

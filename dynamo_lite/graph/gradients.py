@@ -21,6 +21,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from ..exc import Unsupported, unsupported
+from .functional import cut
 from .lean import without_compiler
 from .saved_tensors import closed, enter
 from .state import leave_autocast
@@ -41,15 +42,21 @@ _OF_THE_PROCESS = frozenset(
 
 
 def gradients(
-    builder: Any, outputs: list[Node], inputs: list[Node], cotangents: Any, options: dict[str, Any]
+    builder: Any,
+    outputs: list[Node],
+    inputs: list[Node],
+    cotangents: Any,
+    options: dict[str, Any],
+    rerun: Rerun | None = None,
 ) -> tuple[list[Any], list[bool]]:
     """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which of them are in memory of their own. Raises
     `Unsupported` if it raises."""
     caches_casts = torch.is_autocast_cache_enabled()
+    rerun = rerun or Rerun(builder)
     try:
-        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
+        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), rerun.state():
             torch.set_autocast_cache_enabled(False)
-            values = _run(builder)
+            values = rerun.go_on()
             arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
             fakes = list(torch.autograd.grad(*arguments, **options))
             return fakes, _own_memory(fakes, list(values.values()))
@@ -59,6 +66,26 @@ def gradients(
         return unsupported(SLUG, f"grad: {error}", error)
     finally:
         torch.set_autocast_cache_enabled(caches_casts)
+
+
+class Rerun:
+    """The graph so far run on fakes with a history, which goes on where it ended when more has been added."""
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+        self.values: dict[Node, Any] = {}
+        self._ambient: dict[Any, Any] = {}
+
+    def state(self) -> Any:
+        """The ambient state where the run goes on."""
+        return self.builder.state.as_it_was(self._ambient)
+
+    def go_on(self) -> dict[Node, Any]:
+        """The values of all nodes."""
+        with closed():
+            _run_nodes(self.builder, self.values, {})
+        self._ambient = self.builder.state.of_now()
+        return self.values
 
 
 class _Saved:
@@ -176,6 +203,8 @@ def _run(builder: Any, instead: dict[Node, Callable[[], Any]] | None = None) -> 
 def _run_nodes(builder: Any, values: dict[Node, Any], instead: dict[Node, Callable[[], Any]]) -> None:
     bodies = builder.bodies if builder.scope is None else builder.scope.bodies
     for node in builder.graph.nodes:
+        if node in values:
+            continue
         if node.op == "placeholder":
             values[node] = _fresh(builder.propagator, node)
         elif node.op == "get_attr":
@@ -214,8 +243,15 @@ def freed_outputs(builder: Any) -> list[int]:
     raises."""
 
     def ask(values: dict[Node, Any]) -> list[int]:
-        leaves = [values[i.node] for i in builder.inputs if getattr(values[i.node], "requires_grad", False)]
-        return [i for i, node in enumerate(builder.outputs) if leaves and _is_freed(values[node], leaves)]
+        ends = [*(i.node for i in builder.inputs), *(made for cuts in builder.cuts.values() for made in cuts.values())]
+        leaves = [values[node] for node in ends if getattr(values[node], "requires_grad", False)]
+        return [i for i, node in enumerate(builder.outputs) if leaves and freed(values, node, leaves)]
+
+    def freed(values: dict[Node, Any], output: Node, leaves: list[Any]) -> bool:
+        pieces = [output]
+        if builder.cuts:
+            pieces += [node.args[0] for node, _, _ in history(builder, [output]) if node.target is cut]
+        return any(_is_freed(values[node], leaves) for node in pieces)
 
     return at_the_end(builder, ask)
 

@@ -48,7 +48,7 @@ class Registration:
 
 class Call:
     """One call of a module, with what is known on the way back: the gradients of its results. Without a number it has no hooks: the
-    propagation of metadata needs none."""
+    propagation of metadata needs none, nor does a graph which has them followed in its own backward pass."""
 
     def __init__(self, number: int | None = None) -> None:
         self.number = number
@@ -80,7 +80,7 @@ class Call:
             (got,) = hook(got)
         self.got = got
         if self.positions is None:
-            warnings.warn(_NONE_NEEDED, stacklevel=2)
+            warn_of_no_arguments()
             nothing = (None,) * self.n_args
             for hook in self.hooks:
                 given, got = hook(nothing, got)
@@ -118,6 +118,11 @@ def _checked(result: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
             f"Backward hook returned an invalid number of gradients, got {len(result)}, but expected {len(given)}"
         )
     return tuple(result)
+
+
+def warn_of_no_arguments() -> None:
+    """Say what torch says where no argument of a module with hooks requires gradients, at the line of the caller."""
+    warnings.warn(_NONE_NEEDED, stacklevel=2)
 
 
 # -- what graphs call

@@ -333,9 +333,19 @@ class AmbientState:
     @contextlib.contextmanager
     def from_the_start(self) -> Iterator[None]:
         """The state in which the graph begins, for running it once more; afterwards that of now."""
-        now = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+        with self.as_it_was({}):
+            yield
+
+    def of_now(self) -> dict[Any, Any]:
+        """What the state is now, where the graph may have changed it."""
+        return {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+
+    @contextlib.contextmanager
+    def as_it_was(self, then: dict[Any, Any]) -> Iterator[None]:
+        """The state as `of_now` has told it, that in which the graph begins where it has not; afterwards that of now."""
+        now = self.of_now()
         try:
-            for key, value in self.initial.items():
+            for key, value in (self.initial | then).items():
                 key[0](*key[1:], value)
             yield
         finally:

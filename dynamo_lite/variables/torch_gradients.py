@@ -8,6 +8,7 @@ Mirrors `torch/autograd/__init__.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 
 from ..exc import Unsupported, unsupported
 from ..graph.gradients import SLUG, gradients, history, reached_leaves
+from ..graph.stages import Reached
 from ..guards import ir
 from .base import VariableTracker
 from .constant import FALSE, NONE, TRUE, is_constant, is_none
@@ -23,6 +25,7 @@ from .dispatch import builtin, method
 from .tensor import NewParameterVariable, TensorVariable, set_requires_grad
 from .torch_body import whole
 from .torch_hooks import leave_before, registered
+from .torch_stages import Stages
 from .tuple import TupleVariable
 
 # -- torch.autograd.grad
@@ -67,8 +70,6 @@ def _cotangents(tx: Any, vt: VariableTracker | None) -> Any:
 def _check_surroundings(tx: Any) -> None:
     if tx.tr.graph.scope is not None:
         unsupported(SLUG, "gradients in the body of a higher-order operator")
-    if tx.tr.graph.module_hooks:
-        unsupported(SLUG, "gradients of a module with backward hooks")
     if tx.tr.state.has_inference:
         unsupported(SLUG, "gradients after an inference mode")
 
@@ -128,6 +129,8 @@ def _gradients(
     _check_hooks(tx, [*results, *wanted])
     nodes = [[graph.node(t.proxy) for t in tensors] for tensors in (results, wanted)]
     _check_paths(tx, nodes[0], wanted)
+    if _hooks(graph, nodes[0], nodes[1]):
+        unsupported(SLUG, "grad through a module with backward hooks")
     cotangents = _cotangents(tx, grad_outputs)
     host = {name: value.as_python_constant() for name, value in options.items()}
     fakes, _ = gradients(graph, *nodes, cotangents, host)
@@ -195,24 +198,62 @@ def _backward(
         if type(leaf) not in (TensorVariable, NewParameterVariable):
             unsupported(SLUG, f"backward to a {leaf.python_type().__name__}")
         _check_accumulation(tx, leaf)
-    cotangents = _cotangents(tx, given)
     options = {"retain_graph": retain_graph.as_python_constant(), "allow_unused": True}
+    hooks = _hooks(graph, nodes, [graph.node(leaf.proxy) for leaf in leaves])
+    if hooks:
+        with _without_grad(tx):
+            done = functools.partial(_accumulate, tx)
+            Stages(tx, leaves, options, done).run(outputs, _given(tx, outputs, given), hooks)
+        graph.has_gradients = True
+        return NONE
+    cotangents = _cotangents(tx, given)
     inner = [graph.node(leaf.proxy) for leaf in leaves]
     fakes, own = gradients(graph, nodes, inner, cotangents, options)
     if any(fake is not None and fake.layout is not torch.strided for fake in fakes):
         unsupported(SLUG, "backward with sparse gradients")
     graph.has_gradients = True
     made = graph.call_with_results(tx, torch.autograd.grad, [tuple(nodes), tuple(inner), cotangents], options, fakes)
-    grad_mode = torch.is_grad_enabled()
-    tx.tr.state.write(_SET_GRAD, (False,))
-    for leaf, gradient, is_own in zip(leaves, made, own, strict=True):
-        if not is_none(gradient):
-            _accumulate(tx, leaf, gradient, is_own)
-    tx.tr.state.write(_SET_GRAD, (grad_mode,))
+    with _without_grad(tx):
+        for leaf, gradient, is_own in zip(leaves, made, own, strict=True):
+            if not is_none(gradient):
+                _accumulate(tx, leaf, gradient, is_own)
     return NONE
 
 
 _SET_GRAD = torch._C._set_grad_enabled
+
+
+@contextmanager
+def _without_grad(tx: Any) -> Iterator[None]:
+    """As autograd runs what it calls."""
+    grad_mode = torch.is_grad_enabled()
+    tx.tr.state.write(_SET_GRAD, (False,))
+    yield
+    tx.tr.state.write(_SET_GRAD, (grad_mode,))
+
+
+def _hooks(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[Any]:
+    """The nodes of calls of modules with backward hooks between these."""
+    if not graph.hook_calls:
+        return []
+    wanted = set(inputs)
+    reached = Reached(graph, outputs).hooks()
+    return [node for node in reached if wanted & Reached(graph, list(node.all_input_nodes)).nodes]
+
+
+def _given(tx: Any, outputs: list[Any], given: VariableTracker | None) -> list[Any]:
+    """The gradients that a backward pass begins with."""
+    items = [NONE] * len(outputs)
+    if not is_none(given):
+        items = [given] if isinstance(given, TensorVariable) else tx.tr.unpack(tx, given)
+    result = []
+    for output, item in zip(outputs, items, strict=True):
+        if is_none(item) and output.proxy.meta.ndim == 0:
+            item = tx.tr.graph.call(tx, "call_function", torch.ones_like, [output])
+        if type(item) is not TensorVariable or item.proxy.meta.shape != output.proxy.meta.shape:
+            unsupported(SLUG, "backward of several numbers without gradients")
+        result.append(item)
+    return result
 
 
 def _each_once(tx: Any, wanted: list[Any]) -> list[Any]:

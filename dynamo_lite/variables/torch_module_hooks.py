@@ -2,8 +2,8 @@
 
 Input: calls of the methods of `BackwardHook`, which `Module.__call__` makes where a module has such hooks. Output: nodes through which the
 tensors of the call go.
-Invariant: the hooks are the program's functions, known by identity, and are not followed: they run when gradients are computed, which no
-trace sees.
+Invariant: where gradients are computed outside, the hooks are the program's functions, known by identity, and run as they are; a
+backward pass in the traced code follows them (`torch_stages`). Hooks that the traced code has made are for such a pass alone.
 Mirrors `torch/utils/hooks.py`.
 """
 
@@ -36,6 +36,7 @@ class BackwardHookVariable(InstanceVariable):
 
     call: HookCallVariable | None = None
     n_args = 0
+    tracks_arguments = False
 
     def emit_new(self, cg: Any) -> None:
         if self.call is not None:
@@ -49,12 +50,15 @@ INSTANCE_MODELS[BackwardHook] = BackwardHookVariable
 
 
 class HookCallVariable(VariableTracker):
-    """A `module_hooks.Call` of the graph. `host` is one for the propagation of metadata."""
+    """A `module_hooks.Call` of the graph. `host` is one for the propagation of metadata. Unless it is registered, nobody outside knows the
+    hooks."""
 
-    def __init__(self, node: Any, host: Any, step: int) -> None:
+    def __init__(self, hook: BackwardHookVariable, node: Any, host: Any, step: int, is_registered: bool) -> None:
+        self.hook = hook
         self.node = node
         self.host = host
         self.step = step
+        self.is_registered = is_registered
 
     def python_type(self) -> type:
         return module_hooks.Call
@@ -76,6 +80,7 @@ def setup_input_hook(tx: Any, self: BackwardHookVariable, args: VariableTracker)
         self.tp_setattro(tx, "n_inputs", ConstantVariable(len(items)))
         return args
     made = _through(tx, self, module_hooks.arguments, items, len(items))
+    self.tracks_arguments = True
     return TupleVariable(made, args.python_type())
 
 
@@ -115,24 +120,34 @@ def _through(
 
 
 def _new_call(tx: Any, hook: BackwardHookVariable) -> HookCallVariable:
-    module = _real(tx, hook.tp_getattro(tx, "module"))
-    hooks, pre_hooks = [
-        [_real(tx, item) for item in tx.tr.unpack(tx, hook.tp_getattro(tx, name))]
-        for name in ("user_hooks", "user_pre_hooks")
-    ]
+    module = hook.tp_getattro(tx, "module")
+    hooks, pre_hooks = hooks_of(tx, hook)
     graph = tx.tr.graph
-    try:
-        registration = module_hooks.Registration(module, hooks, pre_hooks)
-    except TypeError as error:
-        return unsupported(SLUG, "a hook that nothing can refer to weakly", error)
-    graph.module_hooks.append(registration)
-    node = graph.add_call(tx, module_hooks.Call, (registration.number,))
-    return HookCallVariable(node, module_hooks.Call(), tx.tr.failing_step())
+    args: tuple[Any, ...] = ()
+    if all(map(_is_real, [module, *hooks, *pre_hooks])):
+        module, hooks, pre_hooks = _real(tx, module), [_real(tx, h) for h in hooks], [_real(tx, h) for h in pre_hooks]
+        try:
+            registration = module_hooks.Registration(module, hooks, pre_hooks)
+        except TypeError as error:
+            return unsupported(SLUG, "a hook that nothing can refer to weakly", error)
+        graph.module_hooks.append(registration)
+        args = (registration.number,)
+    node = graph.add_call(tx, module_hooks.Call, args)
+    call = HookCallVariable(hook, node, module_hooks.Call(), tx.tr.failing_step(), bool(args))
+    graph.hook_calls[node] = call
+    return call
+
+
+def hooks_of(tx: Any, hook: BackwardHookVariable) -> list[list[VariableTracker]]:
+    """The hooks, and those before them."""
+    return [tx.tr.unpack(tx, hook.tp_getattro(tx, name)) for name in ("user_hooks", "user_pre_hooks")]
+
+
+def _is_real(vt: VariableTracker) -> bool:
+    return vt.source is not None and vt.value is not MISSING
 
 
 def _real(tx: Any, vt: VariableTracker) -> Any:
     """An object that existed before, guarded by its identity."""
-    if isinstance(vt, VariableTracker) and (vt.source is None or vt.value is MISSING):
-        unsupported(SLUG, "a backward hook made by the traced code")
     tx.tr.guard(vt.source, ir.IS, vt.value)
     return vt.value
