@@ -674,7 +674,7 @@ class GraphBuilder:
             self.aliased = replaced_inputs(self)
             self.revived = revived_inputs(self)
             self.aliases, results = aliases(self)
-            self.reaches = reaches(self, STATIC_ADDRESS)
+            self.reaches = reaches(self)
             for i in self.freed:
                 position = results.index(self.outputs[i])
                 results[position] = self._add("call_method", "detach", (self.outputs[i],), {}, None)

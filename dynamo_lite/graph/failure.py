@@ -25,6 +25,7 @@ from ..record import STATS
 from .fake import Propagator
 from .lean import without_compiler
 from .saved_tensors import hooks_around
+from .writes import arguments
 
 NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
 """Where operators do nothing but what their schema says. Others may talk to the world (collectives, custom operators)."""
@@ -170,7 +171,7 @@ def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
     inputs = iter(fakes)
     has_history = watch.first_check is not None or any(_has_history(a) for a in args)
     values: dict[Node, Any] = {}
-    propagator.allow_higher_order()
+    propagator.give_to_compilers()
     watch.inputs = set(_storages([*fakes, *grads]))
     with propagator.mode, without_compiler, watch:
         for i, node in enumerate(gm.graph.nodes):
@@ -245,7 +246,7 @@ class _Watch(TorchDispatchMode):
 
     def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         written, others, combines = [], [], False
-        for name, value, is_written in _arguments(func, args, kwargs):
+        for name, value, is_written in arguments(func, args, kwargs):
             (written if is_written else others).append(value)
             combines = combines or name == "reduce" or (name == "accumulate" and value)
         changed = self.inputs.intersection(_storages(written))
@@ -263,19 +264,6 @@ class _Watch(TorchDispatchMode):
         if torch.Tag.pointwise in func.tags:
             return name not in DIVISIONS or all(t.is_floating_point() for t in written)
         return name in OVERWRITES and not combines and not changed & (self.read | read)
-
-
-def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
-    """(name, value, whether it is written to)."""
-    schema = func._schema
-    # Its schema does not say so.
-    hidden = "batch_norm" in schema.name and "backward" not in schema.name
-    for i, argument in enumerate(schema.arguments):
-        if i < len(args) or argument.name in kwargs:
-            value = args[i] if i < len(args) else kwargs[argument.name]
-            alias = argument.alias_info
-            is_written = (alias is not None and alias.is_write) or (hidden and argument.name.startswith("running_"))
-            yield argument.name, value, is_written
 
 
 def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

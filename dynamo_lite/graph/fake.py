@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,8 @@ from ..record import STATS
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
 from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
-from .wrappers import is_wrapper
+from .wrappers import is_wrapper, memories_of
+from .writes import note_writes, writes_of
 
 # -- the mode
 
@@ -61,6 +63,7 @@ class PropagationMode(FakeTensorMode):
         self.direct_rules: Any = None  # those of `direct`, and
         self.extents: Any = None  # `Extents`, once there are symbols
         self.items_read = 0  # how often an operator has asked for the data of a tensor
+        self.written: list[Any] = []  # tensors whose counters may not tell that an operator has changed them
         self._stack_trace = []
         self._stack = ""
         self._mode_key = torch._C._TorchDispatchModeKey.FAKE
@@ -72,18 +75,30 @@ _ITEM = torch.ops.aten._local_scalar_dense.default
 _LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 
 
-def _dispatch(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def _dispatch(self: FakeTensorMode, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
     if func in _LIFTS and type(args[0]) is torch.Tensor:
         return _lift(self, args[0])
     if func is _ITEM:
         self.items_read += 1
+    _note(self, func, args, kwargs)
     if self.direct_rules is not None and not kwargs:
         rule = self.direct_rules.get(func)
         if rule is not None and type(args[0]) is FakeTensor:  # a wrapper comes here before its class has been asked
             result = rule(self.extents, *args)
             if result is not None:
                 return result
-    return self.dispatch(func, types, args, kwargs or {})
+    return self.dispatch(func, classes, args, kwargs or {})
+
+
+def _plain_dispatch(self: FakeTensorMode, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+    _note(self, func, args, kwargs)
+    return self.dispatch(func, classes, args, kwargs or {})
+
+
+def _note(self: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> None:
+    writes = writes_of(func)
+    if writes is not None:
+        self.written += note_writes(func, writes, args, kwargs or {})
 
 
 def _lift(mode: FakeTensorMode, real: torch.Tensor) -> FakeTensor:
@@ -128,7 +143,13 @@ class Propagator:
 
     def allow_higher_order(self) -> None:
         """From now on the mode is a plain `FakeTensorMode`: higher-order operators find their rule by the exact type."""
+        self.give_to_compilers()
+        self.mode.__torch_dispatch__ = types.MethodType(_plain_dispatch, self.mode)
+
+    def give_to_compilers(self) -> None:
+        """From now on the mode is one of torch's in every respect."""
         self.mode.__class__ = FakeTensorMode
+        vars(self.mode).pop("__torch_dispatch__", None)
 
     # -- fake tensors
 
@@ -211,9 +232,10 @@ class Propagator:
         if key is not None and any(f.constant is not None for f in fakes):
             key = None
         versions = _versions(fakes)
+        self.mode.written.clear()
         result = self._run(op, target, args, kwargs, values)
         new: list[FakeTensor] = []
-        changes, written = _changes(tensors, fakes, versions, target)
+        changes, written = _changes(tensors, fakes, versions, target, self.mode.written)
         outcome = Outcome(_describe(result, fakes, new, target), changes, written)
         if key is not None and not any(f.constant is not None for f in new) and _is_memorable(outcome):
             if len(memo) >= MAX_MEMO:
@@ -296,14 +318,15 @@ def _versions(fakes: list[FakeTensor]) -> list[int]:
 
 
 def _changes(
-    tensors: list[TensorValue], fakes: list[FakeTensor], versions: list[int], target: Any
+    tensors: list[TensorValue], fakes: list[FakeTensor], versions: list[int], target: Any, noted: list[Any]
 ) -> tuple[tuple[tuple[int, Any], ...], tuple[int, ...]]:
     """The arguments whose metadata is another after the call, and those whose data is."""
     suspicious = _name(target).endswith("_")
+    memories = set().union(*map(memories_of, noted))
     changed = []
     written = []
     for i, (value, fake, version, after) in enumerate(zip(tensors, fakes, versions, _versions(fakes), strict=True)):
-        if version != after or (suspicious and after < 0):
+        if version != after or (suspicious and after < 0) or (memories and not memories.isdisjoint(memories_of(fake))):
             written.append(i)
         if (suspicious or version != after or after < 0) and value.meta.interned:
             meta = meta_of_fake(fake)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from itertools import accumulate
+from operator import add
 from typing import Any, NamedTuple
 
 import torch
@@ -24,13 +25,11 @@ class Reach(NamedTuple):
 
     index: int
     is_written: bool
-    keeps_address: bool
     size: int | None
 
 
-def reaches(builder: Any, static: str) -> list[Reach]:
-    """The inputs, if one of several tensors is changed in place; else nothing. `static`: key of a placeholder's `meta`, true of
-    parameters and buffers."""
+def reaches(builder: Any) -> list[Reach]:
+    """The inputs, if one of several tensors is changed in place; else nothing."""
     tensors = [(i, item) for i, item in enumerate(builder.inputs) if type(item.value) in _PLAIN]
     if len(tensors) < 2 or not builder.changed:
         return []
@@ -39,9 +38,7 @@ def reaches(builder: Any, static: str) -> list[Reach]:
     for i, item in tensors:
         subject = item.node.meta.subject
         if isinstance(subject, TensorValue) and subject.meta.layout is torch.strided:
-            size = None if subject.meta.live else _size(item.value)
-            keeps = size is not None and bool(item.node.meta.get(static, False))
-            found.append(Reach(i, subject in written, keeps, size))
+            found.append(Reach(i, subject in written, None if subject.meta.live else _size(item.value)))
     return found if any(reach.is_written for reach in found) else []
 
 
@@ -55,12 +52,8 @@ def _size(tensor: torch.Tensor) -> int:
     return (last + 1) * tensor.element_size()
 
 
-class Span(NamedTuple):
-    """Addresses from `start` up to `end`."""
-
-    start: int
-    end: int
-    is_written: bool
+Span = tuple[int, int, bool]
+"""Addresses from the first up to the second, and whether they are written to."""
 
 
 class _Spans:
@@ -68,29 +61,52 @@ class _Spans:
 
     def __init__(self, spans: Iterable[Span]) -> None:
         spans = sorted(spans)
-        self.starts = [span.start for span in spans]
-        self.ends = list(accumulate([span.end for span in spans], max))
+        self.starts = [start for start, _, _ in spans]
+        self.ends = list(accumulate([end for _, end, _ in spans], max))
 
-    def meet(self, span: Span) -> bool:
-        before = bisect_left(self.starts, span.end)
-        return before > 0 and self.ends[before - 1] > span.start
+    def meet(self, start: int, end: int) -> bool:
+        before = bisect_left(self.starts, end)
+        return before > 0 and self.ends[before - 1] > start
 
 
-def _clash(spans: list[Span]) -> bool:
+def _clash(spans: Iterable[Span]) -> bool:
     """Whether one that is written to meets another."""
-    end = written = 0
-    for span in sorted(spans):
-        if span.start < (end if span.is_written else written):
+    last = written = 0
+    for start, end, is_written in sorted(spans):
+        if start < (last if is_written else written):
             return True
-        end = max(end, span.end)
-        if span.is_written:
-            written = max(written, span.end)
+        last = max(last, end)
+        if is_written:
+            written = max(written, end)
     return False
 
 
-class _Known(NamedTuple):
-    """What was found for tensors that keep their addresses."""
+class _Group:
+    """Some of the inputs."""
 
+    def __init__(self, reaches: list[Reach]) -> None:
+        self.reaches = reaches
+        self.indices = [reach.index for reach in reaches]
+        self.sizes = [reach.size for reach in reaches]
+        self.written = [reach.is_written for reach in reaches]
+        self.is_sized = None not in self.sizes
+
+    def starts(self, args: tuple[Any, ...]) -> list[int]:
+        return [_address(args[i]) for i in self.indices]
+
+    def spans(self, args: tuple[Any, ...]) -> list[Span]:
+        starts = self.starts(args)
+        sizes = self.sizes
+        if not self.is_sized:
+            sizes = [_size(args[i]) if n is None else n for i, n in zip(self.indices, sizes, strict=True)]
+        return list(zip(starts, map(add, starts, sizes), self.written, strict=True))
+
+
+class _Known(NamedTuple):
+    """What was found for tensors that have kept their `addresses`: those of `fixed`, not of `others`."""
+
+    fixed: _Group
+    others: _Group
     addresses: list[int]
     clash: bool
     every: _Spans
@@ -98,40 +114,38 @@ class _Known(NamedTuple):
 
 
 class Overlaps:
-    """Tells for the arguments of a call whether a change of one shows in another."""
+    """Tells for the arguments of a call whether a change of one shows in another.
+
+    Most tensors are at the same addresses call after call, so that it is enough to compare these.
+    """
 
     def __init__(self, inputs: list[Reach]) -> None:
-        self.fixed = [reach for reach in inputs if reach.keeps_address]
-        self.others = [reach for reach in inputs if not reach.keeps_address]
-        self.indices = [reach.index for reach in self.fixed]
-        self.known = self._look([])
+        self.inputs = inputs
+        self.known: _Known | None = None
 
-    def _look(self, args: Any) -> _Known:
-        spans = [_span(reach, args) for reach in self.fixed] if args else []
-        return _Known(
-            [span.start for span in spans],
-            _clash(spans),
-            _Spans(spans),
-            _Spans(span for span in spans if span.is_written),
-        )
+    def _look(self, args: tuple[Any, ...], before: _Known | None) -> _Known:
+        if before is None:
+            others = {reach for reach in self.inputs if reach.size is None}
+        else:
+            places = zip(before.fixed.reaches, before.fixed.starts(args), before.addresses, strict=True)
+            others = {*before.others.reaches, *[reach for reach, now, then in places if now != then]}
+        fixed = _Group([reach for reach in self.inputs if reach not in others])
+        spans = fixed.spans(args)
+        written = _Spans(span for span in spans if span[2])
+        return _Known(fixed, _Group(list(others)), fixed.starts(args), _clash(spans), _Spans(spans), written)
 
     def __call__(self, args: tuple[Any, ...]) -> bool:
         known = self.known
-        if self.fixed and [_address(args[i]) for i in self.indices] != known.addresses:
-            known = self.known = self._look(args)
+        if known is None or known.fixed.starts(args) != known.addresses:
+            known = self.known = self._look(args, known)
         if known.clash:
             return True
-        spans = [_span(reach, args) for reach in self.others]
-        return any((known.every if s.is_written else known.written).meet(s) for s in spans) or _clash(spans)
+        spans = known.others.spans(args)
+        meets = [(known.every if written else known.written).meet(start, end) for start, end, written in spans]
+        return any(meets) or _clash(spans)
 
 
 _address = torch.Tensor.data_ptr
-
-
-def _span(reach: Reach, args: Any) -> Span:
-    tensor = args[reach.index]
-    start = _address(tensor)
-    return Span(start, start + (_size(tensor) if reach.size is None else reach.size), reach.is_written)
 
 
 def apart(inputs: list[Reach], compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:

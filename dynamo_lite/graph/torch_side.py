@@ -133,7 +133,7 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
         gm.meta[CHECKS] = graph.checks.conditions()
     weakref.finalize(gm, _forget_source, type(gm))
     started = time.perf_counter()
-    graph.propagator.allow_higher_order()
+    graph.propagator.give_to_compilers()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         try:
             with closed():

@@ -116,16 +116,17 @@ def pin_parts(parts: dict[int, Part], value: Any, tensors: list[Any]) -> None:
             parts[id(part)] = Part(part, None, name, given.tracker)
 
 
-def _memory(value: torch.Tensor) -> set[int]:
+def memories_of(value: torch.Tensor) -> set[int]:
+    """What tensors have in common that share memory."""
     if not is_wrapper(value):
         return {value.untyped_storage()._cdata} if value.layout is torch.strided else set()
-    return set().union(*(_memory(getattr(value, name)) for name in part_names(value)))
+    return set().union(*(memories_of(getattr(value, name)) for name in part_names(value)))
 
 
 def are_disjoint(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Guard: tensors that share no memory, whose parts don't either."""
     with _C.DisableTorchFunctionSubclass():
-        return _memory(one).isdisjoint(_memory(other))
+        return memories_of(one).isdisjoint(memories_of(other))
 
 
 def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -182,7 +183,7 @@ def _written(builder: Any) -> tuple[set[Any], set[int]]:
     """The values that operators have written to, with those that are known to share their memory, and that memory as far as it is known."""
     values = {member for value in builder.written for member in value.family or (value,)}
     with _C.DisableTorchFunctionSubclass():
-        return values, set().union(*(_memory(v.fake) for v in values if v.fake is not None))
+        return values, set().union(*(memories_of(v.fake) for v in values if v.fake is not None))
 
 
 def _is_written(value: Any, written: tuple[set[Any], set[int]]) -> bool:
@@ -190,7 +191,7 @@ def _is_written(value: Any, written: tuple[set[Any], set[int]]) -> bool:
     if value in values:
         return True
     with _C.DisableTorchFunctionSubclass():
-        return value.fake is not None and not memory.isdisjoint(_memory(value.fake))
+        return value.fake is not None and not memory.isdisjoint(memories_of(value.fake))
 
 
 @dataclass(slots=True)

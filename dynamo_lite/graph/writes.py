@@ -1,0 +1,78 @@
+"""What operators write to, as their schemas say it.
+
+Input: an operator of the dispatcher and its arguments. Output: the arguments that it changes in place.
+Invariant: where the version counters of fake tensors don't move as those of real ones do, they are moved here; changes that no counter
+tells of, not even in eager execution, are listed.
+Mirrors `aten/src/ATen/native/native_functions.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Writes(NamedTuple):
+    """Arguments that an operator changes although the counters of fake tensors don't tell. `counts`: those of real tensors do."""
+
+    names: frozenset[str]
+    counts: bool
+
+
+_KNOWN: dict[Any, Writes | None] = {}
+
+
+def writes_of(func: Any) -> Writes | None:
+    """Such arguments of an operator; None if it has none, as nearly all."""
+    try:
+        return _KNOWN[func]
+    except KeyError:
+        found = _KNOWN[func] = _find(func) if isinstance(func, torch._ops.OpOverload) else None
+        return found
+
+
+def _find(func: Any) -> Writes | None:
+    names = [a.name for a in func._schema.arguments if is_written(func, a) and (_is_list(a) or not _is_declared(a))]
+    return Writes(frozenset(names), _is_foreach(func)) if names else None
+
+
+def _is_declared(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _is_list(argument: Any) -> bool:
+    return isinstance(argument.type, torch.ListType)
+
+
+def _is_foreach(func: Any) -> bool:
+    """The kernels of `_foreach_` operators count for each tensor, fused ones and batch normalisation do not."""
+    return "::_foreach_" in func._schema.name
+
+
+def is_written(func: Any, argument: Any) -> bool:
+    """Whether an operator changes an argument of its schema. That of batch normalisation does not say so."""
+    name = func._schema.name
+    is_hidden = argument.name.startswith("running_") and "batch_norm" in name and "backward" not in name
+    return is_hidden or _is_declared(argument)
+
+
+def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
+    """(name, value, whether it is written to) of the arguments of a call."""
+    for i, argument in enumerate(func._schema.arguments):
+        if i < len(args) or argument.name in kwargs:
+            value = args[i] if i < len(args) else kwargs[argument.name]
+            yield argument.name, value, is_written(func, argument)
+
+
+def note_writes(func: Any, writes: Writes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors that a call has changed without their counters telling; those that would tell in eager execution are moved."""
+    given = {name: value for name, value, _ in arguments(func, args, kwargs)}
+    if given.get("training", given.get("train", True)) is False:
+        return []
+    values = [given[name] for name in writes.names if given.get(name) is not None]
+    tensors = [t for value in values for t in (value if isinstance(value, list | tuple) else (value,))]
+    if writes.counts:
+        torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
+    return tensors

@@ -1,0 +1,125 @@
+"""What operators write to where no version counter of a fake tensor tells: lists of tensors, running statistics."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dynamo_lite
+from dynamo_lite.graph import torch_side
+from dynamo_lite.testing import CompileCounterWithBackend, same
+
+
+def x():
+    return torch.arange(6.0).reshape(2, 3) + 1
+
+
+def foreach(a, b):
+    torch._foreach_add_([a], 1)
+    return b * 2
+
+
+def foreach_of_views(a, b):
+    torch._foreach_mul_((a.view(-1)[:2], a[1]), 3)
+    return b * 2
+
+
+def foreach_copy(a, b):
+    torch._foreach_copy_([a], [a * 5])
+    return b * 2
+
+
+def foreach_by_schema(a, b):
+    torch.ops.aten._foreach_addcmul_([a], [a.clone()], [a.clone()], 2)
+    return b * 2
+
+
+def fused(a, b):
+    torch._fused_sgd_(
+        [a], [torch.ones_like(a)], [], weight_decay=0.0, momentum=0.0, lr=0.5, dampening=0.0, nesterov=False,
+        maximize=False, is_first_step=False,
+    )  # fmt: skip
+    return b * 2
+
+
+def batch_norm(a, b):
+    y = F.batch_norm(torch.arange(12.0).reshape(4, 3), a[0], a[1], training=True)
+    return y, b * 2
+
+
+def batch_norm_in_place(a, b):
+    F.instance_norm(torch.arange(12.0).reshape(2, 3, 2), a[0], a[1])
+    return b * 2
+
+
+def in_a_function(a, b):
+    torch.nn.utils.vector_to_parameters(a.view(-1) + 1, [b])
+    return a * 2
+
+
+def beside_a_branch(a, b):
+    c = torch.cond(a.sum() > 3, lambda t: t * 2, lambda t: t * 3, (a,))
+    torch._foreach_add_([a], 1)
+    return b * 2, c
+
+
+CHANGES = [
+    foreach, foreach_of_views, foreach_copy, foreach_by_schema, fused, batch_norm, batch_norm_in_place, in_a_function, beside_a_branch,
+]  # fmt: skip
+
+
+def alias():
+    a = x()
+    return a, a.view(-1)
+
+
+def row():
+    a = x()
+    return a, a[0]
+
+
+def apart():
+    return x(), x()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", CHANGES)
+def test_a_change_shows_in_what_shares_memory(fn, backend):
+    makes = (apart,) if fn is in_a_function else (alias, row, apart, alias)
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    for make in makes:
+        mine, theirs = make(), make()
+        assert same(fn(*mine), compiled(*theirs), tol=1e-5)
+        assert same(mine, theirs, tol=1e-5)
+    assert counter.frame_count <= 3  # one for each shape of the second
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_counted_after_an_assignment_to_data(backend):
+    def fn(p, a):
+        p.data = a * 2
+        with torch.no_grad():
+            torch._foreach_add_([p], 1)
+            torch._foreach_mul_([p], 2)
+        return p * 1
+
+    def run(call):
+        p, found = torch.nn.Parameter(x()), []
+        for _ in range(2):
+            found += [call(p, x()).detach(), p._version, p.detach().clone()]
+        return found
+
+    counter = CompileCounterWithBackend(backend)
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=counter, fullgraph=True)))
+    assert counter.frame_count == 1
+
+
+def test_batch_norm_for_inference_changes_nothing(monkeypatch):
+    """Nothing has to be looked at when the graph is called."""
+
+    def fn(a, mean, var):
+        return F.batch_norm(a, mean, var, training=False)
+
+    monkeypatch.setattr(torch_side, "apart", None)
+    args = torch.arange(12.0).reshape(4, 3), torch.zeros(3), torch.ones(3)
+    assert same(fn(*args), dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)(*args))
