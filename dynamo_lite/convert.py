@@ -379,6 +379,7 @@ class Analysis:
         self.has_changed = False  # whether a guard has failed on the values it was made from
         self.cut: tuple[str | None, Any] = (None, None)  # name of the node before which the graph has to end, and why
         self.collected = False  # garbage, because the program does that
+        self.artifacts: kept.Artifacts | None = None  # what the backend makes of the graph, for later processes
         self.tr: Trace | None = None
 
     @cached_property
@@ -430,7 +431,7 @@ class Analysis:
         self.record.from_cache = True
         self.record.breaks += version.breaks
         if call is not None:
-            call.compiled, later.on_failure = self.compile_graph(graph)
+            call.compiled, later.on_failure = self.compile_graph(graph, version.path)
         guards, settled = version.finish(graph, call, program)
         if graph is not None:
             self.record.specializations += graph.specializations
@@ -577,7 +578,9 @@ class Analysis:
         self.record.breaks += breaks
         if kept.is_on():
             has_graph = codegen is not None and codegen.graph is not None
-            kept.keep(tr, self.values, code, needs_hook, tr.graph if has_graph else None, self.record)
+            path = kept.keep(tr, self.values, code, needs_hook, tr.graph if has_graph else None, self.record)
+            if has_graph and self.artifacts is not None:
+                self.artifacts.kept_as(path)
         return entry
 
     def _entry(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None) -> Any:
@@ -599,12 +602,15 @@ class Analysis:
         tr.state.restore()
         return self._commit(tr, self.fn.__code__, needs_hook)
 
-    def compile_graph(self, graph: Any) -> Any:
-        """Hand a finished graph to the backend; what it made of it, and what to ask when that raises."""
+    def compile_graph(self, graph: Any, version: Any = None) -> Any:
+        """Hand a finished graph to the backend; what it made of it, and what to ask when that raises. `version`: the file it is from."""
+        self.artifacts = kept.Artifacts(self.record, version) if kept.is_on() else None
         if _eval_frame.program_collects():
             gc_enable()  # backends do as the program does
         try:
-            compiled, on_failure, graph_record = side.compile_graph(graph, self.region.backend, self.region.fullgraph)
+            compiled, on_failure, graph_record = side.compile_graph(
+                graph, self.region.backend, self.region.fullgraph, self.artifacts
+            )
         finally:
             gc_disable()
         self.record.backend_seconds += graph_record.compile_seconds

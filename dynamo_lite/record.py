@@ -66,6 +66,9 @@ class Stats:
         self.cache_kept = 0
         self.cache_refusals: Counter[str] = Counter()
         self.cache_mismatches: Counter[str] = Counter()
+        self.artifacts_used = 0
+        self.artifacts_kept = 0
+        self.artifact_refusals: Counter[str] = Counter()
         self.checks_failed = 0
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from . import artifact
 from .aot import FLOATS, call_with_fakes
 from .freezing import freeze
 from .requirements import Requirements, frozen
@@ -64,7 +65,21 @@ def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         return inside(*args) if get_eval_frame_callback() is None else compiled(*args)
 
+    call.compiled = compiled  # type: ignore[attr-defined]
     return call
+
+
+class Artifacts:
+    """How a later process gets what this backend has made of a graph; see `artifact`."""
+
+    name = "inductor"
+    settings = staticmethod(artifact.settings)
+    read = staticmethod(artifact.read)
+
+    @staticmethod
+    def write(compiled: Callable[..., Any]) -> dict[str, Any]:
+        """The data of a callable that `inductor` returned. Raises `Refused`."""
+        return artifact.write(getattr(compiled, "compiled", compiled))
 
 
 def recording(gm: Any, example_inputs: list[Any], seen: list[Any]) -> Callable[..., Any]:
@@ -156,6 +171,7 @@ def _why_not() -> str | None:
 
 
 inductor.validate = validate
+inductor.artifacts = Artifacts
 inductor.reset = reset
 for _backend in (inductor, max_autotune, reduce_overhead, freezing):
     setattr(_backend, FLOATS, "tensors")

@@ -158,15 +158,21 @@ def call_backend(
     *,
     fullgraph: bool,
     on_failure: Callable[[Exception], None] | None = None,
+    kept: Any = None,
 ) -> CompiledFn:
     """Compile `gm`. A backend that raises, or returns something that cannot be called, is replaced by the graph itself.
 
     That gives one warning with the backend's name and error; under `fullgraph` it raises BackendCompilerFailed instead. `on_failure` is
-    called before, and may raise something else.
+    called before, and may raise something else. `kept` (`cache.artifacts`) has what an earlier process has compiled, if the backend can say
+    that as data, and takes it for a later one.
     """
     forced = current_stance().force_backend
     if forced is not None:
         compiler_fn = lookup_backend(forced)
+    exchange = None if kept is None else _exchange(compiler_fn, kept)
+    known = None if exchange is None else exchange.load()
+    if known is not None:
+        return known
     try:
         compiled = compiler_fn(gm, example_inputs)
         if not callable(compiled):
@@ -183,7 +189,21 @@ def call_backend(
             stacklevel=2,
         )
         return gm.forward
+    if exchange is not None:
+        exchange.save(compiled)
     return compiled
+
+
+def _exchange(compiler_fn: CompilerFn, kept: Any) -> Any:
+    """What loads and saves the compiled graphs of a backend with its options; None if the backend has nothing of the kind."""
+    options: dict[str, Any] = {}
+    while isinstance(compiler_fn, functools.partial):
+        if compiler_fn.args:
+            return None
+        options = {**compiler_fn.keywords, **options}
+        compiler_fn = compiler_fn.func
+    artifacts = getattr(compiler_fn, "artifacts", None)
+    return None if artifacts is None else kept.exchange(artifacts, options)
 
 
 def reset_backends() -> None:

@@ -14,17 +14,31 @@ import logging
 import marshal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from ..config import config
-from ..exc import Mismatch, Refused
+from ..exc import Refused
 from ..record import STATS
 from . import keys, store
+from .artifacts import Artifacts
 from .frames import Version, write
 from .store import clear, directory, export_to, files, import_from, read
 
-__all__ = ["Version", "clear", "directory", "export_to", "files", "import_from", "keep", "read", "revived", "versions"]
+__all__ = [
+    "Artifacts",
+    "Version",
+    "clear",
+    "directory",
+    "export_to",
+    "files",
+    "import_from",
+    "keep",
+    "read",
+    "revived",
+    "versions",
+]
 
 logger = logging.getLogger("dynamo_lite")
 
@@ -35,7 +49,7 @@ def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> It
     """The kept versions for a function that may hold for this call. Who takes one checks its guards."""
     code = function.__code__
     for path, item in store.find(keys.build(), keys.key(code, values, region.dynamic, region.fullgraph)):
-        version = _attempt(path, lambda item=item: Version(marshal.loads(item.payload), function, values, region))
+        version = store.attempt(path, lambda item=item: Version(marshal.loads(item.payload), function, values, region))
         if version is not None:
             version.path = path
             yield version
@@ -43,35 +57,24 @@ def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> It
 
 def revived(version: Version, make: Callable[[], T]) -> T | None:
     """What `make` makes of a version; None if it turns out not to fit."""
-    return _attempt(version.path, make)
+    return store.attempt(version.path, make)
 
 
-def _attempt(path: Any, make: Callable[[], T]) -> T | None:
-    try:
-        return make()
-    except Mismatch as reason:
-        STATS.cache_mismatches[str(reason)] += 1
-        logger.debug("the kept version %s does not fit: %s", path, reason)
-    except Exception as error:  # whatever a file of another making leads to: it is ignored
-        store.warn(f"{path} can't be used: {error!r}")
-    return None
-
-
-def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> None:
-    """Write a version that has just been made, if another process could check it."""
+def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> Path | None:
+    """Write a version that has just been made, if another process could check it; its file."""
     try:
         data = write(tr, values, code, needs_hook, graph, record)
         payload = marshal.dumps(data)
     except Refused as reason:
         STATS.cache_refusals[str(reason)] += 1
         logger.debug("%s is not kept: %s", record.name, reason)
-        return
+        return None
     except Exception as error:  # the version is good all the same
         if config.debug:
             raise
         STATS.cache_refusals[f"its data can't be written: {error!r}"] += 1
         store.warn(f"{record.name} can't be written: {error!r}")
-        return
+        return None
     about = {
         "name": record.name,
         "file": record.filename,
@@ -83,7 +86,9 @@ def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, gra
         "facts": keys.facts(),
     }
     key = keys.key(tr.function.__code__, values, tr.region.dynamic, tr.region.fullgraph)
-    STATS.cache_kept += store.put(keys.build(), key, about, payload)
+    path = store.put(keys.build(), key, about, payload)
+    STATS.cache_kept += path is not None
+    return path
 
 
 def is_on() -> bool:

@@ -47,7 +47,7 @@ def facts() -> dict[str, Any]:
 @functools.cache
 def build() -> str:
     """A name for `facts()`."""
-    return _name(facts())
+    return name(facts())
 
 
 def _source() -> str:
@@ -67,10 +67,11 @@ def key(code: CodeType, values: tuple[Any, ...], dynamic: bool | None, fullgraph
     """A name for a function of these arguments, with the settings of its region and of the process."""
     first = type(values[0]) if values else None  # all modules share one function
     owner = f"{first.__module__}.{first.__qualname__}" if first is not None else ""
-    settings = {name: value for name, value in config.changed().items() if name not in WITHOUT_EFFECT}
-    return _name([fingerprint(code).hex(), owner, dynamic, fullgraph, settings])
+    settings = {setting: value for setting, value in config.changed().items() if setting not in WITHOUT_EFFECT}
+    return name([fingerprint(code).hex(), owner, dynamic, fullgraph, settings])
 
 
-def _name(value: Any) -> str:
+def name(value: Any) -> str:
+    """A name for such data."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

@@ -20,11 +20,15 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..config import config
+from ..exc import Mismatch
+from ..record import STATS
+
+T = TypeVar("T")
 
 logger = logging.getLogger("dynamo_lite")
 
@@ -117,24 +121,27 @@ def _newest_first(folder: Path) -> list[Path]:
     return [Path(path) for _, path in sorted(found, reverse=True)]
 
 
-def put(build: str, key: str, about: dict[str, Any], payload: bytes) -> bool:
-    """Write a file; False if that is not possible."""
+def put(build: str, key: str, about: dict[str, Any], payload: bytes) -> Path | None:
+    """Write a file; None if that is not possible."""
     if len(payload) > MAX_SIZE:
-        return False
+        return None
     folder = directory() / build / key
     try:
-        _write(folder, _digest(payload) + SUFFIX, pack(about, payload))
+        path = folder / (_digest(payload) + SUFFIX)
+        write(folder, path.name, pack(about, payload))
         _drop_unused(folder.parent)
-        for path in _newest_first(folder)[MAX_PER_KEY:]:
+        for old in _newest_first(folder)[MAX_PER_KEY:]:
             with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+                old.unlink()
+            shutil.rmtree(folder.parent / old.stem, ignore_errors=True)  # what was compiled of it
     except OSError as error:
         warn(f"nothing is kept in {folder}: {error}")
-        return False
-    return True
+        return None
+    return path
 
 
-def _write(folder: Path, name: str, data: bytes) -> None:
+def write(folder: Path, name: str, data: bytes) -> None:
+    """Put a whole file into its place. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".new-", dir=folder)
     try:
@@ -166,6 +173,18 @@ def warn(text: str) -> None:
     if not _warned.is_set():
         _warned.set()
         logger.warning("dynamo_lite cache: %s (further problems of the cache are not reported)", text)
+
+
+def attempt(path: Any, make: Callable[[], T]) -> T | None:
+    """What `make` makes of a file; None if it turns out not to fit."""
+    try:
+        return make()
+    except Mismatch as reason:
+        STATS.cache_mismatches[str(reason)] += 1
+        logger.debug("%s does not fit: %s", path, reason)
+    except Exception as error:  # whatever a file of another making leads to: it is ignored
+        warn(f"{path} can't be used: {error!r}")
+    return None
 
 
 # -- for the command line
@@ -221,7 +240,7 @@ def import_from(archive: Path) -> tuple[int, int]:
             except Damaged:
                 refused += 1
                 continue
-            _write(directory() / parts[0] / parts[1], parts[2], data)
+            write(directory() / parts[0] / parts[1], parts[2], data)
             taken += 1
     return taken, refused
 

@@ -633,6 +633,11 @@ class GraphBuilder:
         return any(isinstance(getattr(node.meta, "subject", None), FloatValue) for node in self.graph.nodes)
 
     @property
+    def has_fixed_sizes(self) -> bool:
+        """Whether there are no symbols."""
+        return self._symbols is None
+
+    @property
     def records_gradients(self) -> bool:
         """Whether autograd keeps something of what it computes."""
         subjects = [getattr(node.meta, "subject", None) for node in self.graph.nodes if node.op.startswith("call_")]

@@ -63,7 +63,7 @@ def is_module(value: Any) -> bool:
     return False
 
 
-def compile_graph(graph: EmptyGraph, backend: Any, fullgraph: bool) -> NoReturn:
+def compile_graph(graph: EmptyGraph, backend: Any, fullgraph: bool, kept: Any = None) -> NoReturn:
     """Never reached: an empty graph is not compiled."""
     raise AssertionError("an empty graph has nothing to compile")
 

@@ -402,6 +402,11 @@ class StoredGraph:
         """Whether it computes with floats that differ from call to call: those are not kept."""
         return False
 
+    @property
+    def has_fixed_sizes(self) -> bool:
+        """Whether there are no symbols."""
+        return self.shapes is None
+
     def finish(self) -> Any:
         """The module."""
         return self.module

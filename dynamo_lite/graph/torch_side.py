@@ -116,8 +116,11 @@ def is_module(value: Any) -> bool:
     return issubclass(type(value), torch.nn.Module)
 
 
-def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[Any, Failure, GraphRecord]:
-    """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record."""
+def compile_graph(
+    graph: GraphBuilder, backend: Any, fullgraph: bool, kept: Any = None
+) -> tuple[Any, Failure, GraphRecord]:
+    """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record. `kept`: what earlier
+    processes have compiled of it."""
     gm = graph.finish()
     protect = _protector(graph, gm)
     record = GraphRecord(
@@ -137,7 +140,7 @@ def compile_graph(graph: GraphBuilder, backend: Any, fullgraph: bool) -> tuple[A
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         try:
             with closed():
-                compiled = _compile(graph, gm, backend, fullgraph)
+                compiled = _compile(graph, gm, backend, fullgraph, kept)
         finally:
             graph.state.put_back()
     record.compile_seconds = time.perf_counter() - started
@@ -183,11 +186,14 @@ def _wrapped(wrappers: Sequence[Callable[[Any], Any]], compiled: Callable[..., A
     return compiled
 
 
-def _compile(graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool) -> Callable[..., Any]:
+def _compile(
+    graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool, kept: Any
+) -> Callable[..., Any]:
     """What the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
     form = getattr(backend, FLOATS, "items")
     if form == "numbers" or not graph.has_floats:
-        return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph)
+        fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
+        return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph, kept=fixed)
     lowered = Lowered(gm, graph.example_inputs(), graph.propagator, form == "tensors")
     weakref.finalize(lowered.module, _forget_source, type(lowered.module))
     if not lowered.has_operators:

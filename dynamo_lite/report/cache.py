@@ -18,7 +18,8 @@ from ..cache.store import Damaged
 
 
 def ls() -> int:
-    """One line for each version: age, size, whether this installation would look at it (else what differs), and what it is."""
+    """One line for each version, and for what a backend has made of one: age, size, what it is, what differs if this installation would not
+    look at it."""
     print(f"{cache.directory()}")
     now = time.time()
     for path in cache.files():
@@ -28,7 +29,10 @@ def ls() -> int:
             print(f"{path.name}  ignored: {error}")
             continue
         age = _age(now - about.get("made", now))
-        what = f"{about.get('operators')} operators, {about.get('guards')} guards, {about.get('breaks')} breaks"
+        if "compiled by" in about:
+            what = f"compiled by {about['compiled by']}, {about.get('kernels')} kernels"
+        else:
+            what = f"{about.get('operators')} operators, {about.get('guards')} guards, {about.get('breaks')} breaks"
         place = f"{about.get('name')} {about.get('file')}:{about.get('line')}"
         print(f"{age:>4} {len(payload) / 1024:7.0f} KiB  {what:<44} {place}{_differences(about.get('facts'))}")
     return 0

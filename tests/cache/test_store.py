@@ -70,7 +70,7 @@ def test_damaged(name, warnings):
 def test_builds_that_nobody_uses_any_more_go(own_cache):
     entries = {}
     for name, days in (("old", store.MAX_UNUSED_DAYS + 1), ("recent", store.MAX_UNUSED_DAYS - 1)):
-        store._write(own_cache / name / "key", "0.entry", b"")
+        store.write(own_cache / name / "key", "0.entry", b"")
         entries[name] = own_cache / name / "key" / "0.entry"
         then = time.time() - days * 86_400
         os.utime(own_cache / name, (then, then))
