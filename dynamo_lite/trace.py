@@ -382,7 +382,8 @@ class Trace:
         self.mutations.append(vt)
 
     def guard_distinct(self) -> None:
-        """Objects that were changed must not be the same as others of their type at the next call: the change would show there too."""
+        """Objects that were changed must not be the same as others of their type at the next call: the change would show there too.
+        Nor must those that are keys."""
         changed = {id(self._owner(vt)): self._owner(vt) for vt in self.mutations}
         types_ = {vt.python_type() for vt in changed.values()}
         known = list(self.heap.values())  # asking a model for its type may read more of the program's objects
@@ -391,6 +392,7 @@ class Trace:
             if cls is dict:
                 group = [vt for vt in group if id(vt) in changed or self._owner(vt) is vt]
             self.guards.distinct([vt.source for vt in group], self.here())
+        self.guards.tell_apart()
 
     def _owner(self, vt: VariableTracker) -> VariableTracker:
         """The instance whose attribute dictionary `vt` is (nn.Module keeps three more), else `vt`: such a dictionary is nobody else's."""

@@ -168,6 +168,13 @@ def _is_looked_at(node: GuardNode) -> bool:
     return bool(node.checks) or any(_is_looked_at(child) for child in node.children.values())
 
 
+def _is_demanded(node: GuardNode) -> bool:
+    """Whether a check leaves the node no other value than one object."""
+    if node.kind == DICT_KEY:
+        return any(check.kind == DICT_KEYS for check in node.parent.checks)
+    return node.kind == CONST or any(check.kind == IS for check in node.checks)
+
+
 class GuardSet:
     """All guards of one trace.
 
@@ -186,6 +193,7 @@ class GuardSet:
         self.is_settled = False
         self.sizes: Any = ()  # for reports: what the guards demand of each size, if some are symbolic
         self._expected: dict[GuardNode, User] = {}
+        self._hashed: dict[type, dict[GuardNode, User]] = {}  # by the class of the objects
 
     def node(self, parent: GuardNode | None, kind: int, arg: Any = None) -> GuardNode:
         """The child of `parent` (None: a root) by this accessor; made at the first request."""
@@ -218,6 +226,21 @@ class GuardSet:
     def expect(self, node: GuardNode, user: User = None) -> None:
         """Require that there is a value, should nothing else be asked of it."""
         self._expected.setdefault(node, user)
+
+    def hashed(self, cls: type, node: GuardNode, user: User = None) -> None:
+        """A hash table knows the node's value, an object of class `cls`, by its identity."""
+        self._hashed.setdefault(cls, {}).setdefault(node, user)
+
+    def tell_apart(self) -> None:
+        """Require that what hash tables know by identity are different objects. Of those that other guards demand that is known."""
+        for nodes in self._hashed.values():
+            if len(nodes) > 1 and not all(map(_is_demanded, nodes)):
+                known = set(nodes)
+                for guard in self.relations:
+                    if guard.kind == SAME and any(map(_is_demanded, guard.nodes)):
+                        known.difference_update(guard.nodes)
+                if not all(map(_is_demanded, known)):
+                    self.distinct(list(nodes), next(iter(nodes.values())))
 
     def settle(self) -> None:
         """Make checks of the expectations that no other guard covers, and let go of the program's objects. Called once, when the

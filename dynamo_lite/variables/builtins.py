@@ -47,7 +47,7 @@ from .dispatch import builtin, constructor, pure, refuse
 from .iter import LIST_ITERATORS, CallIterator, ConstantIterator, ListIterator, ReversedVariable
 from .itertools_product import CombinatoricVariable
 from .itertools_select import WhileVariable
-from .keys import Key, hash_rule, symbolic_key
+from .keys import Key, hash_rule, identity_key, symbolic_key
 from .list import ListVariable, iterate, sorted_items
 from .native import (
     NativeVariable,
@@ -426,7 +426,8 @@ def int_key(tx: Any, v: VariableTracker) -> Any:
     if not isinstance(v, IdVariable):
         return symbolic_key(tx, v)
     target = v.target
-    what = (type(target.value), target.value) if isinstance(target, ConstantVariable) else (target,)
+    is_value = isinstance(target, ConstantVariable)
+    what = (type(target.value), target.value) if is_value else (identity_key(tx, target),)
     return Key(v, (type(v), *what))
 
 

@@ -3,7 +3,8 @@
 Input: a tracker. Output: a host key (`key_of`) and the way back (`key_tracker`).
 Invariant: two host keys are equal, and hash alike, exactly if the objects are equal as dict keys in the traced
 program. Constants are their own keys, so that 1, True and 1.0 meet as in CPython; objects that compare by identity
-are stood for by their tracker. An int that may be another one at the next call has a key in dicts only (`number_key`).
+are stood for by their tracker, and guarded to be different ones. An int that may be another one at the next call has
+a key in dicts only (`number_key`).
 Mirrors `lookdict` of `Objects/dictobject.c` and `PyObject_Hash`.
 """
 
@@ -123,9 +124,9 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     hash_ = cls.__hash__
     if hash_ in IDENTITY_HASHES:
         if cls.__eq__ is object.__eq__ or hash_ is not object.__hash__:
-            return v
+            return identity_key(tx, v)
     elif cls.__eq__ is object.__eq__ and hash_ is not None and not isinstance(hash_, types.FunctionType):
-        return v  # equal to itself only, so that the hash makes no difference, and no code of the program makes it
+        return identity_key(tx, v)  # so that the hash makes no difference, and no code of the program makes it
     rule = HASH_RULES.get(hash_)
     if rule is not None:
         return rule(tx, v)
@@ -134,6 +135,14 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     if v.is_python_constant():
         return Key(v, v.as_python_constant())
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
+
+
+def identity_key(tx: Any, v: VariableTracker) -> VariableTracker:
+    """The key of an object that is equal to itself only. At the next call it has to be another object than all other keys again."""
+    node = v.source
+    if node is not None:
+        node.owner.hashed(v.python_type(), node, tx.tr.here() if tx is not None else None)
+    return v
 
 
 _KEYS = (Key, UserKey, AtomKey, NumberKey)
@@ -205,9 +214,8 @@ def method_key(tx: Any, v: VariableTracker) -> Any:
     if not hasattr(v, "self"):
         return Key(v, v.as_python_constant())  # a function of a module
     # Not a tuple that a tuple key could equal: the first item is no key.
-    return Key(
-        v, (method_key, v.self if not isinstance(v.self, ConstantVariable) else v.self.value, key_of(tx, v.function))
-    )
+    owner = v.self.value if isinstance(v.self, ConstantVariable) else identity_key(tx, v.self)
+    return Key(v, (method_key, owner, key_of(tx, v.function)))
 
 
 @hash_rule(int.__hash__)

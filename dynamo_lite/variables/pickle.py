@@ -28,6 +28,7 @@ from .dispatch import builtin
 from .functools import CachedFunctionVariable
 from .instance import InstanceVariable
 from .iter import IteratorVariable
+from .keys import identity_key
 from .native import host_value
 from .odict import DefaultDictVariable
 from .operator import GetterVariable
@@ -83,7 +84,7 @@ class Copier:
         """The copy of an object."""
         if isinstance(vt, ConstantVariable):
             return vt.value
-        if id(vt) in self.made:
+        if id(identity_key(self.tx, vt)) in self.made:
             self.cyclic = self.cyclic or id(vt) in self.active
             return self.made[id(vt)]
         if vt.python_type() in _EMPTY:
