@@ -5,6 +5,7 @@ Public names only. They are loaded when first used, so that importing the packag
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -166,14 +167,26 @@ __all__ = sorted([*_HOME_OF, *_SUBMODULES, "config", "exc"])
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
-        return importlib.import_module(f".{name}", __name__)
+        return _load(name)
     home = _HOME_OF.get(name)
     if home is None:
         instead = f"; use {_INSTEAD[name]}" if name in _INSTEAD else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{instead}")
-    value = getattr(importlib.import_module(f".{home}", __name__), name)
+    value = getattr(_load(home), name)
     globals()[name] = value
     return value
+
+
+def _load(name: str) -> Any:
+    """Import a module of the package. Garbage is not collected meanwhile: there is none, and to look for it among all that torch has made
+    takes longer than the import."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module(f".{name}", __name__)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

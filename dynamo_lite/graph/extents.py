@@ -10,11 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.utils._mode_utils import no_dispatch
-from torch.utils._sympy.functions import Max
 
 CONTIGUOUS, CHANNELS_LAST, DENSE = "contiguous", "channels last", "dense"
 
@@ -30,10 +28,11 @@ class Extent(NamedTuple):
 
 
 class Extents:
-    """The extents of one trace. `env` is its `ShapeEnv`."""
+    """The extents of one trace. `env` is its `ShapeEnv`, `maximum` torch's class of maxima (this module does not load the algebra)."""
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, maximum: Any) -> None:
         self.env = env
+        self.maximum = maximum
         self.positive: set[Any] = set()  # expressions that are 1 or more
         self._unsettled: dict[Any, int] = {}  # expressions not known to be, with the number of guards at that time
         self._plain: dict[Any, bool] = {}
@@ -53,7 +52,7 @@ class Extents:
         known = self._plain.get(expr)
         if known is None:
             values = self.env.backed_var_to_val
-            known = self._plain[expr] = all(isinstance(values.get(s), sympy.Integer) for s in expr.free_symbols)
+            known = self._plain[expr] = all(getattr(values.get(s), "is_Integer", False) for s in expr.free_symbols)
         return expr if known else None
 
     def expressions(self, numbers: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -84,10 +83,12 @@ class Extents:
 
     def _settled(self, expr: Any) -> Any:
         """A stride without the maxima that have become superfluous."""
-        if type(expr) is int or not expr.has(Max):
+        if type(expr) is int or not expr.has(self.maximum):
             return expr
         known = {
-            m: m.args[1] for m in expr.atoms(Max) if len(m.args) == 2 and m.args[0] == 1 and self.is_positive(m.args[1])
+            m: m.args[1]
+            for m in expr.atoms(self.maximum)
+            if len(m.args) == 2 and m.args[0] == 1 and self.is_positive(m.args[1])
         }
         return expr.xreplace(known) if known else expr
 

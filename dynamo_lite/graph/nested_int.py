@@ -7,15 +7,14 @@ Mirrors `torch/nested/_internal/nested_int.py` and `nested_tensor.py` (`get_tens
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 from weakref import ref
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import is_nested_int
 from torch.nested._internal import nested_tensor
 from torch.nested._internal.nested_int import NestedIntNode
-from torch.utils._sympy.singleton_int import SingletonInt
 
 _REGISTER = nested_tensor._tensor_symint_registry
 
@@ -42,8 +41,11 @@ def is_nested(sym: Any) -> bool:
         return False
     env = getattr(sym.node, "shape_env", None)
     if env is None:
-        return is_nested_int(sym)
-    return any(isinstance(env.backed_var_to_val.get(s), SingletonInt) for s in sym.node.expr.free_symbols)
+        return isinstance(sym, torch.SymInt) and sym.node.is_nested_int()
+    singleton = import_module(
+        "torch.utils._sympy.singleton_int"
+    ).SingletonInt  # the algebra is there once there are symbols
+    return any(isinstance(env.backed_var_to_val.get(s), singleton) for s in sym.node.expr.free_symbols)
 
 
 class NewNestedInts:

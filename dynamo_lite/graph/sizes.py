@@ -10,9 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import sympy
-from torch.utils._sympy.functions import Mod, PythonMod
-
 from .formulas import getter
 
 UNBOUNDED = 2**62
@@ -51,27 +48,6 @@ class Number:
         if self.divisor > 1:
             text += f", a multiple of {self.divisor}" + (f" plus {self.remainder}" if self.remainder else "")
         return text + "".join([f", {other}" for other in self.others])
-
-
-def restrict(number: Number, expr: Any, text: str) -> None:
-    """Note a condition on this number alone."""
-    found = _divisibility(expr)
-    if found is not None and number.divisor == 1:
-        number.divisor, number.remainder = found
-    else:
-        number.others.append(text)
-
-
-def _divisibility(expr: Any) -> tuple[int, int] | None:
-    """`(m, r)` if the condition is that a symbol is r modulo m."""
-    if not isinstance(expr, sympy.Eq):
-        return None
-    for rest, modulo in (expr.args, expr.args[::-1]):
-        if isinstance(modulo, Mod | PythonMod | sympy.Mod) and rest.is_Integer:
-            symbol, divisor = modulo.args
-            if isinstance(symbol, sympy.Symbol) and divisor.is_Integer:
-                return int(divisor), int(rest)
-    return None
 
 
 def size_getter(dim: int) -> Callable[[Any], int]:

@@ -17,6 +17,7 @@ import torch
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._guards import SLoc, Source
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
+from torch.utils._sympy.functions import Max, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
 from torch.utils._sympy.value_ranges import ValueRanges
@@ -34,7 +35,7 @@ from .lean import without_compiler
 from .nested_int import is_nested, new_nested_int
 from .numbers import Decisions, FloatValue
 from .promises import Bounds, Promise, bounds_of, check_range, name_of, refuse_condition, refuse_constant, spoken
-from .sizes import UNBOUNDED, Number, restrict, size_getter, stride_getter
+from .sizes import UNBOUNDED, Number, size_getter, stride_getter
 from .symbolic_meta import SymbolicMetas
 from .values import SymValue
 
@@ -147,7 +148,7 @@ class Symbols:
         ] = []  # (path, symbolic dimensions) of each input with symbols, in order
         mode.shape_env = self.env
         mode.symbolic_metas = SymbolicMetas()
-        mode.direct_rules, mode.extents = RULES, Extents(self.env)
+        mode.direct_rules, mode.extents = RULES, Extents(self.env, Max)
         mode.cache_enabled = (
             False  # what it costs with symbolic sizes is more than it saves: repeated calls do not get there
         )
@@ -403,7 +404,7 @@ class Symbols:
             expr = self.env.simplify(guard.expr)
             item = canonical.get(*expr.free_symbols) if len(expr.free_symbols) == 1 else None
             if item is not None and item.text in numbers and self.env._maybe_evaluate_static(expr, axioms=()) is None:
-                restrict(numbers[item.text], expr, self._readable(_printed(expr), canonical))
+                _restrict(numbers[item.text], expr, self._readable(_printed(expr), canonical))
         return list(numbers.values())
 
     def _who_fixed(self, symbol: Any) -> Any:
@@ -481,3 +482,24 @@ def contiguous_strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any] | No
 _ARITHMETIC = (sympy.Add, sympy.Mul, sympy.Integer, sympy.Symbol)
 _identifier = re.compile(r"\b[a-z]\w*\b")
 _printed = PythonPrinter().doprint
+
+
+def _restrict(number: Number, expr: Any, text: str) -> None:
+    """Note a condition on this number alone."""
+    found = _divisibility(expr)
+    if found is not None and number.divisor == 1:
+        number.divisor, number.remainder = found
+    else:
+        number.others.append(text)
+
+
+def _divisibility(expr: Any) -> tuple[int, int] | None:
+    """`(m, r)` if the condition is that a symbol is r modulo m."""
+    if not isinstance(expr, sympy.Eq):
+        return None
+    for rest, modulo in (expr.args, expr.args[::-1]):
+        if isinstance(modulo, Mod | PythonMod | sympy.Mod) and rest.is_Integer:
+            symbol, divisor = modulo.args
+            if isinstance(symbol, sympy.Symbol) and divisor.is_Integer:
+                return int(divisor), int(rest)
+    return None
