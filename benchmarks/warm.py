@@ -2,9 +2,9 @@
 
 Input: the models of `examples.models`; backend `inductor` unless told otherwise. Output: a table, medians and ratios, and
 `results/warm-DATE.json` with `.md`. Each measurement is a process of its own; both engines take turns, and both have caches of
-their own, theirs those of torch alone. `imports` is the part that goes into importing the compilers of torch, which either engine does in
-its first call; `frontend` is our capture, or what reading the cache takes, without the backend. Times are those of the processor
-(`--clock wall`: of the clock), of this process alone: kernels are compiled by others, which counts for cold caches only.
+their own, theirs those of torch alone. `imports` is what importing the compilers of torch takes: torch.compile always does, we do
+where we have nothing that they made; `frontend` is our capture, or what reading the cache takes, without the backend. Times are those of
+the processor (`--clock wall`: of the clock), of this process alone: kernels are compiled by others, which counts for cold caches only.
 
     python -m benchmarks.warm [--models bert,resnet50] [--backend inductor] [--clock wall] [--quick]
 """
@@ -185,7 +185,7 @@ def main() -> None:
     stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
     facts = ", ".join(f"{key} {value}" for key, value in about.items())
     table = "\n".join([HEADER, *map(line, rows)])
-    text = f"# warm\n\n{facts}\n\nImporting torch's compilers takes {alone:.2f} s of each first call.\n\n{table}\n"
+    text = f"# warm\n\n{facts}\n\nImporting torch's compilers alone takes {alone:.2f} s.\n\n{table}\n"
     stem.with_suffix(".md").write_text(text)
 
 
