@@ -15,7 +15,7 @@ import operator
 import types
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch.fx import GraphModule, Node
@@ -60,7 +60,7 @@ from .values import (
     TensorValue,
     requires_grad,
 )
-from .versions import replaced_inputs, written_past
+from .versions import check_views, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
 
@@ -400,7 +400,8 @@ class GraphBuilder:
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
         result, changes, written = outcome
         if written:
-            self._note_writes(target, [tensors[i] for i in written])
+            has_gradients = any(value.meta.requires_grad for value in tensors)
+            self._note_writes(target, [tensors[i] for i in written], has_gradients)
         if may_write(target, fx_kwargs):
             self.written += tensors
         if changes:
@@ -486,14 +487,29 @@ class GraphBuilder:
             meet_class(self, value.fake, MODELS.meet_overrides)
             pin_parts(self.parts, value, tensors)
 
-    def _note_writes(self, target: Any, tensors: list[TensorValue]) -> None:
-        """Break where autograd refuses to change a view of a leaf in place: compilers don't."""
+    def end_before(self, node: Node, error: Unsupported) -> NoReturn:
+        """Analyse again, with the graph's end before the operator that this node, or the tuple of which it is an item, comes from. Where
+        no break is wanted, raise the error."""
+        if self.tr.region.fullgraph or config.error_on_graph_break:
+            raise error
+        while node.target is operator.getitem and node.meta.place is None:
+            node = node.args[0]
+        if not error.user_stack:
+            error.user_stack = self.tr.user_stack()
+        self.tr.analysis.cut = (node.name, error)
+        raise Restart(f"the graph ends before {node.name}: {error.context}")
+
+    def _note_writes(self, target: Any, tensors: list[TensorValue], has_gradients: bool) -> None:
+        """Break where autograd refuses to change a view in place: one of a leaf, one of several that an operator has returned. Compilers
+        don't."""
         if torch.is_grad_enabled() and self.scope is None:
+            name = getattr(target, "__name__", target)
             for value in tensors:
+                if has_gradients:
+                    check_views(self, value, Unsupported("fake-tensor-error", f"{name} of one of several views"))
                 if value.meta.requires_grad and any(
                     v.meta.requires_grad and v.meta.is_leaf for v in value.family or ()
                 ):
-                    name = getattr(target, "__name__", target)
                     unsupported("fake-tensor-error", f"{name} of a view of a leaf that requires gradients")
         self.changed.update(tensors)
 

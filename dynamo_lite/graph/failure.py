@@ -57,8 +57,8 @@ class Failure:
         self.fullgraph = fullgraph
         self.protect = protect
         self.checks = checks
-        # (index of a node, whether an input has a history) → what has changed when it raises
-        self.traces: dict[tuple[int, bool], str | None] = {}
+        # (index of a node, whether an input has a history) → what it leaves when it raises
+        self.traces: dict[tuple[int, bool], Left] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
 
     def __call__(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
@@ -69,9 +69,9 @@ class Failure:
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
             return self._pass_on(error, node, "called hooks of saved tensors")
         if node is None:
-            trace = self._trace(len(self.gm.graph.nodes) - 1, args)
+            trace = self._trace(len(self.gm.graph.nodes) - 1, error, args)
             return self._without_backend(call, error, args) if trace is None else self._pass_on(error, None, trace)
-        trace = self._trace(node, args)
+        trace = self._trace(node, error, args)
         return self._start_again() if trace is None else self._pass_on(error, node, trace)
 
     @staticmethod
@@ -89,13 +89,15 @@ class Failure:
             traceback = traceback.tb_next
         return None
 
-    def _trace(self, last: int, args: tuple[Any, ...]) -> str | None:
+    def _trace(self, last: int, error: Exception, args: tuple[Any, ...]) -> str | None:
+        """What has changed when the node number `last` raised this."""
         if self.checks:
             return None  # such a graph can be undone
         key = (last, any(_has_history(a) for a in args))
         if key not in self.traces:
-            self.traces[key] = trace_left(self.gm, last, args, self.protect).reason
-        return self.traces[key]
+            self.traces[key] = trace_left(self.gm, last, args, self.protect)
+        left = self.traces[key]
+        return left.reason if left.refused is not type(error) else None
 
     def _without_backend(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
         self.gm.real_recompile()
@@ -127,11 +129,13 @@ class Failure:
 
 
 class Left(NamedTuple):
-    """What a graph has changed for good (None: nothing), by which node, and the devices from whose generators it has drawn."""
+    """What a graph has changed for good (None: nothing), by which node, and the devices from whose generators it has drawn. `refused`: what
+    the last node raises on fake tensors before it calls any operator."""
 
     reason: str | None
     node: int = -1
     random_devices: tuple[torch.device, ...] = ()
+    refused: type[Exception] | None = None
 
 
 def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], first_check: int | None = None) -> Left:
@@ -139,6 +143,7 @@ def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], fir
     the data; random numbers are put back."""
     watch = _Watch(first_check)
     found: list[str] = []
+    refused = None
 
     def run() -> None:
         try:
@@ -153,7 +158,8 @@ def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], fir
         pass
     except Exception as error:
         found.append(f"changed something ({type(error).__name__} on fake tensors)")
-    return Left(found[0] if found else None, watch.node, tuple(watch.random_devices))
+        refused = type(error) if watch.is_last and not watch.has_called else None
+    return Left(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
 
 
 class _Done(Exception):
@@ -177,7 +183,7 @@ def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
         for i, node in enumerate(gm.graph.nodes):
             if i > last or node.op == "output":
                 break
-            watch.node, watch.is_last = i, i == last
+            watch.node, watch.is_last, watch.has_called = i, i == last, False
             if has_history and node.target is torch.autograd.grad:
                 raise _Trace("run a backward pass")
             values[node] = next(inputs) if node.op == "placeholder" else _run_node(gm, node, values)
@@ -226,10 +232,12 @@ class _Watch(TorchDispatchMode):
         self.read: set[int] = set()
         self.node = 0
         self.is_last = False
+        self.has_called = False  # whether this node has called an operator
         self.random_devices: dict[torch.device, None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self.has_called = True
         if not isinstance(func, torch._ops.OpOverload) or func.namespace not in NAMESPACES:
             raise _Trace(f"run {func}")
         is_random = torch.Tag.nondeterministic_seeded in func.tags

@@ -329,10 +329,21 @@ def _changes(
         if version != after or (suspicious and after < 0) or (memories and not memories.isdisjoint(memories_of(fake))):
             written.append(i)
         if (suspicious or version != after or after < 0) and value.meta.interned:
-            meta = meta_of_fake(fake)
+            meta = _meta_after(value.meta, fake)
             if meta is not value.meta:
                 changed.append((i, meta))
     return tuple(changed), tuple(written)
+
+
+def _meta_after(before: TensorMeta, fake: FakeTensor) -> TensorMeta:
+    """The meta of a tensor that was changed in place. Torch doesn't say whether a view that was made without gradients still is a leaf;
+    a change without gradients leaves that as it was."""
+    try:
+        return meta_of_fake(fake)
+    except Unsupported:
+        if torch.is_grad_enabled() or (fake.shape, fake.stride()) != (before.shape, before.stride):
+            raise
+        return before
 
 
 def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], target: Any) -> Any:

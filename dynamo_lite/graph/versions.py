@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from ..exc import Unsupported
 from .gradients import at_the_end, memory_of
 from .numbers import operator_name
 from .values import TensorValue, requires_grad
@@ -36,6 +37,25 @@ def changes_inputs(builder: Any) -> bool:
         return any(memory_of(values[node]) in memories for node in changed)
 
     return at_the_end(builder, ask)
+
+
+def check_views(builder: Any, value: TensorValue, error: Unsupported) -> None:
+    """Raise `error` if a value is one of several views that an operator has returned, or a view of one: autograd refuses to change it in
+    place. If the operator is in the graph, that ends before it: compilers return views of another kind."""
+    members = [member for member in value.family or (value,) if member.origin is not None]
+    if any(member.origin[0] == "input" and _is_restricted(member.origin[2]) for member in members):
+        raise error
+    made = next((member for member in members if member.origin[0] == "item"), None)
+    if made is not None and value.family is not None:
+        node = builder.node(value)
+        if at_the_end(builder, lambda values: _is_restricted(values[node])):
+            builder.end_before(made.origin[1], error)
+
+
+def _is_restricted(tensor: torch.Tensor) -> bool:
+    autograd = torch._C._autograd
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor._is_view() and autograd._get_creation_meta(tensor) != autograd.CreationMeta.DEFAULT
 
 
 def advance_version(tensor: torch.Tensor, n: int) -> None:

@@ -217,9 +217,8 @@ class TensorVariable(VariableTracker):
             return get_iter(tx, tx.call(self.tp_getattro(tx, "unbind"), [ConstantVariable(0)]))
         if not self.proxy.meta.ndim:
             return tx.raises(TypeError, "iteration over a 0-d tensor")
-        n = dimension(self, 0).as_python_constant()
-        items = [operate(tx, operator.getitem, [self, ConstantVariable(i)]) for i in range(n)]
-        return TupleVariable(items).tp_iter(tx)
+        dimension(self, 0).as_python_constant()
+        return tx.tr.graph.call(tx, "call_method", "unbind", [self, ConstantVariable(0)]).tp_iter(tx)
 
     # -- codegen
 

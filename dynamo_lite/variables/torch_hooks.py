@@ -16,8 +16,7 @@ import torch
 from torch.fx import Node
 from torch.utils.hooks import RemovableHandle
 
-from ..config import config
-from ..exc import Restart, Unsupported, unsupported
+from ..exc import Unsupported, unsupported
 from ..graph import functional
 from ..shapes import may_count
 from .abstract import binary_op, get_attr, set_attr
@@ -87,7 +86,8 @@ class HookHandleVariable(VariableTracker):
     def check(self, tr: Any) -> None:
         """Break if a hook in the graph, which has been followed already, would find something else when it is called."""
         if not self.removed and any(cell.content is not content for cell, content in self.cells):
-            cut_before(tr, self.tensor, Unsupported(SLUG, "a variable of the hook is stored later"))
+            error = Unsupported(SLUG, "a variable of the hook is stored later")
+            tr.graph.end_before(self.tensor.proxy.node, error)
 
 
 class RemoveVariable(MethodVariable):
@@ -236,23 +236,6 @@ def leave_before(tx: Any, tensor: TensorVariable, error: Unsupported) -> NoRetur
     """Break because of something that concerns the gradient of a value made in the graph. If other operators use it, the graph has to end
     before the value is made: so that these are in the next graph."""
     node = tensor.proxy.node
-    if (
-        tensor.source is not None
-        or node is None
-        or not node.users
-        or tx.tr.region.fullgraph
-        or config.error_on_graph_break
-    ):
+    if tensor.source is not None or node is None or not node.users:
         raise error
-    if not error.user_stack:
-        error.user_stack = tx.tr.user_stack()
-    cut_before(tx.tr, tensor, error)
-
-
-def cut_before(tr: Any, tensor: TensorVariable, error: Unsupported) -> NoReturn:
-    """Analyse again, with the graph's end before the operator that makes the tensor."""
-    node = tensor.proxy.node
-    while node.target is operator.getitem and node.meta.place is None:
-        node = node.args[0]
-    tr.analysis.cut = (node.name, error)
-    raise Restart(f"the graph ends before {node.name}: {error.context}")
+    tx.tr.graph.end_before(node, error)
