@@ -46,7 +46,7 @@ from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .nested_int import NewNestedInts, is_nested, nested_int_of
 from .nodes import NodeFactory, NodeMeta, placeholder_name
 from .numbers import FloatValue, is_indifferent, present
-from .overlaps import Reach, reaches
+from .overlaps import Reach, check_list, reaches
 from .promises import check_marks, spoken
 from .stages import check_escape
 from .state import AmbientState
@@ -60,7 +60,7 @@ from .values import (
     TensorValue,
     requires_grad,
 )
-from .versions import check_views, replaced_inputs, written_past
+from .versions import changed_results, check_views, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
 
@@ -138,7 +138,11 @@ class GraphBuilder:
         self.runs_overrides = False  # torch asks such a class while the graph runs
         self.parts: dict[int, Part] = {}  # id of a fake tensor that is part of a wrapper → what is known of it
         self.written: list[TensorValue] = []  # what operators may have written to
-        self.counters: dict[Any, None] = {}  # paths of versions, to be read before the graph runs
+        self.counters: dict[
+            Any, TensorValue
+        ] = {}  # paths of versions, to be read before the graph runs, and whose they are
+        self.writes: list[tuple[TensorValue, int]] = []  # what operators have changed how many times
+        self.counts: list[tuple[int, int]] = []  # results that the graph has changed in place, and how many times
         self.changed: set[TensorValue] = set()  # whose data operators have changed
         self.reaches: list[Reach] = []  # of inputs, to find out whether a change of one shows in another
         self._items: dict[Any, Node] = {}
@@ -401,7 +405,10 @@ class GraphBuilder:
         result, changes, written = outcome
         if written:
             has_gradients = any(value.meta.requires_grad for value in tensors)
-            self._note_writes(target, [tensors[i] for i in written], has_gradients)
+            self._note_writes(target, [tensors[i] for i, _ in written], has_gradients)
+            check_list(target, fx_args, values)
+            if self.scope is None:
+                self.writes += [(tensors[i], n) for i, n in written]
         if may_write(target, fx_kwargs):
             self.written += tensors
         if changes:
@@ -695,6 +702,7 @@ class GraphBuilder:
             self.aliased = replaced_inputs(self)
             self.revived = revived_inputs(self)
             self.aliases, results = aliases(self)
+            self.counts = changed_results(self)
             self.reaches = reaches(self)
             for i in self.freed:
                 position = results.index(self.outputs[i])

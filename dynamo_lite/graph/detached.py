@@ -102,6 +102,20 @@ def origins(value: Any) -> set[TensorValue]:
     return found
 
 
+def counter(value: TensorValue) -> TensorValue:
+    """The first value that has the version counter of this one: that of `data` is a new one."""
+    while True:
+        first = value.family[0] if value.family else value
+        value = _detached_from(first)
+        if not isinstance(value, TensorValue):
+            return first
+
+
+def is_made_after(known: Aliases | None, i: int, first: TensorValue) -> bool:
+    """Whether result number `i`, whose version counter begins with the value `first`, gets this counter after the graph."""
+    return known is not None and known.results[i][0] and first.origin is None and _is_data(maker(first)[0])
+
+
 def _detached_from(value: TensorValue) -> Any:
     """What a value was detached from: it is in that memory, but to autograd no view of it."""
     if value.origin is not None and value.origin[0] == "input":

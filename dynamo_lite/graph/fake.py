@@ -236,7 +236,10 @@ class Propagator:
         result = self._run(op, target, args, kwargs, values)
         new: list[FakeTensor] = []
         changes, written = _changes(tensors, fakes, versions, target, self.mode.written)
-        outcome = Outcome(_describe(result, fakes, new, target), changes, written)
+        first = _first_of_each_memory(list(written), fakes) if len(written) > 1 else list(written)
+        if len(first) < len(written):
+            key = None  # others of the same metadata may be of different memory
+        outcome = Outcome(_describe(result, fakes, new, target), changes, tuple([(i, written[i]) for i in first]))
         if key is not None and not any(f.constant is not None for f in new) and _is_memorable(outcome):
             if len(memo) >= MAX_MEMO:
                 memo.clear()
@@ -319,20 +322,31 @@ def _versions(fakes: list[FakeTensor]) -> list[int]:
 
 def _changes(
     tensors: list[TensorValue], fakes: list[FakeTensor], versions: list[int], target: Any, noted: list[Any]
-) -> tuple[tuple[tuple[int, Any], ...], tuple[int, ...]]:
-    """The arguments whose metadata is another after the call, and those whose data is."""
+) -> tuple[tuple[tuple[int, Any], ...], dict[int, int]]:
+    """The arguments whose metadata is another after the call, and those whose data is, with how often they were changed."""
     suspicious = _name(target).endswith("_")
     memories = set().union(*map(memories_of, noted))
     changed = []
-    written = []
+    written = {}
     for i, (value, fake, version, after) in enumerate(zip(tensors, fakes, versions, _versions(fakes), strict=True)):
         if version != after or (suspicious and after < 0) or (memories and not memories.isdisjoint(memories_of(fake))):
-            written.append(i)
+            written[i] = after - version
         if (suspicious or version != after or after < 0) and value.meta.interned:
             meta = _meta_after(value.meta, fake)
             if meta is not value.meta:
                 changed.append((i, meta))
-    return tuple(changed), tuple(written)
+    return tuple(changed), written
+
+
+def _first_of_each_memory(positions: Sequence[int], fakes: list[FakeTensor]) -> list[int]:
+    seen: set[int] = set()
+    found = []
+    for i in positions:
+        memories = memories_of(fakes[i])
+        if seen.isdisjoint(memories):
+            found.append(i)
+        seen |= memories
+    return found
 
 
 def _meta_after(before: TensorMeta, fake: FakeTensor) -> TensorMeta:

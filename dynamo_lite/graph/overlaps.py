@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..exc import unsupported
 from .checkpoints import runnable
 from .detached import origins
+from .fake import span
 from .values import TensorValue
 
 
@@ -40,6 +42,33 @@ def reaches(builder: Any) -> list[Reach]:
         if isinstance(subject, TensorValue) and subject.meta.layout is torch.strided:
             found.append(Reach(i, subject in written, None if subject.meta.live else _size(item.value)))
     return found if any(reach.is_written for reach in found) else []
+
+
+def check_list(target: Any, args: tuple[Any, ...], values: dict[Any, Any]) -> None:
+    """Break at an operator that changes the tensors of a list one after another, if one of them shares memory with another argument:
+    compilers change them all at once."""
+    lists = [arg for arg in args if type(arg) in (list, tuple)]
+    if not lists:
+        return
+    nodes = [node for items in lists for node in items if isinstance(values.get(node), TensorValue)]
+    twice = len(set(nodes)) < len(nodes)
+    seen: dict[TensorValue, list[TensorValue]] = {}
+    for value in (values[node] for node in dict.fromkeys(nodes)):
+        for origin in origins(value) if value.origin is None or value.family is not None else (value,):
+            others = seen.setdefault(origin, [])
+            twice = twice or any(_meet(value, other) for other in others)
+            others.append(value)
+    if twice:
+        unsupported(
+            "fake-tensor-error", f"{getattr(target, '__name__', target)} of a list of tensors that share memory"
+        )
+
+
+def _meet(one: TensorValue, other: TensorValue) -> bool:
+    """Whether two views of one memory have an element in common, as far as that is known."""
+    if one.meta.live or other.meta.live:
+        return True
+    return one.meta.offset < span(other.meta) and other.meta.offset < span(one.meta)
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

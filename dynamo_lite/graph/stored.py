@@ -174,6 +174,7 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         "symbols": None if graph._symbols is None else _write_symbols(graph, writer),
         "freed": list(graph.freed),
         "written_past": list(graph.written_past),
+        "counts": list(graph.counts),
         "aliased": list(graph.aliased),
         "reaches": [tuple(reach) for reach in graph.reaches],
         "aliases": None if graph.aliases is None else _write_aliases(graph.aliases, writer),
@@ -358,6 +359,7 @@ class StoredGraph:
         self.propagator = Propagator()
         self.freed = data["freed"]
         self.written_past = data["written_past"]
+        self.counts = data["counts"]
         self.aliased = data["aliased"]
         self.revived: list[Any] = []
         self.is_below = False

@@ -48,7 +48,7 @@ from .stored import (  # noqa: F401
     write_graph,
     write_guard,
 )
-from .versions import with_aliases, with_versions
+from .versions import with_aliases, with_counts, with_versions
 
 _LOOKED_AT = 16  # items of a container
 
@@ -161,6 +161,8 @@ def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any],
         wrappers.append(modes.below)
     if graph.aliases is not None:
         wrappers.append(functools.partial(with_aliases_after, graph.aliases))
+    if graph.counts:
+        wrappers.append(functools.partial(with_counts, graph.counts))
     if modes.around():
         wrappers.append(modes.without_modes)
     if graph.aliased:

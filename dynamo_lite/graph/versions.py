@@ -8,14 +8,16 @@ Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
 
 from ..exc import Unsupported
-from .gradients import at_the_end, memory_of
+from .detached import counter, is_made_after
+from .gradients import at_the_end
 from .numbers import operator_name
 from .values import TensorValue, requires_grad
 
@@ -25,18 +27,49 @@ def versions(builder: Any, nodes: Sequence[Node]) -> int:
     return at_the_end(builder, lambda values: sum(values[node]._version for node in nodes))
 
 
-def changes_inputs(builder: Any) -> bool:
-    """Whether the graph so far may change the memory of an input in place."""
-    changed = [builder.node(value) for value in dict.fromkeys([*builder.written, *builder.changed])]
-    if not changed:
-        return False
-    inputs = [item.node for item in builder.inputs if isinstance(item.node.meta.subject, TensorValue)]
+class Version(NamedTuple):
+    """How often a value has been changed in place by the graph so far, and the input whose counter it has (None: one of its own)."""
 
-    def ask(values: dict[Node, Any]) -> bool:
-        memories = {memory_of(values[node]) for node in inputs}
-        return any(memory_of(values[node]) in memories for node in changed)
+    input: Any
+    n: int
+
+
+def version_of(builder: Any, value: TensorValue) -> Version | None:
+    """The version of a value; None if it can't be known: inputs may share a counter, so that no other one may have been changed."""
+    node = builder.node(value)
+    inputs = [item for item in builder.inputs if isinstance(item.node.meta.subject, TensorValue)]
+
+    def ask(values: dict[Node, Any]) -> Version | None:
+        before = [values[item.node]._version for item in inputs]
+        n = values[node]._version
+        torch.autograd.graph.increment_version(values[node])
+        shared = [i for i, item in enumerate(inputs) if values[item.node]._version != before[i]]
+        if not shared:
+            return Version(None, n)
+        others = [n for i, n in enumerate(before) if i not in shared]
+        return Version(inputs[shared[0]], n) if len(shared) == 1 and not any(others) else None
 
     return at_the_end(builder, ask)
+
+
+def changed_results(builder: Any) -> list[tuple[int, int]]:
+    """The outputs that the graph has changed in place and that no input shares a counter with, and how many times it has. Compilers count
+    nothing. What they keep for gradients looks at the counters of results: of these only those that begin after the graph are told."""
+    if not builder.writes:
+        return []
+    counts = Counter()
+    for value, n in builder.writes:
+        counts[counter(value)] += n
+    is_safe = not builder.records_gradients
+    found = []
+    for i, node in enumerate(builder.outputs):
+        value = getattr(node.meta, "subject", None)
+        if isinstance(value, TensorValue):
+            first = counter(value)
+            n = counts[first] if first.origin is None or first.origin[0] != "input" else 0
+            if n > 0 and (is_safe or is_made_after(builder.aliases, i, first)):
+                found.append((i, n))
+    return found
 
 
 def check_views(builder: Any, value: TensorValue, error: Unsupported) -> None:
@@ -63,11 +96,28 @@ def advance_version(tensor: torch.Tensor, n: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version + n,))
 
 
+def with_counts(counts: list[tuple[int, int]], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph whose results have been changed as often as in eager execution."""
+
+    def run(*args: Any) -> Any:
+        results = compiled(*args)
+        late = [(results[i], n) for i, n in counts if not results[i].is_inference() and results[i]._version < n]
+        if late:
+            torch._C._autograd._unsafe_set_version_counter(*zip(*late, strict=True))
+        return results
+
+    return run
+
+
 def written_past(builder: Any) -> list[tuple[int, int]]:
-    """The inputs that the graph writes to through their `data`: position, and how many times it changes them otherwise."""
+    """The inputs that the graph writes to through their `data`, or whose counter the program reads: position, and how many times it changes
+    them otherwise."""
     getters = [node for node in builder.graph.nodes if node.target is getattr and node.args[1] == "data"]
     owners = {_input_behind(builder, node.args[0]) for node in getters if any(map(_may_write, _uses(node)))}
     owners.discard(None)
+    if not builder.records_gradients:  # compilers count one change of an input
+        asked = set(builder.counters.values())
+        owners.update(i for i, item in enumerate(builder.inputs) if item.node.meta.subject in asked)
     if not owners:
         return []
     return at_the_end(builder, lambda values: [(i, values[builder.inputs[i].node]._version) for i in sorted(owners)])

@@ -27,7 +27,7 @@ from ..graph.gradients import is_kept
 from ..graph.leaves import as_leaf, is_unused
 from ..graph.meta import LiveMeta
 from ..graph.values import TensorValue, requires_grad
-from ..graph.versions import advance_version, changes_inputs, versions
+from ..graph.versions import advance_version, version_of, versions
 from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op, get_iter, is_true, richcompare
 from .address import data_text
@@ -520,16 +520,22 @@ def tensor_grad_fn(tx: Any, self: TensorVariable) -> VariableTracker:
 
 @_getter("_version")
 def tensor_version(tx: Any, self: TensorVariable) -> VariableTracker:
-    """That of an input, as long as the graph has changed none: inputs may share memory and with it the counter."""
+    """What the counter of an input comes with, and how often the graph so far moves it; a tensor made inside comes with 0."""
     graph = tx.tr.graph
-    is_plain = self.source is not None and self.cls in (torch.Tensor, torch.nn.Parameter)
-    if not is_plain or self.value.is_inference() or self.original is not None or graph.scope is not None:
+    is_plain = self.cls in (torch.Tensor, torch.nn.Parameter)
+    if not is_plain or self.original is not None or graph.scope is not None or tx.tr.state.has_inference:
         return unsupported("tensor-attribute", "Tensor._version")
-    if graph.replaced or changes_inputs(graph):
+    if self.source is not None and self.value.is_inference():
+        return unsupported("tensor-attribute", "Tensor._version of an inference tensor")
+    version = None if graph.replaced else version_of(graph, self.proxy)
+    if version is None:
         return unsupported("tensor-attribute", "Tensor._version after a change in place")
-    node = tx.tr.source(self.source, ir.ATTR, "_version")
-    graph.counters[node] = None
-    return tx.tr.wrap(self.value._version, node)
+    if version.input is None:
+        return ConstantVariable(version.n)
+    node = tx.tr.source(version.input.source, ir.ATTR, "_version")
+    graph.counters[node] = version.input.node.meta.subject
+    came = tx.tr.wrap(version.input.value._version, node)
+    return binary_op(tx, operator.add, came, ConstantVariable(version.n)) if version.n else came
 
 
 @_getter("grad", "_grad")

@@ -123,3 +123,45 @@ def test_batch_norm_for_inference_changes_nothing(monkeypatch):
     monkeypatch.setattr(torch_side, "apart", None)
     args = torch.arange(12.0).reshape(4, 3), torch.zeros(3), torch.ones(3)
     assert same(fn(*args), dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)(*args))
+
+
+def overlapping(a, b):
+    y = a * 2
+    torch._foreach_add_([y[0], y, y[1]], [b[0], b, b[1]])
+    return y
+
+
+def twice(a, b):
+    y = a * 2
+    torch._foreach_add_([y, y], b)
+    return y
+
+
+def read_as_well(a, b):
+    y = a * 2
+    torch._foreach_add_([y[0], b[0]], [b[0], y[0]])
+    return y * b
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [overlapping, twice, read_as_well])
+def test_one_after_another(fn, backend):
+    """The tensors of a list are changed in its order."""
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for _ in range(2):
+        mine, theirs = apart(), apart()
+        if fn is twice:
+            mine, theirs = (mine[0], torch.tensor(2.0)), (theirs[0], torch.tensor(2.0))
+        assert same(fn(*mine), compiled(*theirs))
+        assert same(mine, theirs)
+
+
+def test_parts_of_one_tensor_in_one_graph():
+    def fn(a, b):
+        y = a * 2
+        torch._foreach_add_([y[0], y[1]], [b[1], b[0]])
+        return y
+
+    counter = CompileCounterWithBackend("aot_eager")
+    assert same(fn(*apart()), dynamo_lite.compile(fn, backend=counter, fullgraph=True)(*apart()))
+    assert counter.frame_count == 1
