@@ -30,6 +30,9 @@ GRAPH_RECORD = "dynamo_lite_record"
 AS_CAPTURED = "dynamo_lite_as_captured"
 """The key of `GraphModule.meta` under which a graph says why AOTAutograd would compute something else than it does."""
 
+UNUSED_RANDOM = "dynamo_lite_unused_random"
+"""The key of `GraphModule.meta` under which a graph names the operators that draw random numbers which nobody uses."""
+
 
 class MissedGuard(Protocol):
     """What a `Miss` offers to reports: the path of a value, the user's line, what the version was made for, and what came."""

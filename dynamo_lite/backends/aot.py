@@ -8,10 +8,11 @@ caller's graph is not changed.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ..record import AS_CAPTURED, GRAPH_RECORD
+from ..record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
 from .wrapper_views import put_together_anew
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
@@ -62,7 +63,8 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     """`compiler(copy of gm, fake inputs)` inside a tracing context, with the static inputs marked for AOTAutograd; the graph as it was
     captured where AOTAutograd would compute something else.
 
-    The copy matters: the compilers rewrite the graph that they get, while reports and the fallback need it as captured.
+    The copy matters: the compilers rewrite the graph that they get, while reports and the fallback need it as captured. In the copy random
+    numbers that nobody uses are results: AOTAutograd would not draw them.
     """
     import torch
     from torch._guards import TracingContext, detect_fake_mode, tracing
@@ -70,8 +72,12 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     _refuse_sparse_gradients(gm)
     placeholders = gm.graph.find_nodes(op="placeholder")
     fakes = [node.meta.get("example_value", real) for node, real in zip(placeholders, example_inputs, strict=True)]
-    nodes = torch.fx.Graph()
-    nodes.output(nodes.graph_copy(gm.graph, {}))
+    nodes, copies = torch.fx.Graph(), {}
+    results = nodes.graph_copy(gm.graph, copies)
+    unused = [
+        _a_tensor(nodes, node, copies[node]) for node in gm.graph.nodes if node.name in gm.meta.get(UNUSED_RANDOM, ())
+    ]
+    nodes.output((*results, *unused))
     graph = torch.fx.GraphModule(gm, nodes)
     graph.meta = dict(gm.meta)
     unseen = gm.meta.get(AS_CAPTURED) or put_together_anew(graph)
@@ -84,7 +90,14 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     _provide_symbols(context.fake_mode)
     _forget_fresh_symbols(context.fake_mode)
     with tracing(context), _without_hooks():
-        return compiler(graph, fakes)
+        compiled = compiler(graph, fakes)
+    return (lambda *args: compiled(*args)[: len(results)]) if unused else compiled
+
+
+def _a_tensor(nodes: Any, captured: Any, copy: Any) -> Any:
+    """A node with a tensor that an operator returns, the first of several."""
+    is_tensor = getattr(getattr(captured.meta, "subject", None), "meta", None) is not None
+    return copy if is_tensor else nodes.call_function(operator.getitem, (copy, 0))
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from ..exc import Restart, Unsupported, unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
 from ..markers import HAS_MARKS
-from ..record import AS_CAPTURED
+from ..record import AS_CAPTURED, UNUSED_RANDOM
 from . import modes
 from .arguments import Packing, as_dtype
 from .bodies import Body
@@ -142,6 +142,7 @@ class GraphBuilder:
             Any, TensorValue
         ] = {}  # paths of versions, to be read before the graph runs, and whose they are
         self.writes: list[tuple[TensorValue, int]] = []  # what operators have changed how many times
+        self.random: list[Node] = []  # the operators that draw random numbers
         self.counts: list[tuple[int, int]] = []  # results that the graph has changed in place, and how many times
         self.changed: set[TensorValue] = set()  # whose data operators have changed
         self.reaches: list[Reach] = []  # of inputs, to find out whether a change of one shows in another
@@ -402,11 +403,11 @@ class GraphBuilder:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
-        result, changes, written = outcome
+        result, changes, written, is_random = outcome
         if written:
-            has_gradients = any(value.meta.requires_grad for value in tensors)
-            self._note_writes(target, [tensors[i] for i, _ in written], has_gradients)
-            check_list(target, fx_args, values)
+            changed = [tensors[i] for i, _ in written]
+            check_list(target, fx_args, values, changed)
+            self._note_writes(target, changed, any(value.meta.requires_grad for value in tensors))
             if self.scope is None:
                 self.writes += [(tensors[i], n) for i, n in written]
         if may_write(target, fx_kwargs):
@@ -422,6 +423,8 @@ class GraphBuilder:
         if node.name == self.cut[0]:
             raise self.cut[1]
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
+        if is_random and self.scope is None:
+            self.random.append(node)
         return self._wrap_result(tx, result, node, tensors, fakes)
 
     def _wrap_result(
@@ -711,6 +714,8 @@ class GraphBuilder:
             self.module = _LazyGraphModule(self.bodies, self.graph)
             if unseen is not None:
                 self.module.meta[AS_CAPTURED] = unseen
+            if self.random and (unused := unused_random(self)):
+                self.module.meta[UNUSED_RANDOM] = unused
             self._let_go()
         return self.module
 
@@ -773,6 +778,23 @@ VIEWS_IN_PLACE = frozenset(
     {"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_"}
 )
 """The methods that make a tensor another view of the storage that it has."""
+
+
+def unused_random(builder: GraphBuilder) -> list[str]:
+    """The names of the operators that draw random numbers which lead to no output: those after them get other ones all the same."""
+    used: set[Node] = set()
+    pending = list(builder.graph.output_node().all_input_nodes)
+    while pending:
+        node = pending.pop()
+        if node not in used:
+            used.add(node)
+            pending += node.all_input_nodes
+    return [node.name for node in builder.random if node not in used and not _is_of_another(node.meta.subject)]
+
+
+def _is_of_another(value: Any) -> bool:
+    """Whether a value may be used in another form: a view, or an input."""
+    return isinstance(value, TensorValue) and (value.family is not None or is_of_an_input(value))
 
 
 def is_of_an_input(value: TensorValue) -> bool:

@@ -35,7 +35,7 @@ from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
 from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 from .wrappers import is_wrapper, memories_of
-from .writes import note_writes, writes_of
+from .writes import effects_of, note_writes
 
 # -- the mode
 
@@ -63,6 +63,7 @@ class PropagationMode(FakeTensorMode):
         self.direct_rules: Any = None  # those of `direct`, and
         self.extents: Any = None  # `Extents`, once there are symbols
         self.items_read = 0  # how often an operator has asked for the data of a tensor
+        self.is_random = False  # whether an operator has drawn random numbers
         self.written: list[Any] = []  # tensors whose counters may not tell that an operator has changed them
         self._stack_trace = []
         self._stack = ""
@@ -96,9 +97,11 @@ def _plain_dispatch(self: FakeTensorMode, func: Any, classes: Any, args: Any = (
 
 
 def _note(self: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> None:
-    writes = writes_of(func)
-    if writes is not None:
-        self.written += note_writes(func, writes, args, kwargs or {})
+    effects = effects_of(func)
+    if effects is not None:
+        self.is_random = self.is_random or effects.is_random
+        if effects.names:
+            self.written += note_writes(func, effects, args, kwargs or {})
 
 
 def _lift(mode: FakeTensorMode, real: torch.Tensor) -> FakeTensor:
@@ -233,13 +236,15 @@ class Propagator:
             key = None
         versions = _versions(fakes)
         self.mode.written.clear()
+        self.mode.is_random = False
         result = self._run(op, target, args, kwargs, values)
         new: list[FakeTensor] = []
         changes, written = _changes(tensors, fakes, versions, target, self.mode.written)
         first = _first_of_each_memory(list(written), fakes) if len(written) > 1 else list(written)
         if len(first) < len(written):
             key = None  # others of the same metadata may be of different memory
-        outcome = Outcome(_describe(result, fakes, new, target), changes, tuple([(i, written[i]) for i in first]))
+        counted = tuple([(i, written[i]) for i in first])
+        outcome = Outcome(_describe(result, fakes, new, target), changes, counted, self.mode.is_random)
         if key is not None and not any(f.constant is not None for f in new) and _is_memorable(outcome):
             if len(memo) >= MAX_MEMO:
                 memo.clear()

@@ -14,6 +14,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 import torch
+from torch.fx import Node
 
 from ..exc import unsupported
 from .checkpoints import runnable
@@ -44,24 +45,20 @@ def reaches(builder: Any) -> list[Reach]:
     return found if any(reach.is_written for reach in found) else []
 
 
-def check_list(target: Any, args: tuple[Any, ...], values: dict[Any, Any]) -> None:
+def check_list(target: Any, args: tuple[Any, ...], values: dict[Any, Any], written: list[TensorValue]) -> None:
     """Break at an operator that changes the tensors of a list one after another, if one of them shares memory with another argument:
     compilers change them all at once."""
-    lists = [arg for arg in args if type(arg) in (list, tuple)]
-    if not lists:
+    if not args or type(args[0]) not in (list, tuple):
         return
-    nodes = [node for items in lists for node in items if isinstance(values.get(node), TensorValue)]
-    twice = len(set(nodes)) < len(nodes)
+    memory = set().union(*map(origins, written))
     seen: dict[TensorValue, list[TensorValue]] = {}
-    for value in (values[node] for node in dict.fromkeys(nodes)):
-        for origin in origins(value) if value.origin is None or value.family is not None else (value,):
+    for node in (item for arg in args if type(arg) in (list, tuple) for item in arg if type(item) is Node):
+        value = values[node]
+        for origin in memory.intersection(origins(value)):
             others = seen.setdefault(origin, [])
-            twice = twice or any(_meet(value, other) for other in others)
+            if any(_meet(value, other) for other in others):
+                unsupported("fake-tensor-error", f"{getattr(target, '__name__', target)} of tensors that share memory")
             others.append(value)
-    if twice:
-        unsupported(
-            "fake-tensor-error", f"{getattr(target, '__name__', target)} of a list of tensors that share memory"
-        )
 
 
 def _meet(one: TensorValue, other: TensorValue) -> bool:

@@ -25,7 +25,7 @@ from ..exc import Mismatch, Refused
 from ..guards import ir
 from ..guards.tensor import global_state_check, tensor_spec
 from ..markers import HAS_MARKS
-from ..record import AS_CAPTURED
+from ..record import AS_CAPTURED, UNUSED_RANDOM
 from . import modes
 from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, new_symbols
 from .checks import Checks
@@ -175,6 +175,7 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
         "freed": list(graph.freed),
         "written_past": list(graph.written_past),
         "counts": list(graph.counts),
+        "unused_random": module.meta.get(UNUSED_RANDOM),
         "aliased": list(graph.aliased),
         "reaches": [tuple(reach) for reach in graph.reaches],
         "aliases": None if graph.aliases is None else _write_aliases(graph.aliases, writer),
@@ -381,6 +382,8 @@ class StoredGraph:
         nodes = _StoredNodes(data["graph"], inputs, reader.only(data["objects"]), self.propagator, read_place)
         nodes.symbols = None if self.shapes is None else self.shapes.symbols
         self.module = StoredModule(nodes, data["forward"])
+        if data["unused_random"] is not None:
+            self.module.meta[UNUSED_RANDOM] = data["unused_random"]
 
     def _subject(self, number: int, real: Any) -> TensorValue | SymValue:
         """What is known of an input."""

@@ -98,8 +98,9 @@ class SequenceResult(NamedTuple):
 
 class Outcome(NamedTuple):
     """What an operator does: its result, the new metas of arguments that it changed, by position, and the positions of those whose data it
-    changed, each with how many times that was counted; of arguments that share memory the first."""
+    changed, each with how many times that was counted; of arguments that share memory the first; whether it draws random numbers."""
 
     result: Any
     changes: tuple[tuple[int, Any], ...] = ()
     written: tuple[tuple[int, int], ...] = ()
+    is_random: bool = False

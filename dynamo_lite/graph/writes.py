@@ -1,4 +1,4 @@
-"""What operators write to, as their schemas say it.
+"""What operators write to, as their schemas say it, and which of them draw random numbers.
 
 Input: an operator of the dispatcher and its arguments. Output: the arguments that it changes in place.
 Invariant: where the version counters of fake tensors don't move as those of real ones do, they are moved here; changes that no counter
@@ -14,18 +14,19 @@ from typing import Any, NamedTuple
 import torch
 
 
-class Writes(NamedTuple):
-    """Arguments that an operator changes although the counters of fake tensors don't tell. `counts`: those of real tensors do."""
+class Effects(NamedTuple):
+    """`names`: arguments that an operator changes although the counters of fake tensors don't tell; `counts`: those of real tensors do."""
 
     names: frozenset[str]
     counts: bool
+    is_random: bool
 
 
-_KNOWN: dict[Any, Writes | None] = {}
+_KNOWN: dict[Any, Effects | None] = {}
 
 
-def writes_of(func: Any) -> Writes | None:
-    """Such arguments of an operator; None if it has none, as nearly all."""
+def effects_of(func: Any) -> Effects | None:
+    """What an operator does besides; None for nearly all."""
     try:
         return _KNOWN[func]
     except KeyError:
@@ -33,9 +34,10 @@ def writes_of(func: Any) -> Writes | None:
         return found
 
 
-def _find(func: Any) -> Writes | None:
+def _find(func: Any) -> Effects | None:
     names = [a.name for a in func._schema.arguments if is_written(func, a) and (_is_list(a) or not _is_declared(a))]
-    return Writes(frozenset(names), _is_foreach(func)) if names else None
+    is_random = torch.Tag.nondeterministic_seeded in func.tags
+    return Effects(frozenset(names), _is_foreach(func), is_random) if names or is_random else None
 
 
 def _is_declared(argument: Any) -> bool:
@@ -66,13 +68,13 @@ def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Itera
             yield argument.name, value, is_written(func, argument)
 
 
-def note_writes(func: Any, writes: Writes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+def note_writes(func: Any, effects: Effects, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     """The tensors that a call has changed without their counters telling; those that would tell in eager execution are moved."""
     given = {name: value for name, value, _ in arguments(func, args, kwargs)}
     if given.get("training", given.get("train", True)) is False:
         return []
-    values = [given[name] for name in writes.names if given.get(name) is not None]
+    values = [given[name] for name in effects.names if given.get(name) is not None]
     tensors = [t for value in values for t in (value if isinstance(value, list | tuple) else (value,))]
-    if writes.counts:
+    if effects.counts:
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
     return tensors

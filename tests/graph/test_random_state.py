@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.testing import CompileCounterWithBackend, same
 
 numpy = pytest.importorskip("numpy")
 
@@ -159,3 +160,47 @@ def test_random_object():
 def test_numbers_of_one_call_differ_from_those_of_the_next():
     compiled = dynamo_lite.compile(lambda: torch.rand(4), backend="aot_eager")
     assert not torch.equal(compiled(), compiled())
+
+
+def unused_numbers():
+    torch.rand(3)
+    return torch.rand(3)
+
+
+def unused_dropout(a=None):
+    x = torch.ones(4) if a is None else a
+    torch.nn.functional.dropout(x) * 2
+    torch.empty(3).normal_()
+    y = torch.nn.functional.dropout(x, 0.3)
+    torch.randn(2).max(0)
+    return y
+
+
+def unused_among_several():
+    torch.native_dropout(torch.ones(3), 0.5, True)
+    return torch.randint(9, (5,)), torch.randperm(4)
+
+
+@pytest.mark.parametrize("fn", [unused_numbers, unused_dropout, unused_among_several])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_numbers_that_nobody_uses_are_drawn(fn, backend):
+    def run(call, *args):
+        torch.manual_seed(0)
+        return [call(*args), call(*args), torch.rand(2)]
+
+    counter = CompileCounterWithBackend(backend)
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=counter, fullgraph=True)))
+    assert counter.frame_count == 1
+
+
+def test_numbers_that_nobody_uses_with_gradients():
+    def run(call):
+        torch.manual_seed(0)
+        a = torch.ones(4, requires_grad=True)
+        y = call(a)
+        y.sum().backward()
+        return y, a.grad, torch.rand(2)
+
+    compiled = dynamo_lite.compile(unused_dropout, backend="aot_eager", fullgraph=True)
+    for _ in range(2):
+        assert same(run(unused_dropout), run(compiled))

@@ -143,14 +143,20 @@ def read_as_well(a, b):
     return y * b
 
 
+def with_its_data(a, b):
+    y = a * 2
+    torch._foreach_mul_([y, y.data], b)
+    return y
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("fn", [overlapping, twice, read_as_well])
+@pytest.mark.parametrize("fn", [overlapping, twice, read_as_well, with_its_data])
 def test_one_after_another(fn, backend):
     """The tensors of a list are changed in its order."""
     compiled = dynamo_lite.compile(fn, backend=backend)
     for _ in range(2):
         mine, theirs = apart(), apart()
-        if fn is twice:
+        if fn in (twice, with_its_data):
             mine, theirs = (mine[0], torch.tensor(2.0)), (theirs[0], torch.tensor(2.0))
         assert same(fn(*mine), compiled(*theirs))
         assert same(mine, theirs)
