@@ -155,8 +155,8 @@ class Codegen:
         self.asm.return_value()
         return self.assemble()
 
-    def begin(self, roots: list[Any]) -> None:
-        """Find what escapes, call the graph, and put everything that stores could disturb into locals."""
+    def begin(self, roots: list[Any], frames: list[Frame] = ()) -> None:
+        """Find what escapes, call the graph, and put everything that stores could disturb into locals. `frames` are those that go on."""
         # A class is known to its bases even if the program has no other reference to it.
         made = list(self.tr.new_classes.values())
         escaping = self._escaping([*roots, *made])
@@ -167,6 +167,7 @@ class Codegen:
         outputs = [vt for vt in values if vt.formula(self.tr) is None]
         for vt in outputs:
             self.tr.graph.output(vt)
+        self.tr.graph.part_gradients([(frame.code, frame.globals.value) for frame in frames])
         self.tr.graph.finish()
         if self.tr.locks:
             self._take_locks()
@@ -415,7 +416,7 @@ class Codegen:
             v for v in operands if isinstance(v, VariableTracker) or is_lazy(v)
         ]
         handled = self.tr.handled
-        self.begin([*roots, *([handled] if handled is not None else [])])
+        self.begin([*roots, *([handled] if handled is not None else [])], frames)
         for vt in roots:
             self._hold(vt)
         if handled is not None:
@@ -441,7 +442,7 @@ class Codegen:
         leaf.cur -= 1
         states = [self._state(frame, 0, set(self.tr.references)) for frame in frames]
         kept = [v for state in states for v in state.values()]
-        self.begin(kept)
+        self.begin(kept, frames)
         for vt in kept:
             self._hold(vt)
         self.fill()

@@ -29,6 +29,7 @@ SKIPPED_TORCH = (
     "torch._dynamo",
     "torch._inductor",
     "torch._functorch.aot_autograd",
+    "torch._functorch._aot_autograd",
     "torch._subclasses",
     "torch._ops",
     "torch._library",

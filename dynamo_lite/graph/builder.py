@@ -15,6 +15,7 @@ import operator
 import types
 from collections.abc import Iterator
 from importlib import import_module
+from types import CodeType
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -39,7 +40,7 @@ from .default_dtype import needed_dtype
 from .detached import Aliases, aliases
 from .failure import is_own
 from .fake import MEMO, Propagator, fake_of_known, span
-from .gradients import freed_outputs
+from .gradients import first_between, freed_outputs, may_ask_inside
 from .lean import without_compiler
 from .leaves import MadeLeaf, Revived, outlet, revived_inputs, settle
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
@@ -642,6 +643,14 @@ class GraphBuilder:
                 return i
         self.outputs.append(node)
         return len(self.outputs) - 1
+
+    def part_gradients(self, rest: list[tuple[CodeType, dict[str, Any]]]) -> None:
+        """The graph ends at a break, and the code with these globals goes on: if it may ask for gradients of one output by another, end the
+        graph before the operator that leads from one to the other."""
+        if len(self.outputs) > 1 and any(may_ask_inside(code, namespace) for code, namespace in rest):
+            node = first_between(self)
+            if node is not None:
+                self.end_before(node, Unsupported("backward-call", "gradients between two results, maybe"))
 
     @property
     def op_count(self) -> int:

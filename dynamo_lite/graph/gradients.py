@@ -13,6 +13,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterator
 from operator import attrgetter
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +26,7 @@ from .functional import cut
 from .lean import without_compiler
 from .saved_tensors import closed, enter
 from .state import leave_autocast
-from .values import TensorValue
+from .values import TensorValue, requires_grad
 
 SLUG = "backward-call"
 
@@ -158,6 +159,29 @@ def history(builder: Any, outputs: list[Node]) -> Iterator[tuple[Node, Any, bool
         yield node, subject, is_end
         if not is_end:
             pending.extend(node.all_input_nodes)
+
+
+def may_ask_inside(code: CodeType, namespace: dict[str, Any]) -> bool:
+    """Whether code may ask for the gradients of tensors that it has computed: by `torch.autograd.grad`, or by a hook."""
+    names = set(code.co_names)
+    known = [namespace.get(name) for name in code.co_names]
+    is_named = "grad" in names and ("autograd" in names or any(value is torch.autograd for value in known))
+    return is_named or not names.isdisjoint(_ASKING) or any(value is torch.autograd.grad for value in known)
+
+
+_ASKING = frozenset({"register_hook", "retain_grad"})
+
+
+def first_between(builder: Any) -> Node | None:
+    """The first operator between two outputs, through which the gradients of one flow to the other. To autograd the outputs of a compiled
+    graph have nothing to do with each other."""
+    outputs = [node for node in builder.outputs if requires_grad(node)]
+    begun = [node for node in outputs if node.op != "placeholder" and not node.meta.subject.meta.is_leaf]
+    between: set[Node] = set()
+    for output in outputs if len(begun) > 1 else ():
+        passed = {node for node, _, _ in history(builder, [output])}
+        between.update(user for node in begun if node is not output for user in node.users if user in passed)
+    return next((node for node in builder.graph.nodes if node in between), None)
 
 
 def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:

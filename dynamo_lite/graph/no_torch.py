@@ -33,6 +33,9 @@ class EmptyGraph:
     def symbolic_float(self, value: float, source: Any) -> None:
         """Floats are constants."""
 
+    def part_gradients(self, rest: list[Any]) -> None:
+        """There are none."""
+
     def finish(self) -> None:
         """There is no module to make."""
 

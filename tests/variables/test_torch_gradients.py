@@ -504,3 +504,92 @@ def test_a_view_made_without_gradients_and_changed():
 
     run = run_both(fn, torch.ones(()), torch.nn.Parameter(torch.arange(4.0)))
     assert {b.slug for b in run.breaks} <= {"fake-tensor-error"}
+
+
+# -- a break between two tensors and the gradients of one by the other
+
+
+def asked_after(p):
+    y = p * 2
+    z = (y * y).sum()
+    print(end="")
+    return torch.autograd.grad(z, y)
+
+
+def asked_by_name(p):
+    y, w = p.exp(), p.sin()
+    z = (y * w).sum() + y.cos().sum()
+    print(end="")
+    return grad(z, [w, y])
+
+
+def asked_twice(p):
+    y = p.exp()
+    z = (y * y).sum()
+    print(end="")
+    (g,) = torch.autograd.grad(z, y, create_graph=True)
+    print(end="")
+    return torch.autograd.grad(g.sum() + z, p)
+
+
+def asked_by_a_callee(p):
+    def inner(y):
+        z = (y * 3).exp()
+        print(end="")
+        return z.sum()
+
+    y = p * 2
+    return torch.autograd.grad(inner(y), y)
+
+
+def retained(p):
+    y = p * 2
+    z = (y * y).sum()
+    print(end="")
+    y.retain_grad()
+    z.backward()
+    return y.grad
+
+
+def hooked(p):
+    y = p * 2
+    z = (y * y).sum()
+    seen = []
+    print(end="")
+    y.register_hook(seen.append)
+    z.backward()
+    return seen
+
+
+def of_an_input(p):
+    y = p * 2
+    z = (y * y).sum()
+    print(end="")
+    return torch.autograd.grad(z, p), y
+
+
+BETWEEN = {
+    asked_after: 2,
+    asked_by_name: 2,
+    asked_twice: 3,
+    asked_by_a_callee: 3,
+    retained: 2,
+    hooked: 2,
+    of_an_input: 2,
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", BETWEEN)
+def test_gradients_between_what_was_made_before_a_break(fn, backend):
+    """A compiled graph is one node of autograd: one ends where the other begins."""
+
+    def run(call):
+        p = torch.arange(3.0, requires_grad=True)
+        return call(p), p.grad
+
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    for _ in range(2):
+        assert same(run(fn), run(compiled))
+    assert counter.frame_count == BETWEEN[fn]
