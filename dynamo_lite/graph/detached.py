@@ -102,6 +102,15 @@ def origins(value: Any) -> set[TensorValue]:
     return found
 
 
+def origin(value: TensorValue) -> TensorValue:
+    """The first value in the memory of this one."""
+    while True:
+        first = value.family[0] if value.family else value
+        value = _base(first) or _detached_from(first)
+        if not isinstance(value, TensorValue):
+            return first
+
+
 def counter(value: TensorValue) -> TensorValue:
     """The first value that has the version counter of this one: that of `data` is a new one."""
     while True:

@@ -18,7 +18,7 @@ from torch.fx import Node
 
 from ..exc import unsupported
 from .checkpoints import runnable
-from .detached import origins
+from .detached import origin, origins
 from .fake import span
 from .values import TensorValue
 
@@ -46,19 +46,21 @@ def reaches(builder: Any) -> list[Reach]:
 
 
 def check_list(target: Any, args: tuple[Any, ...], values: dict[Any, Any], written: list[TensorValue]) -> None:
-    """Break at an operator that changes the tensors of a list one after another, if one of them shares memory with another argument:
-    compilers change them all at once."""
+    """Break at an operator that changes the tensors of a list one after another, if one of them shares memory with what another one is
+    computed from: compilers change them all at once."""
     if not args or type(args[0]) not in (list, tuple):
         return
-    memory = set().union(*map(origins, written))
-    seen: dict[TensorValue, list[TensorValue]] = {}
-    for node in (item for arg in args if type(arg) in (list, tuple) for item in arg if type(item) is Node):
+    memory = set(map(origin, written))
+    lists = [arg for arg in args if type(arg) in (list, tuple)]
+    seen: dict[TensorValue, list[tuple[int, TensorValue]]] = {}
+    for place, node in ((i, item) for arg in lists for i, item in enumerate(arg) if type(item) is Node):
         value = values[node]
-        for origin in memory.intersection(origins(value)):
-            others = seen.setdefault(origin, [])
-            if any(_meet(value, other) for other in others):
+        first = origin(value) if isinstance(value, TensorValue) else None
+        if first in memory:
+            others = seen.setdefault(first, [])
+            if any(i != place and _meet(value, other) for i, other in others):
                 unsupported("fake-tensor-error", f"{getattr(target, '__name__', target)} of tensors that share memory")
-            others.append(value)
+            others.append((place, value))
 
 
 def _meet(one: TensorValue, other: TensorValue) -> bool:

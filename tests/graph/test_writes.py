@@ -166,6 +166,7 @@ def test_parts_of_one_tensor_in_one_graph():
     def fn(a, b):
         y = a * 2
         torch._foreach_add_([y[0], y[1]], [b[1], b[0]])
+        torch._foreach_mul_([y, b], [y, b])
         return y
 
     counter = CompileCounterWithBackend("aot_eager")
