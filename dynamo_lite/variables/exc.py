@@ -61,6 +61,7 @@ class ExceptionVariable(InstanceVariable):
         if value is MISSING:
             tx.tr.guard(node, ir.ABSENT, None)
             return NONE
+        tx.tr.expect(node)
         return tx.tr.wrap(value, node)
 
     def put(self, tx: Any, name: str, value: VariableTracker) -> None:

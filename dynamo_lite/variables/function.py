@@ -107,7 +107,9 @@ class FunctionVariable(VariableTracker):
         if name not in real:
             tx.tr.guard(node, ir.LACKS_KEY, name)
             return None
-        return tx.tr.wrap(real[name], tx.tr.source(node, ir.DICT_ITEM, name))
+        item = tx.tr.source(node, ir.DICT_ITEM, name)
+        tx.tr.expect(item)
+        return tx.tr.wrap(real[name], item)
 
     def set_made_attribute(self, tx: Any, flag: int, value: VariableTracker) -> None:
         """What the compiler puts on the stack for a new function: a flag of MAKE_FUNCTION or SET_FUNCTION_ATTRIBUTE."""

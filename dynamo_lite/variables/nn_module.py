@@ -94,6 +94,7 @@ class NNModuleVariable(InstanceVariable):
     @staticmethod
     def _read_entry(tx: Any, store: DictVariable, name: str) -> bool:
         node = tx.tr.source(store.source, ir.DICT_ITEM, name)
+        tx.tr.expect(node)
         store.read[name] = tx.tr.wrap(store.value[name], node)
         return True
 

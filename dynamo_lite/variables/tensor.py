@@ -118,6 +118,7 @@ class TensorVariable(VariableTracker):
         attributes = self.value.__dict__
         node = tx.tr.source(tx.tr.source(self.source, ir.INSTANCE_DICT), ir.DICT_ITEM, name)
         if name in attributes:
+            tx.tr.expect(node)
             return tx.tr.wrap(attributes[name], node)
         tx.tr.guard(node, ir.ABSENT)
         return None

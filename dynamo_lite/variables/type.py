@@ -117,6 +117,7 @@ class TypeVariable(VariableTracker):
         except AttributeError as error:
             tx.tr.guard(node, ir.ABSENT, None)
             tx.raises_like(error)
+        tx.tr.expect(node)
         return tx.tr.wrap(real, node)
 
     def store_member(self, tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
