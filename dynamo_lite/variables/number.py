@@ -3,7 +3,7 @@
 Input: `ConstantVariable`s. Output: their slots (registered on `ConstantVariable`), and the pure methods and functions
 on numbers.
 Invariant: an operation between constants is carried out by the real object; against any other operand a constant
-declines (NotImplemented), so that the other operand's slot decides.
+declines (NotImplemented), so that the other operand's slot decides; those that would not decline break the graph.
 Mirrors `Objects/longobject.c`, `floatobject.c`, `complexobject.c`, `boolobject.c`.
 """
 
@@ -28,6 +28,16 @@ from .stand import call_host
 
 # -- every constant
 
+CONVERTING: list[type] = []
+"""Classes of constants that don't decline: they make arrays of operands of any kind."""
+
+
+def _declines(vt: ConstantVariable, other: VariableTracker) -> VariableTracker:
+    """What a constant says to an operand that is none."""
+    if isinstance(vt.value, tuple(CONVERTING)) and "proxy" not in other.__dict__:
+        unsupported("numpy", f"{type(vt.value).__name__} and {other.python_type().__name__}")
+    return NOT_IMPLEMENTED
+
 
 def _binary(function: Callable[..., Any], dunder: str) -> Any:
     reflected = f"__r{dunder[2:]}"
@@ -37,7 +47,7 @@ def _binary(function: Callable[..., Any], dunder: str) -> Any:
             return fold(tx, function, [v, w], {})
         mine, other, name = (v, w, dunder) if isinstance(v, ConstantVariable) else (w, v, reflected)
         method = getattr(type(mine.value), name, None) if other.is_atom else None
-        return NOT_IMPLEMENTED if method is None else call_host(tx, method, [mine, other])
+        return _declines(mine, other) if method is None else call_host(tx, method, [mine, other])
 
     return staticmethod(slot)
 
@@ -90,7 +100,7 @@ def constant_richcompare(vt: ConstantVariable, tx: Any, other: VariableTracker, 
         return fold(tx, COMPARE_OPS[op], [vt, other], {})
     if other.is_atom:
         return call_host(tx, getattr(type(vt.value), _COMPARE_NAMES[op]), [vt, other])
-    return NOT_IMPLEMENTED
+    return _declines(vt, other)
 
 
 _COMPARE_NAMES = {definition.kind: name for name, definition in SLOTDEFS.items() if definition.slot == "tp_richcompare"}

@@ -26,12 +26,13 @@ from ..graph.values import TensorValue
 from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import MISSING, VariableTracker
-from .constant import NOT_IMPLEMENTED, ConstantVariable
+from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
 from .descr import DescriptorVariable
 from .dict import DictVariable
 from .dispatch import HANDLERS, PURE, builtin
 from .function import MethodVariable
 from .list import ListVariable
+from .number import CONVERTING
 from .tensor import TensorVariable, ValueVariable, metadata
 from .tuple import TupleVariable
 from .wrap import builds, builds_subclasses
@@ -380,13 +381,31 @@ def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
     return ConstantVariable(value, source)
 
 
+def _scalar_item(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+    return unsupported("numpy", f"item of a {type(vt.value).__name__}")
+
+
+def _scalar_index(vt: ConstantVariable, tx: Any) -> VariableTracker:
+    return fold(tx, operator.index, [vt], {})
+
+
+def holds_scalars(vt: VariableTracker) -> bool:
+    """Whether an object is, or is a sequence with, a scalar of numpy, which has a dtype of its own."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        return any(map(holds_scalars, vt.items))
+    return numpy is not None and isinstance(vt, ConstantVariable) and isinstance(vt.value, numpy.generic)
+
+
 def build_function(tr: Any, value: Any, source: Any) -> NumpyFunctionVariable:
     tr.guard(source, ir.IS, value)
     return NumpyFunctionVariable(value, source)
 
 
 def host_number(value: Any) -> Any:
-    """A numpy scalar as the Python number that a graph can hold; anything else as it is."""
+    """A numpy scalar as the Python number that a graph can hold; anything else as it is. torch does not take every truth of numpy's
+    for one."""
+    if numpy is not None and type(value) is numpy.bool_:
+        return unsupported("numpy", "a bool of numpy's as an argument")
     return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
 
 
@@ -410,6 +429,9 @@ _DATA_METHODS = ("item", "tolist", "tobytes", "dump", "dumps", "tofile", "bytesw
 
 if numpy is not None:
     builds_subclasses(numpy.generic, numpy.dtype)(build_by_value)
+    constant_slot("mp_subscript", numpy.generic)(_scalar_item)
+    constant_slot("nb_index", numpy.integer)(_scalar_index)
+    CONVERTING.append(numpy.generic)
     builds_subclasses(numpy.ndarray)(build_array)
     builds(numpy.ufunc, type(numpy.sum))(build_function)
     PURE.update(numpy.sctypeDict.values(), (numpy.dtype,))

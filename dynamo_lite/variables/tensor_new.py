@@ -16,7 +16,7 @@ from .base import VariableTracker
 from .constant import FALSE, ConstantVariable, boolean, is_none
 from .dispatch import builtin, constructor, method
 from .list import ListVariable
-from .numpy import ArrayVariable, tensor_of_array
+from .numpy import ArrayVariable, holds_scalars, tensor_of_array
 from .tensor import TensorVariable
 from .tuple import TupleVariable
 from .type import TypeVariable
@@ -46,6 +46,8 @@ def tensor(
     given = {name: value for name, value in options.items() if value is not None and not _is_default(value)}
     if isinstance(data, ArrayVariable) and set(given) <= {"dtype", "device"}:
         return tensor_of_array(tx, data, given, copy=True)
+    if dtype is None and holds_scalars(data):
+        return unsupported("numpy", "torch.tensor of numpy's scalars")
     within = _tensors_within(data)
     if not within or isinstance(data, TensorVariable):
         return call(tx, "call_function", torch.tensor, [data], given)
@@ -66,7 +68,7 @@ def as_tensor(tx: Any, data: VariableTracker, **options: VariableTracker) -> Var
     """`torch.as_tensor`: an array's tensor has its memory."""
     if isinstance(data, ArrayVariable) and set(options) <= {"dtype", "device"}:
         return tensor_of_array(tx, data, {k: v for k, v in options.items() if not is_none(v)}, copy=False)
-    if _tensors_within(data) and not isinstance(data, TensorVariable):
+    if holds_scalars(data) or _tensors_within(data) and not isinstance(data, TensorVariable):
         return tensor(tx, data, **options)
     return tx.tr.graph.call(tx, "call_function", torch.as_tensor, [data], options)
 

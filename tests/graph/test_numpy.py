@@ -1,5 +1,7 @@
 """Arrays of numpy as tensors of the graph."""
 
+import operator
+
 import numpy as np
 import pytest
 import torch
@@ -110,3 +112,30 @@ def test_numpy_is_left_alone_on_request():
 def test_with_inductor():
     compiled = dynamo_lite.compile(lambda v: np.sum(np.sin(v) * 2, axis=0), backend="inductor")
     assert np.allclose(compiled(a()), np.sum(np.sin(a()) * 2, axis=0))
+
+
+SCALAR_PROGRAMS = """
+    [1, 2, 3][n], (1, 2, 3)[n], "abc"[n], [1, 2, 3, 4][:n], [*range(5)][n::n]
+    list(range(n)), [0] * n, n * [0], (0, 1) * n, operator.index(n)
+    n == [1, 2], [1, 2] != n, n + [1, 2], [1, 2] + n, n < [2, 0], operator.add(n, [1])
+    n in [[1, 2], 3]
+    n[0]
+    n[()], n[None]
+    torch.tensor(n), torch.tensor([n, n]), torch.as_tensor(n), torch.tensor(n, dtype=torch.float16)
+    torch.full((2,), n)
+    x[n], x * n, x + [n][0]
+    n == (1, 2), n == None, n == "x", n < 3, n + 1j
+"""
+
+
+@pytest.mark.parametrize("number", [np.int64(2), np.uint8(2), np.float32(2), np.float64(2), np.bool_(True)], ids=repr)
+@pytest.mark.parametrize("text", [line.strip() for line in SCALAR_PROGRAMS.strip().splitlines()])
+def test_scalars_from_outside(text, number):
+    body = f"def f(x, n):\n    try:\n        return x + 1, {text}\n    except Exception as e:\n        return x + 1, type(e)"
+    namespace = {"torch": torch, "operator": operator}
+    exec(body, namespace)
+    x = torch.ones(3)
+    compiled = dynamo_lite.compile(namespace["f"], backend="eager")
+    expected = namespace["f"](x, number)
+    for _ in range(2):
+        assert repr(compiled(x, number)) == repr(expected)
