@@ -28,6 +28,7 @@ SKIPPED_MODULES = frozenset(
 SKIPPED_TORCH = (
     "torch._dynamo",
     "torch._inductor",
+    "torch._functorch._aot_autograd",
     "torch._functorch.aot_autograd",
     "torch._functorch._aot_autograd",
     "torch._subclasses",
