@@ -708,7 +708,7 @@ class GraphBuilder:
             unseen = unseen_by_compilers(self)
             if self.has_gradients and any(map(requires_grad, self.outputs)):
                 self.freed = freed_outputs(self)
-            if self.hook_calls:
+            if self.hook_calls or self.cuts:
                 check_escape(self)
             self.written_past = written_past(self)
             self.aliased = replaced_inputs(self)

@@ -49,9 +49,10 @@ def gradients(
     cotangents: Any,
     options: dict[str, Any],
     rerun: Rerun | None = None,
+    order: list[int] | None = None,
 ) -> tuple[list[Any], list[bool]]:
-    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which of them are in memory of their own. Raises
-    `Unsupported` if it raises."""
+    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which are in memory of their own; `order` gets
+    the positions of those that there are, as they arrive. Raises `Unsupported` if it raises."""
     caches_casts = torch.is_autocast_cache_enabled()
     rerun = rerun or Rerun(builder)
     try:
@@ -59,7 +60,8 @@ def gradients(
             torch.set_autocast_cache_enabled(False)
             values = rerun.go_on()
             arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
-            fakes = list(torch.autograd.grad(*arguments, **options))
+            with _told(arguments[1], order):
+                fakes = list(torch.autograd.grad(*arguments, **options))
             return fakes, _own_memory(fakes, list(values.values()))
     except Unsupported:
         raise
@@ -67,6 +69,20 @@ def gradients(
         return unsupported(SLUG, f"grad: {error}", error)
     finally:
         torch.set_autocast_cache_enabled(caches_casts)
+
+
+@contextlib.contextmanager
+def _told(inputs: tuple[torch.Tensor, ...], order: list[int] | None) -> Iterator[None]:
+    """Write down in which order gradients arrive."""
+    handles = []
+    if order is not None:
+        for i, tensor in enumerate(inputs):
+            handles.append(tensor.register_hook(lambda grad, i=i: order.append(i)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 class Rerun:

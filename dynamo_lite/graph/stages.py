@@ -63,6 +63,17 @@ def cut(builder: Any, outputs: list[Node], hooks: list[Node]) -> list[Node]:
     return outputs
 
 
+def cut_leaf(builder: Any, outputs: list[Node], leaf: Node) -> Node:
+    """An alias of an input, whose hooks autograd does not know, in the place of that where these outputs come from."""
+    cuts = builder.cuts.setdefault(leaf, {})
+    if leaf not in cuts:
+        cuts[leaf] = builder.add_after(builder.inputs[-1].node, leaf.meta.subject, functional.cut, (leaf,))
+    users = Reached(builder, outputs).nodes - {cuts[leaf]}
+    leaf.replace_all_uses_with(cuts[leaf], users.__contains__)
+    _check_others(builder)
+    return cuts[leaf]
+
+
 def _check_others(builder: Any) -> None:
     """Break if gradients that are asked for elsewhere in the graph flow through a cut."""
     for node in builder.graph.nodes:
@@ -87,7 +98,9 @@ def _split(builder: Any, last: Node) -> tuple[list[Node], set[Node]]:
 
 def _may_be_cut(builder: Any, node: Node) -> bool:
     """Whether a node stands for a tensor with a history."""
-    return requires_grad(node) and node.op != "placeholder" and node.meta.subject not in builder.made_leaves
+    if not requires_grad(node) or node.op == "placeholder" or node.meta.subject in builder.made_leaves:
+        return False
+    return node.target is not functional.cut or node.args[0].op != "placeholder"
 
 
 def _move_items(builder: Any) -> None:

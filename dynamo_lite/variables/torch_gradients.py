@@ -17,15 +17,16 @@ import torch
 
 from ..exc import Unsupported, unsupported
 from ..graph.gradients import SLUG, gradients, history, reached_leaves
-from ..graph.stages import Reached
+from ..graph.stages import Reached, cut_leaf
 from ..guards import ir
-from .base import VariableTracker
+from .abstract import get_attr
+from .base import ObservedException, VariableTracker
 from .constant import FALSE, NONE, TRUE, is_constant, is_none
 from .dispatch import builtin, method
 from .tensor import NewParameterVariable, TensorVariable, set_requires_grad
 from .torch_body import whole
 from .torch_hooks import leave_before, registered
-from .torch_stages import Stages
+from .torch_stages import Stages, check_like
 from .tuple import TupleVariable
 
 # -- torch.autograd.grad
@@ -197,26 +198,31 @@ def _backward(
     for leaf in leaves:
         if type(leaf) not in (TensorVariable, NewParameterVariable):
             unsupported(SLUG, f"backward to a {leaf.python_type().__name__}")
-        _check_accumulation(tx, leaf)
     options = {"retain_graph": retain_graph.as_python_constant(), "allow_unused": True}
-    hooks = _hooks(graph, nodes, [graph.node(leaf.proxy) for leaf in leaves])
+    inner = [graph.node(leaf.proxy) for leaf in leaves]
+    hooks = _hooks(graph, nodes, inner)
+    graph.cut_step = tx.tr.failing_step()
+    for i, leaf in enumerate(leaves):
+        if leaf.source is not None and leaf.value._backward_hooks:
+            inner[i] = cut_leaf(graph, nodes, inner[i])
     if hooks:
         with _without_grad(tx):
-            done = functools.partial(_accumulate, tx)
-            Stages(tx, leaves, options, done).run(outputs, _given(tx, outputs, given), hooks)
+            done = functools.partial(_arrive, tx)
+            Stages(tx, dict(zip(inner, leaves, strict=True)), options, done).run(
+                outputs, _given(tx, outputs, given), hooks
+            )
         graph.has_gradients = True
         return NONE
     cotangents = _cotangents(tx, given)
-    inner = [graph.node(leaf.proxy) for leaf in leaves]
-    fakes, own = gradients(graph, nodes, inner, cotangents, options)
+    order: list[int] = []
+    fakes, own = gradients(graph, nodes, inner, cotangents, options, order=order)
     if any(fake is not None and fake.layout is not torch.strided for fake in fakes):
         unsupported(SLUG, "backward with sparse gradients")
     graph.has_gradients = True
     made = graph.call_with_results(tx, torch.autograd.grad, [tuple(nodes), tuple(inner), cotangents], options, fakes)
     with _without_grad(tx):
-        for leaf, gradient, is_own in zip(leaves, made, own, strict=True):
-            if not is_none(gradient):
-                _accumulate(tx, leaf, gradient, is_own)
+        for i in order:
+            _arrive(tx, leaves[i], made[i], own[i])
     return NONE
 
 
@@ -282,13 +288,39 @@ def _is_alone() -> bool:
     return not torch.is_anomaly_enabled() and not (distributed.is_available() and distributed.is_initialized())
 
 
-def _check_accumulation(tx: Any, leaf: TensorVariable) -> None:
-    _check_hooks(tx, [leaf])
+def _hooks_of_leaf(tx: Any, leaf: TensorVariable, register: Any) -> list[VariableTracker]:
+    """The hooks that a leaf has, those that the traced code has registered included."""
     if leaf.source is None:
-        return
-    if leaf.value._post_accumulate_grad_hooks:
-        unsupported(SLUG, "a leaf with hooks")
-    tx.tr.guard(tx.tr.source(leaf.source, ir.ATTR, "_post_accumulate_grad_hooks"), ir.TRUTH, False)
+        return []
+    name = _DICTS[register]
+    real, source = getattr(leaf.value, name), tx.tr.source(leaf.source, ir.ATTR, name)
+    if not real:
+        tx.tr.guard(source, ir.TRUTH, False)
+    hooks = tx.tr.unpack(tx, tx.call(get_attr(tx, tx.tr.wrap(real, source), "values"), [])) if real else []
+    return [*hooks, *(h.hook for h in registered(tx.tr) if h.tensor is leaf and h.register is register)]
+
+
+_DICTS = {
+    torch.Tensor.register_hook: "_backward_hooks",
+    torch.Tensor.register_post_accumulate_grad_hook: "_post_accumulate_grad_hooks",
+}
+
+
+def _arrive(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
+    """A gradient reaches a leaf: its hooks, `AccumulateGrad`, the hooks after that."""
+    try:
+        for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_hook):
+            new = tx.call(hook, [gradient])
+            is_own = False  # the hook may keep it
+            if not is_none(new):
+                check_like(gradient, new)
+                gradient = new
+        _accumulate(tx, leaf, gradient, is_own)
+        for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_post_accumulate_grad_hook):
+            if not is_none(tx.call(hook, [leaf])):
+                unsupported(SLUG, "a hook after accumulation that returns something")
+    except ObservedException as observed:
+        unsupported(SLUG, f"a hook raises {observed.exc.python_type().__name__}")
 
 
 def _accumulate(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:

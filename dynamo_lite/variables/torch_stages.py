@@ -51,13 +51,17 @@ class Stages:
     and whether that is in memory of its own."""
 
     def __init__(
-        self, tx: Any, leaves: list[TensorVariable], options: dict[str, Any], done: Callable[[Any, Any, bool], None]
+        self,
+        tx: Any,
+        leaves: dict[Node, TensorVariable],
+        options: dict[str, Any],
+        done: Callable[[Any, Any, bool], None],
     ) -> None:
         self.tx = tx
         self.graph = tx.tr.graph
         self.options = options
         self.done = done
-        self.leaves = {self.graph.node(leaf.proxy): leaf for leaf in leaves}
+        self.leaves = leaves
         self.rerun = Rerun(self.graph)
         self.pending: dict[Node, VariableTracker] = {}
         self.own: set[VariableTracker] = set()
@@ -66,7 +70,6 @@ class Stages:
     def run(self, outputs: list[TensorVariable], cotangents: list[VariableTracker], hooks: list[Node]) -> None:
         """The whole pass."""
         nodes = cut(self.graph, [self.graph.node(output.proxy) for output in outputs], hooks)
-        self.graph.cut_step = self.tx.tr.failing_step()
         for node, cotangent in zip(nodes, cotangents, strict=True):
             self._add(node, cotangent)
         self.reached = Reached(self.graph, list(self.pending))
@@ -113,27 +116,27 @@ class Stages:
     def _grad(self, outputs: list[Node], inputs: list[Node]) -> None:
         graph = self.graph
         cotangents = tuple([graph.node(self.pending[node].proxy) for node in outputs])
-        fakes, own = gradients(graph, outputs, inputs, cotangents, self.options, self.rerun)
+        order: list[int] = []
+        fakes, own = gradients(graph, outputs, inputs, cotangents, self.options, self.rerun, order)
         arguments = [tuple(outputs), tuple(inputs), cotangents]
         made = graph.call_with_results(self.tx, torch.autograd.grad, arguments, self.options, fakes)
         self.rerun.values[graph.last_node] = tuple(fakes)
         graph.stages.add(graph.last_node)
-        for node, gradient, is_own in zip(inputs, made, own, strict=True):
-            if is_none(gradient):
-                continue
-            if gradient.proxy.fake.layout is not torch.strided:
+        for i in order:
+            if made[i].proxy.fake.layout is not torch.strided:
                 unsupported(SLUG, "backward with sparse gradients")
-            self.pending[node] = gradient
-            if is_own:
-                self.own.add(gradient)
+            self.pending.pop(inputs[i], None)  # in the order in which they arrive
+            self.pending[inputs[i]] = made[i]
+            if own[i]:
+                self.own.add(made[i])
 
     def _settle(self, end: int) -> None:
         """Give the leaves their gradients that are used by nothing before `end`."""
         position = self.reached.position
-        for node, leaf in self.leaves.items():
-            if node in self.pending and all(position[user] >= end for user in self.reached.users(node)):
+        for node in [node for node in self.pending if node in self.leaves]:
+            if all(position[user] >= end for user in self.reached.users(node)):
                 gradient = self.pending.pop(node)
-                self.done(leaf, gradient, gradient in self.own)
+                self.done(self.leaves[node], gradient, gradient in self.own)
 
     # -- hooks
 
@@ -151,7 +154,7 @@ class Stages:
             unsupported(SLUG, f"a backward hook raises {observed.exc.python_type().__name__}")
         for tensor, grad, given in zip(tensors, grads, new, strict=True):
             if not is_none(given):
-                _check_like(grad, given)
+                check_like(grad, given)
                 if requires_grad(tensor):
                     self._add(tensor, given)
 
@@ -208,7 +211,7 @@ def _spread(grads: list[Any], positions: tuple[int, ...], n: int) -> TupleVariab
     return TupleVariable(items)
 
 
-def _check_like(grad: Any, given: VariableTracker) -> None:
+def check_like(grad: Any, given: VariableTracker) -> None:
     """Break before what autograd refuses in the place of a gradient."""
     if grad is None or type(given) is not TensorVariable:
         unsupported(SLUG, "a backward hook that returns a gradient for none, or something else")

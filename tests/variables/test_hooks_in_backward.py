@@ -295,3 +295,88 @@ def test_the_warning_where_no_argument_requires_gradients():
     with pytest.warns(UserWarning, match="Full backward hook is firing") as caught:
         compiled(x())
     assert caught[0].filename == __file__
+
+
+def clamping(net, seen):
+    for p in net.parameters():
+        p.register_hook(lambda grad: grad.clamp(-0.1, 0.1))
+
+
+def in_order(net, seen):
+    """Names in the order in which gradients arrive."""
+    for name, p in net.named_parameters():
+        p.register_hook(lambda grad, name=name: seen.append((name, grad)))
+        p.register_post_accumulate_grad_hook(lambda p, name=name: seen.append((name, p.grad.norm())))
+    net.blocks[1].register_full_backward_hook(lambda module, given, got: seen.append("block"))
+
+
+def stepping(net, seen):
+    """The optimiser in the backward pass."""
+    optimizers = {p: torch.optim.SGD([p], 0.1, momentum=0.9) for p in net.parameters()}
+
+    def hook(p):
+        optimizers[p].step()
+        optimizers[p].zero_grad()
+        seen.append(p)
+
+    for p in net.parameters():
+        p.register_post_accumulate_grad_hook(hook)
+
+
+@pytest.mark.parametrize(
+    ("add_hooks", "backend"), [(clamping, "eager"), (in_order, "eager"), (stepping, "eager"), (clamping, "aot_eager")]
+)
+def test_hooks_of_parameters(add_hooks, backend):
+    counter = CompileCounterWithBackend(backend)
+
+    def run(opt):
+        torch.manual_seed(0)
+        net, seen, results = Net(), [], []
+        add_hooks(net, seen)
+
+        @opt
+        def step(a):
+            loss = net(a).square().mean()
+            loss.backward()
+            return loss
+
+        for i in range(2):
+            a = (x() + i).requires_grad_()
+            a.register_hook(lambda grad: grad * 2)
+            results.append((step(a).detach(), a.grad))
+        return results, [(p.detach(), p.grad) for p in net.parameters()], seen
+
+    expected = run(lambda fn: fn)
+    compiled = run(lambda fn: dynamo_lite.compile(fn, backend=counter, fullgraph=True))
+    assert same(expected, compiled, tol=1e-6)
+    assert counter.frame_count <= 2
+
+
+def test_hooks_of_a_parameter_registered_inside():
+    def fn(net, a):
+        seen = []
+        first = net.head.weight.register_hook(lambda grad: seen.append(grad))
+        second = net.head.weight.register_hook(lambda grad: grad * 2)
+        net(a).sum().backward()
+        first.remove()
+        net(a).sum().backward()
+        second.remove()
+        return seen
+
+    check(fn, fullgraph=True)
+
+
+def test_a_parameter_with_hooks_differentiated_inside_and_outside():
+    def fn(net, a):
+        net(a).sum().backward()
+        return net(a)
+
+    results = []
+    for call in (fn, dynamo_lite.compile(fn, backend="eager")):
+        torch.manual_seed(0)
+        net, seen = Net(), []
+        net.scale.register_hook(lambda grad, seen=seen: seen.append(grad.clone()))
+        a = x().requires_grad_()
+        call(net, a).square().sum().backward()
+        results.append((a.grad, [p.grad for p in net.parameters()], seen))
+    assert same(*results)
