@@ -121,6 +121,10 @@ class GraphBuilder:
         self.has_gradients = False
         self.module_hooks: list[Any] = []  # registrations of `module_hooks`
         self.hook_calls: dict[Node, Any] = {}  # their calls of modules
+        self.body_hooks: dict[Node, Any] = {}  # hooks of tensors that are bodies in the graph
+        self.tensor_hooks: dict[
+            Node, list[Any]
+        ] = {}  # hooks of tensors that a backward pass in the traced code follows
         self.cuts: dict[Node, dict[Node, Node]] = {}  # where stages of a backward pass end: what is cut there, as what
         self.cut_step = 0  # when that was
         self.stages: set[Node] = set()
@@ -708,7 +712,7 @@ class GraphBuilder:
             unseen = unseen_by_compilers(self)
             if self.has_gradients and any(map(requires_grad, self.outputs)):
                 self.freed = freed_outputs(self)
-            if self.hook_calls or self.cuts:
+            if self.hook_calls or self.cuts or self.tensor_hooks:
                 check_escape(self)
             self.written_past = written_past(self)
             self.aliased = replaced_inputs(self)

@@ -28,12 +28,18 @@ class Reached:
     """What the gradients of some outputs flow through: nodes, and where in the graph they are."""
 
     def __init__(self, builder: Any, outputs: list[Node]) -> None:
+        self.builder = builder
         self.nodes = {node for node, _, _ in history(builder, outputs)}
         self.position = {node: i for i, node in enumerate(builder.graph.nodes)}
 
     def hooks(self) -> list[Node]:
-        """The nodes of calls with hooks, in order."""
-        return sorted((node for node in self.nodes if node.target in HOOKS), key=self.position.__getitem__)
+        """The nodes of calls with hooks, of what goes through them or of what they return, in order."""
+        found = {node for node in self.nodes if node.target in HOOKS}
+        for node, hooks in self.builder.tensor_hooks.items():
+            if node in self.nodes and not all(hook.removed for hook in hooks):
+                is_item = node.target is operator.getitem and not _is_tensor(node.args[0])
+                found.add(node.args[0] if is_item else node)
+        return sorted(found, key=self.position.__getitem__)
 
     def users(self, node: Node) -> Iterable[Node]:
         """Who uses a node on the way."""
@@ -52,8 +58,9 @@ def cut(builder: Any, outputs: list[Node], hooks: list[Node]) -> list[Node]:
         behind = rest & nodes - set(cuts.values())
         for node in before:
             if _may_be_cut(builder, node) and (node in outputs or any(user in behind for user in node.users)):
-                if any(user.target is functional.register_hook and user in rest for user in node.users):
-                    unsupported(SLUG, "a hook of a tensor and one of a module")
+                for user in node.users:
+                    if user in builder.body_hooks and user in rest:
+                        builder.body_hooks[user].follow()
                 if node not in cuts:
                     cuts[node] = builder.add_after(last, node.meta.subject, functional.cut, (node,))
                     nodes.add(cuts[node])
@@ -85,7 +92,7 @@ def _check_others(builder: Any) -> None:
 def last_item(hook: Node) -> Node:
     """The last of the node and the items of its result, which come right after it."""
     node = hook
-    while node.next.target is operator.getitem and node.next.args[0] is hook:
+    while not _is_tensor(hook) and node.next.target is operator.getitem and node.next.args[0] is hook:
         node = node.next
     return node
 
@@ -125,13 +132,15 @@ def _follows(item: Node, parent: Node) -> bool:
 
 
 def check_escape(builder: Any) -> None:
-    """Break if gradients of an output are to flow through a call whose hooks nobody outside knows, or through a cut."""
+    """Break if gradients of an output are to flow by hooks that nobody outside knows, or through a cut."""
     freed = {builder.outputs[i] for i in builder.freed}
     for output in builder.outputs:
         if output in freed or not requires_grad(output):
             continue
         for node, _, _ in history(builder, [output]):
             call = builder.hook_calls.get(node)
+            for hook in builder.tensor_hooks.get(node, ()):
+                hook.leave()
             if node.target is functional.cut:
                 _refuse("the history of a result, used for gradients in the graph", builder.cut_step)
             if call is not None and not call.is_registered:

@@ -26,7 +26,7 @@ from .dispatch import builtin, method
 from .tensor import NewParameterVariable, TensorVariable, set_requires_grad
 from .torch_body import whole
 from .torch_hooks import leave_before, registered
-from .torch_stages import Stages, check_like
+from .torch_stages import Stages, replaced_gradient
 from .tuple import TupleVariable
 
 # -- torch.autograd.grad
@@ -54,7 +54,7 @@ def _apart(tx: Any, wanted: list[Any]) -> Iterator[None]:
                 and tensor.proxy.meta.requires_grad
                 and tensor.proxy not in tx.tr.graph.made_leaves
             ):
-                leave_before(tx, tensor, error)
+                leave_before(tx.tr, tensor, error)
         raise
 
 
@@ -131,7 +131,7 @@ def _gradients(
     nodes = [[graph.node(t.proxy) for t in tensors] for tensors in (results, wanted)]
     _check_paths(tx, nodes[0], wanted)
     if _hooks(graph, nodes[0], nodes[1]):
-        unsupported(SLUG, "grad through a module with backward hooks")
+        unsupported(SLUG, "grad through hooks that are to be followed")
     cotangents = _cotangents(tx, grad_outputs)
     host = {name: value.as_python_constant() for name, value in options.items()}
     fakes, _ = gradients(graph, *nodes, cotangents, host)
@@ -239,12 +239,12 @@ def _without_grad(tx: Any) -> Iterator[None]:
 
 
 def _hooks(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[Any]:
-    """The nodes of calls of modules with backward hooks between these."""
-    if not graph.hook_calls:
+    """The nodes between these where hooks are to be followed."""
+    if not graph.hook_calls and not graph.tensor_hooks:
         return []
     wanted = set(inputs)
     reached = Reached(graph, outputs).hooks()
-    return [node for node in reached if wanted & Reached(graph, list(node.all_input_nodes)).nodes]
+    return [node for node in reached if wanted & Reached(graph, [node]).nodes]
 
 
 def _given(tx: Any, outputs: list[Any], given: VariableTracker | None) -> list[Any]:
@@ -310,11 +310,8 @@ def _arrive(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: boo
     """A gradient reaches a leaf: its hooks, `AccumulateGrad`, the hooks after that."""
     try:
         for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_hook):
-            new = tx.call(hook, [gradient])
+            gradient = replaced_gradient(tx, hook, gradient)
             is_own = False  # the hook may keep it
-            if not is_none(new):
-                check_like(gradient, new)
-                gradient = new
         _accumulate(tx, leaf, gradient, is_own)
         for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_post_accumulate_grad_hook):
             if not is_none(tx.call(hook, [leaf])):

@@ -1,7 +1,8 @@
 """Hooks of tensors.
 
 Input: `register_hook` and its like on tensors. Output: for a tensor that existed before, the registration is replayed; for one
-that the graph makes, a node that registers the hook, which is followed as a body.
+that the graph makes, a node that registers the hook, which is followed as a body. A hook that does more than compute is kept for a
+backward pass in the traced code (`torch_stages`).
 Invariant: a hook sees all of the gradient. A compiled graph is one node of autograd, so that a hook on a value made inside, which
 other operators of the graph use, can't be left to the code after the graph.
 Mirrors `torch/_tensor.py`, `torch/utils/hooks.py` and `torch/csrc/autograd/python_hook.cpp`.
@@ -16,7 +17,7 @@ import torch
 from torch.fx import Node
 from torch.utils.hooks import RemovableHandle
 
-from ..exc import Unsupported, unsupported
+from ..exc import Restart, Unsupported, unsupported
 from ..graph import functional
 from ..shapes import may_count
 from .abstract import binary_op, get_attr, set_attr
@@ -45,6 +46,7 @@ class HookHandleVariable(VariableTracker):
         self.node: Node | None = None
         self.cells: list[tuple[Any, Any]] = []  # those that a hook in the graph has read
         self.removed = False
+        self.tr: Any = None  # if the graph knows the hook
 
     def python_type(self) -> type:
         return RemovableHandle
@@ -65,6 +67,13 @@ class HookHandleVariable(VariableTracker):
         if self.node is not None and not self.removed:
             tx.tr.graph.remove_call(self.node)
         self.removed = True
+
+    def follow(self) -> NoReturn:
+        """Analyse again, with this hook, which is in the graph, followed in the backward pass instead."""
+        error = Unsupported(SLUG, "a hook of a tensor among others that are followed")
+        error.user_stack = self.tr.user_stack()
+        self.tr.analysis.followed_hooks[self.step] = error
+        raise Restart(error.context)
 
     def emit_new(self, cg: Any) -> None:
         """Register the hook."""
@@ -88,6 +97,21 @@ class HookHandleVariable(VariableTracker):
         if not self.removed and any(cell.content is not content for cell, content in self.cells):
             error = Unsupported(SLUG, "a variable of the hook is stored later")
             tr.graph.end_before(self.tensor.proxy.node, error)
+
+
+class FollowedHandleVariable(HookHandleVariable):
+    """The handle of a hook that only a backward pass in the traced code can call. `node` is that of the tensor."""
+
+    error: Unsupported
+
+    def remove(self, tx: Any) -> None:
+        self.removed = True
+
+    def leave(self) -> None:
+        """A gradient from outside is to come by: the hook has to be registered there."""
+        if not self.removed:
+            self.error.break_step = self.step
+            leave_before(self.tr, self.tensor, self.error)
 
 
 class RemoveVariable(MethodVariable):
@@ -179,10 +203,27 @@ def register_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> Varia
         return tx.raises(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
     if self.source is not None:
         return _replayed(tx, T.register_hook, self, hook)
+    step, known = tx.tr.failing_step(), tx.tr.analysis.followed_hooks
+    if step in known:
+        return _to_be_followed(tx, self, hook, known[step])
     try:
         return _in_graph(tx, self, hook)
     except Unsupported as error:
-        return leave_before(tx, self, error)
+        if tx.tr.graph.scope is not None or self.proxy.meta.is_leaf:
+            return leave_before(tx.tr, self, error)
+        error.user_stack = error.user_stack or tx.tr.user_stack()
+        known[step] = error
+        raise Restart(f"a hook is followed in the backward pass: {error.context}") from None
+
+
+def _to_be_followed(tx: Any, tensor: TensorVariable, hook: VariableTracker, error: Unsupported) -> VariableTracker:
+    """A hook that does more than compute: a backward pass in the traced code follows it. `error` says why it is not in the graph."""
+    handle = FollowedHandleVariable(T.register_hook, tensor, hook, tx.tr.failing_step())
+    handle.number = next_number(tx)
+    handle.tr, handle.error = tx.tr, error
+    handle.node = tx.tr.graph.node(tensor.proxy)
+    tx.tr.graph.tensor_hooks.setdefault(handle.node, []).append(handle)
+    return handle
 
 
 @whole
@@ -208,6 +249,8 @@ def _in_graph(tx: Any, tensor: TensorVariable, hook: VariableTracker) -> Variabl
     handle.cells = [(cell, cell.content) for cell in getattr(hook, "closure", ())]
     RegistrationsVariable.of(tx.tr).handles.append(handle)
     handle.node = graph.add_call(tx, functional.register_hook, tuple(nodes))
+    handle.tr = tx.tr
+    graph.body_hooks[handle.node] = handle
     if tensor.proxy in graph.made_leaves:
         graph.made_leaves[tensor.proxy].has_hooks = True
     return handle
@@ -229,13 +272,13 @@ def retain_grad(tx: Any, self: TensorVariable) -> VariableTracker:
         return tx.raises(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
     if meta.is_leaf and self.source is None:
         return NONE
-    return leave_before(tx, self, Unsupported("tensor-attribute", "Tensor.retain_grad"))
+    return leave_before(tx.tr, self, Unsupported("tensor-attribute", "Tensor.retain_grad"))
 
 
-def leave_before(tx: Any, tensor: TensorVariable, error: Unsupported) -> NoReturn:
+def leave_before(tr: Any, tensor: TensorVariable, error: Unsupported) -> NoReturn:
     """Break because of something that concerns the gradient of a value made in the graph. If other operators use it, the graph has to end
     before the value is made: so that these are in the next graph."""
     node = tensor.proxy.node
     if tensor.source is not None or node is None or not node.users:
         raise error
-    tx.tr.graph.end_before(node, error)
+    tr.graph.end_before(node, error)

@@ -19,7 +19,7 @@ from torch.fx import Node
 from ..exc import unsupported
 from ..graph import module_hooks
 from ..graph.gradients import SLUG, Rerun, gradients
-from ..graph.stages import Reached, cut, last_item
+from ..graph.stages import HOOKS, Reached, cut, last_item
 from ..graph.values import requires_grad
 from .base import ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
@@ -76,9 +76,12 @@ class Stages:
         end = len(self.reached.position)
         for hook in reversed(hooks):
             self._stage(hook, end)
-            end = self.reached.position[hook]
+            # A tensor with hooks has its turn after them; what stands for the hooks of a module has no other.
+            end = self.reached.position[hook] if hook.target in HOOKS else self.reached.position[last_item(hook)] + 1
             self._settle(end)
-            self._call_hooks(hook)
+            self._call_tensor_hooks(hook)
+            if hook.target in HOOKS:
+                self._call_hooks(hook)
             self._settle(end)
         self._stage(None, end)
         self._settle(-1)
@@ -139,6 +142,15 @@ class Stages:
                 self.done(self.leaves[node], gradient, gradient in self.own)
 
     # -- hooks
+
+    def _call_tensor_hooks(self, call: Node) -> None:
+        for node in (call, *call.users):
+            hooks = self.graph.tensor_hooks.get(node, ()) if node is call or node.args[0] is call else ()
+            for hook in hooks:
+                if not hook.removed:
+                    if node not in self.pending:
+                        unsupported(SLUG, "a hook of a tensor to which no gradient comes")
+                    self.pending[node] = replaced_gradient(self.tx, hook.hook, self.pending[node])
 
     def _call_hooks(self, node: Node) -> None:
         call, tensors = node.args[0], node.args[3 if node.target is module_hooks.arguments else 4 :]
@@ -209,6 +221,18 @@ def _spread(grads: list[Any], positions: tuple[int, ...], n: int) -> TupleVariab
     for i, grad in zip(positions, grads, strict=True):
         items[i] = NONE if grad is None else grad
     return TupleVariable(items)
+
+
+def replaced_gradient(tx: Any, hook: VariableTracker, gradient: VariableTracker) -> VariableTracker:
+    """What a hook of a tensor makes of a gradient."""
+    try:
+        new = tx.call(hook, [gradient])
+    except ObservedException as observed:
+        unsupported(SLUG, f"a hook raises {observed.exc.python_type().__name__}")
+    if is_none(new):
+        return gradient
+    check_like(gradient, new)
+    return new
 
 
 def check_like(grad: Any, given: VariableTracker) -> None:

@@ -380,3 +380,97 @@ def test_a_parameter_with_hooks_differentiated_inside_and_outside():
         call(net, a).square().sum().backward()
         results.append((a.grad, [p.grad for p in net.parameters()], seen))
     assert same(*results)
+
+
+def stored(net, a):
+    seen = {}
+    h = net.blocks[0](a)
+    h.register_hook(lambda grad: seen.__setitem__("h", grad))
+    (net.blocks[1](h) + h).square().mean().backward()
+    return seen["h"]
+
+
+def several(net, a):
+    seen = []
+    h = net.blocks[0](a)
+    h.register_hook(lambda grad: seen.append(grad))
+    handle = h.register_hook(lambda grad: seen.append("no"))
+    h.register_hook(lambda grad: grad * 2)
+    h.register_hook(lambda grad: seen.append(grad + 1))
+    handle.remove()
+    y = net.blocks[1](h)
+    y.register_hook(lambda grad: seen.append(grad))
+    loss = (y * h).sum()
+    loss.register_hook(lambda grad: seen.append(grad))
+    loss.backward()
+    return seen
+
+
+def of_parts(net, a):
+    seen = []
+    b, c, d = net.head(a).split(1, 1)
+    for part in (b, d):
+        part.register_hook(lambda grad: seen.append(grad))
+    (b * c + d).sum().backward()
+    return seen
+
+
+def with_those_of_a_module(net, a):
+    seen = []
+    handle = net.head.register_full_backward_hook(lambda module, given, got: seen.append((given, got)))
+    h = net.head(a)
+    h.register_hook(lambda grad: seen.append(grad))
+    h.tanh().sum().backward()
+    handle.remove()
+    return seen
+
+
+def twice(net, a):
+    seen = []
+    h = net.blocks[0](a)
+    h.register_hook(lambda grad: seen.append(grad))
+    loss = net.head(h).tanh().sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    return seen
+
+
+def asked_for(net, a):
+    seen = []
+    h = net.blocks[0](a)
+    h.register_hook(lambda grad: seen.append(grad))
+    return seen, torch.autograd.grad(h.square().sum(), [h, a])
+
+
+def left(net, a):
+    seen = []
+    h = net.blocks[0](a)
+    h.register_hook(lambda grad: seen.append(grad))
+    h.sum().backward(retain_graph=True)
+    (h * 2).sum().backward(retain_graph=True)
+    return seen, h
+
+
+@pytest.mark.parametrize("fn", [stored, several, of_parts, with_those_of_a_module, twice, asked_for, left])
+def test_hooks_of_tensors_made_inside(fn):
+    """Those that do more than compute."""
+    counter = CompileCounterWithBackend("eager")
+
+    def run(opt):
+        torch.manual_seed(0)
+        net, results = Net(), []
+        net.head.register_full_backward_hook(lambda module, given, got: None)
+        call = opt(fn)
+        for i in range(2):
+            a = (x() + i).requires_grad_()
+            net.zero_grad()
+            made = call(net, a)
+            if fn is left:
+                made[1].sum().backward()
+            results.append((made, a.grad))
+        return results, [p.grad for p in net.parameters()]
+
+    whole = fn not in (asked_for, left)
+    expected = run(lambda fn: fn)
+    assert same(expected, run(lambda fn: dynamo_lite.compile(fn, backend=counter, fullgraph=whole)), tol=1e-6)
+    assert not whole or counter.frame_count <= 2
