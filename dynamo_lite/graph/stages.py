@@ -74,7 +74,8 @@ def cut_leaf(builder: Any, outputs: list[Node], leaf: Node) -> Node:
     """An alias of an input, whose hooks autograd does not know, in the place of that where these outputs come from."""
     cuts = builder.cuts.setdefault(leaf, {})
     if leaf not in cuts:
-        cuts[leaf] = builder.add_after(builder.inputs[-1].node, leaf.meta.subject, functional.cut, (leaf,))
+        last = builder.inputs[-1].node if leaf.op == "placeholder" else leaf
+        cuts[leaf] = builder.add_after(last, leaf.meta.subject, functional.cut, (leaf,))
     users = Reached(builder, outputs).nodes - {cuts[leaf]}
     leaf.replace_all_uses_with(cuts[leaf], users.__contains__)
     _check_others(builder)
@@ -105,9 +106,7 @@ def _split(builder: Any, last: Node) -> tuple[list[Node], set[Node]]:
 
 def _may_be_cut(builder: Any, node: Node) -> bool:
     """Whether a node stands for a tensor with a history."""
-    if not requires_grad(node) or node.op == "placeholder" or node.meta.subject in builder.made_leaves:
-        return False
-    return node.target is not functional.cut or node.args[0].op != "placeholder"
+    return requires_grad(node) and not node.meta.subject.meta.is_leaf
 
 
 def _move_items(builder: Any) -> None:

@@ -150,6 +150,7 @@ class Stages:
                 if not hook.removed:
                     if node not in self.pending:
                         unsupported(SLUG, "a hook of a tensor to which no gradient comes")
+                    self.own.discard(self.pending[node])
                     self.pending[node] = replaced_gradient(self.tx, hook.hook, self.pending[node])
 
     def _call_hooks(self, node: Node) -> None:
@@ -158,6 +159,7 @@ class Stages:
         grads = [self.pending.pop(items[i], None) if i in items else None for i in range(len(tensors))]
         if all(grad is None for grad in grads):
             unsupported(SLUG, "hooks of a module to which no gradient comes")
+        self.own.difference_update(grads)  # hooks may keep them
         hook = self.graph.hook_calls[call].hook
         call_all = self._on_arguments if node.target is module_hooks.arguments else self._on_results
         try:

@@ -474,3 +474,43 @@ def test_hooks_of_tensors_made_inside(fn):
     expected = run(lambda fn: fn)
     assert same(expected, run(lambda fn: dynamo_lite.compile(fn, backend=counter, fullgraph=whole)), tol=1e-6)
     assert not whole or counter.frame_count <= 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_gradient_that_a_hook_has_kept_is_not_that_of_the_leaf(backend):
+    def fn(net, a):
+        seen = []
+        handle = net.head.register_full_backward_hook(lambda module, given, got: seen.append(given[0]))
+        y = net.head(a)
+        y.square().mean().backward(retain_graph=True)
+        y.sum().backward()
+        handle.remove()
+        return seen
+
+    check(fn, 2, backend, fullgraph=True)
+
+
+def test_two_steps_in_one_call():
+    """The second differentiates parameters that the first has changed in place."""
+
+    def run(opt):
+        torch.manual_seed(0)
+        net, seen = Net(), []
+        net.head.register_full_backward_hook(lambda module, given, got: seen.append(got[0].norm()))
+        for p in net.parameters():
+            p.register_hook(lambda grad: grad.clamp(-0.1, 0.1))
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+        @opt
+        def steps(a):
+            for _ in range(2):
+                optimizer.zero_grad()
+                loss = net(a).square().mean()
+                loss.backward()
+                optimizer.step()
+            return loss.detach()
+
+        return steps(x()), [p.detach() for p in net.parameters()], seen
+
+    compiled = run(lambda fn: dynamo_lite.compile(fn, backend="eager", fullgraph=True))
+    assert same(run(lambda fn: fn), compiled, tol=1e-6)
