@@ -139,8 +139,10 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
     """The data of a graph that has been compiled."""
     if graph.checks:
         raise Refused("a graph with checks of data")
-    if graph.module_hooks:
+    if graph.hook_calls:
         raise Refused("a graph of a module with backward hooks")
+    if graph.cuts or graph.tensor_hooks:
+        raise Refused("a graph whose backward pass is taken in stages")
     if graph.hook_regions:
         raise Refused("a graph with hooks of saved tensors")
     if graph.bodies:
