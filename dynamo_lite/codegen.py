@@ -161,6 +161,8 @@ class Codegen:
         made = list(self.tr.new_classes.values())
         escaping = self._escaping([*roots, *made])
         self._refuse_dead_generators(escaping)
+        for result in self.tr.cached:
+            result.check(self.tr.graph, escaping)
         values = [vt for vt in escaping if self._is_graph_value(vt)]
         numbers = [vt for vt in escaping if not is_lazy(vt) and vt.is_symbolic and vt.source is not None]
         numbers += [vt for vt in values if vt.formula(self.tr) is not None]

@@ -90,6 +90,7 @@ class Trace:
         self.stand_classes: dict[type, type] = {}
         self.frame_objects: dict[int, VariableTracker] = {}
         self.mutations: list[VariableTracker] = []
+        self.cached: list[Any] = []  # results of functions with a cache that were followed
         self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
         self.handlers = OPS
         self.finalized: list[VariableTracker] = []  # arguments that the frame may hold the last references to
@@ -420,7 +421,20 @@ class Trace:
             and not isinstance(w, ConstantVariable)
         ):
             self.guards.distinct((v.source, w.source), self.here())
+        if self.cached:
+            self._check_cached(v, w)
         return False
+
+    def comes_from_cache(self, vt: VariableTracker) -> Any:
+        """The result of a followed function with a cache that has this object; None if there is none."""
+        return next((result for result in self.cached if result.holds(vt)), None)
+
+    def _check_cached(self, v: VariableTracker, w: VariableTracker) -> None:
+        """Raise `Unsupported` if one object is in a cache, where it may be the other one."""
+        for vt, other in ((v, w), (w, v)):
+            found = self.comes_from_cache(vt)
+            if found is not None and (is_sourced(other) or self.comes_from_cache(other) is not None):
+                raise found.error
 
     def identity_hash(self, vt: VariableTracker) -> VariableTracker:
         """The default hash as a number. It differs from run to run: known for an object that modules and classes keep."""

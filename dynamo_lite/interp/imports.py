@@ -10,9 +10,9 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
-from ..exc import unsupported
+from ..exc import FirstUse, unsupported
 from ..guards import ir
 from ..variables.base import ObservedException, VariableTracker
 
@@ -25,7 +25,7 @@ def import_name(f: Any, name: str, level: int, fromlist: tuple[str, ...] | None)
     package = f.globals.value.get("__package__") if level else None
     absolute = importlib.util.resolve_name("." * level + name, package) if level else name
     if not _is_loaded(absolute):
-        unsupported("import", absolute)
+        not_loaded(f, absolute)
     for attribute in fromlist or ():
         if (
             f"{absolute}.{attribute}" not in sys.modules
@@ -41,6 +41,15 @@ def _require_own_import(f: Any) -> None:
     found = f.globals.builtins.load(f, "__import__") if f.globals.builtins is not None else None
     if found is None or found.value is not _IMPORT:
         unsupported("import", "builtins.__import__ is replaced")
+
+
+def not_loaded(f: Any, name: str) -> NoReturn:
+    """Raise the break before a module is loaded, which happens once; at each call where it can't be found."""
+    parent = name.rpartition(".")[0]
+    if name in sys.modules or (parent and parent not in sys.modules) or importlib.util.find_spec(name) is None:
+        unsupported("import", name)
+    f.tr.guard(f.tr.source(f.tr.constant_source(sys.modules), ir.DICT_ITEM, name), ir.ABSENT, None)
+    raise FirstUse("import", name)
 
 
 def _is_loaded(name: str) -> bool:

@@ -41,6 +41,7 @@ from . import (  # noqa: F401
     itertools_groupby,
     itertools_product,
     itertools_select,
+    lru_cache,
     markers,
     memoryfile,
     module,

@@ -1,7 +1,6 @@
-"""`functools.partial`, `cmp_to_key` and `lru_cache`.
+"""`functools.partial` and `cmp_to_key`.
 
-Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`, `KeyWrapperVariable`,
-`CacheVariable`, `CachedFunctionVariable`.
+Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`, `KeyWrapperVariable`.
 Invariant: calling one does what calling the real one does; a new one that escapes is built again in the state it has.
 Mirrors `Modules/_functoolsmodule.c`.
 """
@@ -13,21 +12,16 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_attr, richcompare, unpack
+from .abstract import richcompare, unpack
 from .base import MISSING, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .copies import family
 from .descr import generic_getattr, getset
 from .dict import DictVariable
 from .dispatch import builtin, constructor, method
-from .function import MethodVariable
-from .instance import InstanceVariable
-from .keys import Key, key_of
 from .native import (
     NativeVariable,
     emit_call,
-    host_index,
-    host_value,
     instance_state,
     part_text,
     readonly,
@@ -312,175 +306,3 @@ def _set_object(tx: Any, self: KeyWrapperVariable, value: VariableTracker | None
 @getset(KeyWrapperVariable.cls.__dict__["obj"], _set_object)
 def key_wrapper_object(tx: Any, self: KeyWrapperVariable, /) -> VariableTracker:
     return self.object if self.object is not None else tx.raises(AttributeError, "obj")
-
-
-# -- lru_cache
-
-
-class CachedFunctionVariable(NativeVariable):
-    """A function with a cache that exists before the frame.
-
-    One that hangs on a module or a class is there to save time: the wrapped function is followed and the real cache not
-    touched, if that makes no difference: the function changes nothing, and it gives no object whose identity could tell.
-    One in a local variable may be asked for its statistics next: it is called, as is one in which the graph breaks.
-    """
-
-    def __init__(self, value: Any, source: Any) -> None:
-        self.cls = type(value)
-        self.value = value
-        self.source = source
-
-    def is_python_constant(self) -> bool:
-        return True
-
-    def as_python_constant(self) -> Any:
-        return self.value
-
-    def describe(self) -> str:
-        return self.value.__qualname__
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
-
-    def instance_dict(self, tx: Any) -> VariableTracker:
-        """The object's `__dict__`, which has `__wrapped__`, `__name__` and the like."""
-        return tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.INSTANCE_DICT))
-
-    def _wrapped(self, tx: Any) -> VariableTracker:
-        return tx.tr.wrap(self.value.__wrapped__, tx.tr.source(self.source, ir.ATTR, "__wrapped__"))
-
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        return self if obj is None else MethodVariable(self, obj)
-
-    def _is_local(self) -> bool:
-        return self.source.root.kind in (ir.LOCAL, ir.FREEVAR)
-
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        changes = len(tx.tr.mutations)
-        result = None if self._is_local() else tx.call(self._wrapped(tx), args, kwargs)
-        if result is None or len(tx.tr.mutations) != changes or _is_new_object(result):
-            return unsupported("call-c-function", f"{self.describe()}, whose cache has to be kept")
-        return result
-
-
-def _is_new_object(v: VariableTracker) -> bool:
-    """True for an object with identity and state that the traced code made."""
-    made_here = v.source is None and not v.is_python_constant()
-    return made_here and isinstance(v, (NativeVariable, InstanceVariable))
-
-
-class CacheVariable(NativeVariable):
-    """A function with a cache that the traced code made; `cache` is in the order of use, newest last."""
-
-    def __init__(self, cls: type, parts: list[VariableTracker], maxsize: int | None, typed: bool) -> None:
-        self.cls = cls
-        self.parts = parts  # the constructor's arguments
-        self.function = parts[0]
-        self.maxsize = maxsize
-        self.typed = typed
-        self.hits = self.misses = 0
-        self.cache: dict[Any, VariableTracker] = {}
-        self.dict = DictVariable()
-
-    def instance_dict(self, tx: Any) -> DictVariable:
-        """The object's `__dict__`."""
-        return self.dict
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
-
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
-        return self if obj is None else MethodVariable(self, obj)
-
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        if self.maxsize == 0:
-            self.misses += 1
-            return tx.call(self.function, args, kwargs)
-        key = self._key(tx, args, kwargs)
-        found = self.cache.get(key)
-        if found is not None:
-            self.hits += 1
-            if self.maxsize is not None:
-                self.cache[key] = self.cache.pop(key)
-            return found
-        self.misses += 1
-        result = tx.call(self.function, args, kwargs)
-        if self.maxsize is None:
-            self.cache[key] = result
-        elif key not in self.cache:  # the call itself may have come here with the same arguments
-            if len(self.cache) >= self.maxsize:
-                del self.cache[next(iter(self.cache))]
-            self.cache[key] = result
-        return result
-
-    def _key(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
-        """`lru_cache_make_key`: a single int or str is its own key."""
-        if not self.typed and not kwargs and len(args) == 1 and args[0].python_type() in (int, str):
-            return key_of(tx, args[0])
-        items = list(args)
-        for name, value in kwargs.items():
-            items += [ConstantVariable(name), value]
-        kinds = [v.python_type() for v in (*args, *kwargs.values())] if self.typed else []
-        return Key(NONE, (len(args), tuple([key_of(tx, item) for item in items]), *kinds))
-
-    def children(self) -> Any:
-        return [*self.parts, self.dict]
-
-    def emit_new(self, cg: Any) -> None:
-        if self.cache or self.hits or self.misses:
-            unsupported("reconstruct", "a function with a cache that has been called")
-        emit_call(cg, self.cls, *self.parts)
-
-    def emit_fill(self, cg: Any) -> None:
-        for key, value in self.dict.pairs():
-            cg.load(value)
-            cg.load(self)
-            cg.asm.store_attr(key.value)
-
-
-def _build_cached_function(tr: Any, value: Any, source: Any) -> CachedFunctionVariable:
-    tr.guard(source, ir.IS, value)
-    return CachedFunctionVariable(value, source)
-
-
-def _new_cache(
-    tx: Any,
-    cls: VariableTracker,
-    user_function: VariableTracker,
-    maxsize: VariableTracker,
-    typed: VariableTracker,
-    cache_info_type: VariableTracker,
-) -> VariableTracker:
-    if user_function.tp_call is None:
-        return tx.raises(TypeError, "the first argument must be callable")
-    if not is_none(maxsize) and maxsize.nb_index is None:
-        return tx.raises(TypeError, "maxsize should be integer or None")
-    size = None if is_none(maxsize) else max(host_index(tx, maxsize), 0)
-    return CacheVariable(cls.value, [user_function, maxsize, typed, cache_info_type], size, bool(host_value(typed)))
-
-
-def _cache_info(tx: Any, self: Any, /) -> VariableTracker:
-    if not isinstance(self, CacheVariable):
-        return unsupported("call-c-function", "cache_info() of a cache from outside")
-    numbers = [ConstantVariable(n) for n in (self.hits, self.misses, self.maxsize, len(self.cache))]
-    return tx.call(self.parts[3], numbers)
-
-
-def _cache_clear(tx: Any, self: Any, /) -> VariableTracker:
-    if not isinstance(self, CacheVariable):
-        return unsupported("call-c-function", "cache_clear() of a cache from outside")
-    self.hits = self.misses = 0
-    self.cache.clear()
-    return NONE
-
-
-@family(functools._lru_cache_wrapper)
-def register_cache(wrapper: Any) -> None:
-    """`functools._lru_cache_wrapper` and its methods."""
-    builds(wrapper)(_build_cached_function)
-    constructor(wrapper)(_new_cache)
-    method(wrapper.cache_info)(_cache_info)
-    method(wrapper.cache_clear)(_cache_clear)
-    method(wrapper.__copy__)(lambda tx, self, /: self)
-    method(wrapper.__deepcopy__)(lambda tx, self, memo, /: self)
-    method(wrapper.__reduce__)(lambda tx, self, /: get_attr(tx, self, "__qualname__"))

@@ -142,6 +142,8 @@ def identity_key(tx: Any, v: VariableTracker) -> VariableTracker:
     node = v.source
     if node is not None:
         node.owner.hashed(v.python_type(), node, tx.tr.here() if tx is not None else None)
+    elif tx is not None and tx.tr.cached and (found := tx.tr.comes_from_cache(v)) is not None:
+        raise found.error  # the table may have the object that is in the cache
     return v
 
 

@@ -25,10 +25,10 @@ from .base import MISSING, VariableTracker, is_lazy
 from .constant import NONE, TRUE, ConstantVariable, is_none
 from .dict import DictVariable
 from .dispatch import builtin
-from .functools import CachedFunctionVariable
 from .instance import InstanceVariable
 from .iter import IteratorVariable
 from .keys import identity_key
+from .lru_cache import CachedFunctionVariable
 from .native import host_value
 from .odict import DefaultDictVariable
 from .operator import GetterVariable
