@@ -48,8 +48,10 @@ SKIPPED_TORCH = (
     "torch.utils.tensorboard",
 )
 
-# A mode by which `torch.nn.attention` rewrites indexing lives there.
-FOLLOWED_TORCH = frozenset({"torch._dynamo._trace_wrapped_higher_order_op"})
+# A mode by which `torch.nn.attention` rewrites indexing lives there; modules made of graphs are called through the others.
+FOLLOWED_TORCH = frozenset(
+    {"torch._dynamo._trace_wrapped_higher_order_op", "torch.fx._pytree", "torch.fx.graph_module"}
+)
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -71,9 +73,13 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
         return None
     if top in SKIPPED_MODULES:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
-    if top == "torch" and module.startswith(SKIPPED_TORCH) and module not in FOLLOWED_TORCH:
+    if _is_skipped_torch(module):
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
     return None
+
+
+def _is_skipped_torch(module: str) -> bool:
+    return module.startswith(SKIPPED_TORCH) and module not in FOLLOWED_TORCH
 
 
 def is_of_torch(globals_: dict[str, Any]) -> bool:
@@ -107,7 +113,8 @@ TORCH_MARKERS = {
 
 
 def transparent_target(fn: Any) -> Any:
-    """What a function of torch.compile's own stands for here: our marker, the function that a wrapper counts calls of, or None.
+    """What a function of torch.compile's own stands for here: our marker, the function that a wrapper counts calls of or gives
+    settings of torch.compile's to, or None.
 
     Once torch.compile has run in a process, nn.Module.__init__ and __setstate__ are wrapped so that modules are
     counted, and parts of the optimisers are disabled, because it cannot follow them.
@@ -118,12 +125,15 @@ def transparent_target(fn: Any) -> Any:
         return marker
     if str(fn.__dict__.get("_torchdynamo_disable_msg")).startswith(_UNABLE):
         return fn._torchdynamo_orig_callable
+    if (module, fn.__qualname__) == _WITH_SETTINGS:
+        return inspect.getclosurevars(fn).nonlocals["func"]
     if module != "torch._dynamo.mutation_guard" or fn.__closure__ is None:
         return None
     contents = [cell.cell_contents for cell in fn.__closure__]
     return contents[0] if len(contents) == 1 and isinstance(contents[0], types.FunctionType) else None
 
 
+_WITH_SETTINGS = ("torch._dynamo.external_utils", "wrap_dunder_call_ctx_manager.<locals>.inner")
 _UNABLE = ("optimizer <class 'torch.optim.", "don't trace into fused optimizer")
 
 
@@ -133,7 +143,7 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
     top = module.partition(".")[0]
     if is_internal(code):
         return "part of the engine", False  # what it calls may end the region, which must not come back
-    if top in SKIPPED_MODULES or module.startswith(SKIPPED_TORCH):
+    if top in SKIPPED_MODULES or _is_skipped_torch(module):
         return f"module {module}", True
     if top == "torch" or top in sys.stdlib_module_names:
         # These call back into user code: hooks, checkpointed functions, decorators.

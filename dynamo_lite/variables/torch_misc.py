@@ -180,7 +180,7 @@ for _name, _raw in vars(torch.Size).items():
 # -- named results
 
 
-@constructor(*{c for c in vars(torch.return_types).values() if isinstance(c, type)})
+@constructor(*{c for c in vars(torch.return_types).values() if hasattr(c, "n_sequence_fields")})
 def new_named_result(
     tx: Any, cls: VariableTracker, sequence: VariableTracker, dict: VariableTracker | None = None
 ) -> VariableTracker:

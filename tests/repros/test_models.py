@@ -67,3 +67,14 @@ def test_a_check_whose_message_shows_data():
     assert run.graph_count == 1 and not run.breaks
     run = run_both(fn, ids, torch.ones(3))
     assert str(run.exception) == "2 tokens and 3 features"
+
+
+def test_paths_into_a_pytree():
+    # torch.return_types holds a class that is no named result.
+    def f(x):
+        leaves, _ = torch.utils._pytree.tree_flatten_with_path(([x, x + 1], {"a": x}))
+        return [torch.utils._pytree.keystr(path) for path, _ in leaves], leaves[1][1]
+
+    run = run_both(f, torch.randn(3))
+    assert run.result[0] == ["[0][0]", "[0][1]", "[1]['a']"]
+    assert run.graph_count == 1
