@@ -208,7 +208,7 @@ class Codegen:
         for lock in locks:
             self.load(lock)
         asm.build_tuple(len(locks))
-        asm.call(2 + self._load_call())
+        asm.call(3 + self._load_call())
         asm.jump_if(False, self.stale)
 
     def _give_back_locks(self) -> None:

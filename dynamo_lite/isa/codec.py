@@ -507,10 +507,11 @@ FINAL = {_OPMAP[name] for name in _OPMAP if name.startswith("JUMP_") and "_IF_" 
     _OPMAP.get(name, -1) for name in ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 }
 _RETURN_GENERATOR = _OPMAP["RETURN_GENERATOR"]
+_RETURN_VALUE = _OPMAP["RETURN_VALUE"]
 
 
 def _stack_depths(program: _Program) -> tuple[list[int], int]:
-    """The depth before each instruction (0 where unreachable) and the highest one."""
+    """The depth before each instruction (0 where unreachable) and the highest one. Raises AssertionError where a return leaves values."""
     opcodes, args, labels, effect = program.opcodes, program.args, program.labels, dis.stack_effect
     region_of = [None] * len(opcodes)
     for region in program.regions:
@@ -537,6 +538,8 @@ def _stack_depths(program: _Program) -> tuple[list[int], int]:
                 highest = max(highest, jumped)
                 arg = 0
             if opc in FINAL:
+                if opc == _RETURN_VALUE and depth != 1:
+                    raise AssertionError(f"a return with {depth} values on the stack")
                 break
             if opc == _RETURN_GENERATOR:
                 depth += 1

@@ -34,12 +34,28 @@ class IteratorVariable(NativeVariable):
     """An iterator implemented in C. `parts` names the attributes that hold trackers (or are None)."""
 
     parts: tuple[str, ...] = ()
+    owned = False  # another iterator from outside goes through it, and moves it when that is replayed
 
     def tp_iter(self, tx: Any) -> VariableTracker:
         return self
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         raise NotImplementedError
+
+    def own(self) -> bool:
+        """Give the replay to another iterator, which calls `take`. False where that can't be."""
+        return False
+
+    def take(self, tx: Any) -> VariableTracker | None:
+        """`tp_iternext` for the owner."""
+        raise NotImplementedError
+
+    def refuse_if_owned(self) -> None:
+        """Raises `Unsupported` where somebody else than the owner goes through it."""
+        if self.owned:
+            unsupported(
+                "iterator-state", f"a {self.cls.__name__} from outside that an enumerate object goes through as well"
+            )
 
     def reduced(self, tx: Any) -> tuple[Any, ...]:
         """What `__reduce__` returns: host values with trackers in them."""
@@ -411,7 +427,6 @@ class SourcedIterator(IteratorVariable):
         self.value = value
         self.source = source
         self.cls = type(value)
-        self.owned = False  # part of another iterator, which does the replay
         self.consumed = 0
         self.done = (
             False  # the end was seen, and is guarded; at another call there may be more after the last item taken
@@ -427,10 +442,17 @@ class SourcedIterator(IteratorVariable):
         self.node = source if direct else tr.source(source, ir.CALL, items_to_come)
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        self.refuse_if_owned()
+        return self.take(tx)
+
+    def own(self) -> bool:
+        self.owned = True
+        return True
+
+    def take(self, tx: Any) -> VariableTracker | None:
         tr, k = tx.tr, self.consumed
         self._check_container(tx)
-        if not self.owned:
-            tr.mutating(self)
+        tr.mutating(self)
         if k >= len(self.items):
             tr.guard(self.node, ir.LEN, len(self.items))
             self.done = True
@@ -452,7 +474,8 @@ class SourcedIterator(IteratorVariable):
         return len(self.items) - self.consumed
 
     def emit_update(self, cg: Any) -> None:
-        emit_advance(cg, self, self.consumed + self.done)
+        if not self.owned:
+            emit_advance(cg, self, self.consumed + self.done)
 
 
 def emit_advance(cg: Any, vt: VariableTracker, n: int) -> None:

@@ -10,7 +10,7 @@ Mirrors `Python/bltinmodule.c`, `Objects/enumobject.c`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..exc import unsupported
@@ -19,7 +19,7 @@ from .abstract import get_iter, index, is_true, iter_next, type_name
 from .base import VariableTracker
 from .constant import FALSE, ConstantVariable, is_none
 from .dispatch import constructor
-from .iter import IteratorVariable, SourcedIterator, advance, call_or_stop, reduced_arg, wrapped_args
+from .iter import IteratorVariable, advance, call_or_stop, reduced_arg, wrapped_args
 from .native import emit_all, host_int
 from .tuple import TupleVariable
 from .wrap import builds
@@ -81,10 +81,21 @@ class ZipVariable(ManyIterators):
         self.strict = strict
         self.source = source
 
+    def own(self) -> bool:
+        self.owned = (self.source is not None and not self.strict) and all(
+            iterator.tp_iternext is not None and isinstance(iterator, IteratorVariable) and iterator.own()
+            for iterator in self.iterators
+        )
+        return self.owned
+
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        self.refuse_if_owned()
+        return self.take(tx)
+
+    def take(self, tx: Any) -> VariableTracker | None:
         items = []
         for i, iterator in enumerate(self.iterators):
-            item = iter_next(tx, iterator)
+            item = self._next_of(tx, iterator)
             if item is None:
                 if self.strict:
                     self._check_lengths(tx, i)
@@ -92,13 +103,16 @@ class ZipVariable(ManyIterators):
             items.append(item)
         return TupleVariable(items) if items else None
 
+    def _next_of(self, tx: Any, iterator: Any) -> VariableTracker | None:
+        return iterator.take(tx) if self.owned else iter_next(tx, iterator)
+
     def _check_lengths(self, tx: Any, i: int) -> None:
         """Argument i is exhausted: all others have to be, too."""
         if i:
             plural = " " if i == 1 else "s 1-"
             tx.raises(ValueError, f"zip() argument {i + 1} is shorter than argument{plural}{i}")
         for k, iterator in enumerate(self.iterators[1:], 1):
-            if iter_next(tx, iterator) is not None:
+            if self._next_of(tx, iterator) is not None:
                 plural = " " if k == 1 else "s 1-"
                 tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
 
@@ -236,7 +250,7 @@ class EnumerateVariable(IteratorVariable):
         self.consumed = 0
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        item = iter_next(tx, self.iterator)
+        item = iter_next(tx, self.iterator) if self.source is None else self.iterator.take(tx)
         if self.source is not None:
             tx.tr.mutating(self)
             self.consumed += 1
@@ -253,8 +267,14 @@ class EnumerateVariable(IteratorVariable):
         emit_instance(cg, self, enumerate, self.iterator, self.count)
 
     def emit_update(self, cg: Any) -> None:
-        emit_with(cg, advance, self, self.consumed)
+        emit_with(cg, _step, self, self.consumed)
         cg.asm.pop_top()
+
+
+def _step(iterator: Iterator[Any], n: int) -> None:
+    """Ask a real iterator n times: where a part of it goes on behind its end, each time takes something."""
+    for _ in range(n):
+        next(iterator, None)
 
 
 @constructor(enumerate)
@@ -271,8 +291,7 @@ def build_enumerate(tr: Any, value: Any, source: Any) -> EnumerateVariable:
     inner, count = value.__reduce__()[1]
     # Not through `wrap`: a number that changes from call to call would become symbolic.
     tr.guard(tr.source(source, ir.CALL, reduced_arg(1)), ir.EQUALS, count)
-    model = tr.build(inner, tr.source(source, ir.CALL, reduced_arg(0)))
-    if not isinstance(model, SourcedIterator):
+    model = tr.wrap(inner, tr.source(source, ir.CALL, reduced_arg(0)))
+    if model.tp_iternext is None or not isinstance(model, IteratorVariable) or model.owned or not model.own():
         unsupported("iterator-state", f"enumerate over a {type(inner).__name__}")
-    model.owned = True  # the enumerate object is advanced, and it with it
     return EnumerateVariable(model, count, source)

@@ -125,6 +125,7 @@ def test_nested_regions():
     asm.push_callable(lambda: asm.load_fast("f"))
     asm.load_const(1)
     asm.call(1)
+    asm.build_tuple(3)
     asm.return_value()
     asm.end_try()
     asm.place(inner)
@@ -156,7 +157,7 @@ def test_nested_regions():
 
         return f
 
-    assert run(fails()) == 1
+    assert run(fails()) == ("bottom", "middle", 1)
     assert run(fails(1)) == ("bottom", "middle", 2)
     assert run(fails(1, 2)) == ("bottom", "outer")
 

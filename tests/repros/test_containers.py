@@ -13,6 +13,7 @@ import weakref
 
 import pytest
 
+from dynamo_lite.record import log
 from tests.repros.test_conformance_finds import same, stop
 from tests.variables.differential import captured
 
@@ -948,3 +949,45 @@ def test_the_error_of_reduce_has_no_context():
             return str(error), error.__context__
 
     assert captured(program)() == program() == ("reduce() arg 2 must support iteration", None)
+
+
+class TestEnumerateFromOutside:
+    """An enumerate object that was begun before a break."""
+
+    @pytest.mark.parametrize("strict", [False, True])
+    @pytest.mark.parametrize("counts", [(3, 5), (5, 3), (3, 3)])
+    def test_over_a_zip(self, counts, strict):
+        def program():
+            iterators = [iter(range(n)) for n in counts]
+            pairs, out = enumerate(zip(*iterators, strict=strict), 7), []
+            out.append(next(pairs))
+            stop()
+            try:
+                for i, (a, b) in pairs:
+                    out.append((i, a, b))
+            except ValueError as error:
+                out.append(str(error))
+            return out, [list(it) for it in iterators]
+
+        same(program)
+
+    def test_a_loop_with_a_break(self):
+        def program():
+            out = []
+            for i, (a, b) in enumerate(zip([1, 2, 3], "abc")):
+                out.append((i, a))
+                stop()
+                out.append(b)
+            return out
+
+        same(program)
+        assert "iterator-state" not in {record.slug for record in log.breaks()}
+
+    def test_the_iterator_within_is_moved_by_the_program_too(self):
+        def program():
+            it = iter([1, 2, 3, 4])
+            pairs = enumerate(it)
+            stop()
+            return next(pairs), next(it), next(pairs), list(it)
+
+        same(program)
