@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from . import views
 from .extents import CHANNELS_LAST, CONTIGUOUS, Extent, Extents
 from .norms import batch_norm, layer_norm
+from .sketch import Sketch, is_symbolic
 
 aten = torch.ops.aten
 
@@ -22,31 +24,19 @@ _FLOATS = frozenset({torch.float32, torch.float64, torch.bfloat16, torch.float16
 _INTS = frozenset({torch.int64, torch.int32})
 
 
-def _is_symbolic(*tensors: Any) -> bool:
-    """Whether sizes of one of the tensors are symbolic. All have to be plain, unknown and on the CPU."""
-    found = False
-    for t in tensors:
-        if type(t) is not FakeTensor or t.constant is not None or t.fake_device.type != "cpu":
-            return False
-        if t.layout is not torch.strided or t.is_conj() or t.is_neg() or t.is_quantized:
-            return False
-        found = found or t._has_symbolic_sizes_strides
-    return found
-
-
 # -- element by element
 
 
-def _unary(extents: Extents, x: Any, *options: Any) -> Any:
+def unary(extents: Extents, x: Any, *options: Any) -> Any:
     """A function of each element that keeps its type."""
-    if not _is_symbolic(x) or x.dtype not in _FLOATS or not all(type(o) in (bool, int, float, str) for o in options):
+    if not is_symbolic(x) or x.dtype not in _FLOATS or not all(type(o) in (bool, int, float, str) for o in options):
         return None
     extent = extents.of(x)
     return extents.new_alike(x, extent) if _is_dense(extent) else None
 
 
 def _unary_in_place(extents: Extents, x: Any) -> Any:
-    if not _is_symbolic(x) or x.dtype not in _FLOATS:
+    if not is_symbolic(x) or x.dtype not in _FLOATS:
         return None
     return x if _is_dense(extents.of(x)) else None
 
@@ -56,28 +46,28 @@ def _is_dense(extent: Extent | None) -> bool:
     return extent is not None and extent.kind is not None
 
 
-def _binary(extents: Extents, x: Any, y: Any) -> Any:
+def binary(extents: Extents, x: Any, y: Any) -> Any:
     """A function of pairs of elements of one type, or of elements and a number, that keeps the type."""
     if x.dtype in _INTS and type(y) is not float:
         return _paired(extents, x, y, x.dtype)
-    return _quotient(extents, x, y)
+    return quotient(extents, x, y)
 
 
-def _quotient(extents: Extents, x: Any, y: Any) -> Any:
+def quotient(extents: Extents, x: Any, y: Any) -> Any:
     return _paired(extents, x, y, x.dtype) if x.dtype in _FLOATS else None
 
 
-def _comparison(extents: Extents, x: Any, y: Any) -> Any:
+def comparison(extents: Extents, x: Any, y: Any) -> Any:
     return _paired(extents, x, y, torch.bool) if x.dtype in _FLOATS or x.dtype in _INTS else None
 
 
 def _paired(extents: Extents, x: Any, y: Any, dtype: Any) -> Any:
     if type(y) in (int, float):
-        if not _is_symbolic(x):
+        if not is_symbolic(x):
             return None
         extent = extents.of(x)
         return extents.new_alike(x, extent, dtype) if _is_dense(extent) else None
-    if not _is_symbolic(x, y) or x.dtype != y.dtype:
+    if not is_symbolic(x, y) or x.dtype != y.dtype:
         return None
     one, two = extents.of(x), extents.of(y)
     if not (_is_dense(one) and _is_dense(two)):
@@ -96,10 +86,10 @@ def _paired(extents: Extents, x: Any, y: Any, dtype: Any) -> Any:
     return extents.new_contiguous(x, sizes, dtype)
 
 
-def _add_in_place(extents: Extents, x: Any, y: Any) -> Any:
+def add_in_place(extents: Extents, x: Any, y: Any) -> Any:
     if type(y) in (int, float):
         return _unary_in_place(extents, x)
-    if not _is_symbolic(x, y) or x.dtype != y.dtype or x.dtype not in _FLOATS:
+    if not is_symbolic(x, y) or x.dtype != y.dtype or x.dtype not in _FLOATS:
         return None
     one, two = extents.of(x), extents.of(y)
     if not _is_dense(one) or two is None:
@@ -109,7 +99,7 @@ def _add_in_place(extents: Extents, x: Any, y: Any) -> Any:
 
 
 def _copy_in_place(extents: Extents, x: Any, y: Any) -> Any:
-    return _add_in_place(extents, x, y) if isinstance(y, torch.Tensor) else None
+    return add_in_place(extents, x, y) if type(y) in (FakeTensor, Sketch) else None
 
 
 def _broadcast(one: Extent, two: Extent) -> list[Any] | None:
@@ -127,56 +117,17 @@ def _broadcast(one: Extent, two: Extent) -> list[Any] | None:
 
 
 def _clone(extents: Extents, x: Any) -> Any:
-    if not _is_symbolic(x):
+    if not is_symbolic(x):
         return None
     extent = extents.of(x)
     return extents.new_alike(x, extent) if _is_dense(extent) else None
-
-
-# -- views
-
-
-def _view(extents: Extents, x: Any, shape: Any) -> Any:
-    """`view` of a contiguous tensor, if the numbers of elements are seen to be equal."""
-    if not _is_symbolic(x):
-        return None
-    extent, wanted = extents.of(x), extents.expressions(shape)
-    if extent is None or wanted is None or extent.kind != CONTIGUOUS:
-        return None
-    open_ = [i for i, n in enumerate(wanted) if n == -1]
-    given = [n for n in wanted if n != -1]
-    if len(open_) > 1 or any(type(n) is int and n <= 0 for n in given) or 0 in extent.shape:
-        return None
-    rest = extents.divided(extent.shape, given)
-    if rest is None or (not open_ and rest != 1):
-        return None
-    sizes = list(shape)
-    if open_:
-        sizes[open_[0]] = extents.number(rest)
-    return extents.view(x, sizes, extents.contiguous(sizes))
-
-
-def _permute(extents: Extents, x: Any, dims: Any) -> Any:
-    if not _is_symbolic(x) or sorted(d % x.dim() for d in dims) != list(range(x.dim())):
-        return None
-    sizes, strides = x.shape, x.stride()
-    return extents.view(x, [sizes[d] for d in dims], [strides[d] for d in dims])
-
-
-def _transpose(extents: Extents, x: Any, dim0: int, dim1: int) -> Any:
-    n = x.dim()
-    if not n or not (-n <= dim0 < n and -n <= dim1 < n):
-        return None
-    dims = list(range(n))
-    dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
-    return _permute(extents, x, dims)
 
 
 # -- products
 
 
 def _are_factors(*tensors: Any) -> bool:
-    return _is_symbolic(*tensors) and len({t.dtype for t in tensors}) == 1 and tensors[0].dtype in _FLOATS
+    return is_symbolic(*tensors) and len({t.dtype for t in tensors}) == 1 and tensors[0].dtype in _FLOATS
 
 
 def _are_equal(one: Any, two: Any) -> bool:
@@ -184,7 +135,7 @@ def _are_equal(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def _mm(extents: Extents, x: Any, y: Any) -> Any:
+def mm(extents: Extents, x: Any, y: Any) -> Any:
     if not _are_factors(x, y) or x.dim() != 2 or y.dim() != 2:
         return None
     one, two = extents.expressions(x.shape), extents.expressions(y.shape)
@@ -193,15 +144,15 @@ def _mm(extents: Extents, x: Any, y: Any) -> Any:
     return extents.new_contiguous(x, (x.shape[0], y.shape[1]))
 
 
-def _addmm(extents: Extents, bias: Any, x: Any, y: Any) -> Any:
+def addmm(extents: Extents, bias: Any, x: Any, y: Any) -> Any:
     if not _are_factors(bias, x, y) or bias.dim() != 1 or y.dim() != 2:
         return None
     if extents.expressions(bias.shape) is None or extents.expressions(y.shape) is None:
         return None
-    return _mm(extents, x, y) if _are_equal(bias.shape[0], y.shape[1]) else None
+    return mm(extents, x, y) if _are_equal(bias.shape[0], y.shape[1]) else None
 
 
-def _bmm(extents: Extents, x: Any, y: Any) -> Any:
+def bmm(extents: Extents, x: Any, y: Any) -> Any:
     if not _are_factors(x, y) or x.dim() != 3 or y.dim() != 3:
         return None
     one, two = extents.expressions(x.shape), extents.expressions(y.shape)
@@ -210,7 +161,7 @@ def _bmm(extents: Extents, x: Any, y: Any) -> Any:
     return extents.new_contiguous(x, (x.shape[0], x.shape[1], y.shape[2]))
 
 
-def _convolution(
+def convolution(
     extents: Extents,
     x: Any,
     weight: Any,
@@ -236,14 +187,10 @@ def _convolution(
     if None in settings or not _is_as_made(weight) or 0 in weight.shape or not extents.is_positive(extent.shape[0]):
         return None
     sizes = [x.shape[0], weight.shape[0]]
-    for size, kernel, step, pad, spread in zip(x.shape[2:], weight.shape[2:], *settings, strict=True):
-        room, reach = size + 2 * pad, spread * (kernel - 1) + 1
-        if 2 * pad < reach - 1 or not extents.is_positive(extents.expression(size)):
-            torch._check(room >= reach)
-        size = (room - reach) // step + 1
-        if type(size) is not int:
-            extents.positive.add(extents.expression(size))
-        sizes.append(size)
+    sizes += [
+        extents.windows(size, spread * (kernel - 1) + 1, step, pad)
+        for size, kernel, step, pad, spread in zip(x.shape[2:], weight.shape[2:], *settings, strict=True)
+    ]
     if extent.kind == CONTIGUOUS:
         return extents.new_contiguous(x, sizes)
     if extent.kind == CHANNELS_LAST and _is_left_to_onednn(extents, extent, weight, settings, groups):
@@ -283,8 +230,8 @@ def _is_as_made(weight: Any) -> bool:
 # -- over dimensions
 
 
-def _mean(extents: Extents, x: Any, dims: Any, keepdim: bool = False) -> Any:
-    if not _is_symbolic(x) or x.dtype not in _FLOATS or not dims or not all(-x.dim() <= d < x.dim() for d in dims):
+def mean(extents: Extents, x: Any, dims: Any, keepdim: bool = False) -> Any:
+    if not is_symbolic(x) or x.dtype not in _FLOATS or not dims or not all(-x.dim() <= d < x.dim() for d in dims):
         return None
     extent = extents.of(x)
     gone = {d % x.dim() for d in dims}
@@ -294,11 +241,126 @@ def _mean(extents: Extents, x: Any, dims: Any, keepdim: bool = False) -> Any:
     return extents.new_contiguous(x, sizes)
 
 
-def _softmax(extents: Extents, x: Any, dim: int, half_to_float: bool) -> Any:
-    if half_to_float or not _is_symbolic(x) or x.dtype not in _FLOATS or not -x.dim() <= dim < x.dim():
+def softmax(extents: Extents, x: Any, dim: int, half_to_float: bool) -> Any:
+    if half_to_float or not is_symbolic(x) or x.dtype not in _FLOATS or not -x.dim() <= dim < x.dim():
         return None
     extent = extents.of(x)
     return extents.new_contiguous(x, extent.sizes) if extent is not None and extent.kind == CONTIGUOUS else None
+
+
+def max_pool(extents: Extents, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """`max_pool2d` of contiguous images."""
+    if not is_symbolic(x) or x.dtype not in _FLOATS or x.dim() != 4:
+        return None
+    extent = extents.of(x)
+    settings = [_each((v,) if type(v) is int else v, 2) for v in (kernel, stride, padding, dilation)]
+    if extent is None or extent.kind != CONTIGUOUS or None in settings:
+        return None
+    if not all(map(extents.is_positive, extent.shape[:2])):
+        return None
+    if any(k < 1 or s < 1 or 2 * p > k for k, s, p, _ in zip(*settings, strict=True)):
+        return None
+    sizes = [extents.windows(n, d * (k - 1) + 1, s, p) for n, k, s, p, d in zip(x.shape[2:], *settings, strict=True)]
+    return extents.new_contiguous(x, (*x.shape[:2], *sizes))
+
+
+def _max_pool_with_indices(
+    extents: Extents,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    made = None if ceil_mode else max_pool(extents, x, kernel, stride or kernel, padding, dilation)
+    return made and (made, extents.new_contiguous(x, made.shape, torch.int64))
+
+
+# -- of several tensors
+
+
+def where(extents: Extents, condition: Any, x: Any, y: Any) -> Any:
+    """`where`, if two of the three have all sizes."""
+    tensors = [t for t in (condition, x, y) if type(t) in (FakeTensor, Sketch)]
+    if len(tensors) < 3 or not is_symbolic(*tensors) or x.dtype is not y.dtype:
+        return None
+    all_extents = [extents.of(t) for t in tensors]
+    if not all(e is not None and e.kind == CONTIGUOUS for e in all_extents):
+        return None
+    whole = max(all_extents, key=lambda e: len(e.sizes))
+    for extent in all_extents:
+        sizes = _broadcast(whole, extent)
+        if sizes is None or extents.expressions(sizes) != whole.shape:
+            return None
+    return extents.new_contiguous(x, whole.sizes)
+
+
+def cast(extents: Extents, x: Any, dtype: Any) -> Any:
+    """A copy of another data type."""
+    if not is_symbolic(x):
+        return None
+    extent = extents.of(x)
+    return extents.new_alike(x, extent, dtype) if _is_dense(extent) else None
+
+
+def embedding(extents: Extents, weight: Any, indices: Any) -> Any:
+    """The rows of a table."""
+    if not is_symbolic(weight, indices) or weight.dim() != 2 or indices.dtype not in _INTS:
+        return None
+    if extents.expressions(indices.shape) is None or extents.expressions(weight.shape) is None:
+        return None
+    return extents.new_contiguous(weight, (*indices.shape, weight.shape[1]))
+
+
+def _embedding(
+    extents: Extents, weight: Any, indices: Any, padding_idx: int = -1, by_frequency: bool = False, sparse: bool = False
+) -> Any:
+    return embedding(extents, weight, indices)
+
+
+def cat(extents: Extents, tensors: Any, dim: int = 0) -> Any:
+    """Contiguous tensors, one behind the other."""
+    if type(dim) is not int or not tensors or not is_symbolic(*tensors):
+        return None
+    first, rank = tensors[0], tensors[0].dim()
+    if not -rank <= dim < rank:
+        return None
+    dim %= rank
+    length: Any = 0
+    rest = None
+    for t in tensors:
+        extent = extents.of(t)
+        if extent is None or extent.kind != CONTIGUOUS or t.dtype is not first.dtype or len(extent.shape) != rank:
+            return None
+        if rank == 1 and not extents.is_positive(extent.shape[0]):
+            return None
+        others = extent.shape[:dim] + extent.shape[dim + 1 :]
+        if rest is not None and others != rest:
+            return None
+        rest = others
+        length = length + extent.shape[dim]
+    return extents.new_contiguous(first, (*first.shape[:dim], extents.number(length), *first.shape[dim + 1 :]))
+
+
+def stack(extents: Extents, tensors: Any, dim: int = 0) -> Any:
+    """Contiguous tensors of one shape, side by side."""
+    if type(dim) is not int or not tensors or not is_symbolic(*tensors):
+        return None
+    first, rank = extents.of(tensors[0]), tensors[0].dim() + 1
+    if first is None or not -rank <= dim < rank:
+        return None
+    for t in tensors:
+        extent = extents.of(t)
+        if (
+            extent is None
+            or extent.kind != CONTIGUOUS
+            or extent.shape != first.shape
+            or t.dtype is not tensors[0].dtype
+        ):
+            return None
+    dim %= rank
+    return extents.new_contiguous(tensors[0], (*first.sizes[:dim], len(tensors), *first.sizes[dim:]))
 
 
 # -- the table
@@ -313,26 +375,35 @@ RULES: dict[Any, Rule] = {
             *(aten.sin.default, aten.cos.default, aten.log.default, aten.hardswish.default, aten.hardsigmoid.default),
             aten.pow.Tensor_Scalar,
         ],
-        _unary,
+        unary,
     ),
     **dict.fromkeys([aten.relu_.default, aten.silu_.default, aten.hardswish_.default], _unary_in_place),
-    **dict.fromkeys([aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor], _binary),
-    aten.div.Tensor: _quotient,
-    **dict.fromkeys([getattr(aten, f).Tensor for f in ("lt", "le", "eq", "ne", "gt", "ge")], _comparison),
-    **dict.fromkeys([getattr(aten, f).Scalar for f in ("lt", "le", "eq", "ne", "gt", "ge")], _comparison),
-    **dict.fromkeys([aten.add_.Tensor, aten.mul_.Tensor, aten.sub_.Tensor, aten.div_.Tensor], _add_in_place),
+    **dict.fromkeys([aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor], binary),
+    aten.div.Tensor: quotient,
+    **dict.fromkeys([getattr(aten, f).Tensor for f in ("lt", "le", "eq", "ne", "gt", "ge")], comparison),
+    **dict.fromkeys([getattr(aten, f).Scalar for f in ("lt", "le", "eq", "ne", "gt", "ge")], comparison),
+    **dict.fromkeys([aten.add_.Tensor, aten.mul_.Tensor, aten.sub_.Tensor, aten.div_.Tensor], add_in_place),
     aten.copy_.default: _copy_in_place,
     aten.clone.default: _clone,
-    aten.view.default: _view,
-    aten._unsafe_view.default: _view,
-    aten.permute.default: _permute,
-    aten.transpose.int: _transpose,
-    aten.mm.default: _mm,
-    aten.addmm.default: _addmm,
-    aten.bmm.default: _bmm,
-    aten.convolution.default: _convolution,
-    aten.mean.dim: _mean,
-    aten._softmax.default: _softmax,
+    aten.view.default: views.view,
+    aten._unsafe_view.default: views.unsafe_view,
+    aten.permute.default: views.permute,
+    aten.t.default: views.t,
+    aten.unsqueeze.default: views.unsqueeze,
+    aten.select.int: views.select,
+    aten.slice.Tensor: views.slice_,
+    aten.embedding.default: _embedding,
+    aten.cat.default: cat,
+    aten.stack.default: stack,
+    aten.where.self: where,
+    aten.max_pool2d_with_indices.default: _max_pool_with_indices,
+    aten.transpose.int: views.transpose,
+    aten.mm.default: mm,
+    aten.addmm.default: addmm,
+    aten.bmm.default: bmm,
+    aten.convolution.default: convolution,
+    aten.mean.dim: mean,
+    aten._softmax.default: softmax,
     aten._native_batch_norm_legit_no_training.default: batch_norm,
     aten.native_layer_norm.default: layer_norm,
 }

@@ -1,6 +1,6 @@
 """Sizes and strides as expressions, compared without a question to the algebra.
 
-Input: fake tensors with symbolic sizes. Output: how they lie in memory, and new fake tensors with given sizes.
+Input: fake tensors, or sketches of them, with symbolic sizes. Output: how they lie in memory, and new ones with given sizes.
 Invariant: what is not seen at once, expression by expression, is unknown. Nothing here makes a guard.
 """
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.utils._mode_utils import no_dispatch
+
+from .sketch import Sketch
 
 CONTIGUOUS, CHANNELS_LAST, DENSE = "contiguous", "channels last", "dense"
 
@@ -38,6 +41,8 @@ class Extents:
         self._plain: dict[Any, bool] = {}
         self._contiguous: dict[tuple[Any, ...], list[Any]] = {}  # shape → strides, and the number of elements
         self._kinds: dict[Any, str] = {}
+        self._numbers: dict[Any, Any] = {}
+        self._windows: dict[tuple[Any, ...], Any] = {}
         self._products: dict[tuple[Any, ...], Any] = {}
 
     # -- numbers
@@ -75,11 +80,32 @@ class Extents:
         self._unsettled[expr] = facts
         return False
 
+    def is_several(self, expr: Any) -> bool:
+        """Whether a number is known to be 2 or more."""
+        return expr >= 2 if type(expr) is int else bool(self.env.bound_sympy(expr).lower >= 2)
+
     def number(self, expr: Any) -> Any:
-        """The symbolic int for an expression."""
-        if type(expr) is int or expr.is_Integer:
-            return int(expr)
-        return self.env.create_symintnode(expr, hint=int(expr.xreplace(self.env.backed_var_to_val)))
+        """The symbolic int for an expression; always the same one."""
+        if type(expr) is int:
+            return expr
+        number = self._numbers.get(expr)
+        if number is None:
+            number = self.env.int_of(expr, int(expr.xreplace(self.env.backed_var_to_val)))
+            self._numbers[expr] = number
+        return number
+
+    def windows(self, size: Any, reach: int, step: int, pad: int) -> Any:
+        """How many windows that reach so far fit into a padded size. There has to be one: a guard if that is not certain."""
+        key = self.expression(size), reach, step, pad
+        count = self._windows.get(key)
+        if count is None:
+            room = size + 2 * pad
+            if 2 * pad < reach - 1 or not self.is_positive(key[0]):
+                torch._check(room >= reach)
+            count = self._windows[key] = (room - reach) // step + 1
+            if type(count) is not int:
+                self.positive.add(self.expression(count))
+        return count
 
     def _settled(self, expr: Any) -> Any:
         """A stride without the maxima that have become superfluous."""
@@ -109,7 +135,7 @@ class Extents:
             if known is None or not self.is_positive(known):
                 size = torch.sym_max(size, 1)
                 settled = False
-            span = span * size
+            span = span * size if not settled else self.number(self.expression(span) * known)
         strides.reverse()
         if settled:
             self._contiguous[shape] = strides
@@ -121,7 +147,7 @@ class Extents:
         _, channels, height, width = sizes
         return [channels * width * height, 1, channels * width, channels]
 
-    def of(self, fake: torch.Tensor) -> Extent | None:
+    def of(self, fake: Any) -> Extent | None:
         """The extent of a tensor; None if its sizes depend on data."""
         sizes = tuple(fake.shape)
         shape, strides = self.expressions(sizes), self.expressions(fake.stride())
@@ -155,41 +181,59 @@ class Extents:
 
     # -- tensors
 
-    def new(self, like: FakeTensor, sizes: Sequence[Any], strides: Sequence[Any], dtype: Any = None) -> FakeTensor:
-        """A new fake tensor on the device of another one."""
-        mode = like.fake_mode
-        count = self._count(sizes)
-        with in_kernel_invocation_manager(mode), no_dispatch():
-            whole = torch.empty(count, dtype=dtype or like.dtype, device="meta")
-            return FakeTensor(mode, whole.as_strided(tuple(sizes), tuple(strides)), like.fake_device)
+    def new(self, like: Any, sizes: Sequence[Any], strides: Sequence[Any], dtype: Any = None) -> Any:
+        """A new tensor on the device of another one: a sketch if that is one, else a fake tensor."""
+        dtype = dtype or like.dtype
+        if type(like) is Sketch:
+            return Sketch(sizes, strides, 0, dtype, like.device)
+        return self._made(like.fake_mode, self.count(sizes), sizes, strides, 0, dtype, like.fake_device)
 
-    def new_contiguous(self, like: FakeTensor, sizes: Sequence[Any], dtype: Any = None) -> FakeTensor:
+    def made(self, mode: Any, sketch: Sketch) -> FakeTensor:
+        """The fake tensor for a sketch."""
+        shape, strides = self.expressions(sketch.shape), self.expressions(sketch.strides)
+        span = 0
+        if shape is not None and strides is not None and 0 not in shape:
+            reach = sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)])
+            span = self.number(sympy.expand(self.expression(sketch.offset) + 1 + reach))
+        return self._made(mode, span, sketch.shape, sketch.strides, sketch.offset, sketch.dtype, sketch.device)
+
+    @staticmethod
+    def _made(mode: Any, count: Any, sizes: Any, strides: Any, offset: Any, dtype: Any, device: Any) -> FakeTensor:
+        with in_kernel_invocation_manager(mode), no_dispatch():
+            whole = torch.empty(count, dtype=dtype, device="meta")
+            return FakeTensor(mode, whole.as_strided(tuple(sizes), tuple(strides), offset), device)
+
+    def new_contiguous(self, like: Any, sizes: Sequence[Any], dtype: Any = None) -> Any:
         """A new contiguous one."""
         return self.new(like, sizes, self.contiguous(sizes), dtype)
 
-    def new_alike(self, like: FakeTensor, extent: Extent, dtype: Any = None) -> FakeTensor:
+    def new_alike(self, like: Any, extent: Extent, dtype: Any = None) -> Any:
         """A new one that lies in memory as another one of that extent does."""
         return self.new(like, extent.sizes, like.stride(), dtype)
 
-    def view(self, fake: FakeTensor, sizes: Sequence[Any], strides: Sequence[Any]) -> FakeTensor:
-        """A view of the memory of a fake tensor, beginning where that begins."""
-        mode = fake.fake_mode
+    def view(self, tensor: Any, sizes: Sequence[Any], strides: Sequence[Any], offset: Any = None) -> Any:
+        """A view of the memory of a tensor, beginning where that begins or at `offset`."""
+        offset = tensor.storage_offset() if offset is None else offset
+        if type(tensor) is Sketch:
+            return Sketch(sizes, strides, offset, tensor.dtype, tensor.device, tensor)
+        mode = tensor.fake_mode
         with in_kernel_invocation_manager(mode), no_dispatch():
-            sample = torch._C.TensorBase.as_strided(fake, tuple(sizes), tuple(strides), fake.storage_offset())
-        return FakeTensor(mode, sample, fake.fake_device)
+            sample = torch._C.TensorBase.as_strided(tensor, tuple(sizes), tuple(strides), offset)
+        return FakeTensor(mode, sample, tensor.fake_device)
 
     # -- products
 
-    def _count(self, sizes: Sequence[Any]) -> Any:
+    def count(self, sizes: Sequence[Any]) -> Any:
         """The number of elements."""
         shape = self.expressions(sizes)
-        count = self._products.get(shape) if shape is not None else None
-        if count is None:
-            count = 1
-            for size in reversed(sizes):
-                count = size * count
-            if shape is not None:
-                self._products[shape] = count
+        if shape is not None:
+            count = self._products.get(shape)
+            if count is None:
+                count = self._products[shape] = self.number(prod(shape))
+            return count
+        count = 1
+        for size in reversed(sizes):
+            count = size * count
         return count
 
     def divided(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:

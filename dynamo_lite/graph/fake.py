@@ -25,8 +25,10 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorConverter,
     FakeTensorMode,
+    in_kernel_invocation_manager,
 )
 from torch.fx import Node
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..exc import Unsupported, unsupported
@@ -61,6 +63,7 @@ class PropagationMode(FakeTensorMode):
         self.shape_env = shape_env
         self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
         self.direct_rules: Any = None  # those of `direct`, and
+        self.direct_outcome: Any = None  # of `calls`,
         self.extents: Any = None  # `Extents`, once there are symbols
         self.items_read = 0  # how often an operator has asked for the data of a tensor
         self.is_random = False  # whether an operator has drawn random numbers
@@ -188,8 +191,9 @@ class Propagator:
 
     def symbolic_fake(self, shape: Sequence[Any], stride: Sequence[Any], real: torch.Tensor) -> FakeTensor:
         """The fake of a real tensor with symbolic sizes."""
-        with self.mode, without_compiler:
-            fake = torch.empty_strided(shape, stride, dtype=real.dtype, device=real.device)
+        with without_compiler, in_kernel_invocation_manager(self.mode), no_dispatch():
+            sample = torch.empty_strided(shape, stride, dtype=real.dtype, device="meta")
+            fake = FakeTensor(self.mode, sample, real.device)
         if real.requires_grad:
             fake.requires_grad_()
             if not real.is_leaf:
@@ -230,6 +234,10 @@ class Propagator:
             if outcome is not None:
                 STATS.memo_hits += 1
                 return outcome, None
+            outcome = self._direct(op, target, args, kwargs, tensors, values)
+            if outcome is not None:
+                memo[key] = outcome
+                return outcome, None
         STATS.fake_calls += 1
         fakes = [self.fake_of(t) for t in tensors]
         if key is not None and any(f.constant is not None for f in fakes):
@@ -250,6 +258,19 @@ class Propagator:
                 memo.clear()
             memo[key] = outcome
         return outcome, new
+
+    def _direct(
+        self, op: str, target: Any, args: Any, kwargs: Any, tensors: list[TensorValue], values: dict[Node, Any]
+    ) -> Outcome | None:
+        """What follows from sizes alone, if some of them are symbolic."""
+        find = self.mode.direct_outcome
+        if find is None or not any(t.meta.live for t in tensors):
+            return None
+        try:
+            with without_compiler:
+                return find(self.mode, op, target, args, kwargs, tensors, values)
+        except Exception as error:
+            _refuse(target, error)
 
     def _run(self, op: str, target: Any, args: Any, kwargs: Any, values: dict[Node, Any]) -> Any:
         host = self._substitute(args, values)

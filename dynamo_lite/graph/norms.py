@@ -13,22 +13,22 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .extents import CHANNELS_LAST, CONTIGUOUS, Extents
+from .sketch import Sketch
 
 _FLOATS = frozenset({torch.float32, torch.float64})  # of smaller ones the statistics have another data type
 
 
-def _is_plain(x: torch.Tensor, shape: tuple[Any, ...], *others: torch.Tensor | None) -> bool:
+def _is_plain(x: Any, shape: tuple[Any, ...], *others: Any) -> bool:
     """On the CPU, all of one data type, `others` of one shape, which makes guards on sizes."""
     return (
-        type(x) is FakeTensor
-        and x.fake_device.type == "cpu"
+        (type(x) is Sketch or (type(x) is FakeTensor and x.fake_device.type == "cpu"))
         and x.dtype in _FLOATS
         and all(other is None or (other.dtype == x.dtype and tuple(other.shape) == shape) for other in others)
     )
 
 
 def batch_norm(
-    extents: Extents, x: Any, weight: Any, bias: Any, mean: torch.Tensor, var: torch.Tensor, momentum: float, eps: float
+    extents: Extents, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
 ) -> Any:
     """`_native_batch_norm_legit_no_training`."""
     if x.dim() < 2 or not _is_plain(x, (x.shape[1],), weight, bias, mean, var):

@@ -8,15 +8,14 @@ Invariant: the compiled code is used only for inputs that satisfy every predicat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import ref
 
 import sympy
 import torch
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
-from torch._guards import SLoc, Source
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StrictMinMaxConstraint
+from torch._guards import Source
+from torch.fx.experimental.symbolic_shapes import DimDynamic, StrictMinMaxConstraint
 from torch.utils._sympy.functions import Max, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
@@ -27,6 +26,7 @@ from ..guards import ir
 from ..markers import SHAPE_IDS
 from ..record import Specialization
 from ..shapes import fix
+from .calls import outcome
 from .direct import RULES
 from .effort import Effort
 from .extents import Extents
@@ -35,6 +35,7 @@ from .lean import without_compiler
 from .nested_int import is_nested, new_nested_int
 from .numbers import Decisions, FloatValue
 from .promises import Bounds, Promise, bounds_of, check_range, name_of, refuse_condition, refuse_constant, spoken
+from .shape_env import Env
 from .sizes import UNBOUNDED, Number, size_getter, stride_getter
 from .symbolic_meta import SymbolicMetas
 from .values import SymValue
@@ -63,46 +64,6 @@ class InputSource(Source):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, InputSource) and other._text == self._text
-
-
-class Env(ShapeEnv):
-    """A `ShapeEnv` whose facts know the user's line, and which doesn't look at the Python stack for it. It ends its reasoning
-    where that becomes endless."""
-
-    here: Callable[[], Any] = staticmethod(lambda: None)
-    describe: Callable[[Any], str] = staticmethod(str)
-    given_up: Callable[[Any], None] = staticmethod(lambda symbol: None)
-    effort = Effort(None)
-
-    def _evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
-        effort = self.effort
-        if effort.spend(orig_expr, self._resimplify_floor_div_axioms):
-            for symbol in effort.worst():
-                self._give_up(symbol)
-            orig_expr = self.replace(orig_expr)
-        known = len(self.guards)
-        result = super()._evaluate_expr(orig_expr, *args, **kwargs)
-        for guard in self.guards[known:]:
-            effort.note_fact(guard.expr)
-        return result
-
-    def _give_up(self, symbol: Any) -> None:
-        """Make a constant of a symbol, and forget what was known of it besides."""
-        if symbol in self.replacements or symbol not in self.backed_var_to_val:
-            return
-        self.given_up(symbol)
-        super()._evaluate_expr(symbol)
-        self.axioms = {fact: known for fact, known in self.axioms.items() if symbol not in fact.free_symbols}
-        self.guards = [guard for guard in self.guards if guard.expr.free_symbols != {symbol}]
-
-    def _get_sloc(self, framework_loc: Any = None) -> SLoc:
-        return SLoc("", self.here())
-
-    def _get_stack_summary(self, is_debug: bool = False, framework_loc: Any = None) -> tuple[SLoc, str]:
-        return SLoc("", self.here()), ""
-
-    def _log_guard(self, *args: Any, **kwargs: Any) -> None:
-        return None
 
 
 class Tracked(NamedTuple):
@@ -147,8 +108,9 @@ class Symbols:
             tuple[Any, tuple[int, ...]]
         ] = []  # (path, symbolic dimensions) of each input with symbols, in order
         mode.shape_env = self.env
-        mode.symbolic_metas = SymbolicMetas()
         mode.direct_rules, mode.extents = RULES, Extents(self.env, Max)
+        mode.direct_outcome = outcome
+        mode.symbolic_metas = SymbolicMetas(mode, mode.extents)
         mode.cache_enabled = (
             False  # what it costs with symbolic sizes is more than it saves: repeated calls do not get there
         )
@@ -199,7 +161,7 @@ class Symbols:
             )
         with without_compiler:
             symbol = self.env.create_symbol(value, source, kind, constraint_dim=constraint)
-            sym = self.env.create_symintnode(symbol, hint=value, source=source)
+            sym = self.env.int_of(symbol, value)
         self.tracked.append(Tracked(node, text, sym, symbol, promise, *place))
         self.inputs.setdefault(symbol, SymValue(sym, origin=("input", node, value)))
         return sym
@@ -249,7 +211,7 @@ class Symbols:
         with without_compiler:
             name = InputSource(source.path)
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
-            sym = self.env.create_symintnode(symbol, hint=value, source=name)
+            sym = self.env.int_of(symbol, value)
         self.tracked.append(Tracked(source, spoken(source, self.tr), sym, symbol))
         self.numbers[symbol] = source
         return self.inputs.setdefault(symbol, SymValue(sym, origin=("input", source, value)))

@@ -25,7 +25,7 @@ def at_other_sizes(value):
         known = sorted(expr.free_symbols, key=str) if expr is not None else ()
         return n if expr is None else int(expr.xreplace({s: 50 + int(str(s)[1:]) for s in known}))
 
-    return [[number(n) for n in numbers] for numbers in (value.shape, value.stride())]
+    return [[number(n) for n in numbers] for numbers in (value.shape, value.stride(), [value.storage_offset()])]
 
 
 def metadata(fn, *args):
@@ -153,11 +153,15 @@ CASES |= {
 @pytest.mark.parametrize("name", CASES)
 def test_as_torch_says(name, monkeypatch):
     fn, args = CASES[name]
-    mine, guards = metadata(fn, *args)
+    with_calls, guards = metadata(fn, *args)
+    monkeypatch.setattr("dynamo_lite.graph.symbols.outcome", None)
+    with_rules, rule_guards = metadata(fn, *args)
     monkeypatch.setattr("dynamo_lite.graph.symbols.RULES", {})
     theirs, their_guards = metadata(fn, *args)
-    assert mine == theirs
+    assert with_rules == theirs
+    assert with_calls == theirs
     if "convolution" not in name:  # there torch asks whether sizes are large, or 1, to choose an algorithm
+        assert rule_guards == their_guards
         assert guards == their_guards
 
 
