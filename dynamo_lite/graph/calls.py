@@ -198,6 +198,9 @@ def _where(extents: Extents, condition: Any, input: Any, other: Any) -> Any:
 
 
 def _to(extents: Extents, input: Any, dtype: Any) -> Any:
+    """`to` a data type, or to the CPU, where the tensor is."""
+    if type(dtype) is str or type(dtype) is torch.device:
+        return input if str(dtype) == "cpu" else None
     if type(dtype) is not torch.dtype:
         return None
     return input if input.dtype is dtype else direct.cast(extents, input, dtype)

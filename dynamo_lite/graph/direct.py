@@ -193,19 +193,20 @@ def convolution(
     ]
     if extent.kind == CONTIGUOUS:
         return extents.new_contiguous(x, sizes)
-    if extent.kind == CHANNELS_LAST and _is_left_to_onednn(extents, extent, weight, settings, groups):
+    if extent.kind == CHANNELS_LAST and _keeps_channels_last(extents, extent, weight, settings, groups):
         return extents.new(x, sizes, extents.channels_last(sizes))
     return None
 
 
-def _is_left_to_onednn(extents: Extents, extent: Extent, weight: Any, settings: list[Any], groups: int) -> bool:
-    """Whether oneDNN computes a convolution of two dimensions, whatever the sizes are: others may return another layout."""
+def _keeps_channels_last(extents: Extents, extent: Extent, weight: Any, settings: list[Any], groups: int) -> bool:
+    """Whether all that could compute a convolution of two dimensions, whatever the sizes are, return the layout of the images."""
+    steps, _, spreads = settings
+    batch, kernel = extent.shape[0], weight.shape[2:]
+    if type(batch) is int and batch < 16 and max(spreads) == 1:
+        return True  # oneDNN, or torch's own; NNPACK, which does not, takes more images
     if not (torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()):
         return False
-    kernel = weight.shape[2:]
-    steps, _, spreads = settings
     some_work = max(*steps, *spreads, *kernel) > 1
-    batch = extent.shape[0]
     several = batch >= 2 if type(batch) is int else extents.env.bound_sympy(batch).lower >= 2
     return some_work and (groups > 1 or min(kernel) > 3 or bool(several))
 
@@ -274,7 +275,7 @@ def _max_pool_with_indices(
     ceil_mode: bool = False,
 ) -> Any:
     made = None if ceil_mode else max_pool(extents, x, kernel, stride or kernel, padding, dilation)
-    return made and (made, extents.new_contiguous(x, made.shape, torch.int64))
+    return None if made is None else (made, extents.new_contiguous(x, made.shape, torch.int64))
 
 
 # -- of several tensors

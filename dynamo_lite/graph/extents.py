@@ -179,6 +179,19 @@ class Extents:
             span = span * shape[dim]
         return DENSE
 
+    def is_contiguous(self, extent: Extent) -> bool | None:
+        """Whether a tensor without gaps is contiguous, where the strides of single elements say nothing; None if that is not seen."""
+        if extent.kind == CONTIGUOUS:
+            return True
+        kept = [d for d, n in enumerate(extent.shape) if n != 1]
+        sizes, strides = [extent.sizes[d] for d in kept], tuple([extent.strides[d] for d in kept])
+        if 0 in extent.shape:
+            return None
+        kind = self._kind(sizes, tuple([extent.shape[d] for d in kept]), strides)
+        if kind == CONTIGUOUS:
+            return True
+        return False if kind is not None and all(self.is_several(extent.shape[d]) for d in kept) else None
+
     # -- tensors
 
     def new(self, like: Any, sizes: Sequence[Any], strides: Sequence[Any], dtype: Any = None) -> Any:
@@ -190,12 +203,23 @@ class Extents:
 
     def made(self, mode: Any, sketch: Sketch) -> FakeTensor:
         """The fake tensor for a sketch."""
-        shape, strides = self.expressions(sketch.shape), self.expressions(sketch.strides)
-        span = 0
-        if shape is not None and strides is not None and 0 not in shape:
-            reach = sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)])
-            span = self.number(sympy.expand(self.expression(sketch.offset) + 1 + reach))
+        span = self.span(sketch.shape, sketch.strides, sketch.offset)
         return self._made(mode, span, sketch.shape, sketch.strides, sketch.offset, sketch.dtype, sketch.device)
+
+    def span(self, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:
+        """The number of elements of memory that a tensor reaches."""
+        numbers = [self.expression(n) for n in (*sizes, *strides, offset)]
+        if None in numbers or 0 in numbers[: len(sizes)]:
+            return 0
+        shape, steps = numbers[: len(sizes)], numbers[len(sizes) : -1]
+        return self.number(
+            sympy.expand(numbers[-1] + 1 + sum([(n - 1) * s for n, s in zip(shape, steps, strict=True)]))
+        )
+
+    def is_without_gaps(self, tensor: Any) -> bool:
+        """Whether a tensor is seen to begin where its memory begins, and to fill it."""
+        extent = self.of(tensor)
+        return extent is not None and extent.kind is not None and self.expression(tensor.storage_offset()) == 0
 
     @staticmethod
     def _made(mode: Any, count: Any, sizes: Any, strides: Any, offset: Any, dtype: Any, device: Any) -> FakeTensor:

@@ -169,10 +169,7 @@ class Propagator:
         """A new fake tensor with the given metadata."""
         if meta.live:
             fake = meta.make_fake()
-            if meta.requires_grad and not meta.is_leaf:
-                with self.mode, without_compiler, torch.enable_grad():
-                    return fake.clone()
-            return fake
+            return self._inner_symbolic(meta, fake) if meta.requires_grad and not meta.is_leaf else fake
         if meta.requires_grad and not meta.is_leaf:
             return self._inner_fake(meta)
         sample = torch.empty(span(meta), dtype=meta.dtype, device="meta")
@@ -187,6 +184,16 @@ class Propagator:
             if whole.stride() == meta.stride and not meta.offset:
                 return whole  # no view: some functions change nothing that is one
             leaf = torch.empty(span(meta), **options)
+            return leaf.clone().as_strided(meta.shape, meta.stride, meta.offset)
+
+    def _inner_symbolic(self, meta: Any, fake: FakeTensor) -> FakeTensor:
+        """The like of `_inner_fake`, for a leaf with symbolic sizes."""
+        extents = self.mode.extents
+        with self.mode, without_compiler, torch.enable_grad(), self.dispatcher():
+            if not meta.interned or extents.is_without_gaps(fake):
+                return fake.clone()
+            span = extents.span(meta.shape, meta.stride, meta.offset)
+            leaf = torch.empty(span, dtype=meta.dtype, device=meta.device, requires_grad=True)
             return leaf.clone().as_strided(meta.shape, meta.stride, meta.offset)
 
     def symbolic_fake(self, shape: Sequence[Any], stride: Sequence[Any], real: torch.Tensor) -> FakeTensor:

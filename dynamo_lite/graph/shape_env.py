@@ -111,9 +111,14 @@ class Env(ShapeEnv):
         return limited or self.frozen or self._translation_validation_enabled
 
     def _narrow(self, symbol: Any, low: Any, high: Any) -> None:
-        """Note that a symbol lies in a range."""
-        low, high = [int_oo if n == inf else -int_oo if n == -inf else n for n in (low, high)]
-        self._update_var_to_range(symbol, ValueRanges(low, high))
+        """Note that a symbol lies in a range, which is part of the one known so far."""
+        known, place = self.var_to_range[symbol], self._get_sloc()
+        now = ValueRanges(*[int_oo if n == inf else -int_oo if n == -inf else n for n in (low, high)])
+        self.var_to_range[symbol] = now
+        if now.lower != known.lower:
+            self.var_to_range_sloc[symbol].lower = place
+        if now.upper != known.upper:
+            self.var_to_range_sloc[symbol].upper = place
         if low == high:
             self._set_replacement(symbol, sympy.Integer(low), "range_refined_to_singleton")
         self._maybe_evaluate_static.cache_clear()

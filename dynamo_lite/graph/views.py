@@ -186,11 +186,10 @@ def contiguous(extents: Extents, x: Any) -> Any:
     if not is_symbolic(x):
         return None
     extent = extents.of(x)
-    if extent is None or extent.kind is None:
+    known = extents.is_contiguous(extent) if extent is not None else None
+    if known is None:
         return None
-    if extent.kind == CONTIGUOUS:
-        return x
-    return extents.new_contiguous(x, extent.sizes) if all(map(extents.is_several, extent.shape)) else None
+    return x if known else extents.new_contiguous(x, extent.sizes)
 
 
 def given(rule: Any) -> Any:
