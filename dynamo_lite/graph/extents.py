@@ -147,10 +147,21 @@ class Extents:
         _, channels, height, width = sizes
         return [channels * width * height, 1, channels * width, channels]
 
-    def of(self, fake: Any) -> Extent | None:
+    def of(self, tensor: Any) -> Extent | None:
         """The extent of a tensor; None if its sizes depend on data."""
-        sizes = tuple(fake.shape)
-        shape, strides = self.expressions(sizes), self.expressions(fake.stride())
+        if type(tensor) is not Sketch:
+            return self._of(tensor)
+        origin = tensor.origin or tensor
+        extent = origin.extent
+        if extent is None:
+            extent = self._of(origin)
+            if extent is not None and extent.kind is not None:
+                origin.extent = extent
+        return extent
+
+    def _of(self, tensor: Any) -> Extent | None:
+        sizes = tuple(tensor.shape)
+        shape, strides = self.expressions(sizes), self.expressions(tensor.stride())
         if shape is None or strides is None:
             return None
         strides = tuple(map(self._settled, strides))
@@ -181,16 +192,18 @@ class Extents:
 
     def is_contiguous(self, extent: Extent) -> bool | None:
         """Whether a tensor without gaps is contiguous, where the strides of single elements say nothing; None if that is not seen."""
-        if extent.kind == CONTIGUOUS:
-            return True
+        order = self.order(extent)
+        if order is None or order == CONTIGUOUS:
+            return order and True
+        return False if all(n == 1 or self.is_several(n) for n in extent.shape) else None
+
+    def order(self, extent: Extent) -> str | None:
+        """The kind of a tensor but for its dimensions of size 1."""
+        if extent.kind is not None or 0 in extent.shape:
+            return extent.kind
         kept = [d for d, n in enumerate(extent.shape) if n != 1]
-        sizes, strides = [extent.sizes[d] for d in kept], tuple([extent.strides[d] for d in kept])
-        if 0 in extent.shape:
-            return None
-        kind = self._kind(sizes, tuple([extent.shape[d] for d in kept]), strides)
-        if kind == CONTIGUOUS:
-            return True
-        return False if kind is not None and all(self.is_several(extent.shape[d]) for d in kept) else None
+        shape, strides = [tuple([numbers[d] for d in kept]) for numbers in (extent.shape, extent.strides)]
+        return self._kind([extent.sizes[d] for d in kept], shape, strides)
 
     # -- tensors
 

@@ -46,7 +46,7 @@ def layer_norm(extents: Extents, x: Any, normalized_shape: Any, weight: Any, bia
     if outer < 0 or tuple(x.shape[outer:]) != shape or not _is_plain(x, shape, weight, bias):
         return None
     extent = extents.of(x)
-    if extent is None or (extent.kind != CONTIGUOUS and extents.is_contiguous(extent) is not False):
+    if extent is None or (extent.kind != CONTIGUOUS and extents.order(extent) in (None, CONTIGUOUS)):
         return None
     statistics = (*x.shape[:outer], *[1] * len(normalized_shape))
     return extents.new_contiguous(x, extent.sizes), *[extents.new_contiguous(x, statistics) for _ in range(2)]

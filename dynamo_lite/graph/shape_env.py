@@ -27,18 +27,29 @@ from .effort import Effort
 class IntNode(SymNode):
     """The node of a symbolic int. C++ asks for the first two whenever such a number passes from Python, often several times."""
 
-    known: tuple[int, int | None] = -1, None  # the number of facts at which it was looked up, and what it has become
+    _seen: tuple[int, Any, int | None] = (
+        -1,
+        None,
+        None,
+    )  # the number of facts then, the expression, and the int that it has become
 
     def is_int(self) -> bool:
         return True
 
     def maybe_as_int(self) -> int | None:
-        facts = self.shape_env._version_counter
-        known = self.known
-        if known[0] != facts:
-            expr = self.expr
-            self.known = known = facts, int(expr) if expr.is_Integer else None
-        return known[1]
+        seen = self._seen
+        return seen[2] if seen[0] == self.shape_env._version_counter else self._look()[2]
+
+    @property
+    def expr(self) -> Any:
+        seen = self._seen
+        return seen[1] if seen[0] == self.shape_env._version_counter else self._look()[1]
+
+    def _look(self) -> tuple[int, Any, int | None]:
+        env = self.shape_env
+        expr = env.replace(self._expr)
+        self._seen = seen = env._version_counter, expr, int(expr) if expr.is_Integer else None
+        return seen
 
 
 class Env(ShapeEnv):
@@ -75,6 +86,27 @@ class Env(ShapeEnv):
     def _compared(self, expr: Any) -> Any:
         """The truth of a comparison of a symbol with a number, and the guard that goes with it; None if it is none such, or has to be
         left to the algebra."""
+        found = self._comparison(expr)
+        if found is None:
+            return None
+        symbol, relation, number, low, high = found
+        allowed = _ranges(relation, number)
+        known = _known(allowed, low, high)
+        if known is not None:
+            return sympy.true if known else sympy.false
+        value = int(self.backed_var_to_val[symbol])
+        truth = any(a <= value <= b for a, b in allowed)
+        if not truth:
+            allowed = _ranges(_OPPOSITE[relation], number)
+        if len(allowed) > 1 or self._suppress_guards_tls() or self._is_watched():
+            return None  # a range says nothing of a gap
+        ((a, b),) = allowed
+        self._narrow(symbol, max(a, low), min(b, high))
+        self.guards.append(ShapeGuard(expr if truth else sympy.Not(expr), self._get_sloc(), size_oblivious=False))
+        return sympy.true if truth else sympy.false
+
+    def _comparison(self, expr: Any) -> tuple[Any, Any, int, Any, Any] | None:
+        """Of a comparison of a symbol, which has a value, with a number: both, the relation, and the symbol's range."""
         relation = type(expr)
         if relation not in _FLIPPED:
             return None
@@ -83,27 +115,16 @@ class Env(ShapeEnv):
             symbol, number, relation = number, symbol, _FLIPPED[relation]
         if not symbol.is_Symbol or not number.is_Integer or symbol in self.replacements or symbol in self.size_like:
             return None
-        value, bounds = self.backed_var_to_val.get(symbol), self.var_to_range.get(symbol)
-        if bounds is None or not isinstance(value, sympy.Integer):
+        bounds = self.var_to_range.get(symbol)
+        if bounds is None or not isinstance(self.backed_var_to_val.get(symbol), sympy.Integer):
             return None
-        low, high = [int(n) if n.is_Integer else n for n in (bounds.lower, bounds.upper)]
-        low, high = -inf if low == -int_oo else low, inf if high == int_oo else high
-        if type(low) not in _NUMBERS or type(high) not in _NUMBERS:
-            return None
-        allowed = _ranges(relation, int(number))
-        if any(a <= low and high <= b for a, b in allowed):
-            return sympy.true
-        if all(b < low or high < a for a, b in allowed):
-            return sympy.false
-        truth = any(a <= value <= b for a, b in allowed)
-        if not truth:
-            allowed = _ranges(_OPPOSITE[relation], int(number))
-        if len(allowed) > 1 or self._suppress_guards_tls() or self._is_watched():
-            return None  # a range says nothing of a gap
-        ((a, b),) = allowed
-        self._narrow(symbol, max(a, low), min(b, high))
-        self.guards.append(ShapeGuard(expr if truth else sympy.Not(expr), self._get_sloc(), size_oblivious=False))
-        return sympy.true if truth else sympy.false
+        low, high = _bound(bounds.lower), _bound(bounds.upper)
+        return None if low is None or high is None else (symbol, relation, int(number), low, high)
+
+    def is_in_range(self, expr: Any) -> bool:
+        """Whether a condition is seen to follow from the range of one symbol."""
+        found = self._comparison(expr)
+        return found is not None and bool(_known(_ranges(*found[1:3]), *found[3:]))
 
     def _is_watched(self) -> bool:
         """Whether torch's settings ask for more to happen with each guard."""
@@ -122,6 +143,10 @@ class Env(ShapeEnv):
         if low == high:
             self._set_replacement(symbol, sympy.Integer(low), "range_refined_to_singleton")
         self._maybe_evaluate_static.cache_clear()
+
+    def _update_var_to_range(self, symbol: Any, vr: Any, *args: Any, **kwargs: Any) -> None:
+        if self.var_to_range.get(symbol) != vr:
+            super()._update_var_to_range(symbol, vr, *args, **kwargs)
 
     def _give_up(self, symbol: Any) -> None:
         """Make a constant of a symbol, and forget what was known of it besides."""
@@ -160,7 +185,20 @@ _OPPOSITE = {
     sympy.Gt: sympy.Le,
     sympy.Le: sympy.Gt,
 }
-_NUMBERS = (int, float)
+
+
+def _bound(number: Any) -> float | None:
+    """The end of a range; None if it is neither an int nor infinite."""
+    if number.is_Integer:
+        return int(number)
+    return inf if number == int_oo else -inf if number == -int_oo else None
+
+
+def _known(allowed: list[tuple[float, float]], low: float, high: float) -> bool | None:
+    """Whether all numbers of a range are allowed, or none."""
+    if any(a <= low and high <= b for a, b in allowed):
+        return True
+    return False if all(b < low or high < a for a, b in allowed) else None
 
 
 def _ranges(relation: Any, number: int) -> list[tuple[float, float]]:

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 class Sketch:
     """Where a fake tensor could stand. `base`: the sketch that this one is a view of."""
 
-    __slots__ = ("base", "device", "dtype", "offset", "shape", "strides")
+    __slots__ = ("base", "device", "dtype", "extent", "offset", "origin", "shape", "strides")
 
     def __init__(
         self, shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype: Any, device: Any, base: Any = None
@@ -27,6 +27,8 @@ class Sketch:
         self.dtype = dtype
         self.device = device
         self.base = base
+        self.extent: Any = None  # once it is known
+        self.origin: Sketch | None = None  # that of the meta
 
     def stride(self) -> tuple[Any, ...]:
         """As of a tensor."""
@@ -46,10 +48,13 @@ class Sketch:
 
 
 def sketch_of(meta: Any) -> Sketch | None:
-    """The sketch of an interned meta; None for one on another device."""
+    """The sketch of an interned meta, for one argument; None for one on another device."""
     if meta.device.type != "cpu":
         return None
-    return Sketch(meta.shape, meta.stride, meta.offset, meta.dtype, meta.device)
+    sketch = Sketch(meta.shape, meta.stride, meta.offset, meta.dtype, meta.device)
+    if meta.live:
+        sketch.origin = meta.now()
+    return sketch
 
 
 def is_symbolic(*tensors: Any) -> bool:

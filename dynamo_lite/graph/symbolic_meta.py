@@ -23,25 +23,36 @@ from .sketch import Sketch
 class SymbolicMeta(LiveMeta):
     """Metadata of a plain strided tensor with symbolic sizes. `fake` is nobody's tensor: it never changes, and is made when needed."""
 
-    __slots__ = ("_fake", "is_leaf", "owner", "requires_grad", "sketch")
+    __slots__ = ("_facts", "_fake", "is_leaf", "owner", "requires_grad", "sketch")
 
     interned = True
     layout = torch.strided
 
-    def __init__(self, owner: SymbolicMetas, sketch: Sketch, fake: Any, requires_grad: bool, is_leaf: bool) -> None:
-        self._fake = fake
+    def __init__(self, owner: SymbolicMetas, sketch: Sketch, requires_grad: bool, is_leaf: bool) -> None:
+        self._fake: Any = None
+        self._facts = -1  # the number of facts for which `sketch` was looked through
         self.sketch = sketch
         self.owner = owner
         self.requires_grad = requires_grad
         self.is_leaf = is_leaf
 
-    shape = property(lambda self: tuple(map(_now, self.sketch.shape)))
-    stride = property(lambda self: tuple(map(_now, self.sketch.strides)))
-    offset = property(lambda self: _now(self.sketch.offset))
+    shape = property(lambda self: self.now().shape)
+    stride = property(lambda self: self.now().strides)
+    offset = property(lambda self: self.now().offset)
     dtype = property(lambda self: self.sketch.dtype)
     device = property(lambda self: self.sketch.device)
     ndim = property(lambda self: len(self.sketch.shape))
     size = property(lambda self: torch.Size(self.shape))
+
+    def now(self) -> Sketch:
+        """The sketch, with ints for symbols that have become constants."""
+        facts = self.owner.extents.env._version_counter
+        if self._facts != facts:
+            self._facts = facts
+            old = self.sketch
+            shape, strides = tuple(map(_now, old.shape)), tuple(map(_now, old.strides))
+            self.sketch = Sketch(shape, strides, _now(old.offset), old.dtype, old.device)
+        return self.sketch
 
     @property
     def fake(self) -> FakeTensor:
@@ -79,8 +90,7 @@ class SymbolicMetas:
             if free_unbacked_symbols(fake):
                 return LiveMeta(fake)
             sketch = Sketch(fake.shape, fake.stride(), fake.storage_offset(), fake.dtype, fake.fake_device)
-            meta = SymbolicMeta(self, sketch, _twin(fake), requires_grad, is_leaf)
-            self.known[*key, requires_grad, is_leaf] = meta
+            meta = self.known[*key, requires_grad, is_leaf] = SymbolicMeta(self, sketch, requires_grad, is_leaf)
         return meta
 
     def of_sketch(self, sketch: Sketch, requires_grad: bool, is_leaf: bool) -> Any:
@@ -90,7 +100,7 @@ class SymbolicMetas:
             return intern(*key, requires_grad, is_leaf)
         meta = self.known.get((*key, requires_grad, is_leaf))
         if meta is None:
-            meta = self.known[*key, requires_grad, is_leaf] = SymbolicMeta(self, sketch, None, requires_grad, is_leaf)
+            meta = self.known[*key, requires_grad, is_leaf] = SymbolicMeta(self, sketch, requires_grad, is_leaf)
         return meta
 
 

@@ -329,6 +329,8 @@ class Symbols:
                     self._add_range(symbol, item)
             promises = self._check_ranges()
             for guard in self.env.guards:
+                if self.env.is_in_range(guard.expr):
+                    continue
                 expr = self.env.simplify(guard.expr)
                 if self.env._maybe_evaluate_static(expr, axioms=()) is None:
                     user = guard.sloc.maybe_user_loc
@@ -363,6 +365,8 @@ class Symbols:
             number.parts = tuple([canonical[s].text for s in symbols])
             number.follows = formula(_printed(expr), tuple(map(str, symbols)))
         for guard in self.env.guards:
+            if self.env.is_in_range(guard.expr):
+                continue
             expr = self.env.simplify(guard.expr)
             item = canonical.get(*expr.free_symbols) if len(expr.free_symbols) == 1 else None
             if item is not None and item.text in numbers and self.env._maybe_evaluate_static(expr, axioms=()) is None:
