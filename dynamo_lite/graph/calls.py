@@ -57,7 +57,7 @@ def outcome(
     base, root = None, result.base
     while root is not None and base is None:
         base, root = call.index(root), root.base
-    requires_grad = with_grad and result.dtype.is_floating_point
+    requires_grad = with_grad and (result.dtype.is_floating_point or result.dtype.is_complex)
     if with_grad and not torch.is_grad_enabled():
         if base is not None:
             return None  # there, views of leaves require gradients all the same
@@ -284,7 +284,7 @@ def _embedding_bag(
     extent = extents.of(input)
     if extent is None or input.dim() != 2 or not all(map(extents.is_positive, extent.shape)):
         return None
-    if direct.embedding(extents, weight, input) is None:
+    if not weight.dtype.is_floating_point or direct.embedding(extents, weight, input) is None:
         return None
     return extents.new_contiguous(weight, (input.shape[0], weight.shape[1]))
 

@@ -228,6 +228,9 @@ CASES |= {
         image(5, 6, requires_grad=True),
         weights(6, 3),
     ),
+    "complex gradients": call(
+        lambda x: [x.t() + 1, x[1:], x.to(torch.complex128)], weights(3, 5, dtype=torch.complex64)
+    ),
     "gradients of part": call(lambda x, w: [F.linear(x, w), x.t(), x + 1, w.t()], image(5, 6), weights(3, 6)),
 }
 
