@@ -48,9 +48,10 @@ def outcome(
         index = call.index(result.tensor)
         if with_grad or index is None:
             return None
-        owner = tensors[index]
-        family = owner.family or [owner]
-        return Outcome(SameResult(index), (), tuple([i for i, t in enumerate(tensors) if t in family]))
+        family = tensors[index].family or tensors[index : index + 1]
+        if sum([t in family for t in tensors]) > 1:
+            return None  # the memory is that of several arguments
+        return Outcome(SameResult(index), (), ((index, 1),))
     index = call.index(result)
     if index is not None:
         return Outcome(SameResult(index))

@@ -225,9 +225,8 @@ class Extents:
         if None in numbers or 0 in numbers[: len(sizes)]:
             return 0
         shape, steps = numbers[: len(sizes)], numbers[len(sizes) : -1]
-        return self.number(
-            sympy.expand(numbers[-1] + 1 + sum([(n - 1) * s for n, s in zip(shape, steps, strict=True)]))
-        )
+        span = numbers[-1] + 1 + sum([(n - 1) * s for n, s in zip(shape, steps, strict=True)])
+        return span if type(span) is int else self.number(span.expand())
 
     def is_without_gaps(self, tensor: Any) -> bool:
         """Whether a tensor is seen to begin where its memory begins, and to fill it."""
