@@ -4,7 +4,7 @@ from collections import deque
 
 import pytest
 
-import dynamo_lite
+from tests.repros.test_conformance_finds import same
 
 told: list[str] = []
 
@@ -85,10 +85,7 @@ ITERATING = [
 @pytest.mark.parametrize("fn", ITERATING)
 def test_who_is_asked(fn, cls):
     def run():
-        return fn(cls())
+        told.clear()
+        return fn(cls()), list(told)
 
-    told.clear()
-    expected, order = run(), list(told)
-    told.clear()
-    assert dynamo_lite.compile(run, backend="eager", fullgraph=True)() == expected
-    assert told == order
+    same(run, whole=True)
