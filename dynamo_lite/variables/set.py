@@ -113,6 +113,9 @@ class SetVariable(NativeVariable):
     def let_go(self, tr: Any) -> Any:
         return sourced_objects(map(key_tracker, self.removed()))
 
+    def differs(self) -> bool:
+        return "original" not in self.__dict__ or frozenset(self.items) != self.original
+
     def removed(self) -> list[Any]:
         """Host keys that the real set has and the model has no more."""
         return [key for key in self.original if key not in self.items] if "original" in self.__dict__ else []

@@ -154,6 +154,24 @@ def test_effects_that_are_undone_are_none():
     assert module.active is None and not module.seen
 
 
+class Buffered(torch.nn.Module):
+    """Whose buffer becomes what it is: `nn.Module` puts its name into a set again."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Buffer(torch.arange(3.0), persistent=False)
+
+    def forward(self, x):
+        self.table = self.table
+        return x + self.table
+
+
+def test_a_buffer_that_is_stored_again():
+    module = Buffered()
+    assert torch.equal(export(module, torch.ones(3))(torch.ones(3)), torch.arange(3.0) + 1)
+    assert module._non_persistent_buffers_set == {"table"}
+
+
 class Remembers(torch.nn.Module):
     """Which leaves something behind that it never reads."""
 
