@@ -225,8 +225,8 @@ def test_settings_of_inductor(monkeypatch):
     torch.set_default_dtype(torch.float64)
     different.append(artifact.settings())
     torch.set_default_dtype(torch.float32)
-    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    different.append(artifact.settings())
+    with torch.backends.mkldnn.flags(enabled=False):
+        different.append(artifact.settings())
     monkeypatch.undo()
     assert artifact.settings() == plain
     assert None not in different and all(one != plain for one in different)
