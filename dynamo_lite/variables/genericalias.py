@@ -49,6 +49,9 @@ class AliasVariable(TypeExpressionVariable):
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(tx.tr.type_tracker(self.value.__origin__), args, kwargs)
 
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        return unsupported("call-c-function", f"iteration over {self.value!r}")
+
 
 class UnionVariable(TypeExpressionVariable):
     """`int | None`."""

@@ -991,3 +991,7 @@ class TestEnumerateFromOutside:
             return next(pairs), next(it), next(pairs), list(it)
 
         same(program)
+
+
+def test_iteration_over_a_generic_alias():
+    same(lambda: ([*list[int]] == [*list[int]], 3 in list[int], [repr(item) for item in list[int]]))
