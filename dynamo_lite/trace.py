@@ -207,7 +207,10 @@ class Trace:
             return
         if source.kind == ir.CONST:
             self.guard(first, ir.IS, value)
-        elif first.kind == ir.CONST or _is_made_once(value):
+        elif first.kind == ir.CONST:
+            self.guard(source, ir.IS, value)
+        elif _is_made_once(value):
+            self.guard(first, ir.IS, value)  # nobody may ever look at it but for its identity
             self.guard(source, ir.IS, value)
         else:
             self.guards.same(first, source, self.here())

@@ -516,6 +516,10 @@ def new_bytes(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs
         return made
     if len(args) != 1 or kwargs:
         return unsupported("operation-on-unknown-object", "bytes()")
+    if tx.tr.lookup_special(tx, args[0], "__bytes__") is not None:
+        return unsupported("operation-on-unknown-object", "bytes() of an object with __bytes__")
+    if args[0].nb_index is not None:
+        return call_host(tx, bytes, [ConstantVariable(host_index(tx, args[0]))])
     return call_host(tx, bytes, [ListVariable(unpack(tx, args[0]))])
 
 

@@ -11,7 +11,10 @@ from types import CellType
 from typing import Any
 
 from ..guards import ir
+from .abstract import COMPARE_OPS, richcompare
 from .base import MISSING, VariableTracker, missing_from
+from .constant import NOT_IMPLEMENTED, boolean
+from .descr import generic_getattr, generic_setattr, getset
 from .wrap import builds
 
 
@@ -25,6 +28,20 @@ class CellVariable(VariableTracker):
 
     def python_type(self) -> type:
         return CellType
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        generic_setattr(tx, self, name, value)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not isinstance(other, CellVariable):
+            return NOT_IMPLEMENTED
+        mine, its = self.get(tx), other.get(tx)
+        if mine is not None and its is not None:
+            return richcompare(tx, mine, its, op)
+        return boolean(COMPARE_OPS[op](its is None, mine is None))  # an empty cell is less than any other
 
     def get(self, tx: Any) -> VariableTracker | None:
         """The content, or None for an empty cell."""
@@ -84,3 +101,13 @@ class CellVariable(VariableTracker):
 def build_cell(tr: Any, value: CellType, source: Any) -> CellVariable:
     tr.guard(source, ir.TYPE_IS, CellType)
     return CellVariable(MISSING, source, value)
+
+
+def _set_contents(tx: Any, self: CellVariable, value: VariableTracker | None) -> None:
+    self.set(tx, value)
+
+
+@getset(CellType.__dict__["cell_contents"], _set_contents)
+def cell_contents(tx: Any, self: CellVariable, /) -> VariableTracker:
+    content = self.get(tx)
+    return content if content is not None else tx.raises(ValueError, "Cell is empty")

@@ -1,5 +1,7 @@
 """Values that are read and then dropped, or only passed on: that they are there is part of what was seen."""
 
+import functools
+
 import pytest
 
 from dynamo_lite import convert
@@ -100,3 +102,75 @@ def test_a_store_that_drops_an_object_with_a_finalizer():
 
     with pytest.raises(RuntimeError, match="changed size during iteration"):
         compiled(run)()
+
+
+class Holder:
+    def __init__(self, a):
+        self.a = a
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        (max, min),
+        (functools.partial(max, 1), functools.partial(min, 1)),
+        (compiled, pytest.raises),
+        (Holder, dict),
+        (functools, pytest),
+    ],
+)
+def test_what_is_made_once_is_known_by_a_path_that_nobody_looks_at(first, second):
+    def what(holder):
+        a = holder.a.func if isinstance(holder.a, functools.partial) else holder.a
+        return a is max, a is compiled, a is Holder, a is functools
+
+    fn = compiled(what)
+    for value in (first, second, first):
+        assert fn(Holder(value)) == what(Holder(value))
+
+
+def cell(*content):
+    if content:
+        (x,) = content
+    return (lambda: x).__closure__[0]
+
+
+@pytest.mark.parametrize("contents", [((1,), (2,)), ((2,), (1,)), ((1,), (1,)), ((), (1,)), ((1,), ()), ((), ())])
+def test_cells_as_objects(contents):
+    def program(c, d):
+        try:
+            found = c.cell_contents, d.cell_contents
+        except ValueError as error:
+            found = str(error)
+        c.cell_contents = 5
+        return found, c < d, c == d, c >= d, hasattr(c, "b"), getattr(c, "foo", 5), type(c).__name__, c.cell_contents
+
+    def comparisons(c, d):
+        return c < d, c <= d, c == d, c != d, c > d, c >= d
+
+    for f in (program, comparisons):
+        fn = compiled(f)
+        for _ in range(2):
+            assert fn(*(cell(*content) for content in contents)) == f(*(cell(*content) for content in contents))
+
+
+def test_bytes_of_a_number_that_varies():
+    def program(n):
+        try:
+            return bytes(n), bytearray(n)
+        except TypeError as error:
+            return repr(error)
+
+    fn = compiled(program)
+    assert [fn(n) for n in (1, 2, 3)] == [program(n) for n in (1, 2, 3)]
+
+
+def test_bytes_of_an_object_that_says_what_they_are():
+    class Both:
+        def __bytes__(self):
+            return b"own"
+
+        def __index__(self):
+            return 3
+
+    assert compiled(lambda: (bytes(Both()), bytearray(Both())))() == (b"own", bytearray(3))
