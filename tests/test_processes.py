@@ -287,4 +287,5 @@ def test_distributed_data_parallel(outside, tmp_path):
         for p, q in zip(model.parameters(), expected.parameters(), strict=True):
             torch.testing.assert_close(p.grad, q.grad)
     finally:
+        time.sleep(0.2)  # gloo's threads let go of their work, for which they need the lock that the next line holds
         distributed.destroy_process_group()

@@ -19,7 +19,7 @@ from .abstract import COMPARE_OPS, contains, get_iter, iter_next, iterated, leng
 from .base import VariableTracker, sourced_objects
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dict import DictVariable
-from .dictview import DictKeysVariable, SetLike, is_set_like
+from .dictview import DictKeysVariable, SetLike
 from .dispatch import builtin, constructor, method
 from .iter import IteratorVariable, advance, emit_position, items_to_come
 from .keys import UserKey, is_constant_key, key_of, key_tracker, runs_program
@@ -576,8 +576,14 @@ def _view_operator(name: str) -> Any:
 
 
 def _intersect_views(tx: Any, v: VariableTracker, w: VariableTracker) -> SetVariable:
-    """`_PyDictView_Intersect`: goes through the shorter one."""
-    if not isinstance(v, SetLike) or (is_set_like(w) and length(tx, w).value > length(tx, v).value):
+    """`_PyDictView_Intersect`: a set that is not shorter goes through the view, whose items it hashes. Of two views the longer is asked."""
+    if not isinstance(v, SetLike):
+        v, w = w, v
+    n = length(tx, v).value
+    if w.python_type() is set and n <= length(tx, w).value:
+        with host_table(tx):
+            return SetVariable([key for key in element_keys(tx, v) if key in w.items])
+    if isinstance(w, SetLike) and length(tx, w).value > n:
         v, w = w, v
     return SetVariable([key_of(tx, item) for item in iterated(tx, w) if contains(tx, v, item).value])
 

@@ -588,3 +588,21 @@ def test_messages_of_stand_ins_name_classes_as_c_does():
     def make_args(k):
         return [[collections.deque([1]), None, (1,), Own(), collections.OrderedDict(), functools.partial(len)]]
     """)
+
+
+@pytest.mark.parametrize("items", ["{1: []}", "{1: [], 2: []}", "{1: [], 2: [], 3: []}", "{1: 2}"])
+@pytest.mark.parametrize("elements", ["{1, 5}", "frozenset({1, 5})", "{(1, 2), 5}"])
+def test_a_set_that_is_not_shorter_than_a_view_hashes_its_items(elements, items):
+    agrees(f"""
+    def program(st, d):
+        out = []
+        for make in (lambda: st & d.items(), lambda: d.items() & st, lambda: d.items() & d.items()):
+            try:
+                out.append(make())
+            except TypeError as error:
+                out.append(str(error))
+        return out
+
+    def make_args(k):
+        return [{elements}, {items}]
+    """)
