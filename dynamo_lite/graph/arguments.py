@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import GraphModule, Node
 
-from ..exc import unsupported
+from ..exc import Unsupported, unsupported
 from .numbers import FloatValue
 from .values import SymValue, TensorValue
 
@@ -34,6 +34,13 @@ def packs(*classes: type) -> Callable[[Packer], Packer]:
         return packer
 
     return decorate
+
+
+class Overridden(Unsupported):
+    """An argument is of a class that has to be asked about the call, which came to light after the call was found to have no overrides."""
+
+    def __init__(self, cls: type) -> None:
+        super().__init__("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
 
 
 class Packing:

@@ -63,7 +63,7 @@ from .values import (
 )
 from .versions import changed_results, check_views, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
-from .wrappers import Part, SameDescription, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
+from .wrappers import Part, SameDescription, is_asked, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -141,6 +141,7 @@ class GraphBuilder:
         ] = {}  # views made without gradients, leaves as well → of what
         self.is_below = False  # the trace asks the classes of wrapper tensors about torch functions; while the graph runs nobody does
         self.runs_overrides = False  # torch asks such a class while the graph runs
+        self.asks_by_node = tr.analysis.asks_by_node  # those nodes alone, see `modes.asking`
         self.parts: dict[int, Part] = {}  # id of a fake tensor that is part of a wrapper → what is known of it
         self.written: list[TensorValue] = []  # what operators may have written to
         self.counters: dict[
@@ -394,12 +395,17 @@ class GraphBuilder:
             if dtype is not None:
                 fx_kwargs["dtype"] = dtype
                 packing.key += ("dtype", dtype)
-        key = (target, ambient, *packing.key) if memo and packing.memorable else None
+        made_op, called = op, target
+        if self.asks_by_node and is_asked(self, tensors):
+            made_op, called = "call_function", modes.asking(target)
+        key = (target, ambient, *packing.key) if memo and packing.memorable and called is target else None
         memory = self.propagator.memo if packing.symbolic else MEMO
         mode = self.propagator.mode
         items_read = mode.items_read
         try:
-            outcome, fakes = self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
+            outcome, fakes = self.propagator.propagate(
+                made_op, called, fx_args, fx_kwargs, tensors, values, key, memory
+            )
         except Unsupported as error:
             if error.slug == "data-dependent-operator":
                 self.ask(tensors)
@@ -424,7 +430,7 @@ class GraphBuilder:
             return MODELS.constant(tx, result.value)
         if packing.scalar_types:
             fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), as_dtype)
-        node = self._create(op, target, fx_args, fx_kwargs)
+        node = self._create(made_op, called, fx_args, fx_kwargs)
         if node.name == self.cut[0]:
             raise self.cut[1]
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))

@@ -69,6 +69,18 @@ def below(compiled: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def asking(target: Any) -> Callable[..., Any]:
+    """For a graph that runs below the protocol: a function, or a method by its name, about which torch asks classes all the same."""
+    is_method = isinstance(target, str)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with _C._EnableTorchFunction():
+            return getattr(args[0], target)(*args[1:], **kwargs) if is_method else target(*args, **kwargs)
+
+    run.__name__ = target if is_method else target.__name__
+    return run
+
+
 def as_now(body: Callable[..., Any]) -> Callable[..., Any]:
     """What a graph runs later, when gradients are asked for: torch asks then whom it asks now."""
     return body if _C._is_torch_function_enabled() else below(body)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..exc import unsupported
+from ..exc import Restart
 
 _C = torch._C
 
@@ -52,17 +52,25 @@ def _runs_code(value: torch.Tensor) -> bool:
 
 def meet_class(builder: Any, value: torch.Tensor, follow: Callable[[Any], None]) -> None:
     """A wrapper tensor comes into a graph: `follow(tr)` has the trace ask its class about torch functions, if that is code of the program.
-    Then torch itself must ask no class while the graph runs. Raises `Unsupported` where another class has to be asked there."""
+    Then torch itself must ask no class while the graph runs. Where others have to be asked there, the nodes that do so are told apart from
+    the beginning: raises `Restart` if they were not."""
     if is_followed(type(value)):
         follow(builder.tr)
         builder.is_below = True
     elif not builder.runs_overrides:
         with _C.DisableTorchFunctionSubclass():
             builder.runs_overrides = _runs_code(value)
-    if builder.is_below and builder.runs_overrides:
-        unsupported(
-            "tensor-subclass", f"{type(value).__qualname__} among classes whose `__torch_function__` the graph runs"
-        )
+    if builder.is_below and builder.runs_overrides and not builder.asks_by_node:
+        builder.tr.analysis.asks_by_node = True
+        raise Restart(f"{type(value).__qualname__} is among classes whose `__torch_function__` the graph runs")
+
+
+def is_asked(builder: Any, tensors: list[Any]) -> bool:
+    """Whether an operator on these, called where the trace is, meets a class that torch asks while the graph runs."""
+    overrides = builder.tr.overrides
+    if overrides is not None and overrides.ignores_subclasses:
+        return False
+    return any(t.meta.live and is_wrapper(t.fake) and not is_followed(type(t.fake)) for t in tensors)
 
 
 def maker_of(cls: type) -> Callable[..., Any]:
@@ -92,6 +100,16 @@ def takes_gradients_apart(value: torch.Tensor) -> bool:
 def part_names(value: torch.Tensor) -> list[str]:
     """The attributes that hold the parts that are tensors."""
     return [name for name in value.__tensor_flatten__()[0] if isinstance(getattr(value, name), torch.Tensor)]
+
+
+def has_parts(value: torch.Tensor) -> bool:
+    """False for a tensor whose `__init__` is not done."""
+    try:
+        with _C.DisableTorchFunctionSubclass():
+            part_names(value)
+    except AttributeError:
+        return False
+    return True
 
 
 class Part:

@@ -22,6 +22,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import Unsupported, unsupported
+from ..graph.arguments import Overridden
 from ..graph.state import READS, SETTINGS, set_deterministic
 from ..guards import ir
 from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
@@ -35,7 +36,7 @@ from .function import MethodVariable, build_function, call_handler
 from .list import ListVariable
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
-from .torch_overrides import NOT_OVERRIDABLE, Overridden, activate, announced, overloaded_arguments
+from .torch_overrides import NOT_OVERRIDABLE, activate, announced, overloaded_arguments
 from .wrap import builds, builds_if, builds_subclasses
 
 _C = torch._C

@@ -20,7 +20,7 @@ from torch.utils._device import DeviceContext, _device_constructors
 
 from ..exc import Unsupported, unsupported
 from ..graph import modes
-from ..graph.arguments import Packing, packs
+from ..graph.arguments import Overridden, Packing, packs
 from ..graph.builder import MODELS
 from ..graph.wrappers import is_followed, is_wrapper
 from ..guards import ir
@@ -257,10 +257,6 @@ def _dict(tx: Any, items: dict[str, Any]) -> VariableTracker:
     return result
 
 
-class Overridden(Exception):
-    """An argument of a call turns out to override it."""
-
-
 class _Probe(torch.Tensor):
     """Tells which function torch announces for an operator."""
 
@@ -346,7 +342,7 @@ class TensorSubclassVariable(TensorVariable):
 @packs(TensorSubclassVariable)
 def pack_subclass(packing: Packing, vt: TensorSubclassVariable) -> Any:
     if not packing.builder.tr.overrides.ignores_subclasses:
-        raise Overridden  # it came to light after the call was found to have no overrides
+        raise Overridden(vt.cls)
     return packing.tensor(vt.proxy)
 
 
@@ -354,7 +350,7 @@ def pack_subclass(packing: Packing, vt: TensorSubclassVariable) -> Any:
 def pack_wrapper(packing: Packing, vt: WrapperTensorVariable) -> Any:
     overrides = packing.builder.tr.overrides
     if overrides is not None and not overrides.ignores_subclasses and is_followed(vt.cls):
-        raise Overridden
+        raise Overridden(vt.cls)
     return packing.tensor(vt.proxy)
 
 

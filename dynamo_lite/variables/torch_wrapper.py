@@ -16,9 +16,11 @@ from typing import Any
 import torch
 
 from ..exc import unsupported
+from ..graph.arguments import Overridden
 from ..graph.builder import MODELS
+from ..graph.modes import asking
 from ..graph.values import TensorValue
-from ..graph.wrappers import Part, is_followed, is_wrapper, is_wrapper_class, maker_of, part_names
+from ..graph.wrappers import Part, has_parts, is_followed, is_wrapper, is_wrapper_class, maker_of, part_names
 from ..guards import ir
 from .base import VariableTracker
 from .constant import ConstantVariable
@@ -135,6 +137,8 @@ MODELS.load_late = load_late
 
 def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     """The model of a real tensor that consists of others."""
+    if not has_parts(value):
+        unsupported(SLUG, f"{type(value).__qualname__} without its parts")
     tr.guard(source, ir.TYPE_IS, type(value))
     guard_slots(tr, type(value))
     vt = with_own_slots(WrapperTensorVariable(tr.graph.wrapper_input(value, source)))
@@ -156,9 +160,16 @@ class WrapperClassVariable(TypeVariable):
         guard_slots(tx.tr, self.value)
         if any(isinstance(a, ListVariable | DictVariable | TupleVariable) for a in (*args, *kwargs.values())):
             function = maker_of(self.value)
-        below = MODELS.meet_overrides(tx.tr).below() if is_followed(self.value) else nullcontext()
-        with below:
-            return tx.tr.graph.call(tx, "call_function", function, args, kwargs, memo=False)
+        if is_followed(self.value):
+            overrides = MODELS.meet_overrides(tx.tr)
+        elif (overrides := tx.tr.overrides) is not None and not overrides.ignores_subclasses:
+            function = asking(function)  # what the class asks of the parts
+        below = overrides.below() if overrides is not None else nullcontext()
+        try:
+            with below:
+                return tx.tr.graph.call(tx, "call_function", function, args, kwargs, memo=False)
+        except Overridden:  # by an argument that nobody had looked at
+            return self.tp_call(tx, args, kwargs)
 
 
 def _is_class_of_wrappers(value: Any) -> bool:

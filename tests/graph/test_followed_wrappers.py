@@ -365,8 +365,39 @@ def test_views_that_leave_the_graph(name, grad, cls, backend):
 def test_parts_of_parts(backend):
     in_one_graph(lambda t: (t * 2, t.a.a + 1), lambda: (Switching(Calling(x(), x()), Calling(x(), x())),), backend)
     in_one_graph(lambda t: (t * 2, t.a * 2), lambda: (Switching(Quiet(x(), x()), Quiet(x(), x())),), backend)
-    # What the outer class calls asks the inner one, where the graph runs.
-    in_one_graph(lambda t: (t * 2, t.a * 2), lambda: (Quiet(Calling(x(), x()), Calling(x(), x())),), backend, graphs=2)
+
+
+def changed_inside(t):
+    t.a.mul_(2)
+    t.add_(1)
+    return t, t.a.total()
+
+
+PARTS_THAT_ARE_ASKED = {
+    "operators": lambda t: (t * 2, t.a * 2, t.sum(0), t.a.total()),
+    "the part first": lambda t: (t.a * 2, torch.cat([t, t * 2]), t.total().total()),
+    "functions that the class answers": lambda t: (torch.sin(t), torch.sin(t.a), t.sin()),
+    "in place": changed_inside,
+    "made inside": lambda t: Quiet(t.a, t.b + 1).sin().b.total(),
+}
+
+
+@BACKENDS
+@FOLLOWED
+@pytest.mark.parametrize("name", PARTS_THAT_ARE_ASKED)
+def test_parts_that_are_asked_where_the_graph_runs(name, cls, backend):
+    """What the outer class calls asks the inner one; about what the program calls with the inner one the trace has asked already."""
+    in_one_graph(PARTS_THAT_ARE_ASKED[name], lambda: (Quiet(cls(x(), x()), cls(x(), x())),), backend)
+
+
+@BACKENDS
+@pytest.mark.parametrize("cls", [Quiet, Switching])
+def test_a_tensor_whose_init_is_not_done(cls, backend):
+    init = dynamo_lite.compile(cls.__init__, backend=backend)
+    for _ in range(2):
+        t = cls.__new__(cls, x(), x())
+        init(t, x(), x() * 2)
+        assert same(t.b, x() * 2)
 
 
 class SinForCos(torch.overrides.TorchFunctionMode):
