@@ -9,7 +9,7 @@ of the new code are those of the original.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
@@ -155,7 +155,7 @@ class Codegen:
         self.asm.return_value()
         return self.assemble()
 
-    def begin(self, roots: list[Any], frames: list[Frame] = ()) -> None:
+    def begin(self, roots: list[Any], frames: Sequence[Frame] = ()) -> None:
         """Find what escapes, call the graph, and put everything that stores could disturb into locals. `frames` are those that go on."""
         # A class is known to its bases even if the program has no other reference to it.
         made = list(self.tr.new_classes.values())

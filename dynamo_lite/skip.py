@@ -30,7 +30,6 @@ SKIPPED_TORCH = (
     "torch._inductor",
     "torch._functorch._aot_autograd",
     "torch._functorch.aot_autograd",
-    "torch._functorch._aot_autograd",
     "torch._subclasses",
     "torch._ops",
     "torch._library",

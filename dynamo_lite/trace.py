@@ -205,11 +205,7 @@ class Trace:
         first = found.__dict__["source"]
         if first is source or first is None:
             return
-        if source.kind == ir.CONST:
-            self.guard(first, ir.IS, value)
-        elif first.kind == ir.CONST:
-            self.guard(source, ir.IS, value)
-        elif _is_made_once(value):
+        if ir.CONST in (first.kind, source.kind) or _is_made_once(value):
             self.guard(first, ir.IS, value)  # nobody may ever look at it but for its identity
             self.guard(source, ir.IS, value)
         else:

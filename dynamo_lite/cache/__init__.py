@@ -10,16 +10,13 @@ looked at again (`references`, `frames`), and all its guards hold. Anything else
 
 from __future__ import annotations
 
-import logging
 import marshal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from ..config import config
-from ..exc import Refused
 from ..record import STATS
 from . import keys, store
 from .artifacts import Artifacts
@@ -39,8 +36,6 @@ __all__ = [
     "revived",
     "versions",
 ]
-
-logger = logging.getLogger("dynamo_lite")
 
 T = TypeVar("T")
 
@@ -62,28 +57,17 @@ def revived(version: Version, make: Callable[[], T]) -> T | None:
 
 def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> Path | None:
     """Write a version that has just been made, if another process could check it; its file."""
-    try:
-        data = write(tr, values, code, needs_hook, graph, record)
-        payload = marshal.dumps(data)
-    except Refused as reason:
-        STATS.cache_refusals[str(reason)] += 1
-        logger.debug("%s is not kept: %s", record.name, reason)
+    payload = store.attempt_to_write(
+        record.name,
+        lambda: marshal.dumps(write(tr, values, code, needs_hook, graph, record)),
+        STATS.cache_refusals,
+    )
+    if payload is None:
         return None
-    except Exception as error:  # the version is good all the same
-        if config.debug:
-            raise
-        STATS.cache_refusals[f"its data can't be written: {error!r}"] += 1
-        store.warn(f"{record.name} can't be written: {error!r}")
-        return None
-    about = {
-        "name": record.name,
-        "file": record.filename,
-        "line": record.lineno,
+    about = keys.about(record) | {
         "operators": 0 if graph is None else graph.op_count,
         "guards": len(tr.guards),
         "breaks": len(record.breaks),
-        "made": time.time(),
-        "facts": keys.facts(),
     }
     key = keys.key(tr.function.__code__, values, tr.region.dynamic, tr.region.fullgraph)
     path = store.put(keys.build(), key, about, payload)

@@ -11,19 +11,13 @@ are taken from the payload anew where they are not what it holds.
 from __future__ import annotations
 
 import hashlib
-import logging
 import marshal
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..config import config
-from ..exc import Refused
 from ..record import STATS, FrameRecord
 from . import keys, store
-
-logger = logging.getLogger("dynamo_lite")
 
 
 class Artifacts:
@@ -76,32 +70,25 @@ class Exchange:
     def save(self, compiled: Callable[..., Any]) -> None:
         """Take what has just been compiled, if it can be said as data."""
         record = self.owner.record
-        try:
-            data = self.artifacts.write(compiled)
-            payload = marshal.dumps((self.settings, data))  # equal data of other settings get a file of their own
-        except Refused as reason:
-            STATS.artifact_refusals[str(reason)] += 1
-            logger.debug("the compiled graph of %s is left to the backend's caches: %s", record.name, reason)
+        written = store.attempt_to_write(
+            f"the compiled graph of {record.name}", lambda: self._written(compiled), STATS.artifact_refusals
+        )
+        if written is None:
             return
-        except Exception as error:  # what has been compiled is good all the same
-            if config.debug:
-                raise
-            STATS.artifact_refusals[f"its data can't be written: {error!r}"] += 1
-            store.warn(f"the compiled graph of {record.name} can't be written: {error!r}")
-            return
-        about = {
-            "name": record.name,
-            "file": record.filename,
-            "line": record.lineno,
+        kernels, payload = written
+        about = keys.about(record) | {
             "compiled by": self.artifacts.name,
-            "kernels": len(data["kernels"]),
+            "kernels": kernels,
             "settings": self.settings,
-            "made": time.time(),
-            "facts": keys.facts(),
         }
         self.owner.pending = about, payload
         if self.owner.version is not None:
             self.owner.kept_as(self.owner.version)
+
+    def _written(self, compiled: Callable[..., Any]) -> tuple[int, bytes]:
+        """How many kernels there are, and the payload; equal data of other settings get a file of their own."""
+        data = self.artifacts.write(compiled)
+        return len(data["kernels"]), marshal.dumps((self.settings, data))
 
 
 def _library(folder: Path, contents: bytes) -> str:

@@ -13,12 +13,14 @@ import json
 import os
 import platform
 import sys
+import time
 from types import CodeType
 from typing import Any
 
 from .. import __version__
 from ..config import config
 from ..graph import side
+from ..record import FrameRecord
 from .references import fingerprint
 
 WITHOUT_EFFECT = frozenset(
@@ -41,6 +43,17 @@ def facts() -> dict[str, Any]:
         "platform": f"{sys.platform} {platform.machine()} {sys.byteorder}",
         "optimize": sys.flags.optimize,
         **side.versions(),
+    }
+
+
+def about(record: FrameRecord) -> dict[str, Any]:
+    """What every file says of itself: what of the program it is about, when and where it was made."""
+    return {
+        "name": record.name,
+        "file": record.filename,
+        "line": record.lineno,
+        "made": time.time(),
+        "facts": facts(),
     }
 
 

@@ -20,12 +20,13 @@ import tarfile
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..config import config
-from ..exc import Mismatch
+from ..exc import Mismatch, Refused
 from ..record import STATS
 
 T = TypeVar("T")
@@ -184,6 +185,21 @@ def attempt(path: Any, make: Callable[[], T]) -> T | None:
         logger.debug("%s does not fit: %s", path, reason)
     except Exception as error:  # whatever a file of another making leads to: it is ignored
         warn(f"{path} can't be used: {error!r}")
+    return None
+
+
+def attempt_to_write(what: str, make: Callable[[], T], refusals: Counter[str]) -> T | None:
+    """The data that `make` gives; None where something can't be written, counted by reason. What is to be kept is good all the same."""
+    try:
+        return make()
+    except Refused as reason:
+        refusals[str(reason)] += 1
+        logger.debug("%s is not kept: %s", what, reason)
+    except Exception as error:
+        if config.debug:
+            raise
+        refusals[f"its data can't be written: {error!r}"] += 1
+        warn(f"{what} can't be written: {error!r}")
     return None
 
 

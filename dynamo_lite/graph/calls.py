@@ -207,8 +207,12 @@ def _to(extents: Extents, input: Any, dtype: Any) -> Any:
     return input if input.dtype is dtype else direct.cast(extents, input, dtype)
 
 
-def _cast_to(dtype: Any) -> Callable[..., Any]:
-    return lambda extents, input: _to(extents, input, dtype)
+def _float(extents: Extents, input: Any) -> Any:
+    return _to(extents, input, torch.float32)
+
+
+def _double(extents: Extents, input: Any) -> Any:
+    return _to(extents, input, torch.float64)
 
 
 # -- products
@@ -379,28 +383,32 @@ def _layer_norm(
 
 # -- the table
 
+_UNARY = ("relu", "sigmoid", "tanh", "exp", "erf", "sqrt", "rsqrt", "neg", "sin", "cos", "log")
+_COMPARISONS = ("lt", "le", "eq", "ne", "gt", "ge")
+
 _RULES: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (
         _unary,
         (
-            *(getattr(torch, name) for name in ("relu", "sigmoid", "tanh", "exp", "erf", "sqrt", "rsqrt", "neg")),
-            *(getattr(torch, name) for name in ("sin", "cos", "log")),
-            *("relu", "sigmoid", "tanh", "exp", "erf", "sqrt", "rsqrt", "neg", "sin", "cos", "log", operator.neg),
-            *(F.relu, F.silu, F.sigmoid, F.tanh, F.hardswish, F.hardsigmoid),
+            *_UNARY,
+            *(getattr(torch, name) for name in _UNARY),
+            *(operator.neg, F.relu, F.silu, F.sigmoid, F.tanh, F.hardswish, F.hardsigmoid),
         ),
     ),
     (_gelu, (F.gelu,)),
-    (_either(direct.binary), (operator.add, operator.mul, operator.sub, torch.add, torch.mul, torch.sub)),
-    (_either(direct.binary), ("add", "mul", "sub")),
+    (
+        _either(direct.binary),
+        (operator.add, operator.mul, operator.sub, torch.add, torch.mul, torch.sub, "add", "mul", "sub"),
+    ),
     (_either(direct.quotient), (operator.truediv, torch.div, "div")),
-    (_either(direct.comparison), tuple([getattr(operator, f) for f in ("lt", "le", "eq", "ne", "gt", "ge")])),
-    (_either(direct.comparison), ("lt", "le", "eq", "ne", "gt", "ge")),
+    (_either(direct.comparison), (*_COMPARISONS, *(getattr(operator, name) for name in _COMPARISONS))),
     (_written, (operator.iadd, operator.isub, operator.imul, "add_", "sub_", "mul_")),
     (_pow, (operator.pow, torch.pow, "pow")),
     (_dropout, (F.dropout,)),
     (_where, (torch.where,)),
     (_to, ("to",)),
-    *((_cast_to(dtype), (name,)) for name, dtype in {"float": torch.float32, "double": torch.float64}.items()),
+    (_float, ("float",)),
+    (_double, ("double",)),
     (_linear, (F.linear,)),
     (_conv, (F.conv2d, F.conv3d)),
     (_embedding, (F.embedding,)),

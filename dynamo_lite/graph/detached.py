@@ -104,18 +104,19 @@ def origins(value: Any) -> set[TensorValue]:
 
 def origin(value: TensorValue) -> TensorValue:
     """The first value in the memory of this one."""
-    while True:
-        first = value.family[0] if value.family else value
-        value = _base(first) or _detached_from(first)
-        if not isinstance(value, TensorValue):
-            return first
+    return _first(value, lambda first: _base(first) or _detached_from(first))
 
 
 def counter(value: TensorValue) -> TensorValue:
     """The first value that has the version counter of this one: that of `data` is a new one."""
+    return _first(value, _detached_from)
+
+
+def _first(value: TensorValue, before: Callable[[TensorValue], Any]) -> TensorValue:
+    """From value to value, where `before` tells what the first of a family was made of."""
     while True:
         first = value.family[0] if value.family else value
-        value = _detached_from(first)
+        value = before(first)
         if not isinstance(value, TensorValue):
             return first
 

@@ -207,8 +207,7 @@ def _keeps_channels_last(extents: Extents, extent: Extent, weight: Any, settings
     if not (torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()):
         return False
     some_work = max(*steps, *spreads, *kernel) > 1
-    several = batch >= 2 if type(batch) is int else extents.env.bound_sympy(batch).lower >= 2
-    return some_work and (groups > 1 or min(kernel) > 3 or bool(several))
+    return some_work and (groups > 1 or min(kernel) > 3 or extents.is_several(batch))
 
 
 def _each(setting: Any, dims: int) -> list[int] | None:
@@ -387,7 +386,7 @@ RULES: dict[Any, Rule] = {
     aten.copy_.default: _copy_in_place,
     aten.clone.default: _clone,
     aten.view.default: views.view,
-    aten._unsafe_view.default: views.unsafe_view,
+    aten._unsafe_view.default: views.view,
     aten.permute.default: views.permute,
     aten.t.default: views.t,
     aten.unsqueeze.default: views.unsqueeze,

@@ -8,6 +8,7 @@ Invariant: the compiled code is used only for inputs that satisfy every predicat
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -328,16 +329,11 @@ class Symbols:
                 if not is_nested(item.sym):
                     self._add_range(symbol, item)
             promises = self._check_ranges()
-            for guard in self.env.guards:
-                if self.env.is_in_range(guard.expr):
-                    continue
-                expr = self.env.simplify(guard.expr)
-                if self.env._maybe_evaluate_static(expr, axioms=()) is None:
-                    user = guard.sloc.maybe_user_loc
-                    if len(expr.free_symbols) == 1 and expr.free_symbols <= promises.keys():
-                        (symbol,) = expr.free_symbols
-                        refuse_condition(promises[symbol], self._readable(_printed(expr), canonical), user)
-                    self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, user)
+            for expr, user in self._conditions():
+                if len(expr.free_symbols) == 1 and expr.free_symbols <= promises.keys():
+                    (symbol,) = expr.free_symbols
+                    refuse_condition(promises[symbol], self._readable(_printed(expr), canonical), user)
+                self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, user)
             self.specializations += self.decide.specializations()
             self.tr.guards.sizes = self._numbers(canonical)
             self.decide.add_guards(lambda value: self._text_of(value, canonical))
@@ -364,14 +360,20 @@ class Symbols:
             number.user = next((line.maybe_user_loc for line in lines if line is not None), None)
             number.parts = tuple([canonical[s].text for s in symbols])
             number.follows = formula(_printed(expr), tuple(map(str, symbols)))
+        for expr, _ in self._conditions():
+            item = canonical.get(*expr.free_symbols) if len(expr.free_symbols) == 1 else None
+            if item is not None and item.text in numbers:
+                _restrict(numbers[item.text], expr, self._readable(_printed(expr), canonical))
+        return list(numbers.values())
+
+    def _conditions(self) -> Iterator[tuple[Any, Any]]:
+        """What has to hold beside the ranges, and the user's lines that asked for it."""
         for guard in self.env.guards:
             if self.env.is_in_range(guard.expr):
                 continue
             expr = self.env.simplify(guard.expr)
-            item = canonical.get(*expr.free_symbols) if len(expr.free_symbols) == 1 else None
-            if item is not None and item.text in numbers and self.env._maybe_evaluate_static(expr, axioms=()) is None:
-                _restrict(numbers[item.text], expr, self._readable(_printed(expr), canonical))
-        return list(numbers.values())
+            if self.env._maybe_evaluate_static(expr, axioms=()) is None:
+                yield expr, guard.sloc.maybe_user_loc
 
     def _who_fixed(self, symbol: Any) -> Any:
         """The user's line that made a constant of a symbol."""

@@ -20,11 +20,6 @@ def view(extents: Extents, x: Any, shape: Any) -> Any:
     return None if sizes is None else extents.view(x, sizes, extents.contiguous(sizes))
 
 
-def unsafe_view(extents: Extents, x: Any, shape: Any) -> Any:
-    """The like, of a tensor that nobody else holds."""
-    return view(extents, x, shape)
-
-
 def _sizes(extents: Extents, x: Any, shape: Any) -> list[Any] | None:
     """The sizes that a contiguous tensor gets."""
     if not is_symbolic(x):

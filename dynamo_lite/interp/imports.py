@@ -25,7 +25,7 @@ def import_name(f: Any, name: str, level: int, fromlist: tuple[str, ...] | None)
     package = f.globals.value.get("__package__") if level else None
     absolute = importlib.util.resolve_name("." * level + name, package) if level else name
     if not _is_loaded(absolute):
-        not_loaded(f, absolute)
+        _not_loaded(f, absolute)
     for attribute in fromlist or ():
         if (
             f"{absolute}.{attribute}" not in sys.modules
@@ -43,7 +43,7 @@ def _require_own_import(f: Any) -> None:
         unsupported("import", "builtins.__import__ is replaced")
 
 
-def not_loaded(f: Any, name: str) -> NoReturn:
+def _not_loaded(f: Any, name: str) -> NoReturn:
     """Raise the break before a module is loaded, which happens once; at each call where it can't be found."""
     parent = name.rpartition(".")[0]
     if name in sys.modules or (parent and parent not in sys.modules) or importlib.util.find_spec(name) is None:

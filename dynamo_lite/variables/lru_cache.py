@@ -160,17 +160,6 @@ def _is_unchanged(vt: VariableTracker, state: list[Any]) -> bool:
     return len(now) == len(state) and all(map(operator.is_, now, state))
 
 
-def cache_key(tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker], typed: bool) -> Any:
-    """`lru_cache_make_key`: a single int or str is its own key."""
-    if not typed and not kwargs and len(args) == 1 and args[0].python_type() in (int, str):
-        return key_of(tx, args[0])
-    items = list(args)
-    for name, value in kwargs.items():
-        items += [ConstantVariable(name), value]
-    kinds = [v.python_type() for v in (*args, *kwargs.values())] if typed else []
-    return Key(NONE, (len(args), tuple([key_of(tx, item) for item in items]), *kinds))
-
-
 class CacheVariable(NativeVariable):
     """A function with a cache that the traced code made; `cache` is in the order of use, newest last."""
 
@@ -183,6 +172,16 @@ class CacheVariable(NativeVariable):
         self.hits = self.misses = 0
         self.cache: dict[Any, VariableTracker] = {}
         self.dict = DictVariable()
+
+    def _key(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
+        """`lru_cache_make_key`: a single int or str is its own key."""
+        if not self.typed and not kwargs and len(args) == 1 and args[0].python_type() in (int, str):
+            return key_of(tx, args[0])
+        items = list(args)
+        for name, value in kwargs.items():
+            items += [ConstantVariable(name), value]
+        kinds = [v.python_type() for v in (*args, *kwargs.values())] if self.typed else []
+        return Key(NONE, (len(args), tuple([key_of(tx, item) for item in items]), *kinds))
 
     def instance_dict(self, tx: Any) -> DictVariable:
         """The object's `__dict__`."""
@@ -198,7 +197,7 @@ class CacheVariable(NativeVariable):
         if self.maxsize == 0:
             self.misses += 1
             return tx.call(self.function, args, kwargs)
-        key = cache_key(tx, args, kwargs, self.typed)
+        key = self._key(tx, args, kwargs)
         found = self.cache.get(key)
         if found is not None:
             self.hits += 1

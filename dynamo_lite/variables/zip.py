@@ -83,8 +83,7 @@ class ZipVariable(ManyIterators):
 
     def own(self) -> bool:
         self.owned = (self.source is not None and not self.strict) and all(
-            iterator.tp_iternext is not None and isinstance(iterator, IteratorVariable) and iterator.own()
-            for iterator in self.iterators
+            isinstance(iterator, IteratorVariable) and iterator.own() for iterator in self.iterators
         )
         return self.owned
 
@@ -95,7 +94,7 @@ class ZipVariable(ManyIterators):
     def take(self, tx: Any) -> VariableTracker | None:
         items = []
         for i, iterator in enumerate(self.iterators):
-            item = self._next_of(tx, iterator)
+            item = iterator.take(tx) if self.owned else iter_next(tx, iterator)
             if item is None:
                 if self.strict:
                     self._check_lengths(tx, i)
@@ -103,16 +102,13 @@ class ZipVariable(ManyIterators):
             items.append(item)
         return TupleVariable(items) if items else None
 
-    def _next_of(self, tx: Any, iterator: Any) -> VariableTracker | None:
-        return iterator.take(tx) if self.owned else iter_next(tx, iterator)
-
     def _check_lengths(self, tx: Any, i: int) -> None:
         """Argument i is exhausted: all others have to be, too."""
         if i:
             plural = " " if i == 1 else "s 1-"
             tx.raises(ValueError, f"zip() argument {i + 1} is shorter than argument{plural}{i}")
         for k, iterator in enumerate(self.iterators[1:], 1):
-            if self._next_of(tx, iterator) is not None:
+            if iter_next(tx, iterator) is not None:
                 plural = " " if k == 1 else "s 1-"
                 tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
 
@@ -250,8 +246,10 @@ class EnumerateVariable(IteratorVariable):
         self.consumed = 0
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
-        item = iter_next(tx, self.iterator) if self.source is None else self.iterator.take(tx)
-        if self.source is not None:
+        if self.source is None:
+            item = iter_next(tx, self.iterator)
+        else:
+            item = self.iterator.take(tx)
             tx.tr.mutating(self)
             self.consumed += 1
         if item is None:
