@@ -105,6 +105,13 @@ class Env(ShapeEnv):
         self.guards.append(ShapeGuard(expr if truth else sympy.Not(expr), self._get_sloc(), size_oblivious=False))
         return sympy.true if truth else sympy.false
 
+    def exceeds(self, number: Any, n: int) -> bool:
+        """Whether an int, which may be symbolic, is greater than a number. If so it is a fact from then on."""
+        if type(number) is int:
+            return number > n
+        known = self._compared(sympy.StrictGreaterThan(number.node.expr, sympy.Integer(n), evaluate=False))
+        return bool(number > n) if known is None else known is sympy.true
+
     def _comparison(self, expr: Any) -> tuple[Any, Any, int, Any, Any] | None:
         """Of a comparison of a symbol, which has a value, with a number: both, the relation, and the symbol's range."""
         relation = type(expr)

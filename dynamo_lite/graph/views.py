@@ -119,13 +119,13 @@ def subscript(extents: Extents, x: Any, key: Any) -> Any:
             _insert(extents, sizes, strides, dim)
             dim += 1
         elif type(item) is int:
-            if not (sizes[dim] > item if item >= 0 else sizes[dim] >= -item):
+            if not extents.env.exceeds(sizes[dim], item if item >= 0 else -item - 1):
                 return None
             step = extents.expression(strides.pop(dim))
             size = extents.expression(sizes.pop(dim))
             offset = offset + (item if item >= 0 else size + item) * step
         else:
-            bounds = _bounds(sizes[dim], item)
+            bounds = _bounds(extents, sizes[dim], item)
             if bounds is None:
                 return None
             start, sizes[dim], step = bounds
@@ -140,7 +140,7 @@ def subscript(extents: Extents, x: Any, key: Any) -> Any:
 _KEYS = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
-def _bounds(size: Any, part: slice) -> tuple[int, Any, int] | None:
+def _bounds(extents: Extents, size: Any, part: slice) -> tuple[int, Any, int] | None:
     """Where a slice of a dimension begins, its length and its step; None if it counts from the end, or may be empty."""
     start = 0 if part.start is None else part.start
     step = 1 if part.step is None else part.step
@@ -153,8 +153,8 @@ def _bounds(size: Any, part: slice) -> tuple[int, Any, int] | None:
     elif type(part.stop) is not int or part.stop <= start:
         return None
     else:
-        stop = size if part.stop > size else part.stop
-    if start and start >= size:
+        stop = part.stop if extents.env.exceeds(size, part.stop - 1) else size
+    if start and not extents.env.exceeds(size, start):
         return None
     length = stop - start
     return start, length if step == 1 else (length + step - 1) // step, step
