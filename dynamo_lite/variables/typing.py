@@ -49,7 +49,8 @@ class TypingVariable(ConstantVariable):
         return fold(tx, operator.or_, [v, w], {}) if is_constant(v, w) else ConstantVariable(NotImplemented)
 
 
-@builds_if(lambda value: type(value).__module__ in _MODULES)
+# Not the classes whose metaclass `typing` defines (typed dictionaries, protocols and what implements them): they are called as usual.
+@builds_if(lambda value: type(value).__module__ in _MODULES and not isinstance(value, type))
 def build_typing(tr: Any, value: Any, source: Any) -> TypingVariable:
     tr.guard(source, ir.IS, value)
     return TypingVariable(value, source)

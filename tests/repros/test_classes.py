@@ -10,10 +10,13 @@ import gc
 import inspect
 import sys
 import types
+import typing
 
 from dynamo_lite import convert
 from dynamo_lite.config import config
 from tests.repros.test_conformance_finds import same, stop
+
+Item = typing.TypeVar("Item")
 
 
 class Hooked:
@@ -664,3 +667,37 @@ def test_text_of_a_named_tuple_made_here():
         return repr(p), f"{p!r} {p}", template % (p, pair(3, 4)), p._asdict(), p.left, pair.__doc__
 
     same(program, whole=True)
+
+
+class TypedKeys(typing.TypedDict, typing.Generic[Item], total=False):
+    key: Item
+
+
+class Doubles(typing.Protocol):
+    def double(self, number): ...
+
+
+class Doubler(Doubles):
+    def __init__(self, factor):
+        self.factor = factor
+
+    def double(self, number):
+        return self.factor * number
+
+
+def test_classes_whose_metaclass_typing_defines_are_called_like_any_class():
+    def program():
+        try:
+            made = TypedKeys(key=1, other=2)
+        except TypeError:
+            return "not called"
+        return made, type(made) is dict, TypedKeys.__total__
+
+    def of_a_protocol():
+        try:
+            return Doubler(2).double(3)
+        except TypeError:
+            return "not called"
+
+    same(program, whole=True)
+    same(of_a_protocol, whole=True)
