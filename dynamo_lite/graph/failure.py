@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch.fx import Node
@@ -179,6 +179,7 @@ def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
     values: dict[Node, Any] = {}
     propagator.give_to_compilers()
     watch.inputs = set(_storages([*fakes, *grads]))
+    leaves = _Leaves(fakes)
     with propagator.mode, without_compiler, watch:
         for i, node in enumerate(gm.graph.nodes):
             if i > last or node.op == "output":
@@ -187,8 +188,27 @@ def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
             if has_history and node.target is torch.autograd.grad:
                 raise _Trace("run a backward pass")
             values[node] = next(inputs) if node.op == "placeholder" else _run_node(gm, node, values)
-            if any(_grad(f) is not g for f, g in zip(fakes, grads, strict=True)):
-                raise _Trace("accumulated gradients")
+            leaves.meet(values[node])
+    if any(_grad(f) is not g for f, g in zip(fakes, grads, strict=True)):
+        watch.node = 0  # one that is not known
+        raise _Trace("changed gradients")
+
+
+class _Leaves:
+    """Raises `_Trace` where a backward pass accumulates the gradient of one of these tensors."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.unmet = {id(v) for v in values}
+
+    def meet(self, value: Any) -> None:
+        """A node gives this, which may have begun to require gradients by it."""
+        if id(value) in self.unmet and isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad:
+            self.unmet.discard(id(value))
+            value.register_post_accumulate_grad_hook(_accumulated)
+
+
+def _accumulated(leaf: torch.Tensor) -> NoReturn:
+    raise _Trace("accumulated gradients")
 
 
 def _run_node(gm: Any, node: Node, values: dict[Node, Any]) -> Any:

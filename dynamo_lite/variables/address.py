@@ -1,10 +1,12 @@
 """Texts of which parts are known only when the program runs: the addresses that `repr` shows of objects which say nothing about
-themselves, and the data of tensors.
+themselves, numbers that vary, and the data of tensors.
 
-Input: an object whose text is the default one, a tensor, or pieces of text. Output: a constant where all is known, else `LateText`.
+Input: an object whose text is the default one, a number, a tensor, or pieces of text. Output: a constant where all is known, else
+`LateText`.
 Invariant: an object whose address is not known before the program runs stands in the text itself; the text is put together when it
-is needed, from the address that the object has then, and nothing that could depend on that address is answered before. Data are those of
-the moment: where the text of a tensor turns out to be needed, the graph ends before it was asked for.
+is needed, from the address that the object has then, and nothing that could depend on that address is answered before. Where what a
+number looks like turns out to decide something, the frame is analysed again with that number as a constant. Data are those of the moment:
+where the text of a tensor turns out to be needed, the graph ends before it was asked for.
 Mirrors what `PyUnicode_FromFormat("%p")` is used for in `Objects/object.c`, `funcobject.c`, `classobject.c` and `genobject.c`.
 """
 
@@ -15,7 +17,7 @@ import types
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from ..exc import Unsupported, unsupported
+from ..exc import Restart, Unsupported, unsupported
 from ..guards import ir
 from .abstract import get_attr
 from .base import MISSING, VariableTracker, is_lazy
@@ -37,9 +39,43 @@ class DataText:
         error.break_step, error.user_stack = self.step, self.user_stack
         raise error
 
+    pattern = "(?s:.+)"
+
+
+class NumberText:
+    """The text of a number that varies. `number` is its model."""
+
+    def __init__(self, tx: Any, number: VariableTracker) -> None:
+        self.number = number
+        self.pattern = "-?[0-9]+" if number.python_type() is int else "[-+.0-9einfa]+"
+        self.place = _place(tx)
+        self.learned = tx.tr.analysis.numbers_in_texts
+
+    def needed(self) -> NoReturn:
+        """Have the number made a constant where its text was asked for."""
+        self.learned.add(self.place)
+        raise Restart(f"the text of {self.number.describe()} decides something")
+
+
+_LATE = (DataText, NumberText)
+
+
+def _place(tx: Any) -> tuple[int, int]:
+    """The instruction that is being followed."""
+    frame = tx.tr.frame
+    return id(frame.code), frame.cur
+
+
+def number_text(tx: Any, number: VariableTracker) -> VariableTracker:
+    """The text of a symbolic number. What one instruction makes texts of is a constant there if one of them was needed before."""
+    if number.python_type() is bool or tx.tr.frame is None or _place(tx) in tx.tr.analysis.numbers_in_texts:
+        return ConstantVariable(repr(number.as_python_constant()))
+    return LateText([NumberText(tx, number)])
+
 
 class LateText(VariableTracker):
-    """A str of which parts are not known yet. `parts` has texts, a `DataText` for data, and for each address its object."""
+    """A str of which parts are not known yet. `parts` has texts, a `DataText` for data, a `NumberText` for a number, and for each address
+    its object."""
 
     holds_weakly = True
 
@@ -50,20 +86,23 @@ class LateText(VariableTracker):
         return str
 
     def describe(self) -> str:
-        return "".join([part if type(part) is str else "…" if type(part) is DataText else "0x…" for part in self.parts])
+        return "".join([part if type(part) is str else "…" if type(part) in _LATE else "0x…" for part in self.parts])
 
-    def data(self) -> DataText | None:
-        """The first part that is data."""
-        return next((part for part in self.parts if type(part) is DataText), None)
+    def first(self, kind: type) -> Any:
+        """The first part of a kind, or None."""
+        return next((part for part in self.parts if type(part) is kind), None)
 
     def as_python_constant(self) -> Any:
-        data = self.data()
+        data = self.first(DataText)
         if data is not None:
             return unsupported("format", data.what)
+        if not any(isinstance(part, VariableTracker) for part in self.parts):
+            self.first(NumberText).needed()
         return unsupported("object-identity", f"the address in {self.describe()}")
 
     def children(self) -> Any:
-        return [part for part in self.parts if isinstance(part, VariableTracker)]
+        found = [part.number if type(part) is NumberText else part for part in self.parts]
+        return [part for part in found if isinstance(part, VariableTracker)]
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
@@ -105,7 +144,7 @@ class LateText(VariableTracker):
 
     def _equals_late(self, tx: Any, other: LateText) -> bool | None:
         for a, b in zip(self.parts, other.parts, strict=False):
-            if DataText in (type(a), type(b)):
+            if type(a) in _LATE or type(b) in _LATE:
                 return None
             if type(a) is not str and type(b) is not str:
                 if not tx.tr.same_object(a, b):
@@ -116,28 +155,30 @@ class LateText(VariableTracker):
         return True if len(self.parts) == len(other.parts) else None
 
     def _pattern(self) -> str:
-        return "".join(
-            [re.escape(part) if type(part) is str else _PATTERNS[type(part) is DataText] for part in self.parts]
-        )
+        return "".join([re.escape(part) if type(part) is str else _pattern_of(part) for part in self.parts])
 
     def emit_new(self, cg: Any) -> None:
-        data = self.data()
+        data = self.first(DataText)
         if data is not None:
             data.needed()
-        cg.load_callable(_with_addresses)
-        cg.load_const(tuple([part if type(part) is str else None for part in self.parts]))
-        objects = self.children()
-        for part in objects:
-            cg.load(part)
-        cg.asm.call(1 + len(objects))
+        for part in self.parts:
+            if type(part) is str:
+                cg.load_const(part)
+            else:
+                is_number = type(part) is NumberText
+                cg.load_callable(repr if is_number else _address_of)
+                cg.load(part.number if is_number else part)
+                cg.asm.call(1)
+        cg.asm.build_string(len(self.parts))
 
 
-_PATTERNS = ("0x[0-9a-f]+", "(?s:.+)")
+def _pattern_of(part: Any) -> str:
+    """What the text of a part looks like."""
+    return part.pattern if type(part) in _LATE else "0x[0-9a-f]+"
 
 
-def _with_addresses(parts: tuple[str | None, ...], *objects: Any) -> str:
-    addresses = (f"0x{id(obj):x}" for obj in objects)
-    return "".join([next(addresses) if part is None else part for part in parts])
+def _address_of(obj: Any) -> str:
+    return f"0x{id(obj):x}"
 
 
 def joined(tx: Any, parts: Iterable[Any], separator: str = "") -> VariableTracker:

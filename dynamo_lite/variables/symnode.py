@@ -27,6 +27,7 @@ from ..graph.values import SymValue
 from ..polyfills.registry import find_polyfill
 from . import number  # noqa: F401  (the slots of constants come first)
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
+from .address import number_text
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant
 from .dispatch import HANDLERS
@@ -97,7 +98,7 @@ class SymNodeVariable(VariableTracker):
         return ConstantVariable(hash(self.as_python_constant()))
 
     def tp_repr(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(repr(self.as_python_constant()))
+        return number_text(tx, self)
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
         operand = _operand(other)
@@ -340,10 +341,24 @@ def _register(function: Any, symbolic: Any = None) -> None:
     HANDLERS[function] = handler
 
 
+def _format_number(function: Any) -> None:
+    """`int.__format__`, `float.__format__`."""
+    of_constants = HANDLERS[function]
+
+    def handler(tx: Any, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
+        if isinstance(self, SymNodeVariable) and isinstance(format_spec, ConstantVariable) and format_spec.value == "":
+            return number_text(tx, self)
+        return of_constants(tx, self, format_spec)
+
+    HANDLERS[function] = handler
+
+
 for _cls in (int, float):
     for _raw in vars(_cls).values():
         if isinstance(_raw, types.MethodDescriptorType) and _raw not in HANDLERS:
             _register(_raw)
+_format_number(int.__format__)
+_format_number(float.__format__)
 for _raw in vars(math).values():
     if isinstance(_raw, types.BuiltinFunctionType) and _raw not in HANDLERS and find_polyfill(_raw) is None:
         _register(_raw, _raw if _raw in (math.floor, math.ceil, math.trunc) else None)

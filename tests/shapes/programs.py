@@ -303,6 +303,40 @@ def size_in_text(x):
     return x + 1, f"{x.shape[0]} rows"
 
 
+def shape_in_text(x):
+    y = x.repeat(2, 1)
+    return y, f"{x.shape} and {y.shape[0]!r}", str(y.shape[0] - 1) + "!", {"rows": str(list(y.shape))}
+
+
+def size_in_unread_text(x):
+    message = f"expected no more than 100 rows, found {x.shape[0]}"
+    if x.shape[0] > 100:
+        raise ValueError(message)
+    torch._check(x.shape[0] != 1, lambda: f"{message}, {x.shape}")
+    return x.sum(0)
+
+
+def size_in_text_that_is_compared(x):
+    return x + (f"{x.shape[0]} rows" == "no rows") + (str(x.shape[0]) == "few")
+
+
+def size_in_text_of_known_width(x):
+    return x + 1, f"{x.shape[0]:4d}"
+
+
+def size_in_key(x):
+    table = {f"{n} rows": n for n in range(20)}
+    return x + table[f"{x.shape[0]} rows"]
+
+
+def size_in_name(x):
+    return x.sum() + len(str(x.shape[0])) + getattr(torch, f"ones{x.shape[0]}", torch.ones)(1)
+
+
+def int_in_text(x, k):
+    return x * k, f"{k} times", f"{k + 1}"
+
+
 def size_as_key(x):
     return {x.shape[0]: x.sum()}
 
@@ -461,7 +495,14 @@ PROGRAMS: dict[str, Program] = {
         Program(empty_is_fine, rows, [3, 5, 0, 7], 3),
         Program(squeezed, rows, [3, 5, 1, 7], 3),
         # sizes as Python values
-        Program(size_in_text, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
+        Program(size_in_text, rows, GROW, 2),
+        Program(shape_in_text, rows, GROW, 2),
+        Program(size_in_unread_text, rows, GROW, 2),
+        Program(size_in_text_that_is_compared, rows, GROW, 2),
+        Program(size_in_text_of_known_width, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
+        Program(size_in_key, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
+        Program(size_in_name, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
+        Program(int_in_text, row_and_int, [(4, 3), (4, 4), (4, 5), (4, 8)], 2),
         Program(size_as_key, rows, [3, 4, 5], 2),
         Program(size_in_list, rows, GROW, 2),
         Program(size_as_divisor, rows, GROW, 2),
