@@ -28,6 +28,7 @@ from .variables import abstract, classes, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
 from .variables.bytearray import BytearrayVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
+from .variables.descr import type_attribute
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS, slug_of_foreign
 from .variables.function import FunctionVariable, MethodVariable, call_handler
@@ -38,6 +39,7 @@ from .variables.list import ListVariable
 from .variables.markers import apply_marks
 from .variables.module import GlobalsNamespace
 from .variables.set import SetVariable
+from .variables.slot_functions import asking
 from .variables.tuple import TupleVariable
 from .variables.wrap import find_builder
 
@@ -139,7 +141,8 @@ class Trace:
         """Interpret the frame to its end."""
         self.graph.begin()
         self.root_frame = Frame(self, self.root, list(self.arguments), None, True)
-        return self.root_frame.run()
+        with asking(self):
+            return self.root_frame.run()
 
     # -- the budget
 
@@ -369,6 +372,12 @@ class Trace:
         if source.kind != ir.CONST:
             self.guards.expect(source, self.here())
 
+    def keeps(self, tx: Any, cls: type, name: str) -> None:
+        """Require that instances of a class have the attribute that its MRO gives them now."""
+        attribute = type_attribute(tx, cls, name)
+        if attribute is not None and attribute.source is not None:
+            self.expect(attribute.source)
+
     def mutating(self, vt: VariableTracker) -> None:
         """Announce the change of an object. One that existed before must know how to replay the change."""
         if vt.source is None or vt.mutated:
@@ -403,8 +412,21 @@ class Trace:
             return vt
         return next((o for o in self.heap.values() if o.__dict__["source"] is node.parent), vt)
 
+    def identical(self, v: VariableTracker, w: VariableTracker) -> bool:
+        """`v is w` where the program asks: constants from outside are known by their values, which two objects may share."""
+        same = self.same_object(v, w)
+        if v is not w and isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
+            a, b = v.value, w.value
+            alike = same or (type(a) is type(b) and (a == b or (a != a and b != b)))
+            if alike and _is_known_by_value(v) and _is_known_by_value(w):
+                if same:
+                    self.guards.same(v.source, w.source, self.here())
+                else:
+                    self.guards.distinct((v.source, w.source), self.here())
+        return same
+
     def same_object(self, v: VariableTracker, w: VariableTracker) -> bool:
-        """`v is w`."""
+        """`v is w`, except that of equal constants none needs to be a certain one."""
         if v is w:
             return True
         if v.is_symbolic or w.is_symbolic:
@@ -600,6 +622,17 @@ _NEW_CONTAINERS: dict[type, Any] = {
     set: SetVariable.of,
     frozenset: SetVariable.frozen,
 }
+
+
+def _is_known_by_value(v: VariableTracker) -> bool:
+    """True for a constant from outside if another object may have its value and pass its guards."""
+    value = v.value
+    cached = value in _SMALL_INTS if type(value) is int else type(value) in (str, bytes) and value in _UNIT_TEXTS
+    return not cached and is_sourced(v) and any(check.kind == ir.EQUALS for check in v.source.checks)
+
+
+_SMALL_INTS = range(-5, 257)
+_UNIT_TEXTS = frozenset({"", b""}) | {chr(i) for i in range(256)} | {bytes([i]) for i in range(256)}
 
 
 def _is_made_once(value: Any) -> bool:

@@ -330,7 +330,7 @@ def compare(f: Frame, i: Instr) -> None:
 @op(Op.IS_OP)
 def is_op(f: Frame, i: Instr) -> None:
     v, w = f.stack[-2:]
-    f.stack[-2:] = [ConstantVariable(f.tr.same_object(v, w) is not bool(i.arg))]
+    f.stack[-2:] = [ConstantVariable(f.tr.identical(v, w) is not bool(i.arg))]
 
 
 @op(Op.CONTAINS_OP)

@@ -213,9 +213,16 @@ def is_same(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
 
 def equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
     """`PyObject_RichCompareBool(v, w, Py_EQ)`: identity implies equality."""
-    if not v.is_symbolic and not w.is_symbolic and tx.tr.same_object(v, w):
-        return True
+    if not v.is_symbolic and not w.is_symbolic:
+        if _is_nan(v) and _is_nan(w):
+            return tx.tr.identical(v, w)
+        if tx.tr.same_object(v, w):
+            return True
     return is_true(tx, richcompare(tx, v, w, "=="))
+
+
+def _is_nan(v: VariableTracker) -> bool:
+    return isinstance(v, ConstantVariable) and type(v.value) is float and v.value != v.value
 
 
 # -- truth, length, membership
@@ -316,7 +323,7 @@ def is_number(v: VariableTracker) -> bool:
 def index(tx: Any, v: VariableTracker) -> VariableTracker:
     """`PyNumber_Index`."""
     if isinstance(v, ConstantVariable) and isinstance(v.value, int):
-        return v
+        return v if type(v.value) is int else ConstantVariable(int.__index__(v.value))
     if v.is_atom and issubclass(v.python_type(), int):
         return ConstantVariable(v.atom)
     if v.nb_index is None:

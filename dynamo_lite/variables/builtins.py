@@ -40,7 +40,7 @@ from .abstract import (
 )
 from .abstract import index as to_index
 from .base import MISSING, ObservedException, VariableTracker
-from .constant import NONE, ConstantVariable, boolean, fold, is_none
+from .constant import ATOMIC_TYPES, NONE, ConstantVariable, boolean, fold, is_none
 from .deque import DequeIterator
 from .dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
 from .dispatch import builtin, constructor, pure, refuse
@@ -308,6 +308,8 @@ def builtin_delattr(tx: Any, obj: VariableTracker, name: VariableTracker, /) -> 
 
 @builtin(callable)
 def builtin_callable(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+    if obj.is_user_made and obj.tp_call is not None:
+        tx.tr.keeps(tx, obj.python_type(), "__call__")
     return boolean(obj.tp_call is not None or (obj.value is not MISSING and callable(obj.value)))
 
 
@@ -381,7 +383,7 @@ class IdVariable(NativeVariable):
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, IdVariable) or op not in ("==", "!="):
             return unsupported("object-identity", self.describe())
-        return boolean(tx.tr.same_object(self.target, other.target) is (op == "=="))
+        return boolean(tx.tr.identical(self.target, other.target) is (op == "=="))
 
     def refuse(self, tx: Any, *args: Any) -> VariableTracker:
         return unsupported("object-identity", self.describe())
@@ -426,7 +428,7 @@ def int_key(tx: Any, v: VariableTracker) -> Any:
     if not isinstance(v, IdVariable):
         return symbolic_key(tx, v)
     target = v.target
-    is_value = isinstance(target, ConstantVariable)
+    is_value = type(target.value) in ATOMIC_TYPES
     what = (type(target.value), target.value) if is_value else (identity_key(tx, target),)
     return Key(v, (type(v), *what))
 
@@ -537,8 +539,8 @@ for _function in BINARY_OPS:
 for _op, _function in COMPARE_OPS.items():
     _two(_function, functools.partial(lambda op, tx, a, b: richcompare(tx, a, b, op), _op))
 _two(operator.getitem, get_item)
-_two(operator.is_, lambda tx, a, b: boolean(tx.tr.same_object(a, b)))
-_two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.same_object(a, b)))
+_two(operator.is_, lambda tx, a, b: boolean(tx.tr.identical(a, b)))
+_two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.identical(a, b)))
 
 
 def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:

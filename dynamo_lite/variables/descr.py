@@ -14,25 +14,25 @@ from ..exc import unsupported
 from ..guards import ir
 from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, is_heap_type, is_written_in_c, tp_name
 from .abstract import type_name
-from .base import VariableTracker
+from .base import VariableTracker, is_lazy
 from .constant import ConstantVariable, is_none
 from .dispatch import method
 from .wrap import builds
 
-_BUILTIN_TYPES = (types.GetSetDescriptorType, types.MemberDescriptorType)
+MEMBER_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 METHOD_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
-_ABSENT = object()
+ABSENT = object()
 
 
 def type_lookup(cls: type, name: str) -> Any:
-    """`_PyType_Lookup`: the raw class attribute, or `_ABSENT`."""
+    """`_PyType_Lookup`: the raw class attribute, or `ABSENT`."""
     if cls.__mro__ is None:
         unsupported("class-definition", f"lookup of {name} in a class whose MRO is being made")
     for base in cls.__mro__:
-        found = base.__dict__.get(name, _ABSENT)
-        if found is not _ABSENT:
+        found = base.__dict__.get(name, ABSENT)
+        if found is not ABSENT:
             return found
-    return _ABSENT
+    return ABSENT
 
 
 def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
@@ -52,16 +52,24 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
     node = None
     if flags(cls) & Py_TPFLAGS_IMMUTABLETYPE:
         # A static type of C: its attributes can't be changed.
-        result = tr.wrap(raw, tr.constant_source(raw)) if raw is not _ABSENT else None
+        result = tr.wrap(raw, tr.constant_source(raw)) if raw is not ABSENT else None
     else:
         node = tr.source(tr.constant_source(cls), ir.TYPE_ATTR, name)
-        if raw is _ABSENT:
+        if raw is ABSENT:
             tr.guard(node, ir.ABSENT, None)
             result = None
         else:
             result = tr.wrap(raw, node)
     cache[key] = result
     return result
+
+
+def guarded_lookup(tx: Any, cls: type, name: str) -> Any:
+    """`type_lookup` of what has to be the same next time."""
+    attribute = type_attribute(tx, cls, name)
+    if is_lazy(attribute):
+        attribute._realize()
+    return type_lookup(cls, name)
 
 
 def _written_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
@@ -239,12 +247,14 @@ class GetSetVariable(DescriptorVariable):
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None:
             return self
+        check_object(tx, self.value, obj)
         entry = GETSETS.get(self.value)
         if entry is not None:
             return entry[0](tx, obj)
         return foreign_attribute(tx, obj, self.value)
 
     def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        check_object(tx, self.value, obj)
         entry = GETSETS.get(self.value)
         if entry is None or entry[1] is None:
             unsupported("mutation-of-unknown-object", self.describe())
@@ -312,7 +322,7 @@ def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> Variabl
         except AttributeError as error:
             tx.raises_like(error)
         return tx.tr.build_constant_object(real)
-    if obj.source is not None and not obj.mutated and type(descriptor) in _BUILTIN_TYPES:
+    if obj.source is not None and not obj.mutated and type(descriptor) in MEMBER_DESCRIPTORS:
         node = tx.tr.source(obj.source, ir.ATTR, name)
         try:
             real = getattr(obj.value, name)

@@ -188,6 +188,8 @@ def exception_reduce(tx: Any, self: ExceptionVariable) -> VariableTracker:
     attributes = self.instance_dict(tx)
     if attributes is not None and attributes.pairs():
         parts.append(attributes)
+    elif attributes is not None and self.source is not None:
+        unsupported("attribute-of-unknown-object", "whether an exception has an empty __dict__ already")
     return TupleVariable(parts)
 
 

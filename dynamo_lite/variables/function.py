@@ -179,7 +179,10 @@ class FunctionVariable(VariableTracker):
         cg.load(made.get("__defaults__", ConstantVariable(None)))
         for cell in self.closure:
             cg.load(cell)
-        cg.asm.build_tuple(len(self.closure))
+        if self.closure:
+            cg.asm.build_tuple(len(self.closure))
+        else:
+            cg.load_const(None)
         if own_builtins is not None:
             cg.load(own_builtins)
         cg.asm.call(5 if own_builtins is None else 6)

@@ -7,13 +7,15 @@ Mirrors `Objects/genericaliasobject.c` and `Objects/unionobject.c`.
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .base import VariableTracker
+from .abstract import get_attr, set_attr
+from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
 from .descr import type_lookup
 from .dispatch import constructor, method
@@ -42,12 +44,54 @@ class TypeExpressionVariable(ConstantVariable):
     def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         return combine(tx, v, w) if is_constant(v, w) else NOT_IMPLEMENTED
 
+    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return fold(tx, operator.getitem, [self, key], {})
+
+
+class _Asked(Exception):
+    """Raised by the class that is asked for an attribute."""
+
+
+class _Asking(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise _Asked
+
+
+class _Origin(metaclass=_Asking):
+    """What tells that an alias asks it."""
+
+
+@functools.cache
+def _is_of_origin(name: str) -> bool:
+    """Whether an alias takes this attribute from its origin."""
+    try:
+        getattr(types.GenericAlias(_Origin, ()), name)
+    except _Asked:
+        return True
+    except AttributeError:
+        return False
+    return False
+
 
 class AliasVariable(TypeExpressionVariable):
-    """`list[int]`: it is called as its origin."""
+    """`list[int]`: it is called as its origin, and has most of its attributes."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        """`ga_getattro`."""
+        if _is_of_origin(name):
+            return get_attr(tx, tx.tr.type_tracker(self.value.__origin__), name)
+        return super().tp_getattro(tx, name)
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return tx.call(tx.tr.type_tracker(self.value.__origin__), args, kwargs)
+        """`ga_call`: what is made is told of the alias, if it can be."""
+        made = tx.call(tx.tr.type_tracker(self.value.__origin__), args, kwargs)
+        if made.is_user_made:
+            try:
+                set_attr(tx, made, "__orig_class__", self)
+            except ObservedException as observed:
+                if not issubclass(observed.exc.python_type(), (AttributeError, TypeError)):
+                    raise
+        return made
 
     def tp_iter(self, tx: Any) -> VariableTracker:
         return unsupported("call-c-function", f"iteration over {self.value!r}")

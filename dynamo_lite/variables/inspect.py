@@ -9,7 +9,9 @@ import inspect
 import types
 from typing import Any
 
+from ..guards import ir
 from .base import MISSING, VariableTracker
+from .constant import ATOMIC_TYPES
 from .dispatch import builtin
 from .function import BuiltinVariable, FunctionVariable, MethodVariable
 
@@ -17,7 +19,7 @@ from .function import BuiltinVariable, FunctionVariable, MethodVariable
 @builtin(inspect.signature)
 def signature(tx: Any, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
     """That of a plain function is computed now; any other way to it is followed as the Python code that it is."""
-    real = _plain_function(obj)
+    real = _plain_function(tx.tr, obj)
     if real is None:
         maker = tx.tr.build_constant_object(inspect.Signature)
         return tx.call(maker.tp_getattro(tx, "from_callable"), [obj], options)
@@ -36,16 +38,48 @@ def signature_of(function: Any, is_bound: bool, options: dict[str, Any]) -> insp
     return inspect.signature(types.MethodType(function, object()) if is_bound else function, **options)
 
 
-def _plain_function(obj: VariableTracker) -> Any:
+def _guard_parts(tr: Any, function: types.FunctionType, source: Any) -> None:
+    """What the signature rests on beside the code: defaults, annotations, and that no attribute says otherwise."""
+    tr.guard(tr.source(source, ir.ATTR, "__dict__"), ir.DICT_KEYS, ())
+    node = tr.source(source, ir.FUNC_DEFAULTS)
+    if function.__defaults__ is None:
+        tr.guard(node, ir.IS, None)
+    else:
+        tr.guard(node, ir.LEN, len(function.__defaults__))
+        for i, value in enumerate(function.__defaults__):
+            _pin(tr, tr.source(node, ir.INDEX, i), value)
+    node = tr.source(source, ir.FUNC_KWDEFAULTS)
+    if function.__kwdefaults__ is None:
+        tr.guard(node, ir.IS, None)
+    else:
+        _pin_items(tr, node, function.__kwdefaults__)
+    _pin_items(tr, tr.source(source, ir.ATTR, "__annotations__"), function.__annotations__)
+
+
+def _pin_items(tr: Any, node: Any, table: dict[str, Any]) -> None:
+    tr.guard(node, ir.DICT_KEYS, tuple(table))
+    for key, value in table.items():
+        _pin(tr, tr.source(node, ir.DICT_ITEM, key), value)
+
+
+def _pin(tr: Any, node: Any, value: Any) -> None:
+    by_value = type(value) in ATOMIC_TYPES and type(value) not in (type(None), bool, type(...), type(NotImplemented))
+    tr.guard(node, ir.EQUALS if by_value else ir.IS, value)
+
+
+def _plain_function(tr: Any, obj: VariableTracker) -> Any:
     """A real function (or builtin) with the same signature, which depends on nothing that the program can change."""
     if isinstance(obj, FunctionVariable):
         if obj.value is not MISSING:
-            return None if obj.value.__dict__ or obj.mutated else obj.value
+            if obj.value.__dict__ or obj.mutated:
+                return None
+            _guard_parts(tr, obj.value, obj.source)
+            return obj.value
         if not obj.made and obj.dict is None:
             return types.FunctionType(obj.code, {}, None, None, tuple(types.CellType() for _ in obj.closure))
         return None
     if isinstance(obj, MethodVariable):
-        function = _plain_function(obj.function) if isinstance(obj.function, FunctionVariable) else None
+        function = _plain_function(tr, obj.function) if isinstance(obj.function, FunctionVariable) else None
         return None if function is None else types.MethodType(function, object())
     if isinstance(obj, BuiltinVariable):
         return obj.value

@@ -24,11 +24,13 @@ from .base import MISSING, ObservedException, VariableTracker, missing_from
 from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .copies import adopt
 from .descr import (
+    MEMBER_DESCRIPTORS,
     attribute_name,
     generic_getattr,
     generic_lookup,
     generic_setattr,
     getset,
+    guarded_lookup,
     type_attribute,
     type_lookup,
 )
@@ -105,6 +107,7 @@ class InstanceVariable(UserSlots):
                 self.dict = InstanceDictVariable.of(self) if self.cls.__dictoffset__ else None
             else:
                 real = real_dict(self.value)
+                guarded_lookup(tx, self.cls, "__getattribute__")  # which generated code would run
                 self.dict = (
                     None if real is None else tx.tr.wrap(real, tx.tr.source(self.source, ir.INSTANCE_DICT, None))
                 )
@@ -342,12 +345,12 @@ def _load_setter(cg: Any, descriptor: Any) -> None:
 
 def real_dict(value: Any) -> dict[str, Any] | None:
     """An object's `__dict__` without running user code."""
-    if not type(value).__dictoffset__:
+    cls = type(value)
+    if not cls.__dictoffset__:
         return None
-    try:
-        return own_dict(value)
-    except AttributeError:
-        return unsupported("attribute-of-unknown-object", f"{type(value).__qualname__}, which hides its dictionary")
+    if type(type_lookup(cls, "__dict__")) not in MEMBER_DESCRIPTORS:
+        return unsupported("attribute-of-unknown-object", f"{cls.__qualname__}, which hides its dictionary")
+    return own_dict(value)
 
 
 # -- what `object` itself provides
@@ -443,7 +446,7 @@ def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
     dictionary = self.instance_dict(tx) if hasattr(self, "instance_dict") else None
     state: VariableTracker = ConstantVariable(None)
     if dictionary is not None and is_true(tx, dictionary):
-        state = tx.call(dictionary.tp_getattro(tx, "copy"), [])
+        state = dictionary
     slots = DictVariable()
     for name in _slot_names(tx, self.cls) if isinstance(self, InstanceVariable) else []:
         value = self.get_slot(tx, type_lookup(self.cls, name))

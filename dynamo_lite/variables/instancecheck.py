@@ -20,7 +20,7 @@ from .abstract import is_true
 from .base import MISSING, VariableTracker
 from .classes import NewTypeVariable
 from .constant import ConstantVariable, boolean, is_none
-from .descr import type_attribute, type_lookup
+from .descr import guarded_lookup, type_attribute, type_lookup
 from .dispatch import builtin, method
 from .native import optional_attr, run
 from .slot_functions import UserSlots, special
@@ -93,8 +93,8 @@ def claimed_class(tx: Any, obj: VariableTracker) -> VariableTracker:
     """`obj.__class__`, which a class may compute."""
     cls = obj.python_type()
     if not isinstance(obj, UserSlots) or (
-        type_lookup(cls, "__class__") is object.__dict__["__class__"]
-        and type_lookup(cls, "__getattribute__") in _PLAIN_LOOKUPS
+        guarded_lookup(tx, cls, "__class__") is object.__dict__["__class__"]
+        and guarded_lookup(tx, cls, "__getattribute__") in _PLAIN_LOOKUPS
     ):
         return tx.tr.type_of(tx, obj)
     found = optional_attr(tx, obj, "__class__")
@@ -237,9 +237,14 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
         tx.raises(TypeError, "issubclass() arg 1 must be a class")
     if not _asks_program(cls.value):
         try:
-            return _abc._abc_subclasscheck(cls.value, subclass.value)
+            found = _abc._abc_subclasscheck(cls.value, subclass.value)
         except TypeError as error:
             tx.raises_like(error)
+        made_here = tx.tr.is_new_class(cls.value) or tx.tr.is_new_class(subclass.value)
+        if not (found or made_here or _is_of_library(cls.value)):
+            nodes = [tx.tr.constant_source(c) for c in (cls.value, subclass.value)]
+            tx.tr.guards.predicate(is_not_registered, nodes, f"no subclass of {cls.value.__qualname__}", tx.tr.here())
+        return found
     verdict = tx.call(cls.tp_getattro(tx, "__subclasshook__"), [subclass])
     if verdict.value is True or verdict.value is False:
         return verdict.value
@@ -253,6 +258,16 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
         if other is not None and is_subclass(tx, subclass, other):
             return True
     return False
+
+
+def _is_of_library(cls: type) -> bool:
+    """Programs rarely register classes with those of the standard library after they have asked; models ask these at each call."""
+    return str(cls.__module__).partition(".")[0] in sys.stdlib_module_names
+
+
+def is_not_registered(cls: type, subclass: type) -> bool:
+    """A guard: classes can be registered at any time, and stay so."""
+    return not _abc._abc_subclasscheck(cls, subclass)
 
 
 def _subclasses(tx: Any, cls: TypeVariable) -> list[Any]:

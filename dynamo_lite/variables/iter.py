@@ -552,6 +552,9 @@ class OpaqueIterator(IteratorVariable):
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         return unsupported("iterator-state", self.cls.__name__)
 
+    def refuses(self, method: Any) -> bool:
+        return method.__name__ not in ("__iter__", "__next__")
+
 
 @builds(
     SequenceIteratorVariable.cls,

@@ -119,7 +119,12 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     """
     if isinstance(v, ConstantVariable):
         value = v.value
-        return value if type(value) in ATOMIC_TYPES or type(value) not in (tuple, frozenset) else Key(v, value)
+        if type(value) in ATOMIC_TYPES:
+            return value
+        try:
+            return Key(v, value) if type(value) in (tuple, frozenset) else _hashed(value)
+        except TypeError as error:
+            tx.raises_like(error)
     cls = v.python_type()
     hash_ = cls.__hash__
     if hash_ in IDENTITY_HASHES:
@@ -135,6 +140,12 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     if v.is_python_constant():
         return Key(v, v.as_python_constant())
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
+
+
+def _hashed(value: Any) -> Any:
+    """The value, which has a hash. Raises TypeError."""
+    hash(value)
+    return value
 
 
 def identity_key(tx: Any, v: VariableTracker) -> VariableTracker:

@@ -104,7 +104,7 @@ def same_or_equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
     if isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
         a, b = v.value, w.value
         if type(a) in ATOMIC_TYPES and type(b) in ATOMIC_TYPES:
-            return a is b or a == b
+            return tx.tr.identical(v, w) if a != a and b != b else a is b or a == b
     return equal(tx, v, w)
 
 

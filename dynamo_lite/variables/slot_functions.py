@@ -2,18 +2,22 @@
 
 Input: an object's class. Output: `UserSlots`, the base of every model whose type a class statement made: instances, and classes with
 a metaclass of their own.
-Invariant: a slot is there exactly if the class defines one of the special methods that make it up.
+Invariant: a slot is there exactly if the class defines one of the special methods that make it up; that it does not is guarded when
+somebody asks.
 Mirrors the `slot_*` functions of `Objects/typeobject.c` and `SLOT1BINFULL`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from .abstract import is_true, type_name
 from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
-from .descr import type_attribute
+from .descr import guarded_lookup, type_attribute
 from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
 
 
@@ -24,9 +28,36 @@ class UserSlots(VariableTracker):
     cls: type
 
 
+class _Asking(threading.local):
+    """Whose analysis this thread runs: slots are asked for as attributes of models, which know no frame."""
+
+    trace: Any = None
+
+
+_asking = _Asking()
+
+
+@contextlib.contextmanager
+def asking(tr: Any) -> Iterator[None]:
+    """While the block runs, the trace guards that special methods which its models have been asked for in vain do not appear."""
+    before, _asking.trace = _asking.trace, tr
+    try:
+        yield
+    finally:
+        _asking.trace = before
+
+
+def _lacks(cls: type, dunder: str) -> bool:
+    """False; and the type is not to get the slot, or to get it back where its method is None."""
+    tr = _asking.trace
+    if tr is not None:
+        guarded_lookup(tr.frame, cls, dunder)
+    return False
+
+
 def defines(cls: type, dunder: str) -> bool:
     """Does a class of the MRO have `dunder`?"""
-    return any(dunder in base.__dict__ for base in cls.__mro__)
+    return any(dunder in base.__dict__ for base in cls.__mro__) or _lacks(cls, dunder)
 
 
 def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
@@ -98,7 +129,7 @@ _REFUSED_BY_NONE = frozenset({"__hash__", "__iter__"})
 
 def _usable(cls: type, name: str) -> bool:
     """A type has the slot if the method exists and is not None."""
-    return next((b.__dict__[name] is not None for b in cls.__mro__ if name in b.__dict__), False)
+    return next((b.__dict__[name] is not None for b in cls.__mro__ if name in b.__dict__), False) or _lacks(cls, name)
 
 
 def _slot_contains(self: UserSlots) -> Any:

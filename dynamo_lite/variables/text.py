@@ -20,6 +20,7 @@ from .abstract import get_attr, get_item, get_iter, type_name, unpack
 from .address import LateText, joined, mark, unmarked
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, constant_slot, fold
+from .descr import ABSENT, type_lookup
 from .dispatch import builtin, method
 from .iter import ConstantIterator, IteratorVariable, advance
 from .list import ListVariable
@@ -40,9 +41,16 @@ def text_iter(vt: ConstantVariable, tx: Any) -> VariableTracker:
     return ConstantIterator(vt, vt.value)
 
 
+_WIDE_ITERATOR = type(iter("\N{EURO SIGN}"))
+"""That of a text which is not compact ASCII; instances of subclasses never are."""
+
+
 @method(str.__iter__, bytes.__iter__)
 def text_dunder_iter(tx: Any, self: VariableTracker, /) -> VariableTracker:
-    return ConstantIterator(self, atom_value(self))
+    made = ConstantIterator(self, atom_value(self))
+    if self.is_atom and isinstance(self.atom, str):
+        made.cls = _WIDE_ITERATOR
+    return made
 
 
 @constant_slot("mp_subscript", *CHAR)
@@ -101,6 +109,8 @@ def remainder(tx: Any, self: VariableTracker, value: VariableTracker, /) -> Vari
     operand = value
     if issubclass(value.python_type(), tuple) and not isinstance(value, ConstantVariable):
         operand = TupleVariable(value.items)
+    elif issubclass(value.python_type(), type) and type_lookup(value.python_type(), "__getitem__") is ABSENT:
+        operand = TupleVariable([value])  # no mapping, whatever `__class_getitem__` takes
     template = atom_value(self)
     return formatting(tx, template.__mod__, [operand])
 

@@ -76,7 +76,7 @@ class TupleVariable(SequenceVariable):
         custom = None if self.cls is tuple else type_attribute(tx, self.cls, "__repr__")
         if custom is not None and (custom.value is MISSING or isinstance(custom.value, types.FunctionType)):
             return tx.call(custom, [self])
-        return recursive_repr(tx, self, "(...)", lambda: self._repr(tx))
+        return tuple_repr(tx, self)
 
     def _repr(self, tx: Any) -> str:
         names = getattr(self.cls, "__match_args__", ()) if is_struct_sequence(self.cls) else ()
@@ -100,6 +100,11 @@ class TupleVariable(SequenceVariable):
         cg.load_const(self.cls)
         cg.asm.build_tuple(emit_all(cg, self.items))
         cg.asm.call(2)
+
+
+@method(tuple.__repr__)
+def tuple_repr(tx: Any, self: TupleVariable, /) -> VariableTracker:
+    return recursive_repr(tx, self, "(...)", lambda: self._repr(tx))
 
 
 class _Hash:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import is_heap_type
 from .abstract import type_name
 from .base import ObservedException, VariableTracker
 from .cell import CellVariable
@@ -110,11 +111,23 @@ def calculate_metaclass(tx: Any, meta: type, bases: Any) -> type:
     return meta
 
 
+def _guard_mro(tr: Any, cls: type) -> None:
+    """The order of lookups in a class made here is that of its bases, which an assignment to `__bases__` changes."""
+    if not is_heap_type(cls) or tr.is_new_class(cls):
+        return
+    node = tr.source(tr.constant_source(cls), ir.ATTR, "__mro__")
+    tr.guard(node, ir.LEN, len(cls.__mro__))
+    for i, base in enumerate(cls.__mro__):
+        tr.guard(tr.source(node, ir.INDEX, i), ir.IS, base)
+
+
 def make_class(
     tx: Any, meta: type, name: str, bases: list[VariableTracker], namespace: DictVariable
 ) -> NewTypeVariable:
     """The class itself, before any hook is called."""
     _check_metaclass(meta)
+    for base in bases:
+        _guard_mro(tx.tr, base.value)
     attributes: dict[str, VariableTracker] = {}
     for key, value in namespace.pairs():
         if key.python_type() is not str:

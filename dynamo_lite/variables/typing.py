@@ -11,9 +11,10 @@ import operator
 from typing import Any
 
 from ..guards import ir
-from .abstract import COMPARE_OPS, type_name
+from .abstract import COMPARE_OPS
 from .base import VariableTracker
 from .constant import ConstantVariable, fold, is_constant
+from .descr import ABSENT, type_attribute, type_lookup
 from .wrap import builds_if
 
 _MODULES = frozenset({"typing", "typing_extensions"})
@@ -31,18 +32,19 @@ class TypingVariable(ConstantVariable):
     def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
         return fold(tx, operator.getitem, [self, key], {})
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        """Calling `List[int]` makes a list; calling anything else is TypeError."""
-        origin = getattr(self.value, "__origin__", None)
-        if not isinstance(origin, type):
-            return tx.raises(TypeError, f"'{type_name(self)}' object is not callable")
-        return tx.call(tx.tr.build_constant_object(origin), args, kwargs)
+    @property
+    def tp_call(self) -> Any:
+        return self._call if type_lookup(type(self.value), "__call__") is not ABSENT else None
+
+    def _call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        """Calling `List[int]` makes a list, calling `List` is TypeError: methods written in Python say so."""
+        return tx.call(type_attribute(tx, type(self.value), "__call__"), [self, *args], kwargs)
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
         return fold(tx, COMPARE_OPS[op], [self, other], {}) if is_constant(other) else ConstantVariable(NotImplemented)
 
     def tp_hash(self, tx: Any) -> VariableTracker:
-        return ConstantVariable(hash(self.value))
+        return fold(tx, hash, [self], {})
 
     @staticmethod
     def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:

@@ -1,11 +1,13 @@
-"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--first I] [--jobs J] [--json FILE]`.
+"""The long run: `python -m tests.fuzz --seed S --count N [--tensors | --observations] [--first I] [--jobs J] [--json FILE]`.
 
 Program number I of seed S is always the same; batches run in subprocesses, so that a crash costs one program and is reported with
-it. Every mismatch is shrunk and printed. Exit code 1 if there is any.
+it. Every mismatch is shrunk and printed. Exit code 1 if there is any. With `--observations` the programs are not random: they are those of
+`observations`, in the order of the seed; `--count` larger than their number runs them all.
 """
 
 import argparse
 import faulthandler
+import functools
 import itertools
 import json
 import os
@@ -16,15 +18,24 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from . import grammar, harness
+from . import grammar, harness, observations
 from .shrink import shrink
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT = 60  # seconds for one program before its process is given up
 
 
-def program(seed, index, tensors):
+@functools.cache
+def combinations(seed):
+    """Those of `observations`, ordered once."""
+    return observations.combinations(seed)
+
+
+def program(options, index):
     """The text of one program of a long run."""
+    if options.observations:
+        return observations.text(combinations(options.seed)[index])
+    seed, tensors = options.seed, options.tensors
     source = random.Random(f"{seed}/{index}/{tensors}")
     while True:
         text = grammar.build(source.randrange, tensors)
@@ -47,9 +58,12 @@ def worker(options):
         for index in range(options.first, options.first + options.count):
             say(event="start", index=index)
             faulthandler.dump_traceback_later(LIMIT, exit=True)
-            text = program(options.seed, index, options.tensors)
+            text = program(options, index)
             try:
-                problem = harness.difference(text)
+                if options.observations:
+                    problem = observations.difference(combinations(options.seed)[index])
+                else:
+                    problem = harness.difference(text)
             except harness.TooLong:
                 say(event="end", index=index, problem=None, eager_too_long=True)
                 continue
@@ -57,7 +71,7 @@ def worker(options):
             captured, skipped = harness.captured_share()
             if problem is not None:
                 say(event="problem", index=index, problem=problem, text=text)
-                if options.shrink:
+                if options.shrink and not options.observations:
                     text, problem = minimal(text, problem, options.shrink)
             say(
                 event="end",
@@ -91,8 +105,7 @@ def batch(options, first, count):
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as out:
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz", "--worker", "--seed", str(options.seed)]
         command += ["--first", str(first), "--count", str(count), "--shrink", str(options.shrink), "--out", out.name]
-        if options.tensors:
-            command.append("--tensors")
+        command += [f"--{mode}" for mode in ("tensors", "observations") if getattr(options, mode)]
         environment = {**os.environ, "PYTHONHASHSEED": "0", "DYNAMO_LITE_CACHE": "0"}
         done = subprocess.run(
             command,
@@ -111,7 +124,7 @@ def batch(options, first, count):
         last = started[-1] if started else first
         if last not in {r["index"] for r in ended}:
             found = next((r for r in records if r["event"] == "problem" and r["index"] == last), None)
-            crash = {"index": last, "text": program(options.seed, last, options.tensors), "captured": 0, "skipped": 0}
+            crash = {"index": last, "text": program(options, last), "captured": 0, "skipped": 0}
             crash["problem"] = f"crash: exit code {done.returncode}: {done.stdout[-1500:]}"
             if found is not None:  # the shrinking died, not the program
                 crash["problem"] = found["problem"] + "\n    (shrinking it: " + crash["problem"] + ")"
@@ -144,6 +157,7 @@ def main():
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="index of the first program")
     parser.add_argument("--tensors", action="store_true", help="with tensors among the arguments")
+    parser.add_argument("--observations", action="store_true", help="one look at A, at B and at A again")
     parser.add_argument("--batch", type=int, default=100, help="programs per subprocess")
     parser.add_argument("--shrink", type=float, default=40, help="seconds to shrink one failure; 0: do not")
     parser.add_argument("--jobs", type=int, default=1, help="subprocesses at a time")
@@ -153,8 +167,10 @@ def main():
     parser.add_argument("--out", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.observations:
+        options.count = max(0, min(options.count, len(combinations(options.seed)) - options.first))
     if options.show:
-        print(program(options.seed, options.first, options.tensors))
+        print(program(options, options.first))
         return 0
     if options.worker:
         worker(options)
@@ -182,6 +198,7 @@ def main():
         "first": options.first,
         "programs": ran,
         "tensors": options.tensors,
+        "observations": options.observations,
         "failures": [{k: f[k] for k in ("index", "problem", "text")} for f in failures],
         "frames_captured": captured,
         "frames_left_eager": skipped,

@@ -1,4 +1,5 @@
-"""A few hundred random programs, built by hypothesis, do the same eagerly and captured. The long run: `python -m tests.fuzz`."""
+"""A few hundred random programs, built by hypothesis, and as many observations do the same eagerly and captured. The long run: `python -m
+tests.fuzz`."""
 
 import importlib.util
 
@@ -9,7 +10,7 @@ hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, assume, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from tests.fuzz import grammar, harness  # noqa: E402
+from tests.fuzz import grammar, harness, observations  # noqa: E402
 
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 SETTINGS = settings(
@@ -47,3 +48,15 @@ def test_programs_without_tensors(text):
 @given(programs(tensors=True))
 def test_programs_with_tensors(text):
     agrees(text)
+
+
+def test_observations():
+    wrong = {}
+    for combination in observations.combinations(seed=0)[:250]:
+        try:
+            problem = observations.difference(combination)
+        except harness.TooLong:
+            continue
+        if problem is not None:
+            wrong[combination] = problem
+    assert not wrong
