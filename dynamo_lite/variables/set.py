@@ -9,8 +9,9 @@ Mirrors `Objects/setobject.c`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from itertools import starmap, zip_longest
 from typing import Any
 
 from ..exc import NotConstant, unsupported
@@ -85,12 +86,21 @@ class SetVariable(NativeVariable):
             self.items = items = same_order_copy(real, elements)
         else:
             tr.guard(node, ir.LEN, len(elements))
-            items = [
+            keys = [
                 key_of(tr.frame, tr.wrap(element, tr.source(node, ir.INDEX, i))) for i, element in enumerate(elements)
             ]
-            self.items = items = base(items)
+            self.items = items = base(keys)
+            if len(items) == len(keys) and any(map(operator.is_not, items, keys)):
+                self.loaded = keys
         self.original = frozenset(items)
         return items
+
+    def in_order(self) -> Iterable[Any]:
+        """The host keys as the set gives them. Keys that stand for objects known by identity hash otherwise than these do: as long as
+        a set from outside has got nothing new, they come as the real elements did."""
+        items = self.items
+        left = [key for key in self.__dict__.get("loaded", ()) if key in items]
+        return left if len(left) == len(items) else items
 
     @property
     def is_unread(self) -> bool:
@@ -122,7 +132,7 @@ class SetVariable(NativeVariable):
 
     def objects(self) -> list[VariableTracker]:
         """The elements, in the set's order."""
-        return list(map(key_tracker, self.items))
+        return list(map(key_tracker, self.in_order()))
 
     def host_copy(self) -> Any:
         """The host set of an all-constant one. Raises `NotConstant`."""
@@ -286,20 +296,20 @@ class SetIterator(IteratorVariable):
 
     def __init__(self, seq: SetVariable) -> None:
         self.seq: SetVariable | None = seq  # None once exhausted
-        self.host = iter(seq.items)
-        self.size = len(seq.items)
+        self.host = iter(seq.items)  # tells what has changed since
+        self.order = list(seq.in_order())
         self.consumed = 0
 
     def tp_iternext(self, tx: Any) -> VariableTracker | None:
         try:
-            key = next(self.host)
+            next(self.host)
         except StopIteration:
             self.seq = None
             return None
         except RuntimeError as error:
             tx.raises_like(error)
         self.consumed += 1
-        return key_tracker(key)
+        return key_tracker(self.order[self.consumed - 1])
 
     def remaining(self, tx: Any) -> int:
         """`__length_hint__`."""
@@ -307,10 +317,10 @@ class SetIterator(IteratorVariable):
 
     def reduced(self, tx: Any) -> tuple[Any, ...]:
         try:
-            to_come = self.host.__reduce__()[1][0]  # a list, made without moving the iterator
+            self.host.__reduce__()  # does not move the iterator
         except RuntimeError as error:
             tx.raises_like(error)
-        return iter, ([key_tracker(key) for key in to_come],)
+        return iter, (list(map(key_tracker, self.order[self.consumed :])),)
 
     def emit_new(self, cg: Any) -> None:
         if self.seq is None:
@@ -324,15 +334,20 @@ class SetIterator(IteratorVariable):
 
     def rest(self) -> list[VariableTracker]:
         """The elements still to come."""
-        if len(self.seq.items) != self.size:
+        if len(self.seq.items) != len(self.order):
             unsupported("reconstruct", "an iterator over a set that has changed since")
-        return [key_tracker(key) for key in list(self.seq.items)[self.consumed :]]
+        return list(map(key_tracker, self.order[self.consumed :]))
 
 
 def _set_iterator_at(real: Any, rest: list[Any], consumed: int) -> Iterator[Any]:
     # A set that is built again may give its elements in another order; then the list has to do.
     iterator = advance(type(real).__iter__(real), consumed)
-    return iterator if all(a is b or a == b for a, b in zip_longest(items_to_come(iterator), rest)) else iter(rest)
+    return iterator if all(starmap(_is_one_element, zip_longest(items_to_come(iterator), rest))) else iter(rest)
+
+
+def _is_one_element(a: Any, b: Any) -> bool:
+    # What `==` says of other objects than constants is theirs to decide; of two tensors with the same data it says yes.
+    return a is b or (is_constant_key(a) and is_constant_key(b) and type(a) is type(b) and a == b)
 
 
 @method(SetIterator.cls.__length_hint__)
@@ -516,7 +531,9 @@ def set_pop(tx: Any, self: SetVariable, /) -> VariableTracker:
         return tx.raises(KeyError, "pop from an empty set")
     self.changing(tx)
     self.order_shows(tx.tr)
-    return key_tracker(self.items.pop())
+    first = next(iter(self.in_order())) if "loaded" in self.__dict__ else self.items.pop()
+    self.items.discard(first)
+    return key_tracker(first)
 
 
 @method(set.clear)

@@ -995,3 +995,53 @@ class TestEnumerateFromOutside:
 
 def test_iteration_over_a_generic_alias():
     same(lambda: ([*list[int]] == [*list[int]], 3 in list[int], [repr(item) for item in list[int]]))
+
+
+class AlwaysEqual:
+    """Known by identity as a key, equal to everything otherwise, as tensors with the same data are."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return True
+
+
+class TestOrderOfSets:
+    def test_set_from_outside_gives_its_elements_as_it_does_in_eager_execution(self):
+        def program(elements):
+            return list(elements), [e for e in elements]
+
+        for _ in range(5):
+            same(program, {object() for _ in range(6)}, whole=True)
+
+    def test_break_in_a_loop_over_a_set(self):
+        def program(elements):
+            seen = []
+            for e in elements:
+                seen.append(e)
+                stop()
+            return seen
+
+        for _ in range(5):
+            same(program, {object() for _ in range(3)})
+
+    def test_pop_takes_the_first(self):
+        def program(elements):
+            return [elements.pop(), elements.pop()], list(elements)
+
+        for _ in range(5):
+            elements = {object() for _ in range(4)}
+            order = list(elements)
+            assert captured(program)(elements) == (order[:2], order[2:])
+            assert elements == set(order[2:])
+
+    def test_elements_that_say_they_are_equal_keep_their_places(self):
+        def program(elements):
+            seen = []
+            for e in elements:
+                seen.append(id(e))
+                stop()
+            return seen
+
+        for _ in range(5):
+            same(program, {AlwaysEqual() for _ in range(3)})
