@@ -28,7 +28,6 @@ from .variables import abstract, classes, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
 from .variables.bytearray import BytearrayVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
-from .variables.descr import type_attribute
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS, slug_of_foreign
 from .variables.function import FunctionVariable, MethodVariable, call_handler
@@ -372,12 +371,6 @@ class Trace:
         if source.kind != ir.CONST:
             self.guards.expect(source, self.here())
 
-    def keeps(self, tx: Any, cls: type, name: str) -> None:
-        """Require that instances of a class have the attribute that its MRO gives them now."""
-        attribute = type_attribute(tx, cls, name)
-        if attribute is not None and attribute.source is not None:
-            self.expect(attribute.source)
-
     def mutating(self, vt: VariableTracker) -> None:
         """Announce the change of an object. One that existed before must know how to replay the change."""
         if vt.source is None or vt.mutated:
@@ -434,7 +427,10 @@ class Trace:
                 return False
             v, w = (vt.constant() if vt.is_symbolic else vt for vt in (v, w))
         if isinstance(v, ConstantVariable) or isinstance(w, ConstantVariable):
-            return v.value is w.value and v.value is not MISSING
+            same = v.value is w.value and v.value is not MISSING
+            if self.cached and not same and v.python_type() is w.python_type():
+                self._check_cached(v, w)
+            return same
         if (
             is_sourced(v)
             and is_sourced(w)

@@ -308,8 +308,6 @@ def builtin_delattr(tx: Any, obj: VariableTracker, name: VariableTracker, /) -> 
 
 @builtin(callable)
 def builtin_callable(tx: Any, obj: VariableTracker, /) -> VariableTracker:
-    if obj.is_user_made and obj.tp_call is not None:
-        tx.tr.keeps(tx, obj.python_type(), "__call__")
     return boolean(obj.tp_call is not None or (obj.value is not MISSING and callable(obj.value)))
 
 

@@ -379,7 +379,7 @@ class MethodVariable(VariableTracker):
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         if name == "__self__":
             return self.self
-        if name == "__func__":
+        if name == "__func__" and self.python_type() is types.MethodType:
             return self.function
         own = type_attribute(tx, self.python_type(), name)  # `method_getattro`: the type's first, then the function's
         if isinstance(own, BuiltinVariable) or (own is not None and own.value in GETSETS):

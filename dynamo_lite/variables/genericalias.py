@@ -7,6 +7,7 @@ Mirrors `Objects/genericaliasobject.c` and `Objects/unionobject.c`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import types
@@ -48,13 +49,14 @@ class TypeExpressionVariable(ConstantVariable):
         return fold(tx, operator.getitem, [self, key], {})
 
 
-class _Asked(Exception):
-    """Raised by the class that is asked for an attribute."""
-
-
 class _Asking(type):
+    """The type of a class that notes the attributes it is asked for."""
+
+    asked: set[str] = set()
+
     def __getattribute__(cls, name: str) -> Any:
-        raise _Asked
+        _Asking.asked.add(name)
+        return type.__getattribute__(cls, name)
 
 
 class _Origin(metaclass=_Asking):
@@ -64,13 +66,11 @@ class _Origin(metaclass=_Asking):
 @functools.cache
 def _is_of_origin(name: str) -> bool:
     """Whether an alias takes this attribute from its origin."""
-    try:
-        getattr(types.GenericAlias(_Origin, ()), name)
-    except _Asked:
-        return True
-    except AttributeError:
-        return False
-    return False
+    alias = types.GenericAlias(_Origin, ())
+    _Asking.asked.clear()
+    with contextlib.suppress(AttributeError):
+        getattr(alias, name)
+    return name in _Asking.asked
 
 
 class AliasVariable(TypeExpressionVariable):

@@ -27,6 +27,7 @@ from .slot_functions import UserSlots, special
 from .tuple import TupleVariable
 from .type import TypeVariable, is_subtype
 from .type_new import visible_subclasses
+from .weakref import ProxyVariable
 
 _ARG_2 = {
     "isinstance": "isinstance() arg 2 must be a type, a tuple of types, or a union",
@@ -92,7 +93,7 @@ def _check_depth(target: TupleVariable) -> None:
 def claimed_class(tx: Any, obj: VariableTracker) -> VariableTracker:
     """`obj.__class__`, which a class may compute."""
     cls = obj.python_type()
-    if not isinstance(obj, UserSlots) or (
+    if not isinstance(obj, (UserSlots, ProxyVariable)) or (
         guarded_lookup(tx, cls, "__class__") is object.__dict__["__class__"]
         and guarded_lookup(tx, cls, "__getattribute__") in _PLAIN_LOOKUPS
     ):

@@ -2,8 +2,8 @@
 
 Input: an object's class. Output: `UserSlots`, the base of every model whose type a class statement made: instances, and classes with
 a metaclass of their own.
-Invariant: a slot is there exactly if the class defines one of the special methods that make it up; that it does not is guarded when
-somebody asks.
+Invariant: a slot is there exactly if the class defines one of the special methods that make it up; either is guarded when somebody
+asks.
 Mirrors the `slot_*` functions of `Objects/typeobject.c` and `SLOT1BINFULL`.
 """
 
@@ -39,7 +39,7 @@ _asking = _Asking()
 
 @contextlib.contextmanager
 def asking(tr: Any) -> Iterator[None]:
-    """While the block runs, the trace guards that special methods which its models have been asked for in vain do not appear."""
+    """While the block runs, the trace guards whether the special methods are there which its models are asked for."""
     before, _asking.trace = _asking.trace, tr
     try:
         yield
@@ -47,17 +47,21 @@ def asking(tr: Any) -> Iterator[None]:
         _asking.trace = before
 
 
-def _lacks(cls: type, dunder: str) -> bool:
-    """False; and the type is not to get the slot, or to get it back where its method is None."""
+def _noted(cls: type, dunder: str, found: bool) -> bool:
+    """`found`; the type is not to get the slot another time, nor to lose it."""
     tr = _asking.trace
-    if tr is not None:
+    if tr is not None and not found:
         guarded_lookup(tr.frame, cls, dunder)
-    return False
+    elif tr is not None:
+        source = type_attribute(tr.frame, cls, dunder).__dict__["source"]
+        if source is not None:
+            tr.expect(source)  # whoever calls the method looks at it more closely
+    return found
 
 
 def defines(cls: type, dunder: str) -> bool:
     """Does a class of the MRO have `dunder`?"""
-    return any(dunder in base.__dict__ for base in cls.__mro__) or _lacks(cls, dunder)
+    return _noted(cls, dunder, any(dunder in base.__dict__ for base in cls.__mro__))
 
 
 def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
@@ -129,7 +133,7 @@ _REFUSED_BY_NONE = frozenset({"__hash__", "__iter__"})
 
 def _usable(cls: type, name: str) -> bool:
     """A type has the slot if the method exists and is not None."""
-    return next((b.__dict__[name] is not None for b in cls.__mro__ if name in b.__dict__), False) or _lacks(cls, name)
+    return _noted(cls, name, next((b.__dict__[name] is not None for b in cls.__mro__ if name in b.__dict__), False))
 
 
 def _slot_contains(self: UserSlots) -> Any:

@@ -142,6 +142,8 @@ class TypeVariable(VariableTracker):
         meta_item = type_attribute(tx, meta, "__getitem__") if meta is not type else None
         if meta_item is not None:
             return tx.call(special(tx, self, "__getitem__"), [key])
+        if self.value is type:
+            return fold(tx, types.GenericAlias, [self, key], {})
         hook = type_attribute(tx, self.value, "__class_getitem__")
         if hook is None:
             return tx.raises(TypeError, f"type '{self.value.__name__}' is not subscriptable")

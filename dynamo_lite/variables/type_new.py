@@ -32,7 +32,7 @@ from .classes import (
     register_stand_in,
 )
 from .constant import ConstantVariable
-from .descr import type_attribute, type_lookup
+from .descr import guarded_lookup, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import builtin, constructor, method
 from .function import BuiltinClassMethodVariable, BuiltinVariable, FunctionVariable, MethodVariable
@@ -257,6 +257,7 @@ def _init_subclass(tx: Any, made: NewTypeVariable, keywords: dict[str, VariableT
             hook = type_attribute(tx, base, "__init_subclass__")
             tx.call(hook.tp_descr_get(tx, None, made), [], keywords)
             return
+        guarded_lookup(tx, base, "__init_subclass__")  # which it may get
 
 
 @method(object.__dict__["__init_subclass__"])

@@ -24,10 +24,16 @@ class TypingVariable(ConstantVariable):
     """An object of the typing module, known by identity."""
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        hook = type_lookup(type(self.value), "__getattr__")
         try:
-            return tx.tr.build_constant_object(getattr(self.value, name))
+            real = getattr(self.value, name) if hook is ABSENT else object.__getattribute__(self.value, name)
         except AttributeError as error:
-            return tx.raises(AttributeError, str(error))
+            if hook is ABSENT:
+                return tx.raises(AttributeError, str(error))
+            # A method written in Python, which asks the origin.
+            asked = type_attribute(tx, type(self.value), "__getattr__")
+            return tx.call(asked, [self, ConstantVariable(name)])
+        return tx.tr.build_constant_object(real)
 
     def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
         return fold(tx, operator.getitem, [self, key], {})

@@ -8,6 +8,7 @@ import itertools
 import operator
 import types
 import typing
+import weakref
 
 import pytest
 
@@ -135,6 +136,21 @@ def test_a_class_made_of_another_whose_bases_change():
     assert fn() == ((K, other, object), 2)
 
 
+def test_a_hook_for_subclasses_that_appears():
+    K = type("K", (), {})
+
+    def make():
+        class C(K):
+            pass
+
+        return hasattr(C, "a")
+
+    fn = compiled(make)
+    assert not fn()
+    K.__init_subclass__ = classmethod(lambda cls: setattr(cls, "a", 1))
+    assert fn()
+
+
 def test_attributes_of_an_alias_are_those_of_its_origin():
     def observe(x):
         return hasattr(x, "append"), hasattr(x, "__len__"), x.__doc__, x.__name__, x.__origin__, x.__mro_entries__(())
@@ -164,6 +180,20 @@ def test_calling_an_alias_of_typing():
     with pytest.raises(TypeError):
         compiled(lambda x: x())(typing.Optional[int])  # noqa: UP045
     assert compiled(lambda x: x(3))(typing.NewType("N", int)) == 3
+
+
+def test_attributes_of_an_alias_of_typing_are_those_of_its_origin():
+    class Box(typing.Generic[typing.TypeVar("T")]):
+        a = 1
+
+    fn = compiled(lambda x: (x.a, hasattr(x, "b"), x.__origin__))
+    assert fn(Box[int]) == (1, False, Box)
+    Box.a = 2
+    assert fn(Box[int]) == (2, False, Box)
+    Box.b = 3
+    assert fn(Box[int]) == (2, True, Box)
+    # `typing` keeps what it has made.
+    assert compiled(lambda x: Box[int] is x)(Box[int])
 
 
 def test_an_alias_that_has_no_hash():
@@ -201,6 +231,12 @@ def test_small_things():
     assert type(compiled(lambda x: operator.index(x))(True)) is int
     with pytest.raises(TypeError, match="format requires a mapping"):
         compiled(lambda x: "%(a)s" % x)(P)  # noqa: UP031
+    assert compiled(lambda x: x["a"])(type) == types.GenericAlias(type, "a")
+    with pytest.raises(AttributeError):
+        compiled(lambda x: x.__func__)([].append)
+    kept = P(1, 2), type("K", (), {})()
+    proxy = weakref.proxy(kept[1])
+    assert compiled(lambda x: isinstance(x, collections.abc.Hashable))(proxy)
     assert compiled(lambda x: x.__repr__())(itertools.repeat(1, 2)) == "repeat(1, 2)"
     S = type("S", (str,), {})
     assert type(compiled(lambda x: x.__iter__())(S("ab"))) is type(iter(S("ab")))

@@ -93,6 +93,7 @@ KINDS = {
     (types.GenericAlias, types.UnionType, range, re.Pattern, re.Match, array.array, typing.TypeVar): by_repr,
     (bytes, bytearray, complex, slice, type(typing.List), type(typing.List[int]), inspect.Signature): by_repr,  # noqa: UP006
     types.MappingProxyType: lambda describe, value: describe(dict(value)),
+    (set, frozenset): lambda describe, value: sorted(repr(Describer()(v)) for v in value),
     memoryview: lambda describe, value: (value.tobytes(), value.format, value.readonly),
     property: members("fget", "fset", "__doc__"),
     (staticmethod, classmethod): members("__func__"),
@@ -120,6 +121,9 @@ class Describer(harness.Describer):
         if cls is types.BuiltinFunctionType and type(value.__self__) is list:
             return *known, self(value.__self__)
         return known
+
+    def attributes(self, value):
+        return [(name, part) for name, part in super().attributes(value) if name != "__weakref__"]
 
     def parts(self, value):
         for kinds, describe in KINDS.items():

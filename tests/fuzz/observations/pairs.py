@@ -76,6 +76,10 @@ def thing_class(name="K", bases=(), meta=type, /, **namespace):
     return meta(name, bases, {"meth": lambda self, *args: "meth", "__module__": __name__, **namespace})
 
 
+def generic_class(**namespace):
+    return types.new_class("G", (typing.Generic[typing.TypeVar("T")],), {}, lambda names: names.update(namespace))
+
+
 def instances(**namespaces):
     """Instances of two new classes that differ in one attribute: `a` and `b` are their namespaces."""
     return thing_class(**namespaces["a"])(), thing_class(**namespaces["b"])()
@@ -132,6 +136,7 @@ two(
     zeros=lambda: (0.0, -0.0),
     nans=lambda: (1.0, float("nan")),
     two_nans=lambda: (float("nan"), float("nan")),
+    nan_signs=lambda: (float("nan"), -float("nan")),
     infinities=lambda: (float("inf"), float("-inf")),
     complexes=lambda: (1 + 2j, 1 - 2j),
     complex_zeros=lambda: (complex(0, 0.0), complex(0, -0.0)),
@@ -338,6 +343,7 @@ two(
     bare_aliases=lambda: (typing.List, typing.Dict),  # noqa: UP006
     optionals=lambda: (typing.Optional[int], typing.Optional[str]),  # noqa: UP045
     unions=lambda: (int | str, int | float),
+    generic_classes=lambda: (generic_class(a=1)[int], generic_class(a=2)[int]),
     typevars=lambda: (typing.TypeVar("T"), typing.TypeVar("T", bound=int)),
     literals=lambda: (typing.Literal[1], typing.Literal[2]),
     callables=lambda: (typing.Callable[[int], str], typing.Callable[[str], str]),
@@ -615,6 +621,63 @@ PAIRS |= {
     "type_repr_changes": on_type("__repr__", lambda s: "one", lambda s: "two"),
     "type_enter_changes": on_type("__enter__", None, lambda s: 1),
     "type_set_appears": on_type("__setattr__", None, lambda s, n, v: None),
+    "alias_origin_changes": changing(
+        lambda: generic_class(a=1)[int],
+        lambda v: setattr(v.__origin__, "a", 2),
+        lambda v: setattr(v.__origin__, "a", 1),
+    ),
+    "type_index_appears": on_type("__index__", None, lambda s: 2),
+    "type_float_appears": on_type("__float__", None, lambda s: 2.0),
+    "type_getitem_appears": on_type("__getitem__", None, lambda s, i: [5][i]),
+    "type_contains_appears": on_type("__contains__", None, lambda s, v: True),
+    "type_lt_appears": on_type("__lt__", None, lambda s, o: True),
+    "type_radd_appears": on_type("__radd__", None, lambda s, o: 7),
+    "type_get_appears": on_type("__get__", None, lambda s, o, t=None: 7),
+    "type_format_changes": on_type("__format__", None, lambda s, f: "format"),
+    "type_dir_appears": on_type("__dir__", None, lambda s: ["b"]),
+    "type_copy_appears": on_type("__copy__", None, lambda s: 3),
+    "type_reduce_appears": on_type("__reduce_ex__", None, lambda s, v: "text"),
+    "type_match_args_change": on_type("__match_args__", ("a",), ("b",)),
+    "type_instancecheck_appears": changing(
+        lambda: thing_class("K", (), thing_class("M", (type,))),
+        lambda v: setattr(type(v), "__instancecheck__", lambda c, o: True),
+        lambda v: delattr(type(v), "__instancecheck__"),
+    ),
+    "metaclass_call_appears": changing(
+        lambda: thing_class("K", (), thing_class("M", (type,))),
+        lambda v: setattr(type(v), "__call__", lambda c, *p: "called"),
+        lambda v: delattr(type(v), "__call__"),
+    ),
+    "metaclass_attribute_appears": changing(
+        lambda: thing_class("K", (), thing_class("M", (type,)), a=1),
+        lambda v: setattr(type(v), "a", property(lambda c: 2)),
+        lambda v: delattr(type(v), "a"),
+    ),
+    "metaclass_iter_appears": changing(
+        lambda: thing_class("K", (), thing_class("M", (type,))),
+        lambda v: setattr(type(v), "__iter__", lambda c: iter([1])),
+        lambda v: delattr(type(v), "__iter__"),
+    ),
+    "class_new_appears": changing(
+        lambda: thing_class("K"),
+        lambda v: setattr(v, "__new__", lambda c, *p: "new"),
+        lambda v: delattr(v, "__new__"),
+    ),
+    "class_init_changes": changing(
+        lambda: thing_class("K", __init__=lambda s: None),
+        lambda v: setattr(v, "__init__", lambda s, *p: setattr(s, "a", 1)),
+        lambda v: setattr(v, "__init__", lambda s: None),
+    ),
+    "class_getitem_appears": changing(
+        lambda: thing_class("K"),
+        lambda v: setattr(v, "__class_getitem__", classmethod(lambda c, k: k)),
+        lambda v: delattr(v, "__class_getitem__"),
+    ),
+    "class_init_subclass_appears": changing(
+        lambda: thing_class("K"),
+        lambda v: setattr(v, "__init_subclass__", classmethod(lambda c: setattr(c, "a", 3))),
+        lambda v: delattr(v, "__init_subclass__"),
+    ),
     "function_default_changes": attribute("__defaults__", (1,), (2,), function),
     "function_kwdefault_changes": attribute("__kwdefaults__", {"k": 1}, {"k": 2}, function),
     "function_code_changes": attribute(
