@@ -9,6 +9,7 @@ from torch import nn
 
 import dynamo_lite
 from dynamo_lite.graph.checks import MAX_FAILURES
+from dynamo_lite.graph.failure import trace_left
 from dynamo_lite.record import STATS, log
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend
 
@@ -446,3 +447,21 @@ def test_one_of_two_in_the_same_function_that_fails_often():
         assert torch.equal(captured(value), f(value))
     assert STATS.checks_failed
     assert "data-dependent-branch" in breaks()
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_gradients_that_a_graph_accumulates_are_changes_for_good(begins):
+    """Of an input that requires gradients, and of one that begins to in the graph."""
+
+    def fn(w, x):
+        w.requires_grad_()
+        loss = (w * x).sum()
+        torch.autograd.backward((loss,))
+        return loss * 2
+
+    w = torch.ones(3, requires_grad=begins)
+    gm = torch.fx.symbolic_trace(fn)
+    left = trace_left(gm, len(gm.graph.nodes) - 1, (w, torch.ones(3)), lambda run: run)
+    assert left.reason == "accumulated gradients"
+    assert list(gm.graph.nodes)[left.node].target is torch.autograd.backward
+    assert w.grad is None and w.requires_grad is begins
