@@ -88,8 +88,11 @@ def is_null(entry: Any) -> bool:
 
 
 def is_constant_value(vt: Any) -> bool:
-    """True for a constant that has been looked at: guarded by its value, so that the value can stand in the code."""
-    return not is_lazy(vt) and isinstance(vt, ConstantVariable)
+    """True for a constant that has been looked at: guarded by its value, so that the value can stand in the code. A nan is told from others
+    by its identity, on which its hash rests."""
+    if is_lazy(vt) or not isinstance(vt, ConstantVariable):
+        return False
+    return vt.source is None or type(vt.value) is not float or vt.value == vt.value
 
 
 class FrameState:

@@ -329,6 +329,8 @@ def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> Variabl
         except AttributeError as error:
             tx.tr.guard(node, ir.ABSENT, None)
             tx.raises_like(error)
+        except Exception as error:  # a buffer that has been released …
+            return unsupported("attribute-of-unknown-object", f"{descriptor!r}: {error}")
         tx.tr.expect(node)
         return tx.tr.wrap(real, node)
     return unsupported("attribute-of-unknown-object", f"{descriptor!r}")

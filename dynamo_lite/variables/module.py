@@ -16,7 +16,7 @@ from ..exc import unsupported
 from ..guards import ir
 from .base import VariableTracker, held_items, is_lazy, missing_from
 from .constant import ConstantVariable
-from .descr import generic_getattr, type_attribute
+from .descr import ABSENT, generic_getattr, type_attribute, type_lookup
 from .dispatch import builtin, method
 from .native import host_value
 from .wrap import builds, builds_subclasses
@@ -184,7 +184,7 @@ class ModuleVariable(VariableTracker):
         found = namespace.own(tx, name)
         if found is not None:
             return found
-        if attribute is None and hasattr(types.ModuleType, name):
+        if attribute is None and type_lookup(types.ModuleType, name) is not ABSENT:
             return generic_getattr(tx, self, name)
         if attribute is not None:
             bound = attribute.tp_descr_get

@@ -19,7 +19,7 @@ from ..guards import ir
 from .abstract import get_attr, get_item, get_iter, type_name, unpack
 from .address import LateText, joined, mark, unmarked
 from .base import MISSING, VariableTracker
-from .constant import ConstantVariable, constant_slot, fold
+from .constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
 from .descr import ABSENT, type_lookup
 from .dispatch import builtin, method
 from .iter import ConstantIterator, IteratorVariable, advance
@@ -160,6 +160,8 @@ _WIDTHS = {
     "format": re.compile(r"![rsa]:|[.\[][^{}]*:|\{[^{}]*\{"),
 }
 _WIDTHS["format_map"] = _WIDTHS["format"]
+_PARTS = re.compile(r"\{[^{}!:]*[.\[]")
+"""`{0.name}` and `{0[key]}`, which look into their objects."""
 
 
 _NUMBERS = frozenset({int, float, bool})
@@ -174,6 +176,10 @@ def stand_in(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
         return host
     if type(vt) is TupleVariable and vt.python_type() is tuple:
         return tuple([stand_in(tx, item, marks) for item in vt.items])
+    return _model_stand(tx, vt, marks)
+
+
+def _model_stand(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
     if vt.mp_subscript is not None or vt.sq_item is not None:
         kind = ItemStand
     elif vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
@@ -184,6 +190,12 @@ def stand_in(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
     stand._dl_tx, stand._dl_vt, stand._dl_marks = tx, vt, marks
     stand._dl_formatted = functools.partial(_formatted, tx, marks)
     return stand
+
+
+def _parted(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
+    """The same for an object whose parts are asked for: those of a constant that is known by identity may change."""
+    known = isinstance(vt, ConstantVariable) and type(vt.value) not in ATOMIC_TYPES
+    return (_model_stand if known else stand_in)(tx, vt, marks)
 
 
 def _formatted(tx: Any, marks: list[LateText], result: VariableTracker) -> Any:
@@ -200,8 +212,10 @@ def _named(kind: type[ModelStand], name: str) -> type[ModelStand]:
 def formatting(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
     """`function(*args, **kwargs)`, a real formatting function, on stands."""
     marks: list[LateText] = []
-    host = [stand_in(tx, a, marks) for a in args]
-    result = run_host(tx, function, host, {k: stand_in(tx, v, marks) for k, v in (kwargs or {}).items()})
+    inside = function.__name__ != "__mod__" and _PARTS.search(function.__self__) is not None
+    argument = _parted if inside else stand_in
+    host = [argument(tx, a, marks) for a in args]
+    result = run_host(tx, function, host, {k: argument(tx, v, marks) for k, v in (kwargs or {}).items()})
     if marks and _WIDTHS[function.__name__].search(function.__self__):
         return marks[0].refuse(tx)  # what it is padded to, or cut, hangs on its length
     return unmarked(tx, result.value, marks) if marks else result

@@ -3,6 +3,7 @@
 import abc
 import collections
 import copy
+import enum
 import inspect
 import itertools
 import operator
@@ -90,6 +91,8 @@ def test_which_of_equal_objects():
     assert frames_of(compiled(lambda x, y: x is not y), (one, one), (one, other)) == ([False, True], 2)
     one, other = float("nan"), float("nan")
     assert frames_of(compiled(lambda x, y: x in [y]), (one, one), (one, other), (one, one))[0] == [True, False, True]
+    fn = compiled(lambda x, y: hash(x) == hash(y))
+    assert fn(one, one) and not fn(one, other) and fn(other, other)
     # Small numbers and short texts are one object each.
     assert frames_of(compiled(lambda x, y: x is y), (5, 5), (5, 5)) == ([True, True], 1)
 
@@ -249,3 +252,30 @@ def test_small_things():
         return g
 
     assert compiled(decorated)(lambda g: [g])[0].__closure__ is None
+
+
+def test_parts_that_formatting_asks_for():
+    """Those of an enum member, or of an alias of a class, may change."""
+    E = enum.Enum("E", "A")
+    fn = compiled(lambda x: "{0.a} {0} {0!r:>8}".format(x))  # noqa: UP032
+    for E.A.a in (1, 2):
+        assert fn(E.A) == f"{E.A.a} E.A <E.A: 1>"
+
+
+def test_names_that_modules_have_not():
+    """`ModuleType.__call__` is that of `type`."""
+    module = types.ModuleType("m")
+    fn = compiled(lambda x: x.__call__)
+    with pytest.raises(AttributeError, match="module 'm' has no attribute '__call__'"):
+        fn(module)
+    module.__getattr__ = lambda name: name
+    assert fn(module) == "__call__"
+
+
+def test_a_view_that_is_released():
+    view = memoryview(b"ab")
+    fn = compiled(lambda x: x.nbytes)
+    assert fn(view) == 2
+    view.release()
+    with pytest.raises(ValueError, match="released"):
+        fn(view)

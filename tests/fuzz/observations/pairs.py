@@ -735,6 +735,27 @@ PAIRS |= {
         lambda v: v.closed or v.seek(0),
     ),
     "file_closes": changing(lambda: io.StringIO("ab"), lambda v: v.close(), lambda v: None),
+    "enum_member_changes": attribute("a", 1, 2, lambda: next(iter(enum.Enum("E", "A B")))),
+    "enum_class_changes": attribute("a", 1, 2, lambda: enum.Enum("E", "A B")),
+    "static_method_changes": on_type("meth", staticmethod(lambda *a: 1), staticmethod(lambda *a: 2)),
+    "slot_goes": changing(lambda: Slotted(a=1), lambda v: delattr(v, "a"), lambda v: setattr(v, "a", 1)),
+    "user_dict_changes": changing(
+        lambda: collections.UserDict(a=1), lambda v: v.data.update(a=2, b=1), lambda v: v.data.pop("b", 0)
+    ),
+    "simple_namespace_grows": changing(
+        lambda: types.SimpleNamespace(a=1), lambda v: setattr(v, "b", 2), lambda v: v.__dict__.pop("b", 0)
+    ),
+    "memoryview_changes": changing(
+        lambda: memoryview(bytearray(b"ab")), lambda v: v.__setitem__(0, 99), lambda v: v.release()
+    ),
+    "array_changes": changing(lambda: array.array("i", [1]), lambda v: v.append(2), lambda v: v and v.pop()),
+    "counter_changes": changing(lambda: collections.Counter("aab"), lambda v: v.update("b"), lambda v: v.subtract("b")),
+    "property_doc_changes": attribute("__doc__", "one", "two", lambda: property(lambda s: 1)),
+    "method_function_changes": changing(
+        lambda: Thing(a=1).meth,
+        lambda v: setattr(v.__self__, "a", 2),
+        lambda v: setattr(v.__self__, "a", 1),
+    ),
     "dataclass_changes": attribute("a", 1, 2, lambda: Point(0)),
     "cached_property_filled": changing(
         lambda: thing_class(a=_cached(lambda self: [1]))(),
