@@ -82,10 +82,10 @@ class Version:
     """The Python side of one cache entry: what it rests on, for reports and for explaining misses. `guards` is a `GuardSet`, or makes one
     when somebody asks."""
 
-    def __init__(self, guards: Any, record: FrameRecord, module_id: int | None) -> None:
+    def __init__(self, guards: Any, record: FrameRecord, owners: tuple[int, ...]) -> None:
         self._guards = guards
         self.record = record
-        self.module_id = module_id
+        self.owners = owners
         self.checks: Any = None
 
     @property
@@ -237,13 +237,13 @@ class Region(_eval_frame.Region):
                 return self._compile(cache, fn, values)
 
     def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
-        """The recompile limits. Instances of a module class that share code have a limit each."""
+        """The recompile limits. Instances of a module class that share code have a limit each, also where they go on after a break."""
         if not cache.entries:
             return True
         if config.error_on_recompile:
             raise RecompileError(self._miss_text(cache, fn, values))
-        module_id = _module_id(values)
-        same = sum(e.owner.module_id == module_id for e in cache.entries)
+        owners = _owners(cache.code, values)
+        same = sum(e.owner.owners == owners for e in cache.entries)
         limit = self.recompile_limit if self.recompile_limit is not None else config.recompile_limit
         if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
             return True
@@ -309,8 +309,15 @@ class Region(_eval_frame.Region):
 side.hide_code(Region.on_miss.__code__)
 
 
-def _module_id(values: tuple[Any, ...]) -> int | None:
-    return id(values[0]) if values and side.is_module(values[0]) else None
+def _owners(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
+    """Whose version it is: a module's; with a resumed frame, what the calls are that it waits for, and whose."""
+    if not is_resumed(code):
+        return (id(values[0]),) if values and side.is_module(values[0]) else ()
+    owners = [id(value) for value in values if side.is_module(value)][:1]
+    if code.co_varnames[: code.co_argcount][-1:] == ("__inner_args",):
+        inner, arguments = values[-2:]
+        owners += (id(inner.__code__), *_owners(inner.__code__, arguments))
+    return tuple(owners)
 
 
 def _place_of(code: CodeType) -> tuple[str, int]:
@@ -597,7 +604,7 @@ class Analysis:
         return self._entry_of(tr.guards, program, code, needs_hook)
 
     def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:
-        version = Version(guards, self.record, _module_id(self.values))
+        version = Version(guards, self.record, _owners(self.fn.__code__, self.values))
         self.record.guards = _GuardText(version, len(guards))
         strict = Comparison(version.guards) if config.strict_guards else None
         return _eval_frame.Entry(program, code, version, needs_hook, strict)

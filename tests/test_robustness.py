@@ -106,6 +106,39 @@ def test_failing_backend_falls_back_with_one_warning_and_raises_under_fullgraph(
         dynamo_lite.compile(double, backend=failing, fullgraph=True)(X)
 
 
+def test_each_layer_that_breaks_has_a_recompile_limit_of_its_own(caplog):
+    class Layer(torch.nn.Module):
+        def __init__(self, i):
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 4)
+            self.i = i
+
+        def forward(self, x):
+            y = self.linear(x)
+            return torch.relu(y + y[y > 100].shape[0]) + self.i  # a size that depends on data
+
+    class Model(torch.nn.Module):
+        def __init__(self, n):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(map(Layer, range(n)))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    n = 2 * dynamo_lite.config.recompile_limit
+    model, counter = Model(n), CompileCounter()
+    compiled = dynamo_lite.compile(model, backend=counter)
+    for batch in (3, 5, 7, 9):
+        x = torch.ones(batch, 4)
+        assert torch.equal(compiled(x), model(x))
+        if batch == 5:
+            versions = counter.frame_count
+    assert versions >= 2 * n and counter.frame_count == versions
+    assert not caplog.records
+
+
 def test_recompile_limit_runs_eagerly_with_one_warning(caplog):
     counter = CompileCounter()
 
