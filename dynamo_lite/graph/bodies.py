@@ -14,6 +14,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..exc import Unsupported, unsupported
+from .detached import origins
 from .lean import without_compiler
 from .values import SymValue, TensorValue
 
@@ -32,6 +33,7 @@ class Body:
         self.arguments: list[Node] = []
         self.argument_values: list[TensorValue] = []
         self.lifted: dict[Any, Node] = {}
+        self.changed: set[TensorValue] = set()  # from outside, once it is finished
         self.is_transformed = self.parent is not None and self.parent.is_transformed
         self._local: list[SymValue] = []
         self._outer: tuple[Any, Any] = (None, None)
@@ -107,9 +109,22 @@ class Body:
                 root.append(node)
         self.graph.output(tuple(outputs))
         module = GraphModule(self.bodies, self.graph)
+        self._pass_on_changes()
         for node in self.graph.nodes:
             self._settle(node)
         return module
+
+    def _pass_on_changes(self) -> None:
+        """Put what is in the same memory outside in the place of the values inside that operators have changed: once the body is settled,
+        nothing tells any more what these were made of."""
+        inside = set(filter(self._is_inside, self.builder.changed))
+        self.changed = {other for value in inside for other in origins(value) if not self._is_inside(other)}
+        self.builder.changed -= inside
+        self.builder.changed |= self.changed
+
+    def _is_inside(self, value: TensorValue) -> bool:
+        node = value.origin[1] if value.origin is not None and value.origin[0] == "item" else value.node
+        return node is not None and node.graph is self.graph
 
     @staticmethod
     def _settle(node: Node) -> None:
@@ -145,7 +160,8 @@ class Body:
             unsupported(BREAK, f"the body on its own: {error}", error)
         finally:
             torch._C._set_grad_enabled(grad)
-        if [f._version for f in tensors] != versions:
+        # The versions do not tell of what is written to `data`.
+        if [f._version for f in tensors] != versions or not self.changed <= set().union(*map(origins, changed or ())):
             unsupported(BREAK, "the body changes a tensor from outside")
         return results
 

@@ -6,7 +6,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 import dynamo_lite
-from dynamo_lite.testing import run_both
+from dynamo_lite.record import log
+from dynamo_lite.testing import CompileCounterWithBackend, run_both
 
 
 def x():
@@ -123,3 +124,41 @@ def test_breaks():
     run = run_both(fn, x().requires_grad_())
     assert "higher-order-operator" in [b.slug for b in run.breaks]
     torch.testing.assert_close(gradients(dynamo_lite.compile(fn, backend="eager"), x()), gradients(fn, x()))
+
+
+class Assign(Function):
+    """Writes to an argument behind autograd's back, and does not say so."""
+
+    @staticmethod
+    def forward(ctx, scratch, value, index):
+        ctx.index = index
+        scratch.data[index] = value
+        return scratch
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g[ctx.index], None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_forward_that_writes_to_the_data_of_an_argument_is_a_break(backend):
+    def f(a):
+        scratch = a.new_zeros(3, 4)
+        scratch = Assign.apply(scratch, a.sin(), (..., 0))
+        for i in range(1, 4):
+            scratch = Assign.apply(scratch, (scratch[..., :i] * a.sum()).sum(-1).tanh(), (..., i))
+            dynamo_lite.graph_break()
+        return scratch[..., -1] + scratch.sum(-1)
+
+    def results(function):
+        a = torch.arange(3.0).requires_grad_()
+        out = function(a)
+        out.sum().backward()
+        return out, a.grad
+
+    counter = CompileCounterWithBackend(backend)
+    captured = dynamo_lite.compile(f, backend=counter)
+    torch.testing.assert_close(results(captured), results(f))
+    breaks = {b.slug for b in log.breaks()}
+    assert "higher-order-operator" in breaks
+    assert counter.frame_count > 1
