@@ -9,6 +9,7 @@ Mirrors `Objects/typeobject.c` (`slot_nb_add` and the like) and `Objects/object.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import types
 from typing import Any
@@ -105,6 +106,8 @@ class InstanceVariable(UserSlots):
         if self.dict is MISSING:
             if self.source is None:
                 self.dict = InstanceDictVariable.of(self) if self.cls.__dictoffset__ else None
+            elif issubclass(self.cls, _thread._local):
+                self.dict = tx.tr.wrap(dict_of_thread(self.value), tx.tr.source(self.source, ir.CALL, dict_of_thread))
             else:
                 real = real_dict(self.value)
                 guarded_lookup(tx, self.cls, "__getattribute__")  # which generated code would run
@@ -341,6 +344,12 @@ def _load_setter(cg: Any, descriptor: Any) -> None:
     cg.load_const(descriptor.__objclass__)
     cg.asm.load_attr(descriptor.__name__)
     cg.asm.load_attr("__set__")
+
+
+def dict_of_thread(value: Any) -> dict[str, Any]:
+    """`_ldict` of `Modules/_threadmodule.c`: where this thread's attributes of a `threading.local` are; the first time in a thread its
+    `__init__` is called. What `__dictoffset__` leads to is not asked by its lookup."""
+    return _thread._local.__getattribute__(value, "__dict__")
 
 
 def real_dict(value: Any) -> dict[str, Any] | None:

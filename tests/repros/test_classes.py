@@ -9,12 +9,16 @@ import functools
 import gc
 import inspect
 import sys
+import threading
 import types
 import typing
+from concurrent.futures import ThreadPoolExecutor
 
 from dynamo_lite import convert
 from dynamo_lite.config import config
+from dynamo_lite.record import log
 from tests.repros.test_conformance_finds import same, stop
+from tests.variables.differential import captured
 
 Item = typing.TypeVar("Item")
 
@@ -701,3 +705,60 @@ def test_classes_whose_metaclass_typing_defines_are_called_like_any_class():
 
     same(program, whole=True)
     same(of_a_protocol, whole=True)
+
+
+class PerThread(threading.local):
+    kind = "own"
+
+    def __init__(self):
+        self.depth = 0
+
+
+OWN, PLAIN = PerThread(), threading.local()
+
+
+class TestThreadLocals:
+    def in_threads(self, program):
+        """What the program gives plainly and captured, each in this thread and in another; both begin with `PLAIN.x == 1`."""
+
+        def outcome(fn):
+            OWN.depth, PLAIN.x = 0, 1
+            return fn(), vars(OWN).copy(), vars(PLAIN).copy()
+
+        def outcomes():
+            return [outcome(program), outcome(run), outcome(run)]
+
+        run = captured(program)
+        log.reset()
+        with ThreadPoolExecutor(1) as other:
+            plain, first, again = outcomes()
+            assert first == again == plain
+            assert other.submit(outcomes).result() == [plain] * 3
+
+    def test_attributes_are_those_of_the_thread(self):
+        def program():
+            return OWN.depth, OWN.kind, PLAIN.x, getattr(PLAIN, "missing", None), hasattr(OWN, "x")
+
+        self.in_threads(program)
+        assert not log.breaks()
+
+    def test_stores(self):
+        def program():
+            OWN.depth += 1
+            PLAIN.x, PLAIN.y = OWN.depth, 5
+            result = OWN.depth, PLAIN.y, vars(PLAIN) is PLAIN.__dict__
+            del PLAIN.y
+            return result
+
+        self.in_threads(program)
+        assert not log.breaks()
+
+    def test_break_between_stores(self):
+        def program():
+            OWN.depth = 2
+            stop()
+            OWN.depth += 1
+            return OWN.depth
+
+        self.in_threads(program)
+        assert log.breaks()
