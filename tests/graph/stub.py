@@ -16,7 +16,7 @@ class StubTrace:
     def __init__(self, dynamic=None, hints=None):
         backend = SimpleNamespace(dynamo_lite_computes=False)  # `run` calls the bare graph
         self.region = SimpleNamespace(dynamic=dynamic, fullgraph=False, failing=set(), backend=backend)
-        self.analysis = SimpleNamespace(cut=(None, None))
+        self.analysis = SimpleNamespace(cut=(None, None), asks_by_node=False)
         self.dynamic_hints = {} if hints is None else hints
         self.guards = ir.GuardSet([f"x{i}" for i in range(20)])
         self.heap = {}
