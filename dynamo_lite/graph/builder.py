@@ -128,7 +128,7 @@ class GraphBuilder:
         self.cuts: dict[Node, dict[Node, Node]] = {}  # where stages of a backward pass end: what is cut there, as what
         self.cut_step = 0  # when that was
         self.stages: set[Node] = set()
-        self.written_past: list[tuple[int, int]] = []  # inputs whose `data` is written to, see `versions`
+        self.written_past: list[tuple[int, int, bool]] = []  # inputs whose `data` is written to, see `versions`
         self.replaced: list[TensorValue] = []  # inputs to whose `data` something is assigned
         self.aliased: list[int] = []  # those of them that the compiled graph gets an alias of
         self.revived: list[Revived] = []  # inputs that become leaves of another kind
@@ -521,10 +521,13 @@ class GraphBuilder:
         raise Restart(f"the graph ends before {node.name}: {error.context}")
 
     def _note_writes(self, target: Any, tensors: list[TensorValue], has_gradients: bool) -> None:
-        """Break where autograd refuses to change a view in place: one of a leaf, one of several that an operator has returned. Compilers
-        don't."""
+        """Break where torch refuses to change a tensor in place: elements that share memory; for autograd, a view of a leaf, one of several
+        that an operator has returned. Compilers don't."""
+        name = getattr(target, "__name__", target)
+        for value in tensors:
+            if any(step == 0 and n > 1 for n, step in zip(value.meta.shape, value.meta.stride, strict=True)):
+                unsupported("fake-tensor-error", f"{name} of a tensor whose elements share memory")
         if torch.is_grad_enabled() and self.scope is None:
-            name = getattr(target, "__name__", target)
             for value in tensors:
                 if has_gradients:
                     check_views(self, value, Unsupported("fake-tensor-error", f"{name} of one of several views"))

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from ..exc import Unsupported
-from .detached import counter, is_made_after
+from .detached import counter, is_made_after, origin
 from .gradients import at_the_end
 from .numbers import operator_name
 from .values import TensorValue, requires_grad
@@ -109,9 +109,10 @@ def with_counts(counts: list[tuple[int, int]], compiled: Callable[..., Any]) -> 
     return run
 
 
-def written_past(builder: Any) -> list[tuple[int, int]]:
-    """The inputs that the graph writes to through their `data`, or whose counter the program reads: position, and how many times it changes
-    them otherwise."""
+def written_past(builder: Any) -> list[tuple[int, int, bool]]:
+    """The inputs that the graph writes to through their `data`, or whose counter the program reads: position, how many times it changes
+    them otherwise, and whether the compiled graph gets their `data` in their place. Then what it keeps for gradients has a counter of its
+    own; results in that memory would have it too."""
     getters = [node for node in builder.graph.nodes if node.target is getattr and node.args[1] == "data"]
     owners = {_input_behind(builder, node.args[0]) for node in getters if any(map(_may_write, _uses(node)))}
     owners.discard(None)
@@ -120,7 +121,21 @@ def written_past(builder: Any) -> list[tuple[int, int]]:
         owners.update(i for i, item in enumerate(builder.inputs) if item.node.meta.subject in asked)
     if not owners:
         return []
-    return at_the_end(builder, lambda values: [(i, values[builder.inputs[i].node]._version) for i in sorted(owners)])
+    results = {
+        origin(value)
+        for node in builder.outputs
+        if isinstance(value := getattr(node.meta, "subject", None), TensorValue)
+    }
+
+    def ask(values: dict[Node, Any]) -> list[tuple[int, int, bool]]:
+        found = []
+        for i in sorted(owners):
+            node = builder.inputs[i].node
+            value = node.meta.subject
+            found.append((i, values[node]._version, not value.meta.requires_grad and origin(value) not in results))
+        return found
+
+    return at_the_end(builder, ask)
 
 
 def _uses(node: Node) -> Iterator[Node]:
@@ -146,14 +161,19 @@ def _input_behind(builder: Any, node: Node) -> int | None:
     return next((i for i, item in enumerate(builder.inputs) if item.node.meta.subject in members), None)
 
 
-def with_versions(written: list[tuple[int, int]], compiled: Callable[..., Any]) -> Callable[..., Any]:
+def with_versions(written: list[tuple[int, int, bool]], compiled: Callable[..., Any]) -> Callable[..., Any]:
     """A graph that leaves the counters of these inputs as eager execution does."""
 
     def run(*args: Any) -> Any:
-        inputs = [(args[i], n) for i, n in written if args and not args[i].is_inference()]
-        after = [tensor._version + n for tensor, n in inputs]
-        made = compiled(*args)
-        torch._C._autograd._unsafe_set_version_counter(tuple([tensor for tensor, _ in inputs]), tuple(after))
+        counted = [item for item in written if args and not args[item[0]].is_inference()]
+        inputs = [args[i] for i, _, _ in counted]
+        after = [tensor._version + n for tensor, (_, n, _) in zip(inputs, counted, strict=True)]
+        given = list(args)
+        for i, _, by_data in counted:
+            if by_data:
+                given[i] = args[i].data
+        made = compiled(*given)
+        torch._C._autograd._unsafe_set_version_counter(tuple(inputs), tuple(after))
         return made
 
     return run

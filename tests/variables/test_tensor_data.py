@@ -379,3 +379,71 @@ def test_changed_after_a_break(backend):
         expected.backward(), found.backward()
         assert same((expected, p.grad), (found, q.grad))
         assert counter.frame_count == 2
+
+
+def test_what_a_graph_keeps_of_a_tensor_whose_data_it_writes_has_a_counter_of_its_own():
+    """Moving averages of a codebook: what is kept for gradients must not be found changed when the buffer's counter is as before."""
+    kept = []
+
+    def functional(gm, inputs):
+        def run(x, codes):
+            changed = codes.clone()
+            results = gm(x, changed)
+            with torch.no_grad():
+                codes.copy_(changed)
+            kept.append((codes, codes._version))
+            return results
+
+        return run
+
+    def step(x, codes):
+        y = (x * codes).sin()
+        codes.data.mul_(2)
+        codes.data.add_(1)
+        return y.sum()
+
+    x, codes = torch.ones(3, requires_grad=True), torch.ones(3)
+    codes.add_(1)
+    dynamo_lite.compile(step, backend=functional, fullgraph=True)(x, codes)
+    assert codes._version == 1 and same(codes, torch.full((3,), 5.0))
+    assert all(tensor._version == n for tensor, n in kept)
+
+
+VIEWS_OF_RESULTS = {
+    "transposed": lambda s: s.t(),
+    "part": lambda s: s[1:],
+    "flat": lambda s: s.view(-1),
+    "part of a part": lambda s: s[1:].t()[:, :1],
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", VIEWS_OF_RESULTS)
+def test_detached_views_of_results(name, backend):
+    """AOTAutograd makes a detached view of a result by what was done to it last alone."""
+
+    def fn(x):
+        view = VIEWS_OF_RESULTS[name](x.sin())
+        return view.detach(), view, view.detach().t() if view.dim() == 2 else view.data
+
+    def run(call):
+        x = torch.arange(9.0).reshape(3, 3).requires_grad_()
+        results = call(x)
+        shares = results[0].untyped_storage()._cdata == results[1].untyped_storage()._cdata
+        results[1].sum().backward()
+        return [(r.detach(), r.stride(), r.requires_grad) for r in results], x.grad, shares
+
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=backend, fullgraph=True)))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_elements_that_share_memory_are_not_written(backend):
+    def fn(x):
+        y = x.clone().expand(2, 3)
+        y.mul_(2)
+        return y
+
+    with pytest.raises(RuntimeError, match="single memory location"):
+        fn(torch.ones(3))
+    with pytest.raises(RuntimeError, match="single memory location"):
+        dynamo_lite.compile(fn, backend=backend)(torch.ones(3))
