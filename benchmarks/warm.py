@@ -6,6 +6,8 @@ their own, theirs those of torch alone. `imports` is what importing the compiler
 where we have nothing that they made; `frontend` is our capture, or what reading the cache takes, without the backend. Times are those of
 the processor (`--clock wall`: of the clock), of this process alone: kernels are compiled by others, which counts for cold caches only.
 
+What is measured is written at once, beside what the day's file already has of other models.
+
     python -m benchmarks.warm [--models bert,resnet50] [--backend inductor] [--clock wall] [--quick]
 """
 
@@ -171,22 +173,39 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         alone = statistics.median(in_process(folder, "imports", options.clock)["imports"] for _ in range(repeats))
     print(f"importing torch's compilers alone: {alone:.2f} s\n\n{HEADER}", flush=True)
-    rows = []
+    stem = RESULTS / f"warm-{time.strftime('%Y%m%d')}"
+    saves = not (options.no_save or options.quick)
+    rows = (
+        json.loads(stem.with_suffix(".json").read_text())["rows"]
+        if saves and stem.with_suffix(".json").exists()
+        else []
+    )
     for model in options.models.split(","):
+        rows = [r for r in rows if r["model"] != model]
         rows.append(row(model, options.backend, options.clock, 1 if options.quick else 5))
         print(line(rows[-1]), flush=True)
-    for name in ("warm ratio", "frontend ratio"):
-        print(f"\ngeometric mean of the {name}: {statistics.geometric_mean(r[name] for r in rows):.3f}")
-    if options.no_save or options.quick:
-        return
-    about = surroundings(1)
-    stem = RESULTS / f"warm-{time.strftime('%Y%m%d')}"
-    data = {"environment": about, "backend": options.backend, "clock": options.clock, "imports": alone, "rows": rows}
-    stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
+        if saves:
+            about = surroundings(1)
+            settings = {"backend": options.backend, "clock": options.clock, "imports": alone}
+            data = {"environment": about, **settings, "rows": rows}
+            stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
+            stem.with_suffix(".md").write_text(page(about, alone, rows))
+    print(means(rows))
+
+
+def means(rows: list[dict[str, Any]]) -> str:
+    """The last lines."""
+    names = ("warm ratio", "frontend ratio")
+    return "\n".join(
+        f"Geometric mean of the {name}: {statistics.geometric_mean(r[name] for r in rows):.3f}." for name in names
+    )
+
+
+def page(about: dict[str, Any], alone: float, rows: list[dict[str, Any]]) -> str:
+    """The file with the table."""
     facts = ", ".join(f"{key} {value}" for key, value in about.items())
     table = "\n".join([HEADER, *map(line, rows)])
-    text = f"# warm\n\n{facts}\n\nImporting torch's compilers alone takes {alone:.2f} s.\n\n{table}\n"
-    stem.with_suffix(".md").write_text(text)
+    return f"# warm\n\n{facts}\n\nImporting torch's compilers alone takes {alone:.2f} s.\n\n{table}\n\n{means(rows)}\n"
 
 
 if __name__ == "__main__":
