@@ -12,6 +12,7 @@ import builtins
 import enum
 import functools
 import hashlib
+import importlib
 import marshal
 import os
 import sys
@@ -237,17 +238,25 @@ def _facts_of(value: Any) -> Callable[[Any, Any], tuple[Any, ...]]:
 
 
 _OWN_PACKAGE = __name__.partition(".")[0]
+_POLYFILLS = f"{_OWN_PACKAGE}.polyfills."
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Places.
 
 
+def _loaded(name: str) -> Any:
+    """A module that the program has imported. Polyfills are ours, and imported when they are needed. Raises `Mismatch`."""
+    found = sys.modules.get(name)
+    if found is None and name.startswith(_POLYFILLS):
+        found = importlib.import_module(name)
+    if found is None:
+        raise Mismatch(f"module {name} is not imported")
+    return found
+
+
 def _walk(module: str, qualname: str) -> Any:
     """What a module's text calls by that name: along namespaces, so that no descriptor and no `__getattr__` runs."""
-    home = sys.modules.get(module)
-    if home is None:
-        raise Mismatch(f"module {module} is not imported")
-    namespace: Any = vars(home)
+    namespace: Any = vars(_loaded(module))
     value = None
     for name in qualname.split("."):
         value = namespace.get(name, MISSING)
@@ -625,10 +634,7 @@ def _agree(now: Any, written: Any, reader: Reader) -> bool:
 
 
 def _module(reader: Reader, name: str) -> Any:
-    found = sys.modules.get(name)
-    if found is None:
-        raise Mismatch(f"module {name} is not imported")
-    return found
+    return _loaded(name)
 
 
 def _member(reader: Reader, owner: int, name: str) -> Any:

@@ -251,14 +251,23 @@ class Block(torch.nn.Module):
         y = self.norm(self.linear(x))
         return torch.relu(y) if "relu" in self.kinds else y
 
+class Settings:
+    scale = 1.0
+
+    def __init__(self):
+        self.scale = 0.5
+
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.blocks = torch.nn.ModuleList([Block() for _ in range(3)])
+        self.settings = Settings()
 
     def forward(self, x):
+        names = dir(self.settings)  # followed through a polyfill, which a warm process has not imported
         for block in self.blocks:
             x = x + block(x)
+        x = x * getattr(self.settings, names[-1])
         print("", end="")
         return x.sum() * SCALE
 
