@@ -90,7 +90,12 @@ def _base(value: TensorValue) -> Any:
     given = node.args[0] if node.args else None
     other = getattr(given.meta, "subject", None) if isinstance(given, Node) else None
     is_alias = value.family is not None and getattr(other, "family", None) is value.family
-    return other if is_alias or _is_data(node) or node.target in _DETACH else None
+    return other if is_alias or _is_data(node) or _is_detached_view(node, other) else None
+
+
+def _is_detached_view(node: Node, other: Any) -> bool:
+    """AOTAutograd makes such a one of what the view is a view of, by the last operator alone."""
+    return node.target in _DETACH and getattr(other, "family", None) is not None and other.family[0] is not other
 
 
 def origins(value: Any) -> set[TensorValue]:
@@ -98,13 +103,13 @@ def origins(value: Any) -> set[TensorValue]:
     found: set[TensorValue] = set()
     while isinstance(value, TensorValue):
         found.update(value.family or (value,))
-        value = _base(value)
+        value = _base(value) or _detached_from(value)
     return found
 
 
 def origin(value: TensorValue) -> TensorValue:
     """The first value in the memory of this one."""
-    return _first(value, _base)
+    return _first(value, lambda first: _base(first) or _detached_from(first))
 
 
 def counter(value: TensorValue) -> TensorValue:
