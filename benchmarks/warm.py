@@ -175,11 +175,8 @@ def main() -> None:
     print(f"importing torch's compilers alone: {alone:.2f} s\n\n{HEADER}", flush=True)
     stem = RESULTS / f"warm-{time.strftime('%Y%m%d')}"
     saves = not (options.no_save or options.quick)
-    rows = (
-        json.loads(stem.with_suffix(".json").read_text())["rows"]
-        if saves and stem.with_suffix(".json").exists()
-        else []
-    )
+    file = stem.with_suffix(".json")
+    rows = json.loads(file.read_text())["rows"] if saves and file.exists() else []
     for model in options.models.split(","):
         rows = [r for r in rows if r["model"] != model]
         rows.append(row(model, options.backend, options.clock, 1 if options.quick else 5))
@@ -188,7 +185,7 @@ def main() -> None:
             about = surroundings(1)
             settings = {"backend": options.backend, "clock": options.clock, "imports": alone}
             data = {"environment": about, **settings, "rows": rows}
-            stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
+            file.write_text(json.dumps(data, indent=1) + "\n")
             stem.with_suffix(".md").write_text(page(about, alone, rows))
     print(means(rows))
 

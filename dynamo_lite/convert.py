@@ -385,9 +385,7 @@ class Analysis:
         self.pending: Unsupported | None = None  # why the next run breaks
         self.has_changed = False  # whether a guard has failed on the values it was made from
         self.cut: tuple[str | None, Any] = (None, None)  # name of the node before which the graph has to end, and why
-        self.numbers_in_texts: set[tuple[int, int]] = (
-            set()
-        )  # instructions that make texts of numbers which decide something
+        self.numbers_in_texts: set[tuple[int, int]] = set()  # instructions whose texts of numbers decide something
         self.asks_by_node = False  # whether single nodes of the graph ask classes of tensors about torch functions
         self.followed_hooks: dict[int, Unsupported] = {}  # registrations of hooks that are no bodies of graphs, and why
         self.collected = False  # garbage, because the program does that

@@ -633,10 +633,6 @@ def _agree(now: Any, written: Any, reader: Reader) -> bool:
     return kind is type(written) and now == written
 
 
-def _module(reader: Reader, name: str) -> Any:
-    return _loaded(name)
-
-
 def _member(reader: Reader, owner: int, name: str) -> Any:
     found = vars(reader(owner)).get(name, MISSING)
     if found is MISSING:
@@ -663,8 +659,8 @@ _FINDERS: dict[str, Callable[..., Any]] = {
     "root": lambda reader: reader.root,
     "globals": lambda reader: reader.root.__globals__,
     "code": lambda reader: reader.root.__code__,
-    "module": _module,
-    "dict": lambda reader, name: vars(_module(reader, name)),
+    "module": lambda reader, name: _loaded(name),
+    "dict": lambda reader, name: vars(_loaded(name)),
     "name": lambda reader, module, name: _walk(module, name),
     "member": _member,
     "part": _part,

@@ -28,6 +28,8 @@ from .descr import generic_getattr
 class DataText:
     """The text of a tensor's data at one moment, which is not empty."""
 
+    pattern = "(?s:.+)"
+
     def __init__(self, tx: Any, tensor: VariableTracker) -> None:
         self.what = tensor.describe()
         self.step = tx.tr.failing_step()
@@ -38,8 +40,6 @@ class DataText:
         error = Unsupported("format", self.what)
         error.break_step, error.user_stack = self.step, self.user_stack
         raise error
-
-    pattern = "(?s:.+)"
 
 
 class NumberText:
