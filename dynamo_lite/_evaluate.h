@@ -383,6 +383,19 @@ check_contains(PyObject *container, PyObject *key, int expected)
     return contained == -2 ? NO : contained < 0 ? RAISED : contained == expected;
 }
 
+/* The like for a key that may be gone by now, which is in no container then. */
+static int
+check_contains_known(PyObject *container, const Known *key, int expected)
+{
+    if (key->object == NULL || !is_known_alive(key)) {
+        return NO;
+    }
+    PyObject *alive = Py_NewRef(key->object);
+    int result = check_contains(container, alive, expected);
+    Py_DECREF(alive);
+    return result;
+}
+
 static int
 check_predicate(PyObject *predicate, PyObject *value)
 {
@@ -446,6 +459,10 @@ check_holds(const Check *check, PyObject *value, PyObject **saved)
     case K_HAS_KEY:
     case K_LACKS_KEY:
         result = check_contains(value, check->arg, check->kind == K_HAS_KEY);
+        break;
+    case K_REF_HAS_KEY:
+    case K_REF_LACKS_KEY:
+        result = check_contains_known(value, &check->known, check->kind == K_REF_HAS_KEY);
         break;
     case K_ABSENT:
         return NO;   /* there is a value */

@@ -133,6 +133,8 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
     case K_REF_IS:
     case K_REF_IS_NOT:
     case K_REF_TYPE_IS:
+    case K_REF_HAS_KEY:
+    case K_REF_LACKS_KEY:
         if (!PyWeakref_CheckRefExact(arg)) {
             return bad_spec("expected a weak reference", spec);
         }
@@ -578,7 +580,8 @@ nodes_are_outlived(const Node *nodes, int n)
         }
         for (int k = 0; k < node->n_checks; k++) {
             const Check *check = &node->checks[k];
-            if ((check->kind == K_REF_IS || check->kind == K_REF_TYPE_IS)
+            if ((check->kind == K_REF_IS || check->kind == K_REF_TYPE_IS || check->kind == K_REF_HAS_KEY
+                 || check->kind == K_REF_LACKS_KEY)
                 && (check->known.object == NULL || !is_known_alive(&check->known))) {
                 return 1;
             }

@@ -20,7 +20,7 @@ enum { GUARDS_PASS = -1, GUARDS_RAISED = -2,
 #define CHECK_KINDS(X) \
     X(IS, 32) X(IS_NOT, 33) X(TYPE_IS, 34) X(EQUALS, 35) X(LEN, 36) X(DICT_KEYS, 37) X(HAS_KEY, 38) X(LACKS_KEY, 39) \
     X(ABSENT, 40) X(TENSOR, 41) X(TRUTH, 42) X(PYTHON, 43) X(SAVE, 44) X(REF_IS, 45) X(REF_IS_NOT, 46) X(REF_TYPE_IS, 47) \
-    X(NO_FINALIZER, 48) X(NO_FINALIZER_AT, 49)
+    X(NO_FINALIZER, 48) X(NO_FINALIZER_AT, 49) X(REF_HAS_KEY, 50) X(REF_LACKS_KEY, 51)
 
 #define RELATION_KINDS(X) X(SAME, 64) X(DISTINCT, 65) X(PREDICATE, 66) X(GLOBAL_STATE, 67)
 
@@ -196,7 +196,7 @@ typedef struct {
     union {
         Py_ssize_t n;        /* LEN, SAVE, TRUTH */
         TensorSpec *tensor;  /* TENSOR */
-        Known known;         /* IS, IS_NOT, TYPE_IS, and the same of a referent */
+        Known known;         /* IS, IS_NOT, TYPE_IS, and the kinds with a referent */
     };
 } Check;
 

@@ -118,7 +118,7 @@ class _Arguments:
             return self._known("nothing", lambda: ("nothing",))
         if value is None or value is True or value is False or value is Ellipsis:
             return value
-        return self._object(value, guard.kind in _WEAK)
+        return self._object(value, guard.kind in ir.FIRM)
 
     def _object(self, value: Any, weakly: bool) -> Any:
         key = ("weakly" if weakly else "object", id(value))
@@ -132,8 +132,7 @@ class _Arguments:
         return known
 
 
-_WEAK = frozenset({ir.REF_IS, ir.REF_IS_NOT, ir.REF_TYPE_IS})
-_IDENTITIES = _WEAK | {ir.IS, ir.IS_NOT, ir.TYPE_IS}
+_IDENTITIES = frozenset({*ir.FIRM, ir.IS, ir.IS_NOT, ir.TYPE_IS})
 
 
 def _mention_functions(writer: Writer, values: tuple[Any, ...]) -> None:

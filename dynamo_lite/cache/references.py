@@ -466,7 +466,7 @@ _MAKERS: dict[str, Any] = {
 
 def demanded(guard: ir.Guard) -> Any:
     """The object that a guard compares with. Raises `Refused` if it is gone."""
-    if guard.kind in (ir.REF_IS, ir.REF_IS_NOT, ir.REF_TYPE_IS):
+    if guard.kind in ir.FIRM:
         value = guard.arg()
         if value is None:
             raise Refused("an object that is gone")

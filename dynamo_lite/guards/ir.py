@@ -53,11 +53,13 @@ TENSOR = 41  # spec, see `tensor`
 TRUTH = 42  # bool
 PYTHON = 43  # predicate(value)
 SAVE = 44  # slot; added by `program` for relations
-REF_IS = 45  # weak reference to the object; these three are what `settle` makes of those without REF
+REF_IS = 45  # weak reference to the object; these, and the last two, are what `settle` makes of those without REF
 REF_IS_NOT = 46
 REF_TYPE_IS = 47
 NO_FINALIZER = 48  # no `__del__` of the program runs when the value dies
 NO_FINALIZER_AT = 49  # key: the like for what a dict has there, if anything
+REF_HAS_KEY = 50
+REF_LACKS_KEY = 51
 
 # Relations.
 SAME = 64
@@ -331,7 +333,9 @@ class GuardSet:
         return iter(self.guards)
 
 
-_LOOSE = {IS: REF_IS, IS_NOT: REF_IS_NOT, TYPE_IS: REF_TYPE_IS}
+_LOOSE = {IS: REF_IS, IS_NOT: REF_IS_NOT, TYPE_IS: REF_TYPE_IS, HAS_KEY: REF_HAS_KEY, LACKS_KEY: REF_LACKS_KEY}
+FIRM: dict[int, int] = {loose: firm for firm, loose in _LOOSE.items()}
+"""The kinds of checks that refer to their object weakly, and what they are without that."""
 
 
 def is_mortal(value: Any) -> bool:

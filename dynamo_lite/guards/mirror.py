@@ -327,6 +327,8 @@ _CHECKS: dict[int, Callable[[Any, Any], Any]] = {
     ir.DICT_KEYS: dict_keys,
     ir.HAS_KEY: has_key,
     ir.LACKS_KEY: lacks_key,
+    ir.REF_HAS_KEY: lambda value, ref: (key := ref()) is not None and has_key(value, key),
+    ir.REF_LACKS_KEY: lambda value, ref: (key := ref()) is not None and lacks_key(value, key),
     ir.TENSOR: tensor,
     ir.TRUTH: truth,
     ir.PYTHON: lambda value, arg: arg(value),
@@ -375,6 +377,8 @@ _CHECK_SOURCE = {
     ir.DICT_KEYS: "holds(dict_keys, {v}, {k})",
     ir.HAS_KEY: "holds(has_key, {v}, {k})",
     ir.LACKS_KEY: "holds(lacks_key, {v}, {k})",
+    ir.REF_HAS_KEY: "{k}() is not None and holds(has_key, {v}, {k}())",
+    ir.REF_LACKS_KEY: "{k}() is not None and holds(lacks_key, {v}, {k}())",
     ir.TENSOR: "holds(tensor, {v}, {k})",
     ir.TRUTH: "holds(truth, {v}, {k})",
     ir.PYTHON: "holds({k}, {v})",
@@ -612,8 +616,8 @@ def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
     kind, arg = guard.kind, guard.arg
     if kind == ir.TENSOR:
         return _explain_tensor(value, arg)
-    if kind in _FIRM:
-        kind, arg = _FIRM[kind], arg()
+    if kind in ir.FIRM:
+        kind, arg = ir.FIRM[kind], arg()
         if arg is None:
             return "an object that is gone", short(value)
     if kind == ir.TYPE_IS:
@@ -635,9 +639,6 @@ def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
         ir.PYTHON: "{} to hold",
     }[kind]
     return text.format(short(arg)), short(value)
-
-
-_FIRM = {ir.REF_IS: ir.IS, ir.REF_IS_NOT: ir.IS_NOT, ir.REF_TYPE_IS: ir.TYPE_IS}
 
 
 def _length_of(value: Any) -> str:

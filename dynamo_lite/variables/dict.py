@@ -28,7 +28,7 @@ from .constant import ATOMIC_TYPES, NONE, NOT_IMPLEMENTED, ConstantVariable, boo
 from .descr import getset
 from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
-from .keys import MAX_NUMBERS, NumberKey, is_constant_key, key_of, key_tracker, number_key, runs_program
+from .keys import MAX_NUMBERS, NumberKey, is_constant_key, key_of, key_tracker, known_key, number_key, runs_program
 from .native import (
     NativeVariable,
     checked_load,
@@ -82,7 +82,7 @@ class DictVariable(NativeVariable):
         pairs, numbers = self.real_items(tr)
         items = self.host_type()
         for i, (key, real) in enumerate(pairs):
-            value = self.read.get(key) if is_constant_key(key) else None
+            value = self.read.get(key) if is_constant_key(key) or type(key) is type else None
             node = None if value is not None else (source, ir.DICT_ITEM, key)
             if i in numbers:
                 self.numbered = True
@@ -135,18 +135,16 @@ class DictVariable(NativeVariable):
         return list(dict.items(value))
 
     def _has_plain_keys(self) -> bool:
-        """Whether a constant can be looked up in the real dict without running code of the program."""
+        """Whether what is known can be looked up in the real dict without running code of the program."""
         if self.plain_keys is None:
             others = set(map(type, dict.keys(self.value))) - ATOMIC_TYPES
             self.plain_keys = not any(isinstance(cls.__eq__, types.FunctionType) for cls in others)
         return self.plain_keys
 
     def _read(self, key: Any) -> VariableTracker | None:
-        """The real dict's value for a constant key, guarded; None if it has none."""
+        """The real dict's value for a key that is known (`known_key`), guarded; None if it has none."""
         if key in self.read:
             return self.read[key]
-        if not self._has_plain_keys():
-            return self.items.get(key)
         tr, source = self._tr, self.source
         real = dict.get(self.value, key, MISSING)
         if real is MISSING:
@@ -171,13 +169,14 @@ class DictVariable(NativeVariable):
 
     def find(self, key: Any) -> VariableTracker | None:
         """The value for a host key, or None."""
-        items = self.__dict__.get("items")
-        if items is None:
-            if is_constant_key(key):
-                entry = self.pending.get(key)
-                return self._read(key) if entry is None else entry[1]
-            items = self.items
-        return items.get(key)
+        if "items" not in self.__dict__:
+            entry = self.pending.get(key) if is_constant_key(key) else None
+            if entry is not None:
+                return entry[1]
+            known = known_key(key)
+            if known is not MISSING and self._has_plain_keys():
+                return self._read(known)
+        return self.items.get(key)
 
     def store(self, tx: Any, key: Any, value: VariableTracker) -> None:
         """`d[key] = value` for a host key."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..exc import unsupported
 from .abstract import is_true, richcompare, type_name
-from .base import LazyVariable, VariableTracker
+from .base import MISSING, LazyVariable, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
 from .native import host_value, same_or_equal
 
@@ -181,10 +181,17 @@ def runs_program(key: Any) -> bool:
 
 
 def is_constant_key(key: Any) -> bool:
-    """True for keys that can be looked up in a real dict or set during the analysis without running code of the
-    program.
-    """
+    """True for host keys that are the keys themselves."""
     return type(key) in ATOMIC_TYPES
+
+
+def known_key(key: Any) -> Any:
+    """The real key for a host key that can be looked up in a real dict or set during the analysis without running code of the program:
+    a constant, or a class that is equal to itself only. Else `MISSING`."""
+    if type(key) in ATOMIC_TYPES:
+        return key
+    is_class = isinstance(key, VariableTracker) and key.python_type() is type and key.is_python_constant()
+    return key.as_python_constant() if is_class else MISSING
 
 
 IDENTITY_HASHES: set[Any] = {object.__hash__}

@@ -17,13 +17,13 @@ from typing import Any
 from ..exc import NotConstant, unsupported
 from ..guards import ir
 from .abstract import COMPARE_OPS, contains, get_iter, iter_next, iterated, length, unpack
-from .base import VariableTracker, sourced_objects
+from .base import MISSING, VariableTracker, sourced_objects
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dict import DictVariable
 from .dictview import DictKeysVariable, SetLike
 from .dispatch import builtin, constructor, method
 from .iter import IteratorVariable, advance, emit_position, items_to_come
-from .keys import UserKey, is_constant_key, key_of, key_tracker, runs_program
+from .keys import UserKey, is_constant_key, key_of, key_tracker, known_key, runs_program
 from .list import ListVariable
 from .native import (
     NativeVariable,
@@ -108,12 +108,13 @@ class SetVariable(NativeVariable):
         return "_tr" in self.__dict__ and "items" not in self.__dict__
 
     def has(self, tx: Any, key: Any) -> bool:
-        """Whether a host key is in the set. A sourced set is not loaded for a constant."""
-        if self.is_unread and is_constant_key(key):
-            found = self.base.__contains__(self.value, key)
-            tx.tr.guard(self.source, ir.HAS_KEY if found else ir.LACKS_KEY, key)
-            return found
-        return key in self.items
+        """Whether a host key is in the set. A sourced set is not loaded for a key that is known."""
+        known = known_key(key) if self.is_unread else MISSING
+        if known is MISSING:
+            return key in self.items
+        found = self.base.__contains__(self.value, known)
+        tx.tr.guard(self.source, ir.HAS_KEY if found else ir.LACKS_KEY, known)
+        return found
 
     def children(self) -> Any:
         if "held" in self.__dict__:

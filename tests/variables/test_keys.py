@@ -1,5 +1,9 @@
 """Objects that hash tables know by their identity: at each call they are the same one, or different ones, as they were."""
 
+import collections
+import copy
+import copyreg
+import gc
 import pickle
 import weakref
 
@@ -129,3 +133,94 @@ def test_keys_of_a_dict_need_no_guard():
     assert compiled(things) == list(range(5))
     assert "all_distinct" not in log.frames[-1].guards.text()
     assert compiled(things[::-1]) == [4, 3, 2, 1, 0]
+
+
+CLASS_LOOKUPS = """
+    TABLE.get(type(x), 3)
+    type(x) in TABLE, len(TABLE)
+    [v for k, v in TABLE.items() if k is type(x)], TABLE.get(type(x))
+    TABLE.get(type(x)), list(TABLE.values())
+    TABLE[type(x)] if type(x) in TABLE else 0
+    t = dict(TABLE); t[type(x)] = 4; return t[int], len(t)
+    type(x) in SET, len(SET)
+    type(x) in FROZEN
+    ORDERED.get(type(x)), list(ORDERED.values())
+"""
+
+
+@pytest.mark.parametrize("text", [line.strip() for line in CLASS_LOOKUPS.strip().splitlines()])
+def test_tables_of_classes(text):
+    def names():
+        first = type("First", (Thing,), {})
+        table = {int: 1, first: [2], str: 3}
+        tables = {
+            "TABLE": table,
+            "ORDERED": collections.OrderedDict(table),
+            "SET": set(table),
+            "FROZEN": frozenset(table),
+        }
+        return first, type("Second", (Thing,), {}), tables
+
+    def in_order(first, second, tables, f):
+        """Other classes are asked about; then each table changes."""
+        yield [f(x) for x in (first(), second(), 1, first(), 2.0)]
+        tables["TABLE"].pop(first), tables["ORDERED"].pop(first), tables["SET"].discard(first)
+        yield [f(x) for x in (first(), second(), 1)]
+        tables["TABLE"][second] = tables["ORDERED"][second] = 7
+        tables["SET"].add(second)
+        yield [f(x) for x in (first(), second(), 1)]
+
+    eager, traced = names(), names()
+    expected = list(in_order(*eager, program(text, ["x"], eager[2])))
+    assert list(in_order(*traced, captured(program(text, ["x"], traced[2])))) == expected
+
+
+def test_a_lookup_of_a_class_asks_for_no_other_key():
+    class Copied:
+        def __init__(self):
+            self.x = 1
+
+    class Elsewhere:
+        pass
+
+    log.reset()
+    compiled = captured(program("copy.copy(x).x", ["x"], {"copy": copy}))
+    assert compiled(Copied()) == 1
+    try:
+        copyreg.pickle(Elsewhere, object.__reduce__)
+        assert compiled(Copied()) == 1
+        assert len(log.frames) == 1
+        copyreg.pickle(Copied, lambda x: (Elsewhere, (), {"x": 5}))
+        assert compiled(Copied()) == 5
+    finally:
+        copyreg.dispatch_table.pop(Elsewhere, None)
+        copyreg.dispatch_table.pop(Copied, None)
+
+
+def test_a_class_that_is_no_key_is_not_kept_alive():
+    table = {int: 1}
+    compiled = captured(program("TABLE.get(type(x), 3)", ["x"], {"TABLE": table}))
+
+    def passing():
+        local = type("Local", (), {})
+        assert compiled(local()) == compiled(local()) == 3
+        return weakref.ref(local)
+
+    gone = passing()
+    gc.collect()
+    assert gone() is None
+
+
+def test_classes_that_say_themselves_what_they_equal():
+    class Meta(type):
+        def __eq__(cls, other):
+            return cls is other or other is float
+
+        def __hash__(cls):
+            return 1
+
+    class Odd(metaclass=Meta):
+        pass
+
+    f = program("TABLE.get(type(x), 3)", ["x"], {"TABLE": {Odd: 1, str: 2}})
+    assert results(f, Odd(), "", 2.0) == [f(Odd()), f(""), f(2.0)] * 2
