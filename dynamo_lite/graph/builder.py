@@ -525,7 +525,7 @@ class GraphBuilder:
         that an operator has returned. Compilers don't."""
         name = getattr(target, "__name__", target)
         for value in tensors:
-            if any(step == 0 and n > 1 for n, step in zip(value.meta.shape, value.meta.stride, strict=True)):
+            if _repeats_elements(value.meta):
                 unsupported("fake-tensor-error", f"{name} of a tensor whose elements share memory")
         if torch.is_grad_enabled() and self.scope is None:
             for value in tensors:
@@ -794,6 +794,13 @@ def is_removable(node: Node) -> bool:
     if node.target is operator.getitem:
         return len(node.all_input_nodes) == 1
     return isinstance(node.meta.subject, SymValue)
+
+
+def _repeats_elements(meta: Any) -> bool:
+    """Whether a tensor has an element at several indices. Sparse ones have no strides."""
+    return meta.layout is torch.strided and any(
+        step == 0 and n > 1 for n, step in zip(meta.shape, meta.stride, strict=True)
+    )
 
 
 VIEWS_IN_PLACE = frozenset(

@@ -121,6 +121,20 @@ def test_gradients_of_sparse_tensors_are_left_to_eager(fn, make):
     assert torch.equal(given.grad.to_dense(), expected.grad.to_dense())
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+@pytest.mark.parametrize("make", [lambda: torch.eye(3).to_sparse(), lambda: torch.eye(3).to_sparse_csr()])
+def test_sparse_tensors_that_are_changed_in_place(make):
+    expected, given = make(), make()
+
+    def change(s):
+        s.mul_(3)
+        return s + s
+
+    wanted, result = change(expected), dynamo_lite.compile(change, backend="eager", fullgraph=True)(given)
+    assert torch.equal(result.to_dense(), wanted.to_dense())
+    assert torch.equal(given.to_dense(), expected.to_dense()) and given.layout is expected.layout
+
+
 def test_lazy_modules_are_initialised_before_they_are_captured():
     module = torch.nn.LazyLinear(4)
     expected = copy.deepcopy(module)
