@@ -82,6 +82,7 @@ class Trace:
         ] = {}  # id of a class that existed before → model with its `written` attributes
         self.written_names: set[str] = set()
         self.new_classes: dict[int, VariableTracker] = {}  # id of the stand-in → model
+        self.hashes: set[int] = set()  # of objects known by identity, as the program was told
         self.namespaces: dict[int, GlobalsNamespace] = {}
         self.literals: dict[int, VariableTracker] = {}
         self.generators: dict[int, Any] = {}  # those that the traced code has made
@@ -460,7 +461,9 @@ class Trace:
             if vt.source is not None and vt.source.root.kind == ir.CONST and not self.is_new_class(value):
                 self.guard(vt.source, ir.IS, value)
                 self.bound_to_process("an object's hash")
-                return ConstantVariable(object.__hash__(value))
+                number = object.__hash__(value)
+                self.hashes.add(number)
+                return ConstantVariable(number)
         return unsupported("object-identity", f"hash of {vt.describe()}")
 
     def is_new_class(self, value: Any) -> bool:

@@ -136,7 +136,10 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     if rule is not None:
         return rule(tx, v)
     if isinstance(hash_, types.FunctionType) or hash_ is object.__hash__:
-        return UserKey(tx, v, host_value(v.tp_hash(tx), "unhashable-key"))
+        number = host_value(v.tp_hash(tx), "unhashable-key")
+        if number in tx.tr.hashes:  # a table may have that object, whose tracker hashes otherwise
+            unsupported("object-identity", f"{type_name(v)} with the hash of another object as a key")
+        return UserKey(tx, v, number)
     if v.is_python_constant():
         return Key(v, v.as_python_constant())
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")

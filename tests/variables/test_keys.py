@@ -211,6 +211,26 @@ def test_a_class_that_is_no_key_is_not_kept_alive():
     assert gone() is None
 
 
+class Standing:
+    """Equal to the object that it stands for, and hashed like it."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def __hash__(self):
+        return hash(self.of)
+
+    def __eq__(self, other):
+        return self.of is (other.of if isinstance(other, Standing) else other)
+
+
+@pytest.mark.parametrize("cls", [int, Thing])
+def test_a_key_with_the_hash_of_a_class(cls):
+    names = {"cls": cls, "Standing": Standing, "TABLE": {cls: 1}}
+    f = program("{cls: 1}.get(Standing(cls)), {Standing(cls): 1}.get(cls), TABLE.get(Standing(cls)), x", ["x"], names)
+    assert results(f, 1) == [f(1)] * 2 == [(1, 1, 1, 1)] * 2
+
+
 def test_classes_that_say_themselves_what_they_equal():
     class Meta(type):
         def __eq__(cls, other):
