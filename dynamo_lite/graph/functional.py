@@ -7,7 +7,7 @@ Invariant: these are ordinary functions that run, and can be traced, anywhere; a
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from operator import attrgetter
 from typing import Any
@@ -247,6 +247,29 @@ def numpy_function(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if isinstance(function, property):
         function = function.fget
     return _as_tensor(function(*_as_array(tuple(args)), **_as_array(dict(kwargs))))
+
+
+def numpy_scalar(path: str, form: tuple[Any, ...], named: tuple[tuple[str, Any], ...], *numbers: Any) -> Any:
+    """A function of numpy (`"sqrt"`, `"float64.round"`), or an operator, on numbers. `form` and `named` say how its arguments are made of
+    them: `"list"` or `"tuple"` with the items, the name of numpy's class of a number, or nothing for Python's own."""
+    rest = iter(numbers)
+    root = operator if path.startswith("operator.") else import_module("numpy")
+    function = attrgetter(path.removeprefix("operator."))(root)
+    args = [_formed(part, rest) for part in form]
+    return function(*args, **{name: _formed(part, rest) for name, part in named})
+
+
+def _formed(form: Any, numbers: Iterator[Any]) -> Any:
+    if type(form) is tuple:
+        items = [_formed(part, numbers) for part in form[1]]
+        return items if form[0] == "list" else tuple(items)
+    number = next(numbers)
+    return getattr(import_module("numpy"), form)(number) if form else number
+
+
+def numpy_number(path: str, form: tuple[Any, ...], named: tuple[tuple[str, Any], ...], *numbers: Any) -> Any:
+    """What `numpy_scalar` returns as a number of Python's."""
+    return numpy_scalar(path, form, named, *numbers).item()
 
 
 def to_array(tensor: torch.Tensor) -> Any:

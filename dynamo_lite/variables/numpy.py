@@ -24,6 +24,7 @@ from ..exc import NotConstant, unsupported
 from ..graph import functional
 from ..graph.values import TensorValue
 from ..guards import ir
+from . import scalarmath
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import MISSING, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
@@ -33,6 +34,7 @@ from .dispatch import HANDLERS, PURE, builtin
 from .function import MethodVariable
 from .list import ListVariable
 from .number import CONVERTING
+from .scalarmath import ScalarVariable, varies, with_constants
 from .tensor import TensorVariable, ValueVariable, metadata
 from .tuple import TupleVariable
 from .wrap import builds, builds_subclasses
@@ -183,7 +185,7 @@ def call_numpy(
     tx: Any, path: str, real: Callable[..., Any], args: list[Any], kwargs: dict[str, Any] | None = None
 ) -> VariableTracker:
     """Put a call into the graph. `real` is numpy's function, `path` its name for `functional.numpy_function`."""
-    kwargs = kwargs or {}
+    args, kwargs = list(map(_known_scalar, args)), {name: _known_scalar(v) for name, v in (kwargs or {}).items()}
     if not config.trace_numpy:
         return unsupported("numpy", path)
     expected = _sample_result(path, real, args, kwargs)
@@ -192,6 +194,11 @@ def call_numpy(
         named.mp_ass_subscript(tx, ConstantVariable(name), _argument(tx, path, value))
     call = [ConstantVariable(path), TupleVariable([_argument(tx, path, a) for a in args]), named]
     return _result(path, expected, tx.tr.graph.call(tx, "call_function", functional.numpy_function, call))
+
+
+def _known_scalar(vt: VariableTracker) -> VariableTracker:
+    """A scalar of numpy's has a dtype, which a number of the graph has not: it becomes a constant."""
+    return vt.constant() if isinstance(vt, ScalarVariable) else vt
 
 
 def _argument(tx: Any, path: str, vt: VariableTracker) -> VariableTracker:
@@ -282,6 +289,16 @@ class NumpyFunctionVariable(DescriptorVariable):
 
 def call_function(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[str, Any]) -> VariableTracker:
     """Call a function of numpy's namespaces."""
+    if getattr(real, "__name__", "") in _WITH_EFFECTS:
+        return unsupported("numpy", f"numpy.{real.__name__}")
+    if any(map(varies, (*args, *kwargs.values()))):
+        name = getattr(real, "__name__", "")
+        is_known = getattr(numpy, name, None) is real
+        found = scalarmath.call_on_numbers(tx, name, real, args, kwargs) if is_known else None
+        if found is not None:
+            return found
+        if not any(map(_holds_array, (*args, *kwargs.values()))):
+            args, kwargs = list(map(with_constants, args)), {name: with_constants(v) for name, v in kwargs.items()}
     if not any(_holds_data(vt) for vt in (*args, *kwargs.values())):
         folded = _folded(tx, real, args, kwargs)
         if folded is not None:
@@ -297,6 +314,12 @@ def _holds_data(vt: VariableTracker) -> bool:
     if isinstance(vt, ListVariable | TupleVariable):
         return any(_holds_data(item) for item in vt.items)
     return not vt.is_python_constant()
+
+
+def _holds_array(vt: VariableTracker) -> bool:
+    if isinstance(vt, ListVariable | TupleVariable):
+        return any(map(_holds_array, vt.items))
+    return isinstance(vt, ArrayVariable | TensorVariable)
 
 
 def _folded(tx: Any, real: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker | None:
@@ -393,6 +416,8 @@ def holds_scalars(vt: VariableTracker) -> bool:
     """Whether an object is, or is a sequence with, a scalar of numpy, which has a dtype of its own."""
     if isinstance(vt, ListVariable | TupleVariable):
         return any(map(holds_scalars, vt.items))
+    if isinstance(vt, ScalarVariable):
+        return True
     return numpy is not None and isinstance(vt, ConstantVariable) and isinstance(vt.value, numpy.generic)
 
 
@@ -410,7 +435,12 @@ def host_number(value: Any) -> Any:
 
 
 def _method_handler(name: str, raw: Any) -> Any:
-    return lambda tx, self, *args, **kwargs: call_numpy(tx, f"ndarray.{name}", raw, [self, *args], kwargs)
+    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if name in _DATA_METHODS:
+            return unsupported("data-dependent-operator", f"ndarray.{name}")
+        return call_numpy(tx, f"ndarray.{name}", raw, [self, *args], kwargs)
+
+    return handler
 
 
 def _function_handler(real: Any) -> Any:
@@ -425,6 +455,13 @@ def _plain_functions() -> Iterator[Any]:
                 yield function
 
 
+# Functions that read or write files or settings, call functions of the program, or consume iterators.
+_WITH_EFFECTS = frozenset(
+    "show_config show_runtime info get_include fromfile fromregex genfromtxt load loadtxt save savetxt savez savez_compressed"
+    " printoptions set_printoptions get_printoptions array2string array_repr array_str setbufsize getbufsize"
+    " seterr geterr seterrcall geterrcall fromfunction fromiter frompyfunc nested_iters piecewise apply_along_axis apply_over_axes"
+    " mask_indices".split()
+)
 _DATA_METHODS = ("item", "tolist", "tobytes", "dump", "dumps", "tofile", "byteswap", "setflags")
 
 if numpy is not None:
@@ -434,14 +471,10 @@ if numpy is not None:
     CONVERTING.append(numpy.generic)
     builds_subclasses(numpy.ndarray)(build_array)
     builds(numpy.ufunc, type(numpy.sum))(build_function)
-    PURE.update(numpy.sctypeDict.values(), (numpy.dtype,))
-    for _name, _raw in {**vars(numpy.generic), **vars(numpy.ndarray)}.items():
+    PURE.add(numpy.dtype)
+    for _name, _raw in vars(numpy.ndarray).items():
         if isinstance(_raw, types.MethodDescriptorType):
-            HANDLERS[_raw] = (
-                (lambda tx, *args, n=_name, **kwargs: unsupported("data-dependent-operator", f"ndarray.{n}"))
-                if _name in _DATA_METHODS
-                else _method_handler(_name, _raw)
-            )
+            HANDLERS[_raw] = _method_handler(_name, _raw)
     for _real in _plain_functions():
         HANDLERS.setdefault(_real, _function_handler(_real))
     builtin(torch.from_numpy)(from_numpy)

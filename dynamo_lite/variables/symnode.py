@@ -21,11 +21,12 @@ import torch
 from ..exc import Unsupported, unsupported
 from ..graph.arguments import Packing, packs
 from ..graph.builder import MODELS
+from ..graph.functional import numpy_number
 from ..graph.lean import without_compiler
 from ..graph.numbers import FloatValue, present
 from ..graph.values import SymValue
 from ..polyfills.registry import find_polyfill
-from . import number  # noqa: F401  (the slots of constants come first)
+from . import number  # the slots of constants come first
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .address import number_text
 from .base import MISSING, VariableTracker
@@ -37,7 +38,9 @@ _TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 _SHIFTS = frozenset({operator.lshift, operator.rshift})
-_TOTAL = frozenset({operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs})
+_TOTAL = frozenset(
+    {operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs, numpy_number}
+)
 _QUOTIENTS = frozenset({operator.floordiv, operator.mod})
 _PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
 
@@ -101,7 +104,7 @@ class SymNodeVariable(VariableTracker):
         return number_text(tx, self)
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
-        operand = _operand(other)
+        operand = operand_of(other)
         if operand is MISSING:
             return NOT_IMPLEMENTED
         if type(operand) is bool and self.python_type() is not bool:
@@ -169,12 +172,12 @@ def is_unbacked(sym: Any) -> bool:
     return node is not None and any(str(s).startswith(("u", "zuf")) for s in node.expr.free_symbols)
 
 
-def _operand(vt: VariableTracker) -> Any:
+def operand_of(vt: VariableTracker) -> Any:
     """What takes part in arithmetic for a tracker: a graph value or a number; `MISSING` if it can't."""
     if isinstance(vt, SymNodeVariable):
         return vt.proxy
     if isinstance(vt, ConstantVariable) and isinstance(vt.value, int | float):
-        return vt.value
+        return MISSING if isinstance(vt.value, tuple(number.CONVERTING)) else vt.value
     return MISSING
 
 
@@ -184,14 +187,14 @@ def _host(operand: Any) -> Any:
 
 def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker:
     """A function of numbers, some of them symbolic."""
-    operands = [_operand(vt) for vt in trackers]
+    operands = [operand_of(vt) for vt in trackers]
     if any(o is MISSING for o in operands):
         return NOT_IMPLEMENTED
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
     # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
     if any(isinstance(o, FloatValue) or (type(o) is float and function in _QUOTIENTS) for o in operands):
-        return _of_floats(tx, function, tuple(operands))
+        return of_floats(tx, function, tuple(operands))
     if function in _PARTIAL and _is_refused(function, operands[1]):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
@@ -204,7 +207,7 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
     return from_number(result, ("call", function, tuple(operands)))
 
 
-def _of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
+def of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
     """The result of a function of which an operand or the result is a float: another float, or a decision."""
     decide = tx.tr.graph.symbols.decide
     if any(is_unbacked(_host(o)) for o in operands if type(o) is SymValue):
@@ -311,8 +314,12 @@ ConstantVariable.nb_divmod = _shared_slot(ConstantVariable.nb_divmod, _divmod)
 
 
 def specialized(vt: VariableTracker) -> VariableTracker:
-    """A symbolic number as the constant that it is now, guarded; anything else as it is."""
-    return vt.constant() if isinstance(vt, SymNodeVariable) else vt
+    """A number that varies as the constant that it is now, guarded; anything else as it is."""
+    return vt.constant() if isinstance(vt, tuple(SPECIALIZED)) else vt
+
+
+SPECIALIZED: list[Any] = [SymNodeVariable]
+"""Models of numbers that vary, which have `constant()`."""
 
 
 def _register(function: Any, symbolic: Any = None) -> None:
@@ -324,9 +331,9 @@ def _register(function: Any, symbolic: Any = None) -> None:
             if result is not NOT_IMPLEMENTED:
                 return result
         elif not kwargs and any(isinstance(a, SymNodeVariable) for a in args):
-            operands = tuple([_operand(a) for a in args])
+            operands = tuple([operand_of(a) for a in args])
             if MISSING not in operands:
-                return _of_floats(tx, function, operands)
+                return of_floats(tx, function, operands)
         args = tuple([specialized(a) for a in args])
         kwargs = {name: specialized(a) for name, a in kwargs.items()}
         if is_constant(*args, *kwargs.values()):

@@ -139,3 +139,28 @@ def test_scalars_from_outside(text, number):
     expected = namespace["f"](x, number)
     for _ in range(2):
         assert repr(compiled(x, number)) == repr(expected)
+
+
+def test_functions_with_effects_run_at_each_call(tmp_path):
+    path = tmp_path / "number.npy"
+
+    def save(t, path):
+        np.save(path, 3)
+        return t + 1
+
+    def silence(t):
+        return t + 1, np.seterr(divide="ignore")
+
+    run = dynamo_lite.compile(save, backend="eager")
+    for _ in range(2):
+        assert run(x(), path).equal(x() + 1)
+        assert np.load(path) == 3
+        path.unlink()
+    run = dynamo_lite.compile(silence, backend="eager")
+    for _ in range(2):
+        before = np.geterr()
+        try:
+            assert run(x())[1] == before
+            assert np.geterr()["divide"] == "ignore"
+        finally:
+            np.seterr(**before)

@@ -1,0 +1,342 @@
+"""Numpy's scalars that are computed from numbers which may be others at the next call: `np.prod(x.shape)`, `np.sqrt(x.shape[-1])`.
+
+Input: a call of numpy, or an operator, on symbolic numbers, constants and such scalars. Output: `ScalarVariable`s, constants.
+Invariant: numpy itself computes each float, of the numbers of the call at hand; of ints only sums, differences and products are symbolic,
+where numpy's int64 is Python's int. Whatever else is asked of a scalar makes it a constant.
+Mirrors `numpy/_core/src/umath/scalarmath.c.src`.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..exc import unsupported
+from ..graph import functional
+from ..graph.arguments import Packing, packs
+from ..graph.numbers import present
+from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, is_true, richcompare
+from .base import MISSING, VariableTracker
+from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
+from .dispatch import CONSTRUCTORS, HANDLERS
+from .function import MethodVariable
+from .list import ListVariable
+from .symnode import SPECIALIZED, SymNodeVariable, apply_number_function, of_floats, operand_of, specialized
+from .tuple import TupleVariable
+
+numpy: Any = sys.modules.get("numpy")
+
+
+class ScalarVariable(VariableTracker):
+    """A float64 of numpy's. `number` is the Python number that it is."""
+
+    def __init__(self, cls: type, number: VariableTracker) -> None:
+        self.cls = cls
+        self.number = number
+        self.source = None
+        self.value = MISSING
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def children(self) -> Any:
+        return (self.number,)
+
+    def as_python_constant(self) -> Any:
+        """The scalar that it is now; the guards will hold it to that."""
+        return self.cls(self.number.as_python_constant())
+
+    def constant(self) -> ConstantVariable:
+        """The scalar that it is now as a constant, guarded."""
+        return ConstantVariable(self.as_python_constant())
+
+    def describe(self) -> str:
+        return f"{self.cls.__name__} {self.number.describe()}"
+
+    # -- slots
+
+    def nb_bool(self, tx: Any) -> VariableTracker:
+        return self.number.nb_bool(tx)
+
+    def nb_int(self, tx: Any) -> VariableTracker:
+        return self.number.nb_int(tx)
+
+    def nb_float(self, tx: Any) -> VariableTracker:
+        return self.number.nb_float(tx)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return self.constant().tp_hash(tx)
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return self.constant().tp_repr(tx)
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        return self.constant().tp_str(tx)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        return _operate(tx, COMPARE_OPS[op], self, other) or NOT_IMPLEMENTED
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        raw = getattr(self.cls, name, None)
+        if raw in METHODS:
+            return MethodVariable(tx.tr.build_constant_object(raw), self)
+        known = self.cls(0) if name in _OF_ALL else self.as_python_constant()
+        return ConstantVariable(known).tp_getattro(tx, name)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(self.cls)
+        cg.load(self.number)
+        cg.asm.call(1)
+
+
+class IntScalarVariable(ScalarVariable):
+    """An int64."""
+
+    def nb_index(self, tx: Any) -> VariableTracker:
+        return self.number
+
+
+_OF_ALL = frozenset({"dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
+"""Attributes that are the same for all numbers of a class."""
+
+SPECIALIZED.append(ScalarVariable)
+
+
+def is_number(vt: VariableTracker) -> bool:
+    """Whether this is a number of Python's or of numpy's, known or not."""
+    if isinstance(vt, ConstantVariable):
+        return isinstance(vt.value, (int, float, numpy.generic))
+    return isinstance(vt, SymNodeVariable | ScalarVariable)
+
+
+def varies(vt: VariableTracker) -> bool:
+    """Whether this is a number that may be another one at the next call, or a sequence with one."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        return any(map(varies, vt.items))
+    return isinstance(vt, SymNodeVariable | ScalarVariable)
+
+
+def with_constants(vt: VariableTracker) -> VariableTracker:
+    """The same with all such numbers as the constants that they are now."""
+    if not isinstance(vt, ListVariable | TupleVariable) or not varies(vt):
+        return specialized(vt)
+    items = [with_constants(item) for item in vt.items]
+    return ListVariable(items) if isinstance(vt, ListVariable) else TupleVariable(items)
+
+
+# -- calls
+
+
+class _Unknown(Exception):
+    """An argument that is no number."""
+
+
+def call_on_numbers(
+    tx: Any, path: str, real: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """The result of numpy's function `real`, of which `path` is the name for `functional.numpy_number`; None where no scalar says it."""
+    numbers: list[VariableTracker] = []
+    try:
+        form = tuple([_form(vt, numbers) for vt in args])
+        named = tuple([(name, _form(vt, numbers)) for name, vt in kwargs.items()])
+        operands = [vt.value if isinstance(vt, ConstantVariable) else operand_of(vt) for vt in numbers]
+        with numpy.errstate(all="ignore"):
+            now = functional.numpy_scalar(path, form, named, *map(present, operands))
+    except _Unknown:
+        return None
+    except Exception:  # the program gets it from the call with constants
+        return None
+    if not isinstance(now, numpy.generic) or now.dtype.kind not in "biuf":
+        return None
+    number = _of_ints(tx, real, args, numbers) if type(now) in (numpy.int64, numpy.bool_) and not kwargs else None
+    if number is None:
+        call = (functional.numpy_number, path, form, named, *operands)
+        is_float = type(now) is numpy.float64
+        number = of_floats(tx, call[0], call[1:]) if is_float else ConstantVariable(tx.tr.graph.symbols.decide(*call))
+    if not isinstance(number, SymNodeVariable):
+        return ConstantVariable(type(now)(number.value))
+    return _MODELS[type(now)](type(now), number)
+
+
+def _form(vt: VariableTracker, numbers: list[VariableTracker]) -> Any:
+    """How an argument is made of numbers (or other constants), which are appended: sequences of the names of classes. Raises
+    `_Unknown`."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        items = tuple([_form(item, numbers) for item in vt.items])
+        return ("list" if isinstance(vt, ListVariable) else "tuple", items)
+    if isinstance(vt, ScalarVariable):
+        numbers.append(vt.number)
+        return vt.cls.__name__
+    if isinstance(vt, SymNodeVariable) and vt.python_type() in (int, float):
+        numbers.append(vt)
+        return ""
+    if not isinstance(vt, ConstantVariable):
+        raise _Unknown
+    value = vt.value
+    if type(value) in _EXACT:
+        numbers.append(ConstantVariable(value.item()))
+        return type(value).__name__
+    if type(value) not in ATOMIC_TYPES:
+        raise _Unknown
+    numbers.append(vt)
+    return ""
+
+
+def _of_ints(tx: Any, real: Any, args: list[VariableTracker], numbers: list[VariableTracker]) -> VariableTracker | None:
+    """The int that the function makes of ints, None where it is not sums and products, or the larger, of them."""
+    if not all(vt.python_type() is int for vt in numbers):
+        return None
+    if real in _COMPARISONS:
+        return richcompare(tx, *numbers, _COMPARISONS[real])
+    function = _ARITHMETIC.get(real)
+    if function in (operator.floordiv, operator.mod) and 0 in map(present, map(operand_of, numbers[1:])):
+        return None  # numpy says 0
+    if function is not None:
+        return apply_number_function(tx, function, *numbers)
+    best = _OF_TWO.get(real)
+    if best is None:
+        if len(args) != 1 or len(numbers) != len(getattr(args[0], "items", ())):
+            return None
+        best = _OF_MANY.get(real)
+    return None if best is None else functools.reduce(lambda a, b: best(tx, a, b), numbers)
+
+
+def _arithmetic(function: Callable[..., Any]) -> Any:
+    return lambda tx, a, b: apply_number_function(tx, function, a, b)
+
+
+def _extreme(op: str) -> Any:
+    return lambda tx, a, b: b if is_true(tx, richcompare(tx, b, a, op)) else a
+
+
+_COMPARISONS: dict[Any, str] = {function: op for op, function in COMPARE_OPS.items()}
+_ARITHMETIC: dict[Any, Callable[..., Any]] = {
+    f: f for f in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, abs)
+}
+_MODELS: dict[type, Any] = {}
+_OF_TWO: dict[Any, Any] = {}
+_OF_MANY: dict[Any, Any] = {}
+_EXACT: tuple[type, ...] = ()
+_EFFECTS = frozenset("dump fill put resize setfield setflags sort tofile".split())
+METHODS: dict[Any, str] = {}
+"""Methods of numpy's scalars without effects → name."""
+
+if numpy is not None:
+    _EXACT = (numpy.float64, numpy.int64)
+    _ARITHMETIC |= {numpy.add: operator.add, numpy.subtract: operator.sub, numpy.multiply: operator.mul}
+    _ARITHMETIC |= {numpy.floor_divide: operator.floordiv, numpy.mod: operator.mod}
+    _ARITHMETIC |= {numpy.negative: operator.neg, numpy.absolute: abs}
+    _ARITHMETIC[numpy.int64] = operator.pos
+    _MODELS |= {numpy.float64: ScalarVariable, numpy.int64: IntScalarVariable}
+    for _name, _raw in vars(numpy.generic).items():
+        if isinstance(_raw, types.MethodDescriptorType) and _name not in _EFFECTS and _name[:2] != "__":
+            METHODS[_raw] = _name
+    _OF_TWO |= {numpy.minimum: _extreme("<"), numpy.maximum: _extreme(">")}
+    _OF_MANY |= {numpy.prod: _arithmetic(operator.mul), numpy.sum: _arithmetic(operator.add)}
+    _OF_MANY |= {function: _extreme(">") for function in (numpy.max, numpy.amax)}
+    _OF_MANY |= {function: _extreme("<") for function in (numpy.min, numpy.amin)}
+
+
+def _method_handler(name: str, raw: Any) -> Any:
+    """`generic.name`, for scalars that vary and for those that are known."""
+
+    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if isinstance(self, ScalarVariable):
+            if name in ("item", "tolist") and not args and not kwargs:
+                return self.number
+            found = call_on_numbers(tx, f"generic.{name}", raw, [self, *args], kwargs)
+            if found is not None:
+                return found
+        values = [with_constants(vt).as_python_constant() for vt in (self, *args)]
+        named = {option: with_constants(vt).as_python_constant() for option, vt in kwargs.items()}
+        try:
+            result = raw(*values, **named)
+        except Exception as error:
+            return tx.raises_like(error)
+        if isinstance(result, numpy.ndarray):
+            return unsupported("numpy", f"{self.python_type().__name__}.{name}")
+        return tx.tr.wrap_new(result)
+
+    return handler
+
+
+def new_scalar(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`numpy.float64(number)` and the like."""
+    real = cls.value
+    if not kwargs and len(args) == 1 and varies(args[0]):
+        found = call_on_numbers(tx, real.__name__, real, list(args), {})
+        if found is not None:
+            return found
+    trackers, named = [with_constants(vt) for vt in args], {name: with_constants(vt) for name, vt in kwargs.items()}
+    if not is_constant(*trackers, *named.values()):
+        return unsupported("numpy", f"{real.__name__}() of what is no number")
+    return fold(tx, real, trackers, named)
+
+
+# -- operators
+
+
+def _operate(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker | None:
+    """An operator on numbers; None for others."""
+    if not all(map(is_number, trackers)):
+        return None
+    found = call_on_numbers(tx, f"operator.{function.__name__}", function, list(trackers), {})
+    return found if found is not None else function_of_constants(tx, function, trackers)
+
+
+def function_of_constants(tx: Any, function: Callable[..., Any], trackers: Any) -> VariableTracker:
+    """The result for the numbers as they are now."""
+    values = [vt.as_python_constant() for vt in trackers]
+    try:
+        return tx.tr.wrap_new(function(*values))
+    except TypeError:
+        return NOT_IMPLEMENTED
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        return tx.raises_like(error)
+
+
+def _takes_part(v: VariableTracker, w: VariableTracker) -> bool:
+    """Whether an operator has numpy's scalars that vary, or numpy's with numbers that do."""
+    if isinstance(v, ScalarVariable) or isinstance(w, ScalarVariable):
+        return True
+    return any(isinstance(x, SymNodeVariable) for x in (v, w)) and any(
+        isinstance(x, ConstantVariable) and isinstance(x.value, numpy.generic) for x in (v, w)
+    )
+
+
+def _binary(function: Callable[..., Any], otherwise: Any) -> Any:
+    """The slot for scalars, and for the constants that meet them."""
+
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not (type(v) is type(w) is ConstantVariable) and _takes_part(v, w):
+            found = _operate(tx, function, v, w)
+            if found is not None:
+                return found
+            if "proxy" in v.__dict__ or "proxy" in w.__dict__:
+                return NOT_IMPLEMENTED  # a tensor or an array, which has its own way
+            v, w = specialized(v), specialized(w)
+        return otherwise(tx, v, w)
+
+    return staticmethod(slot)
+
+
+for _raw, _name in METHODS.items():
+    HANDLERS[_raw] = _method_handler(_name, _raw)
+if numpy is not None:
+    CONSTRUCTORS.update(dict.fromkeys(numpy.sctypeDict.values(), new_scalar))
+    for _function, _row in BINARY_OPS.items():
+        if _row.inplace is None:
+            _slot = _binary(_function, getattr(ConstantVariable, _row.slot))
+            setattr(ConstantVariable, _row.slot, _slot)
+            setattr(ScalarVariable, _row.slot, _slot)
+    for _function, (_slot, _) in UNARY_OPS.items():
+        setattr(ScalarVariable, _slot, lambda self, tx, f=_function: _operate(tx, f, self))
+
+
+@packs(ScalarVariable, IntScalarVariable)
+def pack_scalar(packing: Packing, vt: ScalarVariable) -> Any:
+    return packing.pack(vt.number)
