@@ -8,6 +8,7 @@ except through the operator's result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -138,16 +139,18 @@ class Body:
                 meta.get("example_value")
             meta.subject = TensorValue(subject.meta, fake=subject.fake)
 
-    def run(self, module: GraphModule, lifted: list[Any], changed: list[Any] | None = None) -> list[Any]:
+    def run(
+        self, module: GraphModule, lifted: list[Any], changed: Sequence[Any] = (), direct: Sequence[Any] = ()
+    ) -> list[Any]:
         """Run the finished body on fake tensors: its results. Raises `Unsupported` if it changes a tensor from outside that is not among
-        `changed`."""
+        `changed`; those in `direct` it may change as well, but not through `data`."""
         propagator = self.builder.propagator
         values = [*self.argument_values, *lifted]
         fakes = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in values]
         tensors = [
             fake
             for value, fake in zip(values, fakes, strict=True)
-            if isinstance(fake, torch.Tensor) and value not in (changed or ())
+            if isinstance(fake, torch.Tensor) and value not in (*changed, *direct)
         ]
         versions = [f._version for f in tensors]
         grad = torch.is_grad_enabled()
@@ -161,7 +164,7 @@ class Body:
         finally:
             torch._C._set_grad_enabled(grad)
         # The versions do not tell of what is written to `data`.
-        if [f._version for f in tensors] != versions or not self.changed <= set().union(*map(origins, changed or ())):
+        if [f._version for f in tensors] != versions or not self.changed <= set().union(*map(origins, changed)):
             unsupported(BREAK, "the body changes a tensor from outside")
         return results
 

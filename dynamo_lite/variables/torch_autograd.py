@@ -90,8 +90,8 @@ def apply_with_gradients(tx: Any, cls: Any, args: list[Any], kwargs: dict[str, A
     values = list(dict.fromkeys([*(t.proxy for t in tensors), *forward.body.lifted]))
     dirty = [values.index(t.proxy) for t in _dirty(tx, cls, context, tensors)]
     forward_module = forward.module(values, [*outputs, *map(ValueVariable, saved)])
-    with state.grad_mode(False):
-        forward.body.run(forward_module, values, [values[i] for i in dirty])
+    with state.grad_mode(False):  # that arguments are changed need not be marked
+        forward.body.run(forward_module, values, [values[i] for i in dirty], [t.proxy for t in tensors])
     head = [BodyVariable(forward_module)]
     bodies = [_finish_backward(graph, b, g, saved) for b, g in zip(backwards, gradients, strict=True)]
     head.append(TupleVariable(bodies) if absent else bodies[0])

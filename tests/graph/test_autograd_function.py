@@ -149,3 +149,51 @@ def test_a_leaf_is_not_changed():
     a = torch.arange(4.0, requires_grad=True)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
         dynamo_lite.compile(lambda a: Times.apply(a, 3.0), backend="eager")(a)
+
+
+class Shifted(torch.autograd.Function):
+    """Changes its argument in place and tells nobody, as implementations of sparsemax do."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        top, _ = x.max(-1, keepdim=True)
+        x -= top
+        out = (x * y).clamp(max=3.0)
+        ctx.save_for_backward(out, y)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        out, y = ctx.saved_tensors
+        return grad * y, grad * out
+
+
+def shift_a_result(x, y):
+    h = x * 2
+    return Shifted.apply(h, y) * h, h
+
+
+def shift_an_input(x, y):
+    return Shifted.apply(x, y), x * 3
+
+
+def shift_a_view(x, y):
+    h = x * 2
+    v = h[0:1]
+    return Shifted.apply(v, y) + h.detach(), v.detach() * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("fn", [shift_a_result, shift_an_input, shift_a_view])
+def test_arguments_that_are_changed_without_a_mark(fn, requires_grad, backend):
+    def outcome(run):
+        x = torch.arange(12.0).sin().reshape(3, 4).requires_grad_(requires_grad)
+        y = torch.ones(3, 4, requires_grad=True)
+        results = run(x, y)
+        sum(t.sum() for t in results if t.requires_grad).backward()
+        return [t.detach() for t in results], x.detach(), x.grad, y.grad
+
+    counter = CompileCounterWithBackend(backend)
+    assert same(outcome(dynamo_lite.compile(fn, backend=counter, fullgraph=True)), outcome(fn))
+    assert counter.frame_count == 1
