@@ -52,11 +52,11 @@ def problem(expected: Sequence[Any], actual: Sequence[Any], values_count: bool =
 def _difference(one: Any, other: Any) -> str | None:
     import torch
 
-    if one.numel() == 0:
+    if one.numel() == 0 or torch.equal(one, other):  # parameters mostly are: all the rest takes a hundred times as long
         return None
     tolerance = tolerances().get(one.dtype)
     if tolerance is None:
-        return None if torch.equal(one, other) else f"{int((one != other).sum())} elements of {one.numel()} differ"
+        return f"{int((one != other).sum())} elements of {one.numel()} differ"
     finite = torch.isfinite(one)
     if not torch.equal(finite, torch.isfinite(other)) or not torch.allclose(
         one[~finite], other[~finite], equal_nan=True

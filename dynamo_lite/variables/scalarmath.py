@@ -78,7 +78,11 @@ class ScalarVariable(VariableTracker):
         return self.constant().tp_str(tx)
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
-        return _operate(tx, COMPARE_OPS[op], self, other) or NOT_IMPLEMENTED
+        found = _operate(tx, COMPARE_OPS[op], self, other)
+        if found is not None:
+            return found
+        # A tensor or an array has its own way; of a list numpy makes an array.
+        return NOT_IMPLEMENTED if "proxy" in other.__dict__ else self.constant().tp_richcompare(tx, other, op)
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         raw = getattr(self.cls, name, None)

@@ -44,6 +44,7 @@ PROGRAMS = {
     "int(np.ceil(n / 4)), np.floor(n / 4).astype(int)": 4,
     "x + 1 if np.prod(x.shape) > 10 else x": 2,
     "x + 1 if np.sqrt(n) > 1.5 else x": 2,
+    "np.sqrt(n) == None, np.sqrt(n) != 'a', (np.sqrt(n) < torch.ones(2)).sum()": 6,
     "np.prod(x.shape) > 50, np.sqrt(n) == 2, 2.5 < np.sqrt(n)": 4,
     "bool(np.log(n)), not np.sqrt(n)": 2,
     "np.isfinite(np.sqrt(n)), np.sign(n)": 2,
@@ -115,3 +116,12 @@ def test_an_error_of_numpys():
     with pytest.raises(ValueError, match="Integers to negative integer powers"):
         run = dynamo_lite.compile(lambda x: np.power(x.shape[0], -1), backend="eager", dynamic=True)
         run(torch.ones(4))
+
+
+def test_lists_beside_scalars():
+    def compare(x):
+        return (np.sqrt(x.shape[0]) == [2.0, 3.0]).tolist(), np.prod(x.shape) * [1, 2]
+
+    run = dynamo_lite.compile(compare, backend="eager")
+    for n in (4, 9, 5):
+        assert run(torch.ones(n, 1)) == compare(torch.ones(n, 1))
