@@ -34,7 +34,7 @@ from .dispatch import HANDLERS, PURE, builtin
 from .function import MethodVariable
 from .list import ListVariable
 from .number import CONVERTING
-from .scalarmath import ScalarVariable, varies, with_constants
+from .scalarmath import ScalarVariable, any_within, varies
 from .tensor import TensorVariable, ValueVariable, metadata
 from .tuple import TupleVariable
 from .wrap import builds, builds_subclasses
@@ -298,7 +298,7 @@ def call_function(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[
         if found is not None:
             return found
         if not any(map(_holds_array, (*args, *kwargs.values()))):
-            args, kwargs = list(map(with_constants, args)), {name: with_constants(v) for name, v in kwargs.items()}
+            args, kwargs = scalarmath.all_constants(args, kwargs)
     if not any(_holds_data(vt) for vt in (*args, *kwargs.values())):
         folded = _folded(tx, real, args, kwargs)
         if folded is not None:
@@ -311,15 +311,11 @@ def call_function(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[
 
 
 def _holds_data(vt: VariableTracker) -> bool:
-    if isinstance(vt, ListVariable | TupleVariable):
-        return any(_holds_data(item) for item in vt.items)
-    return not vt.is_python_constant()
+    return any_within(vt, lambda item: not item.is_python_constant())
 
 
 def _holds_array(vt: VariableTracker) -> bool:
-    if isinstance(vt, ListVariable | TupleVariable):
-        return any(map(_holds_array, vt.items))
-    return isinstance(vt, ArrayVariable | TensorVariable)
+    return any_within(vt, lambda item: isinstance(item, ArrayVariable | TensorVariable))
 
 
 def _folded(tx: Any, real: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker | None:
@@ -414,11 +410,12 @@ def _scalar_index(vt: ConstantVariable, tx: Any) -> VariableTracker:
 
 def holds_scalars(vt: VariableTracker) -> bool:
     """Whether an object is, or is a sequence with, a scalar of numpy, which has a dtype of its own."""
-    if isinstance(vt, ListVariable | TupleVariable):
-        return any(map(holds_scalars, vt.items))
-    if isinstance(vt, ScalarVariable):
-        return True
-    return numpy is not None and isinstance(vt, ConstantVariable) and isinstance(vt.value, numpy.generic)
+    return any_within(vt, _is_scalar)
+
+
+def _is_scalar(vt: VariableTracker) -> bool:
+    known = numpy is not None and isinstance(vt, ConstantVariable) and isinstance(vt.value, numpy.generic)
+    return known or isinstance(vt, ScalarVariable)
 
 
 def build_function(tr: Any, value: Any, source: Any) -> NumpyFunctionVariable:
@@ -439,6 +436,16 @@ def _method_handler(name: str, raw: Any) -> Any:
         if name in _DATA_METHODS:
             return unsupported("data-dependent-operator", f"ndarray.{name}")
         return call_numpy(tx, f"ndarray.{name}", raw, [self, *args], kwargs)
+
+    return handler
+
+
+def _scalar_method_handler(name: str, raw: Any) -> Any:
+    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        found = scalarmath.call_method(tx, raw, self, list(args), kwargs)
+        if found is None:
+            found = _folded(tx, raw, *scalarmath.all_constants((self, *args), kwargs))
+        return unsupported("numpy", f"{self.python_type().__name__}.{name}") if found is None else found
 
     return handler
 
@@ -475,6 +482,8 @@ if numpy is not None:
     for _name, _raw in vars(numpy.ndarray).items():
         if isinstance(_raw, types.MethodDescriptorType):
             HANDLERS[_raw] = _method_handler(_name, _raw)
+    for _raw, _name in scalarmath.METHODS.items():
+        HANDLERS[_raw] = _scalar_method_handler(_name, _raw)
     for _real in _plain_functions():
         HANDLERS.setdefault(_real, _function_handler(_real))
     builtin(torch.from_numpy)(from_numpy)

@@ -12,20 +12,28 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..exc import unsupported
+from ..exc import NotConstant, unsupported
 from ..graph import functional
 from ..graph.arguments import Packing, packs
 from ..graph.numbers import present
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, is_true, richcompare
 from .base import MISSING, VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
-from .dispatch import CONSTRUCTORS, HANDLERS
+from .dispatch import CONSTRUCTORS
 from .function import MethodVariable
 from .list import ListVariable
-from .symnode import SPECIALIZED, SymNodeVariable, apply_number_function, of_floats, operand_of, specialized
+from .symnode import (
+    SPECIALIZED,
+    SymNodeVariable,
+    apply_number_function,
+    of_floats,
+    operand_of,
+    specialized,
+    with_present_numbers,
+)
 from .tuple import TupleVariable
 
 numpy: Any = sys.modules.get("numpy")
@@ -117,11 +125,16 @@ def is_number(vt: VariableTracker) -> bool:
     return isinstance(vt, SymNodeVariable | ScalarVariable)
 
 
+def any_within(vt: VariableTracker, holds: Callable[[VariableTracker], bool]) -> bool:
+    """Whether something holds for an object; for a sequence, whether it does for anything in it."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        return any(any_within(item, holds) for item in vt.items)
+    return holds(vt)
+
+
 def varies(vt: VariableTracker) -> bool:
     """Whether this is a number that may be another one at the next call, or a sequence with one."""
-    if isinstance(vt, ListVariable | TupleVariable):
-        return any(map(varies, vt.items))
-    return isinstance(vt, SymNodeVariable | ScalarVariable)
+    return any_within(vt, lambda item: isinstance(item, SymNodeVariable | ScalarVariable))
 
 
 def with_constants(vt: VariableTracker) -> VariableTracker:
@@ -135,10 +148,6 @@ def with_constants(vt: VariableTracker) -> VariableTracker:
 # -- calls
 
 
-class _Unknown(Exception):
-    """An argument that is no number."""
-
-
 def call_on_numbers(
     tx: Any, path: str, real: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
@@ -147,11 +156,12 @@ def call_on_numbers(
     try:
         form = tuple([_form(vt, numbers) for vt in args])
         named = tuple([(name, _form(vt, numbers)) for name, vt in kwargs.items()])
-        operands = [vt.value if isinstance(vt, ConstantVariable) else operand_of(vt) for vt in numbers]
+    except NotConstant:
+        return None
+    operands = [vt.value if isinstance(vt, ConstantVariable) else operand_of(vt) for vt in numbers]
+    try:
         with numpy.errstate(all="ignore"):
             now = functional.numpy_scalar(path, form, named, *map(present, operands))
-    except _Unknown:
-        return None
     except Exception:  # the program gets it from the call with constants
         return None
     if not isinstance(now, numpy.generic) or now.dtype.kind not in "biuf":
@@ -168,7 +178,7 @@ def call_on_numbers(
 
 def _form(vt: VariableTracker, numbers: list[VariableTracker]) -> Any:
     """How an argument is made of numbers (or other constants), which are appended: sequences of the names of classes. Raises
-    `_Unknown`."""
+    `NotConstant`."""
     if isinstance(vt, ListVariable | TupleVariable):
         items = tuple([_form(item, numbers) for item in vt.items])
         return ("list" if isinstance(vt, ListVariable) else "tuple", items)
@@ -179,13 +189,13 @@ def _form(vt: VariableTracker, numbers: list[VariableTracker]) -> Any:
         numbers.append(vt)
         return ""
     if not isinstance(vt, ConstantVariable):
-        raise _Unknown
+        raise NotConstant(vt.describe())
     value = vt.value
     if type(value) in _EXACT:
         numbers.append(ConstantVariable(value.item()))
         return type(value).__name__
     if type(value) not in ATOMIC_TYPES:
-        raise _Unknown
+        raise NotConstant(vt.describe())
     numbers.append(vt)
     return ""
 
@@ -245,27 +255,22 @@ if numpy is not None:
     _OF_MANY |= {function: _extreme("<") for function in (numpy.min, numpy.amin)}
 
 
-def _method_handler(name: str, raw: Any) -> Any:
-    """`generic.name`, for scalars that vary and for those that are known."""
+def call_method(
+    tx: Any, raw: Any, self: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """A method of a scalar that varies; None where it has to be a constant, and for those that are."""
+    if not isinstance(self, ScalarVariable):
+        return None
+    if METHODS[raw] in ("item", "tolist") and not args and not kwargs:
+        return self.number
+    return call_on_numbers(tx, f"generic.{METHODS[raw]}", raw, [self, *args], kwargs)
 
-    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if isinstance(self, ScalarVariable):
-            if name in ("item", "tolist") and not args and not kwargs:
-                return self.number
-            found = call_on_numbers(tx, f"generic.{name}", raw, [self, *args], kwargs)
-            if found is not None:
-                return found
-        values = [with_constants(vt).as_python_constant() for vt in (self, *args)]
-        named = {option: with_constants(vt).as_python_constant() for option, vt in kwargs.items()}
-        try:
-            result = raw(*values, **named)
-        except Exception as error:
-            return tx.raises_like(error)
-        if isinstance(result, numpy.ndarray):
-            return unsupported("numpy", f"{self.python_type().__name__}.{name}")
-        return tx.tr.wrap_new(result)
 
-    return handler
+def all_constants(
+    args: Iterable[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> tuple[list[VariableTracker], dict[str, VariableTracker]]:
+    """The arguments of a call, `with_constants`."""
+    return list(map(with_constants, args)), {name: with_constants(vt) for name, vt in kwargs.items()}
 
 
 def new_scalar(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
@@ -275,7 +280,7 @@ def new_scalar(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
         found = call_on_numbers(tx, real.__name__, real, list(args), {})
         if found is not None:
             return found
-    trackers, named = [with_constants(vt) for vt in args], {name: with_constants(vt) for name, vt in kwargs.items()}
+    trackers, named = all_constants(args, kwargs)
     if not is_constant(*trackers, *named.values()):
         return unsupported("numpy", f"{real.__name__}() of what is no number")
     return fold(tx, real, trackers, named)
@@ -289,18 +294,7 @@ def _operate(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) 
     if not all(map(is_number, trackers)):
         return None
     found = call_on_numbers(tx, f"operator.{function.__name__}", function, list(trackers), {})
-    return found if found is not None else function_of_constants(tx, function, trackers)
-
-
-def function_of_constants(tx: Any, function: Callable[..., Any], trackers: Any) -> VariableTracker:
-    """The result for the numbers as they are now."""
-    values = [vt.as_python_constant() for vt in trackers]
-    try:
-        return tx.tr.wrap_new(function(*values))
-    except TypeError:
-        return NOT_IMPLEMENTED
-    except (ZeroDivisionError, OverflowError, ValueError) as error:
-        return tx.raises_like(error)
+    return found if found is not None else with_present_numbers(tx, function, trackers)
 
 
 def _takes_part(v: VariableTracker, w: VariableTracker) -> bool:
@@ -328,8 +322,6 @@ def _binary(function: Callable[..., Any], otherwise: Any) -> Any:
     return staticmethod(slot)
 
 
-for _raw, _name in METHODS.items():
-    HANDLERS[_raw] = _method_handler(_name, _raw)
 if numpy is not None:
     CONSTRUCTORS.update(dict.fromkeys(numpy.sctypeDict.values(), new_scalar))
     for _function, _row in BINARY_OPS.items():

@@ -203,7 +203,7 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
     except (ZeroDivisionError, OverflowError, ValueError) as error:
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
-        return _with_present_numbers(tx, function, trackers)
+        return with_present_numbers(tx, function, trackers)
     return from_number(result, ("call", function, tuple(operands)))
 
 
@@ -243,7 +243,7 @@ def _succeeding(function: Callable[..., Any]) -> Callable[..., bool]:
     return succeeds
 
 
-def _with_present_numbers(
+def with_present_numbers(
     tx: Any, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]
 ) -> VariableTracker:
     """The result for the numbers as they are now, where there is no symbolic form."""
