@@ -48,6 +48,7 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
     backend = how.add_mutually_exclusive_group()
     backend.add_argument("--backend", default="inductor", help="compile graphs with this one (default: inductor)")
     backend.add_argument("--autotune", action="store_true", help="the backend that is fastest for each graph")
+    how.add_argument("--budget", metavar="TIME", help="for each graph's race under --autotune (default 20s)")
     how.add_argument(
         "--compare",
         action="append",
@@ -86,7 +87,20 @@ def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
             parser.error(f"{pattern!r} is no regular expression: {error}")
     if options.repeats < 1:
         parser.error("-n takes at least one round")
+    if options.budget is not None:
+        _check_budget(parser, options)
     return options
+
+
+def _check_budget(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    from dynamo_lite.tune.autotune import seconds_of
+
+    if not options.autotune:
+        parser.error("--budget is for --autotune")
+    try:
+        seconds_of(options.budget)
+    except RuntimeError as error:
+        parser.error(str(error))
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
@@ -102,6 +116,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         training=options.training,
         dynamic=options.dynamic_shapes,
         backend="autotune" if options.autotune else options.backend,
+        budget=options.budget,
         rivals=tuple(dict.fromkeys(options.compare)),
         parts=chosen or ("coverage", "accuracy", "speed"),
         repeats=options.repeats,

@@ -55,6 +55,7 @@ class Settings(NamedTuple):
     training: bool = False
     dynamic: bool = False
     backend: str = "inductor"
+    budget: str | None = None
     rivals: tuple[str, ...] = ()
     parts: tuple[str, ...] = ("coverage", "accuracy", "speed")
     repeats: int = 20
@@ -258,24 +259,25 @@ def compiled_side(subject: Subject, rival: str, expected: Any, eager_seconds: fl
 def compiled_by(rival: str, model: Any, settings: Settings) -> Any:
     dynamic = settings.dynamic or None
     if not rival:
-        return ours(model, settings.backend, dynamic)
+        return ours(model, settings.backend, dynamic, settings.budget)
     if rival == "torch.compile":
         backend = "inductor" if settings.backend == "autotune" else settings.backend
         return torch.compile(model, backend=backend, dynamic=dynamic)
     return ours(model, rival, dynamic)
 
 
-def ours(model: Any, backend: str, dynamic: bool | None) -> Any:
+def ours(model: Any, backend: str, dynamic: bool | None, budget: str | None = None) -> Any:
     """Compiled by dynamo_lite; races are run here and now, whatever earlier ones have shown."""
-    options = {"store": False} if backend == "autotune" else None
+    options = {"store": False, "budget": budget} if backend == "autotune" else None
     return dynamo_lite.compile(model, backend=backend, dynamic=dynamic, options=options)
 
 
 def what_was_made(frames: list[FrameRecord]) -> Record:
-    """Which backend each graph has, and the lines of TIMING and STATS."""
+    """Which backend each graph has and what its race has shown, and the lines of TIMING and STATS."""
     graphs = [graph for frame in frames for graph in frame.graphs]
     return {
         "backends": dict(Counter(graph.backend for graph in graphs).most_common()),
+        "races": [graph.race for graph in graphs if graph.race],
         "backend_s": sum(frame.backend_seconds for frame in frames),
         "timing": summary(frames),
     }

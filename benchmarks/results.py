@@ -139,6 +139,7 @@ def summary(records: Records, settings: Mapping[str, Any]) -> Iterator[str]:
     counts = backend_counts(records.values())
     if counts:
         yield "backends of the graphs: " + ", ".join(f"{name} {count}" for name, count in counts.most_common())
+    yield from candidates(records.values())
 
 
 def columns_of(settings: Mapping[str, Any]) -> list[str]:
@@ -186,6 +187,30 @@ def chains(records: Records, rivals: Iterable[str]) -> Iterator[str]:
                 cells += [f"{record[f'{prefix}ms']:.4f}", f"{record[f'{prefix}speedup']:.2f}"] if timed else ["–", "–"]
             rows.append((key.removeprefix("micro/"), *cells))
     if len(rows) > 1:
+        yield from table(rows)
+
+
+def candidates(records: Iterable[Record]) -> Iterator[str]:
+    """What the races have shown: how often each candidate was timed, chosen, or the fastest of those that do not count as eager execution,
+    its best and its typical speed (eager execution is 1), and why it was not timed where it was not."""
+    speeds: dict[str, list[float]] = {}
+    chosen, absent = Counter[str](), Counter[str]()
+    for race in (race for record in records for race in record.get("races", ())):
+        eager = next((time for name, time, _ in race if name == "eager"), None)
+        for name, time, text in race:
+            chosen[name] += text.endswith("chosen")
+            if time is None or not eager:
+                absent[name, text.partition(":")[0]] += 1
+            else:
+                speeds.setdefault(name, []).append(eager / time)
+    names = sorted({*speeds, *(name for name, _ in absent)} - {"eager"}, key=lambda name: -chosen[name])
+    if names:
+        rows = [("candidate", "timed", "chosen", "best", "median", "not timed")]
+        for name in names:
+            found = speeds.get(name, [])
+            numbers = [f"{max(found):.2f}x", f"{statistics.median(found):.2f}x"] if found else ["–", "–"]
+            why = ", ".join(f"{text} {count}" for (other, text), count in absent.most_common() if other == name)
+            rows.append((name, str(len(found)), str(chosen[name]), *numbers, why))
         yield from table(rows)
 
 

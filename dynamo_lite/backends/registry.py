@@ -224,14 +224,15 @@ def _entry_points() -> dict[str, EntryPoint]:
     return {own.name: own, **found}
 
 
+# Races try them in this order: first what compiles in little time, for the rest may be more than there is.
 register_backend(eager, name="eager", tags=("debug",))
 register_backend(aot_eager, name="aot_eager", tags=("debug",))
+register_backend(cudagraphs, name="cudagraphs")
+register_backend(torchscript, name="torchscript")
 register_backend(inductor, name="inductor")
 register_backend(reduce_overhead, name="inductor_reduce_overhead")
 register_backend(max_autotune, name="inductor_max_autotune")
 register_backend(inductor_freezing, name="inductor_freezing")
-register_backend(cudagraphs, name="cudagraphs")
-register_backend(torchscript, name="torchscript")
 register_backend(onnxruntime, name="onnxruntime")
 register_backend(onnxruntime_freezing, name="onnxruntime_freezing")
 register_backend(openvino, name="openvino")

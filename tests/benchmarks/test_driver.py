@@ -131,6 +131,26 @@ def test_lines_csv_and_summary():
     assert speedup[-1] == ["speedup", "2", "1.250", "1.000"]
 
 
+def test_the_races_are_a_table():
+    races = [
+        [["inductor", 50.0, "50 µs, chosen"], ["eager", 100.0, ""], ["torchscript", None, "failed: E: e"]],
+        [["eager", 100.0, "chosen"], ["inductor", 200.0, "slower"], ["torchscript", None, "not tried: no time"]],
+    ]
+    head, *rows = list(results.candidates([{"races": races}, {"pass": True}]))
+    assert head.split() == ["candidate", "timed", "chosen", "best", "median", "not", "timed"]
+    assert [row.split() for row in rows] == [
+        ["inductor", "2", "1", "2.00x", "1.25x"],
+        ["torchscript", "0", "0", "–", "–", "failed", "1,", "not", "tried", "1"],
+    ]
+    assert list(results.candidates([{"pass": True}])) == []
+
+
+def test_a_race_has_the_budget_that_was_asked_for():
+    changes = {"backend": "autotune", "budget": "1ms", "parts": ("accuracy",)}
+    record = measure.measure(entry(lambda: torch.nn.Linear(4, 4)), settings(**changes))
+    assert any("the 0.001 s for this graph were used up" in text for race in record["races"] for _, _, text in race)
+
+
 def test_the_chains_are_a_table():
     record = {"pass": True, "eager_ms": 3.0, "ms": 1.0, "speedup": 3.0, "p": 0.01}
     (_, *_, head, row) = results.summary({"micro/chain_8_10": record}, SETTINGS)
@@ -188,6 +208,13 @@ def test_names_are_chosen(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         choose("-k", "(")
     assert "is no regular expression" in capsys.readouterr().err
+    for arguments, message in (
+        (["--budget", "20s"], "--budget is for --autotune"),
+        (["--autotune", "--budget", "soon"], "budget='soon': expected seconds"),
+    ):
+        with pytest.raises(SystemExit):
+            driver.main(["micro", *arguments])
+        assert message in capsys.readouterr().err
     with pytest.raises(SystemExit):
         driver.main(["nlp"])
     assert "unknown suite nlp (known: hf, timm, micro, torchbench)" in capsys.readouterr().err

@@ -84,7 +84,7 @@ def test_a_choice_that_fails_now_is_forgotten(tmp_path, backends, monkeypatch):
     assert log.frames[-1].graphs[0].backend == "eager"
 
 
-def test_what_cannot_be_copied_goes_to_the_first_candidate(tmp_path):
+def test_what_cannot_be_copied_is_not_raced(tmp_path):
     s = torch.eye(3).to_sparse()
     fn = dynamo_lite.compile(
         lambda s, x: torch.sparse.mm(s, x), backend="autotune", options={"store": False, "candidates": ["eager"]}
@@ -129,7 +129,7 @@ def test_an_unknown_candidate(tmp_path):
 
 def test_candidates_depend_on_devices_and_training():
     x = torch.ones(2)
-    assert default_candidates([x], False)[:1] == ["inductor"] and "torchscript" in default_candidates([x], False)
+    assert default_candidates([x], False)[:2] == ["torchscript", "inductor"]
     assert "torchscript" not in default_candidates([x], True)
     assert "inductor_reduce_overhead" not in default_candidates([x], False)
     assert "autotune" not in default_candidates([x], False)
