@@ -81,7 +81,7 @@ class Config:
     force_parameter_static_shapes: bool = True  # sizes of parameters stay constants
     force_nn_module_property_static_shapes: bool = True  # ints that are attributes of modules stay constants
     allow_unspec_int_on_nn_module: bool = False  # overrides the previous key for ints
-    symbolic_effort: int | None = 30_000  # nodes of expressions evaluated about sizes; then one becomes a constant
+    symbolic_effort: int | None = 10_000  # nodes of expressions evaluated about sizes; then facts are taken as asked
     capture_scalar_outputs: bool = False  # .item() becomes a graph value instead of a break
     capture_dynamic_output_shape_ops: bool = False  # nonzero() and the like become graph nodes instead of breaks
 

@@ -1,10 +1,13 @@
 """How much a trace may reason about symbolic sizes.
 
-Input: the expressions that are evaluated, one by one. Output: whether that was too much, and the symbols to blame.
+Input: the expressions that are evaluated, one by one. Output: whether an expression is worth reasoning about, whether it was too much
+altogether, and the symbols to blame.
 Invariant: what counts is the size of expressions, never time: equal programs give up at equal places.
 
 An expression that rounds (a floor, a remainder, a maximum) can't be brought into one form with others: where such expressions nest, as
-in networks that pad to windows again and again, each question takes longer than the last, without end.
+in networks that pad to windows again and again, each question takes longer than the last, without end. Once the limit is reached, facts
+about such expressions are taken as they are asked: each is a guard, whether it follows from the others or not. Where even that grows beyond
+bounds, which is so where expressions are too large to be made, symbols become constants.
 """
 
 from __future__ import annotations
@@ -14,13 +17,22 @@ from typing import Any
 import sympy
 from torch.utils._sympy.functions import Max, Min
 
+ENDURANCE = 10
+MUCH = 0.1
+
+
+class TooMuchReasoning(Exception):
+    """A backend asks more about sizes than there is an end to."""
+
 
 class Effort:
-    """The reasoning of one trace, in nodes of expressions. `limit`: how many before a symbol becomes a constant; None: any number."""
+    """The reasoning of one trace, in nodes of expressions. `limit`: how many before facts are taken as they are asked; None: any number.
+    A symbol becomes a constant at `endurance` times as many."""
 
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self.spent = 0
+        self.endurance: float = ENDURANCE
         self.had_enough = False  # whether a symbol has become a constant
         self.blame: dict[Any, int] = {}  # symbol → nodes of the evaluated expressions that round something of it
         self.facts = 0  # nodes of the guards so far
@@ -35,7 +47,17 @@ class Effort:
         self.spent += size + (self.facts if with_facts else 0)
         for symbol in self._rounds(expr):
             self.blame[symbol] = self.blame.get(symbol, 0) + size
-        return self.spent > self.limit and bool(self.blame)
+        return self.spent > self.endurance * self.limit and bool(self.blame)
+
+    def begin_backend(self) -> None:
+        """The capture is done. Backends ask more of each expression than a capture does: if that has taken much already, they get facts as
+        they are asked."""
+        if self.limit is not None and self.spent > self.limit * MUCH:
+            self.spent = max(self.spent, self.limit + 1)
+
+    def is_worth(self, expr: Any) -> bool:
+        """Whether to reason about an expression."""
+        return self.limit is None or self.spent <= self.limit or not self._rounds(expr)
 
     def note_fact(self, expr: Any) -> None:
         """A guard was added."""

@@ -1,14 +1,14 @@
 """Sizes and strides as expressions, compared without a question to the algebra.
 
 Input: fake tensors, or sketches of them, with symbolic sizes. Output: how they lie in memory, and new ones with given sizes.
-Invariant: what is not seen at once, expression by expression, is unknown. Nothing here makes a guard.
+Invariant: what is not seen at once, expression by expression, is unknown; a guard makes it known only where a docstring says "a fact".
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 import torch
@@ -44,6 +44,7 @@ class Extents:
         self._numbers: dict[Any, Any] = {}
         self._windows: dict[tuple[Any, ...], Any] = {}
         self._products: dict[tuple[Any, ...], Any] = {}
+        self._composed: dict[Any, tuple[int, Counter[Any]]] = {}  # expressions that are known to be products
 
     # -- numbers
 
@@ -79,6 +80,18 @@ class Extents:
             return True
         self._unsettled[expr] = facts
         return False
+
+    def is_filled(self, tensor: Any) -> bool:
+        """Whether a tensor has elements: no size is 0, which is then a fact. False if that depends on data."""
+        shape = self.expressions(tensor.shape)
+        if shape is None:
+            return False
+        for size, expr in zip(tensor.shape, shape, strict=True):
+            if not self.is_positive(expr):
+                if not self.env.exceeds(size, 0):
+                    return False
+                self.positive.add(expr)
+        return True
 
     def is_several(self, expr: Any) -> bool:
         """Whether a number is known to be 2 or more."""
@@ -173,10 +186,10 @@ class Extents:
         return Extent(sizes, shape, strides, kind)
 
     def _kind(self, sizes: Any, shape: tuple[Any, ...], strides: tuple[Any, ...]) -> str | None:
-        if self.expressions(self.contiguous(sizes)) == strides:
+        if self._is_same(self.expressions(self.contiguous(sizes)), strides):
             return CONTIGUOUS
         images = len(sizes) == 4 and 1 not in shape[1:] and 0 not in shape
-        if images and self.expressions(self.channels_last(sizes)) == strides:
+        if images and self._is_same(self.expressions(self.channels_last(sizes)), strides):
             return CHANNELS_LAST
         if 1 in shape or 0 in shape:
             return None  # strides that say nothing
@@ -204,6 +217,41 @@ class Extents:
         kept = [d for d, n in enumerate(extent.shape) if n != 1]
         shape, strides = [tuple([numbers[d] for d in kept]) for numbers in (extent.shape, extent.strides)]
         return self._kind([extent.sizes[d] for d in kept], shape, strides)
+
+    def strides_of_view(self, extent: Extent, sizes: Sequence[Any]) -> list[Any] | None:
+        """The strides of a view of other sizes, as expressions; None if there can be none. No size is 0; what decides is a fact.
+
+        As ATen does it (computeStride in TensorUtils.cpp): dimensions that follow one another in memory make a piece, which is cut anew.
+        """
+        if extent.kind == CONTIGUOUS:
+            strides = self.expressions(self.contiguous([self.number(n) for n in sizes]))
+            return None if strides is None else list(strides)
+        found: list[Any] = []
+        left = list(sizes)
+        step, piece = extent.strides[-1], 1
+        for i, (size, stride) in enumerate(reversed([*zip(extent.shape, extent.strides, strict=True)])):
+            if i == 0 or self._equal(size, 1) or self._equal(stride, piece * step):
+                piece = piece * size
+                continue
+            if not self._cut(piece, step, left, found):
+                return None
+            step, piece = stride, size
+        return found[::-1] if self._cut(piece, step, left, found) and not left else None
+
+    def _cut(self, piece: Any, step: Any, left: list[Any], strides: list[Any]) -> bool:
+        """Cut a piece of memory, whose elements are a step apart, into the last sizes of those that are left: they get their strides, last
+        first. False if it can't be cut so."""
+        span: Any = 1
+        while left and (self._equal(left[-1], 1) or not self._equal(span, piece)):
+            if self.divided([piece], [span, left[-1]]) is None and self.number(span) > self.number(piece):
+                return False
+            strides.append(span * step)
+            span = span * left.pop()
+        return self._equal(span, piece)
+
+    def _equal(self, one: Any, other: Any) -> bool:
+        """Whether products are equal for the sizes at hand: a fact, if that is not seen."""
+        return self._is_same([one], [other]) or bool(self.number(one) == self.number(other))
 
     # -- tensors
 
@@ -274,28 +322,89 @@ class Extents:
 
     def divided(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
         """The product of some sizes divided by that of others, if it is seen to be a whole number: an int or expression."""
-        (number, factors), (divisor, others) = _factors(shape), _factors(by)
+        (number, factors), (divisor, others) = self._factors(shape), self._factors(by)
         if divisor == 0 or number % divisor or others - factors:
             return None
-        quotient: Any = number // divisor
-        for base, power in (factors - others).items():
-            quotient = quotient * base**power
-        return quotient
+        return _product(number // divisor, factors - others)
+
+    def quotient(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
+        """The like if it is a whole number for the sizes at hand, which is then a fact."""
+        number, divisor = self._cancelled(shape, by)
+        if divisor == 0 or number % divisor != 0:
+            return None
+        return self.expression(number // divisor)
+
+    def is_as_many(self, shape: Sequence[Any], others: Sequence[Any]) -> bool:
+        """Whether as many elements have the one shape as the other for the sizes at hand, which is then a fact."""
+        number, other = self._cancelled(shape, others)
+        if number != other:
+            return False
+        self._learn(self.expression(number), self.expression(other))
+        return True
+
+    def _cancelled(self, shape: Sequence[Any], others: Sequence[Any]) -> tuple[Any, Any]:
+        """Two products without what both have, as ints that may be symbolic."""
+        (number, factors), (other, of_other) = self._factors(shape), self._factors(others)
+        common = gcd(number, other) or 1
+        left, right = _product(number // common, factors - of_other), _product(other // common, of_other - factors)
+        return self.number(left), self.number(right)
+
+    def _learn(self, product: Any, other: Any) -> None:
+        """Products are equal: if one of them is a power of a single factor, what that is a product of is known from now on.
+
+        Networks that cut images into windows have a height that is a multiple of the window's, and go from one to the other and back.
+        """
+        for whole, parts in ((product, other), (other, product)):
+            (number, factors), (content, pieces) = self._factors([whole]), self._factors([parts])
+            if number != 1 or len(factors) != 1 or content < 1:
+                continue
+            ((base, power),) = factors.items()
+            root = round(content ** (1 / power))
+            certain = power % 2 or self.is_positive(base)  # of two numbers with the same square
+            if (
+                certain
+                and root**power == content
+                and all(n % power == 0 for n in pieces.values())
+                and base not in pieces
+            ):
+                self._composed[base] = root, Counter({piece: n // power for piece, n in pieces.items()})
+                return
+
+    def _factors(self, sizes: Sequence[Any]) -> tuple[int, Counter[Any]]:
+        """A product as an int and a table of what else is multiplied how often."""
+        number = 1
+        factors: Counter[Any] = Counter()
+        for size in sizes:
+            if type(size) is int:
+                number *= size
+                continue
+            for base, power in size.as_powers_dict().items():
+                if not power.is_Integer or power <= 0:
+                    factors[base**power] += 1
+                    continue
+                if base.is_Integer:
+                    number *= int(base) ** int(power)
+                    continue
+                content, rest = base.primitive() if base.is_Add else (1, base)
+                if not isinstance(content, int) and not content.is_Integer:
+                    content, rest = 1, base
+                number *= int(content) ** int(power)
+                content, pieces = self._composed.get(rest, (1, None))
+                number *= content ** int(power)
+                for piece, n in ((rest, 1),) if pieces is None else pieces.items():
+                    factors[piece] += n * int(power)
+        return number, factors
+
+    def _is_same(self, strides: Sequence[Any] | None, others: Sequence[Any]) -> bool:
+        """Whether strides are seen to be equal: as they are, or in another form of the same product."""
+        if strides == others or strides is None:
+            return strides is not None
+        return all(a == b or self._factors([a]) == self._factors([b]) for a, b in zip(strides, others, strict=True))
 
 
-def _factors(sizes: Sequence[Any]) -> tuple[int, Counter[Any]]:
-    """A product as an int and a table of what else is multiplied how often."""
-    number = 1
-    factors: Counter[Any] = Counter()
-    for size in sizes:
-        if type(size) is int:
-            number *= size
-            continue
-        for base, power in size.as_powers_dict().items():
-            if base.is_Integer and power.is_Integer and power > 0:
-                number *= int(base) ** int(power)
-            elif power.is_Integer and power > 0:
-                factors[base] += int(power)
-            else:
-                factors[base**power] += 1
-    return number, factors
+def _product(number: int, factors: Counter[Any]) -> Any:
+    """What `_factors` takes apart."""
+    product: Any = number
+    for base, power in factors.items():
+        product = product * base**power
+    return product

@@ -8,6 +8,7 @@ Facts know the user's line, not the Python stack; reasoning ends where it become
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -21,7 +22,10 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from .effort import Effort
+from .effort import Effort, TooMuchReasoning
+
+_log = logging.getLogger(__name__)
+_log.setLevel(logging.ERROR)  # torch warns of each question that raises
 
 
 class IntNode(SymNode):
@@ -60,6 +64,13 @@ class Env(ShapeEnv):
     given_up: Callable[[Any], None] = staticmethod(lambda symbol: None)
     effort = Effort(None)
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.log = _log
+        self._asked: set[Any] = set()  # guards about expressions that are not reasoned about
+        self._serves_backend = False
+        self.is_exhausted = False  # whether a backend has asked too much
+
     def int_of(self, expr: Any, hint: int) -> Any:
         """A symbolic int for an expression of symbols that have values; an int for a number."""
         if expr.is_Integer:
@@ -68,17 +79,19 @@ class Env(ShapeEnv):
 
     # -- facts
 
-    def _evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+    def _evaluate_expr(self, orig_expr: Any, hint: Any = None, *args: Any, **kwargs: Any) -> Any:
         known = self._compared(orig_expr)
         if known is not None:
             return known
         effort = self.effort
-        if effort.spend(orig_expr, self._resimplify_floor_div_axioms):
-            for symbol in effort.worst():
-                self._give_up(symbol)
+        plain = not effort.is_worth(orig_expr)
+        if effort.spend(orig_expr, not plain and self._resimplify_floor_div_axioms):
+            self._had_enough(effort.worst())
             orig_expr = self.replace(orig_expr)
+        elif plain and type(hint) is bool and self._is_backed(orig_expr) and not self._is_watched():
+            return self._as_asked(orig_expr, hint)
         known = len(self.guards)
-        result = super()._evaluate_expr(orig_expr, *args, **kwargs)
+        result = super()._evaluate_expr(orig_expr, hint, *args, **kwargs)
         for guard in self.guards[known:]:
             effort.note_fact(guard.expr)
         return result
@@ -104,6 +117,59 @@ class Env(ShapeEnv):
         self._narrow(symbol, max(a, low), min(b, high))
         self.guards.append(ShapeGuard(expr if truth else sympy.Not(expr), self._get_sloc(), size_oblivious=False))
         return sympy.true if truth else sympy.false
+
+    def begin_backend(self) -> None:
+        """The graph is done: what is asked from now on is asked by the backend. Symbols stay what they are."""
+        self._serves_backend = True
+        self.effort.begin_backend()
+
+    def end_backend(self) -> None:
+        """What comes now are the guards, which have to be made."""
+        self._serves_backend = False
+        self.effort.endurance = inf
+
+    def _had_enough(self, symbols: list[Any]) -> None:
+        """Make constants of symbols; where the graph is done already, in the next analysis. That raises `TooMuchReasoning`."""
+        if not self._serves_backend:
+            for symbol in symbols:
+                self._give_up(symbol)
+            return
+        for symbol in symbols:
+            self.given_up(symbol)
+        self.is_exhausted = True
+        raise TooMuchReasoning(", ".join(map(str, symbols)))
+
+    def _as_asked(self, expr: Any, truth: bool) -> Any:
+        """The truth of a condition as it is for the sizes at hand, and a guard."""
+        fact = expr if truth else sympy.Not(expr)
+        if not self._suppress_guards_tls() and fact not in self._asked:
+            self._asked.add(fact)
+            self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
+        return sympy.true if truth else sympy.false
+
+    def _is_backed(self, expr: Any) -> bool:
+        return expr.free_symbols <= self.backed_var_to_val.keys()
+
+    def _count(self, expr: Any) -> None:
+        """Backends ask most of what they ask without a guard: it counts once they are beyond the limit."""
+        if self._serves_backend and not self.effort.is_worth(expr) and self.effort.spend(expr, False):
+            self._had_enough(self.effort.worst())
+
+    def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
+        self._count(expr)
+        if self.effort.is_worth(expr):
+            return super().simplify(expr, size_oblivious)
+        return self.replace(expr)
+
+    def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:
+        self._count(expr)
+        if kwargs.get("unbacked_only") or self.effort.is_worth(expr) or not self._is_backed(expr):
+            return super()._maybe_evaluate_static(expr, **kwargs)
+        return None
+
+    # torch's are caches that are emptied here and there
+    _maybe_evaluate_static.cache_clear = ShapeEnv._maybe_evaluate_static.cache_clear  # type: ignore[attr-defined]
+    simplify.cache_clear = ShapeEnv.simplify.cache_clear  # type: ignore[attr-defined]
 
     def exceeds(self, number: Any, n: int) -> bool:
         """Whether an int, which may be symbolic, is greater than a number. If so it is a fact from then on."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import marshal
 import types
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import torch
@@ -440,6 +441,7 @@ class StoredShapes:
         self.known = {_condition(g.arg, g.nodes): g for g in guards.relations if g.kind == ir.PREDICATE}
         paths = _Paths(self, reader.values)
         self.symbols = symbols = new_symbols(propagator.mode, paths)
+        symbols.env.effort.endurance = inf  # it was enough when the graph was made
         self.subjects: dict[int, TensorValue | SymValue] = {}
         for number, dims in data["made for"]:
             real, source = reader.at(number), guards.nodes[number]

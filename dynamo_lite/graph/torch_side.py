@@ -21,6 +21,7 @@ import torch
 
 from ..backends.aot import FLOATS
 from ..backends.registry import backend_name, call_backend
+from ..exc import Restart
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
@@ -137,12 +138,18 @@ def compile_graph(
     weakref.finalize(gm, _forget_source, type(gm))
     started = time.perf_counter()
     graph.propagator.give_to_compilers()
+    env = graph.propagator.mode.shape_env
+    if env is not None:
+        env.begin_backend()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         try:
             with closed():
                 compiled = _compile(graph, gm, backend, fullgraph, kept)
+            _restart_if_exhausted(env)
         finally:
             graph.state.put_back()
+            if env is not None:
+                env.end_backend()
     record.compile_seconds = time.perf_counter() - started
     function = _function_of(compiled)
     if getattr(function, "__self__", None) is not gm and graph.records_gradients:
@@ -195,7 +202,11 @@ def _compile(
     form = getattr(backend, FLOATS, "items")
     if form == "numbers" or not graph.has_floats:
         fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
-        return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph, kept=fixed)
+
+        def failed(error: Exception) -> None:
+            _restart_if_exhausted(graph.propagator.mode.shape_env)
+
+        return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph, kept=fixed, on_failure=failed)
     lowered = Lowered(gm, graph.example_inputs(), graph.propagator, form == "tensors")
     weakref.finalize(lowered.module, _forget_source, type(lowered.module))
     if not lowered.has_operators:
@@ -205,6 +216,12 @@ def _compile(
             backend, lowered.module, lowered.examples, fullgraph=fullgraph, on_failure=graph.without_floats
         )
     return lowered
+
+
+def _restart_if_exhausted(env: Any) -> None:
+    """Have the frame analysed again, with constants, if the backend has asked too much about sizes."""
+    if env is not None and getattr(env, "is_exhausted", False):  # AOTAutograd may have set one of torch's
+        raise Restart("the backend's reasoning about sizes was too much")
 
 
 def _function_of(compiled: Any) -> Any:

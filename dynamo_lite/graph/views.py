@@ -6,38 +6,57 @@ Invariant: as in `direct`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from .extents import CONTIGUOUS, Extents
+from .extents import Extents
 from .sketch import is_symbolic
 
 
 def view(extents: Extents, x: Any, shape: Any) -> Any:
-    """`view` of a contiguous tensor, if the numbers of elements are seen to be equal."""
+    """`view`."""
     sizes = _sizes(extents, x, shape)
-    return None if sizes is None else extents.view(x, sizes, extents.contiguous(sizes))
+    return None if sizes is None else _view(extents, x, sizes)
 
 
-def _sizes(extents: Extents, x: Any, shape: Any) -> list[Any] | None:
-    """The sizes that a contiguous tensor gets."""
+def reshape(extents: Extents, x: Any, shape: Any) -> Any:
+    """`reshape`: a view, or a copy where there can't be one."""
+    sizes = _sizes(extents, x, shape)
+    if sizes is None:
+        return None
+    found = _view(extents, x, sizes)
+    return extents.new_contiguous(x, sizes) if found is None else found
+
+
+def _view(extents: Extents, x: Any, sizes: Sequence[Any]) -> Any:
+    strides = extents.strides_of_view(extents.of(x), extents.expressions(sizes))
+    return None if strides is None else extents.view(x, sizes, list(map(extents.number, strides)))
+
+
+def _sizes(extents: Extents, x: Any, sizes: Sequence[Any]) -> list[Any] | None:
+    """The sizes asked for with the one that is left open, if they make as many elements as a tensor has, and that has some."""
     if not is_symbolic(x):
         return None
-    extent, wanted = extents.of(x), extents.expressions(shape)
-    if extent is None or wanted is None or extent.kind != CONTIGUOUS:
+    extent, wanted = extents.of(x), extents.expressions(sizes)
+    if extent is None or wanted is None or not extents.is_filled(x):
         return None
+    shape = extent.shape
     open_ = [i for i, n in enumerate(wanted) if n == -1]
     given = [n for n in wanted if n != -1]
-    if len(open_) > 1 or any(type(n) is int and n <= 0 for n in given) or 0 in extent.shape:
+    if len(open_) > 1 or any(type(n) is int and n <= 0 for n in given):
         return None
-    rest = extents.divided(extent.shape, given)
+    rest = extents.divided(shape, given)
     if rest is None or (not open_ and rest != 1):
-        return None
-    sizes = list(shape)
+        rest = extents.quotient(shape, given) if open_ else extents.is_as_many(shape, given)
+        if not rest:
+            return None
+    found = list(sizes)
     if open_:
-        sizes[open_[0]] = extents.number(rest)
-    return sizes
+        found[open_[0]] = extents.number(rest)
+    extents.positive.update(n for n in (*given, rest) if type(n) not in (int, bool))
+    return found
 
 
 def permute(extents: Extents, x: Any, dims: Any) -> Any:

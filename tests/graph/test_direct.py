@@ -114,7 +114,6 @@ CASES |= {
     "view of one": call(lambda x: x.view(x.shape[0], 1, -1), image(3, 5, 6)),
     "reshape of columns": call(lambda x: x.transpose(0, 1).reshape(x.shape[1], -1), image(3, 5, 6)),
     "flatten": call(lambda x: torch.flatten(x, 1), image(3, 5, 6)),
-    "pairs": call(lambda x: x.view(x.shape[0] // 2, 2, -1), image(4, 5)),
     "permute": call(lambda x: x.permute(2, 0, -2).contiguous().transpose(0, -1) + 1, image(3, 5, 6)),
     "linear": call(F.linear, image(3, 5, 6), weights(4, 6), weights(4)),
     "linear without bias": call(F.linear, image(3, 5, 6), weights(4, 6)),
@@ -171,7 +170,6 @@ CASES |= {
     "flattened": call(lambda x: [torch.flatten(x), x.flatten(1), x.flatten(0, 1), x.flatten(1, 1)], image(4, 5, 6)),
     "flattened columns": call(lambda x: x.transpose(0, 1).flatten(1), image(4, 5, 6)),
     "transposed twice": call(lambda x: [x.transpose(0, 1).transpose(0, 1).contiguous(), x.mT, x.T], image(4, 5)),
-    "heads": call(lambda x: x.view(1, -1, 2, 3).transpose(1, 2).contiguous().view(1, 2, -1), image(1, 5, 6)),
     "heads of a batch": call(
         lambda x: x.view(*x.shape[:2], 2, 3).permute(0, 2, 1, 3).reshape(x.shape[0], 2, -1), image(3, 5, 6)
     ),
@@ -248,6 +246,46 @@ def test_as_torch_says(name, monkeypatch):
     if "convolution" not in name:  # there torch asks whether sizes are large, or 1, to choose an algorithm
         assert rule_guards == their_guards
         assert guards == their_guards
+
+
+@pytest.mark.parametrize(
+    ("fn", "shape", "other", "guard"),
+    [
+        (lambda x: x.view(x.shape[0] // 2, 2, -1), (4, 5), (6, 7), "% (2*(x.size(0) // 2))) == 0"),
+        (lambda x: x.view(1, -1, 2, 3), (1, 5, 6), (1, 7, 12), " % 6) == 0"),
+        (lambda x: x.view(x.shape[0] // 2, 2, -1, 2).transpose(1, 2).reshape(-1, 4), (6, 8), (10, 12), "// 2)"),
+        (
+            lambda x: x.view(x.shape[0], x.shape[1] // 2, 2).flip(1).view(-1, x.shape[1]), (6, 8), (4, 10),
+            "== (2*(x.size(1) // 2))",
+        ),
+    ],
+    ids=["pairs", "heads", "windows", "cut and joined"],
+)  # fmt: skip
+def test_views_have_the_sizes_asked_for(fn, shape, other, guard):
+    """Torch's rules cut each dimension by itself, and end with floors of floors instead of the numbers of the program."""
+    found = []
+
+    def backend(gm, example_inputs):
+        (output,) = gm.graph.find_nodes(op="output")
+        found.extend(output.args[0][0].meta["example_value"].shape)
+        return gm.forward
+
+    x = torch.randn(*shape)
+    run = dynamo_lite.compile(fn, backend=backend, fullgraph=True, dynamic=True)
+    assert not list(differences(fn(x), run(x)))
+    (frame,) = log.snapshot()
+    guards = frame.guards
+    values = {n.symbol: other[n.dim] for n in guards.guards().sizes}
+
+    def at_other(n):
+        expr = getattr(getattr(n, "node", None), "expr", n)
+        return n if type(n) is int else int(expr.subs({s: values[str(s)] for s in expr.free_symbols}))
+
+    y = torch.randn(*other)
+    assert [at_other(n) for n in found] == list(fn(y).shape)
+    assert guard in guards.text()
+    assert not list(differences(fn(y), run(y)))
+    assert len(log.snapshot()) == 1
 
 
 @pytest.mark.parametrize("name", ["with gradients", "gradients of part", "in place", "embedding", "matrix"])
