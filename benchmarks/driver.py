@@ -179,6 +179,7 @@ def default_path(options: argparse.Namespace, settings: Settings) -> pathlib.Pat
         *(["dynamic"] if settings.dynamic else []),
         *([settings.dtype] if settings.dtype != "float32" else []),
         settings.backend,
+        *([settings.budget.replace(" ", "")] if settings.budget else []),
         *(settings.parts if len(settings.parts) < 3 else ()),
     ]
     return RESULTS / f"bench-{'-'.join(kind)}-{time.strftime('%Y%m%d')}.json"

@@ -122,7 +122,9 @@ def _add_bench(history: History, day: str, data: Record, part: str) -> None:
     run = [*filter(None, [part]), settings["device"], "training" if settings["training"] else "inference"]
     run += ["dynamic"] if settings["dynamic"] else []
     run += [settings["dtype"]] if settings["dtype"] != "float32" else []
-    how = ", ".join([*run, settings["backend"]])
+    run += [settings["backend"]]
+    run += [settings["budget"]] if settings.get("budget") else []
+    how = ", ".join(run)
     suites = list(dict.fromkeys(key.partition("/")[0] for key in data["models"]))
     for suite in suites:
         records = {key.partition("/")[2]: r for key, r in data["models"].items() if key.startswith(f"{suite}/")}
