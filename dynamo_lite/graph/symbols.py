@@ -8,7 +8,7 @@ Invariant: the compiled code is used only for inputs that satisfy every predicat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -16,7 +16,7 @@ import sympy
 import torch
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._guards import Source
-from torch.fx.experimental.symbolic_shapes import DimDynamic, StrictMinMaxConstraint
+from torch.fx.experimental.symbolic_shapes import DimDynamic, StrictMinMaxConstraint, statically_known_true
 from torch.utils._sympy.functions import Max, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
@@ -230,6 +230,12 @@ class Symbols:
         ):
             return None
         return formula(_printed(expr), tuple(map(str, symbols))), [self.numbers[s] for s in symbols]
+
+    @staticmethod
+    def is_certain(compare: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
+        """Whether a comparison of ints, of which some are symbolic, follows from what is known of them."""
+        with without_compiler:
+            return statically_known_true(compare(one, other))
 
     def _give_up(self, symbol: Any) -> None:
         """Reasoning about a number has become too much: it is a constant from now on, in later versions as well."""

@@ -119,12 +119,19 @@ class SymNodeVariable(VariableTracker):
 
     @staticmethod
     def extreme(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
-        """`min(best, item)`, or `max`, where only the graph knows which one it is; None where the analysis can compare them."""
+        """`min(best, item)`, or `max`, of ints as a number of the graph, unless it is known which one that is: this call must not decide
+        for later ones. None for floats that vary: the analysis compares them."""
         proxies = [vt.proxy for vt in (best, item) if isinstance(vt, SymNodeVariable)]
-        if not any(not isinstance(p, FloatValue) and is_unbacked(p.sym) for p in proxies):
+        if not proxies or any(isinstance(p, FloatValue) for p in proxies):
             return None
         if best.python_type() is not item.python_type() or best.python_type() is bool:
             return None  # the result would be of either type
+        one, other = (_host(operand_of(vt)) for vt in (best, item))
+        if one is MISSING or other is MISSING:
+            return None
+        for smaller, larger, is_smaller_first in ((one, other, True), (other, one, False)):
+            if tx.tr.graph.symbols.is_certain(operator.le, smaller, larger):
+                return best if is_smaller_first == (function is min) else item
         result = apply_number_function(tx, torch.sym_min if function is min else torch.sym_max, best, item)
         return None if result is NOT_IMPLEMENTED else result
 

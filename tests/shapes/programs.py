@@ -453,7 +453,7 @@ PROGRAMS: dict[str, Program] = {
         Program(pad_to_eight, rows, [3, 5, 7, 8, 9], 2),
         Program(pad_sides, matrix, GROW2, 2),
         Program(pad_reflect, rows, GROW, 2),
-        Program(pad_pair, pair, [(3, 5), (4, 6), (7, 9), (9, 8), (11, 2)], 3),
+        Program(pad_pair, pair, [(3, 5), (4, 6), (7, 9), (9, 8), (11, 2)], 2),
         # attention masks
         Program(causal_mask, rows, GROW, 2),
         Program(triangular_mask, rows, GROW, 2),

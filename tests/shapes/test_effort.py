@@ -1,5 +1,6 @@
 """Reasoning about sizes ends: facts are taken as they are asked, and what would take too much all the same becomes a constant."""
 
+import math
 import warnings
 
 import pytest
@@ -117,3 +118,39 @@ def test_a_promise():
     dynamo_lite.mark_dynamic(x, 1)
     with dynamo_lite.config.patch(symbolic_effort=4), pytest.raises(UserError, match="too much reasoning"):
         dynamo_lite.compile(in_windows, backend="eager")(x)
+
+
+def test_maxima_of_sizes_do_not_decide():
+    """`max(n, 0)` of padding stays a number of the graph; what is known, and comparisons with floats, need no node."""
+
+    def padded(x, y):
+        n, m = x.shape[0], y.shape[0]
+        numbers = [max(n, m), min(n - 3, 4), max(7 - n, 0), max(n, 1), min(n, 0), max(n, 2.5)]
+        return F.pad(x, (0, max(7 - n, 0))) * 2, y + numbers[0], numbers
+
+    counter = CompileCounter()
+    run = dynamo_lite.compile(padded, backend=counter, fullgraph=True)
+    for n, m in ((5, 6), (6, 9), (9, 4), (12, 12), (4, 8), (7, 7), (3, 5)):
+        x, y = torch.arange(float(n)), torch.arange(float(m))
+        assert not list(differences(padded(x, y), run(x, y)))
+    assert counter.frame_count == 2
+    assert not any(frame.specializations for frame in log.snapshot())
+
+
+def test_padding_as_in_tensorflow():
+    """Whether a convolution's image is padded at all differs from size to size (timm's pnasnet5large)."""
+    convolution = torch.nn.Conv2d(2, 2, 3, stride=2).eval()
+
+    def same(x):
+        for _ in range(3):
+            pads = [max((math.ceil(n / 2) - 1) * 2 + 3 - n, 0) for n in x.shape[-2:]]
+            x = convolution(F.pad(x, (pads[1] // 2, pads[1] - pads[1] // 2, pads[0] // 2, pads[0] - pads[0] // 2)))
+        return x
+
+    counter = CompileCounter()
+    run = dynamo_lite.compile(same, backend=counter, fullgraph=True)
+    with torch.no_grad():
+        for n in (32, 36, 37, 41, 50, 63, 64):
+            x = torch.randn(1, 2, n, n)
+            assert not list(differences(same(x), run(x)))
+    assert counter.frame_count == 2
