@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -64,8 +65,15 @@ class File:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         data = {"environment": environment, "settings": self.settings, "models": self.records}
-        _write(self.path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+        _write(self.path, without_folders(json.dumps(data, indent=1, allow_nan=False)) + "\n")
         _write(self.path.with_suffix(".csv"), as_csv(self.records, self.settings))
+
+
+def without_folders(text: str) -> str:
+    """A text in which files are named as they are in their package, wherever that lies on this machine."""
+    for folder in sorted(filter(None, sys.path), key=len, reverse=True):
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
 def _write(path: pathlib.Path, text: str) -> None:

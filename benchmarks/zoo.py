@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .processes import answered, each
+from .results import without_folders
 from .zoo_report import environment, table
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -147,9 +148,9 @@ def save(path: pathlib.Path, results: Record, catalogue: list[Model]) -> None:
     results["models"] = {name: models[name] for _, name, _ in catalogue if name in models}
     path.parent.mkdir(exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.tmp")
-    partial.write_text(json.dumps(results, indent=1) + "\n")
+    partial.write_text(without_folders(json.dumps(results, indent=1)) + "\n")
     partial.replace(path)
-    path.with_suffix(".md").write_text(table(results))
+    path.with_suffix(".md").write_text(without_folders(table(results)))
 
 
 if __name__ == "__main__":

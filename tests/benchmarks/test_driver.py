@@ -131,6 +131,13 @@ def test_lines_csv_and_summary():
     assert speedup[-1] == ["speedup", "2", "1.250", "1.000"]
 
 
+def test_results_name_no_folders_of_this_machine(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend("/here/lib")
+    file = results.File(tmp_path / "r.json", {**SETTINGS, "parts": ["coverage"]})
+    file.add("hf/a", {"pass": True, "break_reasons": ["/here/lib/package/model.py:3 no model"]}, {})
+    assert json.loads(file.path.read_text())["models"]["hf/a"]["break_reasons"] == ["package/model.py:3 no model"]
+
+
 def test_the_races_are_a_table():
     races = [
         [["inductor", 50.0, "50 µs, chosen"], ["eager", 100.0, ""], ["torchscript", None, "failed: E: e"]],
