@@ -467,7 +467,7 @@ PROGRAMS: dict[str, Program] = {
         Program(pool, images, GROW2, POOLED, low=2),
         Program(adaptive_pool, images, GROW2, 2, low=1),
         Program(upsample, images, GROW2, 2, low=1),
-        Program(resize_as, images, GROW2, POOLED, low=2),
+        Program(resize_as, images, GROW2, 2, low=2),
         Program(same_padding, images, GROW2, 2, low=1),
         # striding
         Program(unfold_windows, line, GROW, 2, low=3),
