@@ -65,18 +65,14 @@ class File:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         data = {"environment": environment, "settings": self.settings, "models": self.records}
-        _write(self.path, without_folders(json.dumps(data, indent=1, allow_nan=False)) + "\n")
-        _write(self.path.with_suffix(".csv"), as_csv(self.records, self.settings))
+        write(self.path, json.dumps(data, indent=1, allow_nan=False) + "\n")
+        write(self.path.with_suffix(".csv"), as_csv(self.records, self.settings))
 
 
-def without_folders(text: str) -> str:
-    """A text in which files are named as they are in their package, wherever that lies on this machine."""
+def write(path: pathlib.Path, text: str) -> None:
+    """A whole file or none. Files that it names are named as they are in their package, wherever that lies on this machine."""
     for folder in sorted(filter(None, sys.path), key=len, reverse=True):
         text = text.replace(f"{folder}/", "")
-    return text
-
-
-def _write(path: pathlib.Path, text: str) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         partial.write_text(text)
@@ -199,8 +195,8 @@ def chains(records: Records, rivals: Iterable[str]) -> Iterator[str]:
 
 
 def candidates(records: Iterable[Record]) -> Iterator[str]:
-    """What the races have shown: how often each candidate was timed, chosen, or the fastest of those that do not count as eager execution,
-    its best and its typical speed (eager execution is 1), and why it was not timed where it was not."""
+    """What the races have shown: how often each candidate was timed and chosen, its best and its median speed (eager execution is 1), and
+    why it was not timed where it was not."""
     speeds: dict[str, list[float]] = {}
     chosen, absent = Counter[str](), Counter[str]()
     for race in (race for record in records for race in record.get("races", ())):

@@ -18,14 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import pathlib
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .processes import answered, each
-from .results import without_folders
+from .results import write
 from .zoo_report import environment, table
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -147,10 +146,8 @@ def save(path: pathlib.Path, results: Record, catalogue: list[Model]) -> None:
     models = results["models"]
     results["models"] = {name: models[name] for _, name, _ in catalogue if name in models}
     path.parent.mkdir(exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.tmp")
-    partial.write_text(without_folders(json.dumps(results, indent=1)) + "\n")
-    partial.replace(path)
-    path.with_suffix(".md").write_text(without_folders(table(results)))
+    write(path, json.dumps(results, indent=1) + "\n")
+    write(path.with_suffix(".md"), table(results))
 
 
 if __name__ == "__main__":

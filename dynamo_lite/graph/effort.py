@@ -18,7 +18,9 @@ import sympy
 from torch.utils._sympy.functions import Max, Min
 
 ENDURANCE = 10
+"""How many times the limit until a symbol becomes a constant."""
 MUCH = 0.1
+"""The share of the limit that tells captures which round often from those that hardly do: convolutions spend tens of nodes."""
 
 
 class TooMuchReasoning(Exception):

@@ -115,8 +115,12 @@ class Env(ShapeEnv):
             return None  # a range says nothing of a gap
         ((a, b),) = allowed
         self._narrow(symbol, max(a, low), min(b, high))
-        self.guards.append(ShapeGuard(expr if truth else sympy.Not(expr), self._get_sloc(), size_oblivious=False))
+        self._note(expr if truth else sympy.Not(expr))
         return sympy.true if truth else sympy.false
+
+    def _note(self, fact: Any) -> None:
+        """A fact that is a guard from now on."""
+        self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
 
     def begin_backend(self) -> None:
         """The graph is done: what is asked from now on is asked by the backend. Symbols stay what they are."""
@@ -144,26 +148,24 @@ class Env(ShapeEnv):
         fact = expr if truth else sympy.Not(expr)
         if not self._suppress_guards_tls() and fact not in self._asked:
             self._asked.add(fact)
-            self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
+            self._note(fact)
         return sympy.true if truth else sympy.false
 
     def _is_backed(self, expr: Any) -> bool:
         return expr.free_symbols <= self.backed_var_to_val.keys()
 
-    def _count(self, expr: Any) -> None:
-        """Backends ask most of what they ask without a guard: it counts once they are beyond the limit."""
-        if self._serves_backend and not self.effort.is_worth(expr) and self.effort.spend(expr, False):
+    def _is_worth(self, expr: Any) -> bool:
+        """Whether to reason about an expression. Backends ask most of what they ask without a guard: beyond the limit it counts."""
+        worth = self.effort.is_worth(expr)
+        if not worth and self._serves_backend and self.effort.spend(expr, False):
             self._had_enough(self.effort.worst())
+        return worth
 
     def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
-        self._count(expr)
-        if self.effort.is_worth(expr):
-            return super().simplify(expr, size_oblivious)
-        return self.replace(expr)
+        return super().simplify(expr, size_oblivious) if self._is_worth(expr) else self.replace(expr)
 
     def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:
-        self._count(expr)
-        if kwargs.get("unbacked_only") or self.effort.is_worth(expr) or not self._is_backed(expr):
+        if self._is_worth(expr) or kwargs.get("unbacked_only") or not self._is_backed(expr):
             return super()._maybe_evaluate_static(expr, **kwargs)
         return None
 

@@ -144,7 +144,7 @@ def compile_graph(
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         try:
             with closed():
-                compiled = _compile(graph, gm, backend, fullgraph, kept)
+                compiled = _compile(graph, gm, backend, fullgraph, kept, env)
             _restart_if_exhausted(env)
         finally:
             graph.state.put_back()
@@ -196,16 +196,13 @@ def _wrapped(wrappers: Sequence[Callable[[Any], Any]], compiled: Callable[..., A
 
 
 def _compile(
-    graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool, kept: Any
+    graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool, kept: Any, env: Any
 ) -> Callable[..., Any]:
     """What the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
     form = getattr(backend, FLOATS, "items")
     if form == "numbers" or not graph.has_floats:
         fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
-
-        def failed(error: Exception) -> None:
-            _restart_if_exhausted(graph.propagator.mode.shape_env)
-
+        failed = functools.partial(_restart_if_exhausted, env)
         return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph, kept=fixed, on_failure=failed)
     lowered = Lowered(gm, graph.example_inputs(), graph.propagator, form == "tensors")
     weakref.finalize(lowered.module, _forget_source, type(lowered.module))
@@ -218,9 +215,9 @@ def _compile(
     return lowered
 
 
-def _restart_if_exhausted(env: Any) -> None:
-    """Have the frame analysed again, with constants, if the backend has asked too much about sizes."""
-    if env is not None and getattr(env, "is_exhausted", False):  # AOTAutograd may have set one of torch's
+def _restart_if_exhausted(env: Any, error: Exception | None = None) -> None:
+    """Have the frame analysed again, with constants, if the backend has asked too much about sizes, whether or not it failed for that."""
+    if env is not None and env.is_exhausted:
         raise Restart("the backend's reasoning about sizes was too much")
 
 

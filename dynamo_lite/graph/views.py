@@ -48,14 +48,17 @@ def _sizes(extents: Extents, x: Any, sizes: Sequence[Any]) -> list[Any] | None:
     if len(open_) > 1 or any(type(n) is int and n <= 0 for n in given):
         return None
     rest = extents.divided(shape, given)
-    if rest is None or (not open_ and rest != 1):
-        rest = extents.quotient(shape, given) if open_ else extents.is_as_many(shape, given)
-        if not rest:
-            return None
     found = list(sizes)
     if open_:
+        if rest is None:
+            rest = extents.quotient(shape, given)
+        if rest is None:
+            return None
+        given.append(rest)
         found[open_[0]] = extents.number(rest)
-    extents.positive.update(n for n in (*given, rest) if type(n) not in (int, bool))
+    elif rest != 1 and not extents.is_as_many(shape, given):
+        return None
+    extents.positive.update(n for n in given if type(n) is not int)
     return found
 
 

@@ -187,7 +187,7 @@ def _extreme(function: Any, op: str) -> None:
 
 
 def _unknown(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
-    """The better one of two numbers, if only the graph knows which one that is."""
+    """The better one of two numbers where one is symbolic; None if the analysis has to compare them."""
     symbolic = next((vt for vt in (best, item) if vt.is_symbolic), None)
     return None if symbolic is None else symbolic.extreme(tx, function, best, item)
 

@@ -129,9 +129,11 @@ class SymNodeVariable(VariableTracker):
         one, other = (_host(operand_of(vt)) for vt in (best, item))
         if one is MISSING or other is MISSING:
             return None
-        for smaller, larger, is_smaller_first in ((one, other, True), (other, one, False)):
-            if tx.tr.graph.symbols.is_certain(operator.le, smaller, larger):
-                return best if is_smaller_first == (function is min) else item
+        is_certain = tx.tr.graph.symbols.is_certain
+        if is_certain(operator.le, one, other):
+            return best if function is min else item
+        if is_certain(operator.ge, one, other):
+            return item if function is min else best
         result = apply_number_function(tx, torch.sym_min if function is min else torch.sym_max, best, item)
         return None if result is NOT_IMPLEMENTED else result
 
