@@ -28,40 +28,57 @@ mix(uint64_t hash, uint64_t value)
     return hash ^ (hash >> 32);
 }
 
-/* What can be seen of a value without running Python code; 0 if that is only its type and address. */
-static uint64_t
-hint_of(PyObject *value)
+/* How much is looked at: so many values, those inside tuples and lists included, so many of each, so deep. A frame that goes on for
+   others has their variables in lists within lists, and they are what tells its entries apart. */
+enum { MOST_VALUES = 512, MOST_ITEMS = 32, DEEPEST = 32 };
+
+typedef struct {
+    Hints hints;
+    int left;   /* values */
+} Look;
+
+/* Add a value: what is seen of it without running Python code, or, if that is only its type, its address. */
+static void
+look_at(Look *look, PyObject *value, int depth)
 {
     PyTypeObject *type = Py_TYPE(value);
-    if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type) {
-        return (uint64_t)type->tp_hash(value) | 1u << 31;
-    }
-    if (type == &PyTuple_Type || type == &PyList_Type) {
-        return (uint64_t)Py_SIZE(value) + 1;
-    }
+    uint64_t visible = (uintptr_t)type;
+    const int64_t *sizes;
     int64_t dim;
-    const int64_t *sizes = tensor_sizes(value, &dim);
-    if (sizes == NULL) {
-        return 0;
+    look->left--;
+    if (type == &PyLong_Type || type == &PyBool_Type || type == &PyFloat_Type || type == &PyUnicode_Type) {
+        visible += (uint64_t)type->tp_hash(value);
     }
-    uint64_t hash = (uint64_t)dim + 1;
-    for (int64_t i = 0; i < dim; i++) {
-        hash = mix(hash, (uint64_t)sizes[i]);
+    else if (type == &PyTuple_Type || type == &PyList_Type) {
+        PyObject **items = PySequence_Fast_ITEMS(value);
+        Py_ssize_t n = depth == DEEPEST ? 0 : Py_MIN(Py_SIZE(value), MOST_ITEMS);
+        visible += (uint64_t)Py_SIZE(value);
+        for (Py_ssize_t i = 0; i < n && look->left > 0; i++) {
+            look_at(look, items[i], depth + 1);
+        }
     }
-    return hash;
+    else if (type == &PyFunction_Type) {   /* resume functions are made anew for each call, their code is not */
+        visible += (uintptr_t)((PyFunctionObject *)value)->func_code;
+    }
+    else if ((sizes = tensor_sizes(value, &dim)) != NULL) {
+        for (int64_t i = 0; i < dim; i++) {
+            visible = mix(visible, (uint64_t)sizes[i]);
+        }
+    }
+    else {
+        look->hints.with_addresses = mix(look->hints.with_addresses, (uintptr_t)value);
+    }
+    look->hints.without_addresses = mix(look->hints.without_addresses, visible);
 }
 
 static Hints
 hints_of(PyFunctionObject *fn, PyObject *const *locals, Py_ssize_t n_locals)
 {
-    uint64_t visible = (uintptr_t)fn->func_globals, addresses = 0;
+    Look look = {{(uintptr_t)fn->func_globals, 0}, MOST_VALUES};
     for (Py_ssize_t i = 0; i < n_locals; i++) {
-        uint64_t hint = hint_of(locals[i]);
-        visible = mix(visible, (uintptr_t)Py_TYPE(locals[i]) + hint);
-        if (hint == 0) {
-            addresses = mix(addresses, (uintptr_t)locals[i]);
-        }
+        look_at(&look, locals[i], 0);
     }
+    uint64_t visible = look.hints.without_addresses, addresses = look.hints.with_addresses;
     Py_ssize_t n_cells = fn->func_closure == NULL ? 0 : PyTuple_GET_SIZE(fn->func_closure);
     for (Py_ssize_t i = 0; i < n_cells; i++) {
         addresses = mix(addresses, (uintptr_t)PyCell_GET(PyTuple_GET_ITEM(fn->func_closure, i)));

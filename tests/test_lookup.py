@@ -1,7 +1,9 @@
 """Finding the entry among many: right whatever was predicted. `benchmarks/lookup.py` measures it."""
 
+import functools
 import gc
 import weakref
+from types import FunctionType
 
 import pytest
 import torch
@@ -85,26 +87,52 @@ def test_removed_entries_are_not_predicted():
     assert gone() is None
 
 
-def test_calls_that_come_in_turns_find_their_entries_at_once():
+def codes():
+    """64 functions, of which each call gets a new one: only their code tells them apart."""
+    made = [compile(str(n), "f", "eval") for n in range(64)]
+    return lambda n: FunctionType(made[n], {})
+
+
+@pytest.mark.parametrize(
+    "path, make",
+    [
+        ((), lambda n: n),
+        (("FUNC_CODE",), codes()),
+        ((1, 2, 0), lambda n: [None, [1, 2, (n,)]]),  # the variables of frames that a resumed frame goes on for
+        ((*[1] * 20, 0), lambda n: functools.reduce(lambda inner, _: ["self", inner], range(20), [n])),
+    ],
+)
+def test_calls_that_come_in_turns_find_their_entries_at_once(path, make):
     tried = []
 
     def guard(value):
-        return GuardProgram((((KINDS["LOCAL"], 0, ((KINDS["EQUALS"], value, 0),), ()),), (), 0))
+        node = ((KINDS["EQUALS"], value, 0),), ()
+        for step in reversed(path):
+            kind = (KINDS[step], None) if isinstance(step, str) else (KINDS["INDEX"], step)
+            node = (), ((*kind, *node),)
+        return GuardProgram((((KINDS["LOCAL"], 0, *node),), (), 0))
+
+    def end_of(value):
+        for step in path:
+            value = value.__code__ if isinstance(step, str) else value[step]
+        return value
 
     def fn(k):
         return k
 
     def callback(cache, function, values):
         code = fn.__code__.replace(co_name="version")
-        entry = Entry(guard(values[0]), code, None, strict=lambda *evaluation: tried.append(evaluation))
+        guards = guard(end_of(values[0]))
+        entry = Entry(guards, code, None, strict=lambda *evaluation: tried.append(evaluation))
         cache.add(entry)
         return entry
 
     cache = Region(callback).cache_for(fn.__code__)
     for _ in range(3):
         for k in range(64):
-            cache(fn, k)
+            cache(fn, make(k))
+    assert len(cache.entries) == 64
     tried.clear()
     for k in range(64):
-        assert cache(fn, k) == k
+        assert end_of(cache(fn, make(k))) == end_of(make(k))
     assert len(tried) <= 70  # two hashes may meet in the hint; two entries never take turns in one slot
