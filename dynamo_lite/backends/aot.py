@@ -65,7 +65,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     captured where AOTAutograd would compute something else.
 
     The copy matters: the compilers rewrite the graph that they get, while reports and the fallback need it as captured. In the copy random
-    numbers that nobody uses are results: AOTAutograd would not draw them.
+    numbers that nobody uses are results: AOTAutograd would not draw them. And each symbol of a size is an input, after the others.
     """
     import torch
     from torch._guards import TracingContext, detect_fake_mode, tracing
@@ -79,6 +79,8 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
         _a_tensor(nodes, node, copies[node]) for node in gm.graph.nodes if node.name in gm.meta.get(UNUSED_RANDOM, ())
     ]
     nodes.output((*results, *unused))
+    sizes = _sizes_of_symbols(fakes)
+    _add_inputs(nodes, len(sizes))
     graph = torch.fx.GraphModule(gm, nodes)
     graph.meta = dict(gm.meta)
     unseen = gm.meta.get(AS_CAPTURED) or put_together_anew(graph)
@@ -92,8 +94,49 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     _provide_symbols(context.fake_mode)
     _forget_fresh_symbols(context.fake_mode)
     with tracing(context), _without_hooks():
-        compiled = compiler(graph, fakes)
-    return (lambda *args: compiled(*args)[: len(results)]) if unused else compiled
+        compiled = compiler(graph, [*fakes, *(fakes[at].size(dim) for at, dim in sizes)])
+    return _as_captured(compiled, sizes, len(unused))
+
+
+def _sizes_of_symbols(fakes: list[Any]) -> list[tuple[int, int]]:
+    """Where the symbols are that are no inputs: of each, the position of an input and the dimension whose size it is.
+
+    `tensorify_python_scalars` of torch.fx, which AOTAutograd calls, looks for a node for each symbol that a float is computed from. If
+    the graph asks for no such size, but for `(s - 1) // 2` of a result, say, there would be none.
+    """
+    import torch
+
+    symbols: dict[Any, tuple[int, int] | None] = {}
+    for fake in fakes:
+        if isinstance(fake, torch.SymInt):
+            symbols[fake.node.expr] = None
+    for position, fake in enumerate(fakes):
+        if type(fake) is torch._subclasses.FakeTensor and fake.layout is torch.strided:
+            for dim, size in enumerate(fake.shape):
+                if type(size) is torch.SymInt and size.node.expr.is_symbol:
+                    symbols.setdefault(size.node.expr, (position, dim))
+    return [place for place in symbols.values() if place is not None]
+
+
+def _add_inputs(graph: Any, n: int) -> None:
+    """Append placeholders to the others."""
+    if n:
+        *_, last = graph.find_nodes(op="placeholder")
+        with graph.inserting_after(last):
+            for i in reversed(range(n)):
+                graph.placeholder(f"size_{i}")
+
+
+def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unused: int) -> Callable[..., Any]:
+    """The callable on the inputs that were captured, without the last results if they are `unused`."""
+    if not sizes and not unused:
+        return compiled
+
+    def call(*args: Any) -> Any:
+        results = compiled(*args, *[args[position].size(dim) for position, dim in sizes])
+        return results[:-unused] if unused else results
+
+    return call
 
 
 def _a_tensor(nodes: Any, captured: Any, copy: Any) -> Any:
@@ -159,8 +202,10 @@ def _mark_static_inputs(graph: Any, captured: list[Any], example_inputs: list[An
     graph.meta["dynamo_compile_id"] = CompileContext.current_compile_id() or CompileId(frame_id=0, frame_compile_id=0)
     bound = [*dict(graph.named_parameters(remove_duplicate=False)), *dict(graph.named_buffers(remove_duplicate=False))]
     graph._param_name_to_source = {name: Bound(name) for name in bound}
-    for node, source, real in zip(graph.graph.find_nodes(op="placeholder"), captured, example_inputs, strict=True):
+    placeholders = graph.graph.find_nodes(op="placeholder")
+    for node in placeholders:
         node._dynamo_source = None
+    for node, source, real in zip(placeholders, captured, example_inputs, strict=False):  # sizes are added after them
         static = (
             source.meta.get(STATIC_ADDRESS, False)
             or isinstance(real, torch.nn.Parameter)
