@@ -391,9 +391,9 @@ static int
 cache_set_state(Cache *cache, PyObject *value, void *Py_UNUSED(closure))
 {
     long state = value == NULL ? -1 : PyLong_AsLong(value);
-    if (state < STATE_COMPILE || state > STATE_SKIP_ALL) {
+    if (state < STATE_COMPILE || state > STATE_RUN_ONLY_ALL) {
         if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_ValueError, "state must be COMPILE, SKIP, RUN_ONLY or SKIP_ALL");
+            PyErr_SetString(PyExc_ValueError, "state must be COMPILE, SKIP, RUN_ONLY, SKIP_ALL or RUN_ONLY_ALL");
         }
         return -1;
     }

@@ -229,12 +229,18 @@ entry_run_bound(Thread *thread, Entry *entry, Handover *handover, Cache *cache, 
     return result;
 }
 
-/* Run the function itself; the frames that it calls are offered to the region, unless the cache says SKIP_ALL. */
+static inline int
+runs_alone(int state)
+{
+    return state == STATE_SKIP_ALL || state == STATE_RUN_ONLY_ALL;
+}
+
+/* Run the function itself; the frames that it calls are offered to the region, unless the cache's state says that they are not. */
 static PyObject *
 run_original(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf,
              PyObject *kwnames)
 {
-    Region *region = cache->state == STATE_SKIP_ALL ? NULL : cache->region;
+    Region *region = runs_alone(cache->state) ? NULL : cache->region;
     Region *previous = swap_region(thread, (Region *)Py_XNewRef(region));
     thread->pass = region == NULL ? NULL : cache->code;
     PyObject *result = call_function(thread, fn, args, nargsf, kwnames);

@@ -74,7 +74,9 @@ typedef struct Entry {
     char needs_hook;
 } Entry;
 
-enum CacheState { STATE_COMPILE, STATE_SKIP, STATE_RUN_ONLY, STATE_SKIP_ALL };
+/* What happens to a frame that no entry fits: it is offered to the region, or runs as it is. SKIP states have no entries; ..._ALL: nor have the
+   frames that it calls. */
+enum CacheState { STATE_COMPILE, STATE_SKIP, STATE_RUN_ONLY, STATE_SKIP_ALL, STATE_RUN_ONLY_ALL };
 
 typedef struct Cache {
     PyObject_HEAD
@@ -299,6 +301,7 @@ PyInit__eval_frame(void)
         || PyModule_AddIntConstant(module, "SKIP", STATE_SKIP) < 0
         || PyModule_AddIntConstant(module, "RUN_ONLY", STATE_RUN_ONLY) < 0
         || PyModule_AddIntConstant(module, "SKIP_ALL", STATE_SKIP_ALL) < 0
+        || PyModule_AddIntConstant(module, "RUN_ONLY_ALL", STATE_RUN_ONLY_ALL) < 0
         || PyModule_AddIntConstant(module, "HAVE_HOOK", HAVE_HOOK) < 0) {
         Py_DECREF(module);
         return NULL;

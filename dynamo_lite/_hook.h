@@ -195,7 +195,7 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
             frame_abandon(tstate, frame);
             return NULL;
         }
-        return state == STATE_SKIP_ALL ? run_frame_without_region(thread, tstate, frame, 0) : run_frame(tstate, frame, 0);
+        return runs_alone(state) ? run_frame_without_region(thread, tstate, frame, 0) : run_frame(tstate, frame, 0);
     }
     PyCodeObject *replacement = (PyCodeObject *)Py_NewRef(entry->code);
     Py_DECREF(entry);

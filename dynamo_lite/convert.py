@@ -21,7 +21,7 @@ from time import perf_counter  # bound here: programs replace functions of these
 from types import CodeType, FunctionType
 from typing import Any
 
-from . import _eval_frame, markers, own_builtins, skip
+from . import _eval_frame, limits, markers, own_builtins, skip
 from . import cache as kept
 from .codegen import Codegen
 from .config import config
@@ -44,7 +44,7 @@ from .guards.program import build_program
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
 from .isa.flow import leads_to_loop
-from .record import STATS, BreakRecord, FrameRecord, Miss, log
+from .record import STATS, BreakRecord, FrameRecord, Function, Miss, log
 from .resume import PREFIXES, is_resumed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
@@ -153,6 +153,7 @@ class Region(_eval_frame.Region):
         self.too_long: Counter[tuple[str, int]] = Counter()
         self.inner_breaks: Counter[tuple[str, int, int]] = Counter()
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
+        self.given_up: set[Function] = set()  # whose decisions by sizes have used up a recompile limit
         self.callback = self.on_miss
 
     # -- entry points
@@ -196,6 +197,7 @@ class Region(_eval_frame.Region):
         self.too_long.clear()
         self.inner_breaks.clear()
         self.failing.clear()
+        self.given_up.clear()
 
     # -- the callback
 
@@ -239,10 +241,13 @@ class Region(_eval_frame.Region):
     def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
         """The recompile limits. Instances of a module class that share code have a limit each, also where they go on after a break."""
         if not cache.entries:
+            if self.given_up and Function.of(cache.code) in self.given_up:
+                cache.state = _eval_frame.RUN_ONLY
+                return False
             return True
         if config.error_on_recompile:
             raise RecompileError(self._miss_text(cache, fn, values))
-        owners = _owners(cache.code, values)
+        owners = limits.owners(cache.code, values)
         same = sum(e.owner.owners == owners for e in cache.entries)
         limit = self.recompile_limit if self.recompile_limit is not None else config.recompile_limit
         if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
@@ -252,17 +257,25 @@ class Region(_eval_frame.Region):
         if config.fail_on_recompile_limit_hit or self.fullgraph:
             raise FailOnRecompileLimitHit(text)
         logger.warning(text)
-        cache.state = _eval_frame.RUN_ONLY
+        if limits.took_too_much(self.hints.get(cache.code, {})):
+            cache.state = _eval_frame.RUN_ONLY_ALL
+        else:
+            cache.state = _eval_frame.RUN_ONLY
+            self.given_up |= limits.deciders((e.owner.record, self._misses(e, fn, values)) for e in cache.entries)
         return False
 
     def _miss_text(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> str:
         return str(self._nearest(cache, fn, values))
 
+    @staticmethod
+    def _misses(entry: Any, fn: FunctionType, values: tuple[Any, ...]) -> list[Any]:
+        return explain_miss(entry.owner.guards, values, fn.__closure__)
+
     def _nearest(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Miss:
         """Why the nearest entry does not fit."""
         nearest = Miss(0, [])
         for entry in cache.entries:
-            failures = explain_miss(entry.owner.guards, values, fn.__closure__)
+            failures = self._misses(entry, fn, values)
             if failures and (not nearest.failures or len(failures) < len(nearest.failures)):
                 nearest = Miss(entry.owner.record.entry_index, failures)
         return nearest
@@ -307,17 +320,6 @@ class Region(_eval_frame.Region):
 
 
 side.hide_code(Region.on_miss.__code__)
-
-
-def _owners(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
-    """Whose version it is: a module's; with a resumed frame, what the calls are that it waits for, and whose."""
-    if not is_resumed(code):
-        return (id(values[0]),) if values and side.is_module(values[0]) else ()
-    owners = [id(value) for value in values if side.is_module(value)][:1]
-    if code.co_varnames[: code.co_argcount][-1:] == ("__inner_args",):
-        inner, arguments = values[-2:]
-        owners += (id(inner.__code__), *_owners(inner.__code__, arguments))
-    return tuple(owners)
 
 
 def _place_of(code: CodeType) -> tuple[str, int]:
@@ -602,7 +604,7 @@ class Analysis:
         return self._entry_of(tr.guards, program, code, needs_hook)
 
     def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:
-        version = Version(guards, self.record, _owners(self.fn.__code__, self.values))
+        version = Version(guards, self.record, limits.owners(self.fn.__code__, self.values))
         self.record.guards = _GuardText(version, len(guards))
         strict = Comparison(version.guards) if config.strict_guards else None
         return _eval_frame.Entry(program, code, version, needs_hook, strict)

@@ -124,6 +124,11 @@ class Function(NamedTuple):
     firstlineno: int
     name: str
 
+    @classmethod
+    def of(cls, code: types.CodeType) -> Function:
+        """The function of a code object."""
+        return cls(code.co_filename, code.co_firstlineno, code.co_qualname)
+
 
 CallChain = tuple[tuple[Function, int], ...]
 """Calls that were followed, outermost first: each function with the line of it that runs."""
@@ -203,6 +208,8 @@ class FrameRecord:
     started: float = 0.0
     """When the analysis began, in seconds of `time.perf_counter`."""
     specializations: list[Specialization] = field(default_factory=list)
+    size_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
+    """The user's lines that decide by sizes or need them as constants, and the functions that were called to get there."""
     steps: int = 0
     """Instructions interpreted in the run that made the entry."""
     fake_calls: int = 0

@@ -62,6 +62,11 @@ def fix(tr: Any, source: Any, dim: int) -> None:
         hints[source.path] = FIXED
 
 
+def is_fixed(key: Any, value: Any) -> bool:
+    """Whether an item of `tr.dynamic_hints` says that something is a constant for good."""
+    return value is FIXED or (type(key) is tuple and key[0] == "fixed")
+
+
 _DYNAMIC_MARKS = (DYNAMIC, WEAK_DYNAMIC, PROPAGATED_DYNAMIC)
 
 

@@ -24,6 +24,7 @@ from .interp.call import bind_arguments
 from .interp.frame import OPS, Frame, GraphBreak, Lasti
 from .isa.codec import Place
 from .polyfills.registry import find_polyfill
+from .record import Function
 from .variables import abstract, classes, subclass
 from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
 from .variables.bytearray import BytearrayVariable
@@ -585,6 +586,14 @@ class Trace:
         while f is not None and skip.is_internal(f.code):
             f = f.parent
         return f.user_line() if f is not None else None
+
+    def functions(self) -> tuple[Function, ...]:
+        """The functions that are followed now, innermost first."""
+        found, f = [], self.frame
+        while f is not None:
+            found.append(Function.of(f.code))
+            f = f.parent
+        return tuple(found)
 
     def user_stack(self) -> list[UserFrame]:
         """The user's frames now, outermost first."""

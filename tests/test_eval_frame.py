@@ -20,6 +20,7 @@ from dynamo_lite._eval_frame import (
     HAVE_HOOK,
     KINDS,
     RUN_ONLY,
+    RUN_ONLY_ALL,
     SKIP,
     SKIP_ALL,
     Cache,
@@ -125,6 +126,9 @@ def test_states():
     f.cache.state = COMPILE
     assert f(1, 2) == ("compiled", 3)
     f.cache.state = RUN_ONLY
+    assert f(1, 2) == ("compiled", 3)
+    assert f("a", "b") == ("original", "ab")
+    f.cache.state = RUN_ONLY_ALL
     assert f(1, 2) == ("compiled", 3)
     assert f("a", "b") == ("original", "ab")
     f.cache.state = SKIP_ALL
@@ -679,7 +683,8 @@ def test_region_is_restored_after_an_exception():
 def test_the_original_offers_inner_frames_but_not_itself():
     region = Recorder()
     opt = region.optimize(caller)
-    for state, expected in ((SKIP, "compiled"), (SKIP_ALL, "original")):
+    states = (SKIP, "compiled"), (RUN_ONLY, "compiled"), (SKIP_ALL, "original"), (RUN_ONLY_ALL, "original")
+    for state, expected in states:
         opt.cache.state = state
         assert opt(1) == (expected, 1)
         assert set_region(None) is None
@@ -695,6 +700,9 @@ def test_skip_states_in_the_hook():
         region.cache_for(caller.__code__).state = SKIP_ALL
         assert caller(1) == ("original", 1)
         assert caller(1) == ("original", 1)
+        for state, expected in ((RUN_ONLY, "compiled"), (RUN_ONLY_ALL, "original")):
+            region.cache_for(caller.__code__).state = state
+            assert caller(1) == (expected, 1)
     assert [name for name, _ in region.asked] == ["leaf"]
 
 

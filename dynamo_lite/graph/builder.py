@@ -775,7 +775,9 @@ class ShapeGuards:
         """Add the guards, at the end of the trace. Raises UserError for a broken `mark_dynamic`."""
         if self.builder._symbols is not None:
             self.builder._symbols.add_guards()
-            tr.analysis.record.specializations = self.builder._symbols.specializations
+            record = tr.analysis.record
+            record.specializations = self.builder._symbols.specializations
+            record.size_lines = self.builder._symbols.env.functions_at
 
 
 _NODE_MAKERS = {

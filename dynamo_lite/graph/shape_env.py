@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from ..record import Function
 from .effort import Effort, TooMuchReasoning
 
 _log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Env(ShapeEnv):
     """The `ShapeEnv` of one trace."""
 
     here: Callable[[], Any] = staticmethod(lambda: None)
+    functions: Callable[[], tuple[Function, ...]] = staticmethod(tuple)
     describe: Callable[[Any], str] = staticmethod(str)
     given_up: Callable[[Any], None] = staticmethod(lambda symbol: None)
     effort = Effort(None)
@@ -67,6 +69,7 @@ class Env(ShapeEnv):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.log = _log
+        self.functions_at: dict[Any, tuple[Function, ...]] = {}  # by the user's line: the calls that led to it
         self._asked: set[Any] = set()  # guards about expressions that are not reasoned about
         self._serves_backend = False
         self.is_exhausted = False  # whether a backend has asked too much
@@ -235,10 +238,13 @@ class Env(ShapeEnv):
     # -- places
 
     def _get_sloc(self, framework_loc: Any = None) -> SLoc:
-        return SLoc("", self.here())
+        line = self.here()
+        if line not in self.functions_at:
+            self.functions_at[line] = self.functions()
+        return SLoc("", line)
 
     def _get_stack_summary(self, is_debug: bool = False, framework_loc: Any = None) -> tuple[SLoc, str]:
-        return SLoc("", self.here()), ""
+        return self._get_sloc(), ""
 
     def _log_guard(self, *args: Any, **kwargs: Any) -> None:
         return None

@@ -93,6 +93,7 @@ class Symbols:
                 duck_shape=None if config.use_duck_shape else False,  # None: as torch's own setting says
             )
         self.env.here = tr.here
+        self.env.functions = tr.functions
         self.env.describe = self.describe
         self.env.given_up = self._give_up
         self.env.effort = Effort(config.symbolic_effort)
@@ -316,14 +317,12 @@ class Symbols:
         facts: list[tuple[Any, Any]] = []
         with without_compiler:
             self.specializations = []
+            for item, found in self._constants():
+                self.specializations.append(found)
+                if item.promise is not None:
+                    refuse_constant(item.promise, found)
             for item in self.tracked:
                 expr = item.sym.node.expr
-                if item.first is not None and not expr.free_symbols:
-                    why = "its use takes too much reasoning" if item.text in self.given_up else None
-                    found = Specialization(item.text, int(expr), self._who_fixed(item.first), why)
-                    self.specializations.append(found)
-                    if item.promise is not None:
-                        refuse_constant(item.promise, found)
                 if isinstance(expr, sympy.Symbol) and expr not in canonical:
                     canonical[expr] = item
             for item in self.tracked:
@@ -380,6 +379,14 @@ class Symbols:
             expr = self.env.simplify(guard.expr)
             if self.env._maybe_evaluate_static(expr, axioms=()) is None:
                 yield expr, guard.sloc.maybe_user_loc
+
+    def _constants(self) -> Iterator[tuple[Tracked, Specialization]]:
+        """The numbers of the inputs that the trace has made constants."""
+        for item in self.tracked:
+            expr = item.sym.node.expr
+            if item.first is not None and not expr.free_symbols:
+                why = "its use takes too much reasoning" if item.text in self.given_up else None
+                yield item, Specialization(item.text, int(expr), self._who_fixed(item.first), why)
 
     def _who_fixed(self, symbol: Any) -> Any:
         """The user's line that made a constant of a symbol."""

@@ -256,7 +256,7 @@ def _origins(gm: torch.fx.GraphModule) -> Callable[[], Counter[CallChain]]:
             chain = []
             while place is not None:
                 code = place.code
-                chain.append((Function(code.co_filename, code.co_firstlineno, code.co_qualname), place.lineno))
+                chain.append((Function.of(code), place.lineno))
                 place = place.caller
             if chain:
                 found[tuple(reversed(chain))] += 1

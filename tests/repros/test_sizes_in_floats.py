@@ -7,7 +7,6 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite.testing import CompileCounterWithBackend
 
-
 WEIGHT = torch.randn(2, 2, 3, 3)
 
 

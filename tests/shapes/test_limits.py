@@ -1,0 +1,125 @@
+"""What becomes of the functions below one that has used up its recompile limit."""
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.record import log
+from dynamo_lite.testing import CompileCounter
+
+LIMIT = 3
+
+
+@pytest.fixture(autouse=True)
+def a_small_limit():
+    with config.patch(recompile_limit=LIMIT):
+        yield
+
+
+class Beside(torch.nn.Module):
+    """Takes any size."""
+
+    def forward(self, x):
+        return torch.relu(x) + x.shape[1]
+
+
+class Constant(torch.nn.Module):
+    """A loop over a size."""
+
+    def forward(self, x):
+        total = torch.zeros(())
+        for i in range(x.shape[1]):
+            total = total + x[:, i].sum() * i
+        return x + total
+
+
+class Decision(torch.nn.Module):
+    """Four ways, by a size."""
+
+    def forward(self, x):
+        rest = x.shape[1] // 3 % 4
+        if rest == 0:
+            return x
+        if rest == 1:
+            return x + 1
+        return x * 2 if rest == 2 else x * 3
+
+
+class Wrapped(torch.nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.beside, self.inner = Beside(), inner
+
+    def forward(self, x):
+        return self.inner(self.beside(x))
+
+
+def counts(model, sizes):
+    """Graphs compiled by a call with each size; results are those of eager execution."""
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(model, backend=counter)
+    found = []
+    for size in sizes:
+        x, before = torch.randn(2, size), counter.frame_count
+        torch.testing.assert_close(compiled(x), model(x))
+        found.append(counter.frame_count - before)
+    return found
+
+
+@pytest.mark.parametrize("inner, step", [(Constant(), 1), (Decision(), 3)])
+def test_what_leads_to_the_line_runs_eagerly_and_the_rest_is_captured(inner, step):
+    """However many wrappers there are; the part beside is compiled once more when its size changes."""
+    model = Wrapped(Wrapped(Wrapped(inner)))
+    assert counts(model, range(6, 6 + 10 * step, step)) == [1] * LIMIT + [1, 1] + [0] * (8 - LIMIT)
+    graphs = [len(f.graphs) for f in log.snapshot() if f.code is Beside.forward.__code__]
+    assert graphs == [1, 1]
+
+
+def test_a_function_that_varies_by_itself_has_a_limit_of_its_own():
+    """Its constants are other ones than those that the outer function gave up."""
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x):
+            return x * len(self.text)
+
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scaled, self.constant = Scaled(), Constant()
+
+        def forward(self, x):
+            return self.constant(self.scaled(x))
+
+    model = Both()
+    model.scaled.text = "a"
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(model, backend=counter)
+    for size in range(4, 8):
+        compiled(torch.ones(2, size))
+    before = counter.frame_count
+    for text in ("bb", "ccc", "dddd"):
+        model.scaled.text = text
+        x = torch.randn(2, 8)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert counter.frame_count - before == LIMIT - 1
+
+
+def test_nothing_is_compiled_below_sizes_that_take_too_much_reasoning():
+    class Windows(torch.nn.Module):
+        def forward(self, x):
+            n = x.shape[1]
+            for width in (2, 3, 5, 7):
+                n = (n + (width - n % width) % width) // width
+            return x.sum() if n > 1 else x
+
+    with config.patch(symbolic_effort=4):
+        found = counts(Wrapped(Windows()), range(300, 310))
+    assert found == [1] * LIMIT + [0] * (10 - LIMIT)
+
+
+def test_reset_forgets_what_was_given_up():
+    model = Wrapped(Constant())
+    assert sum(counts(model, range(4, 14))) > LIMIT
+    dynamo_lite.reset()
+    assert counts(model, range(4, 7)) == [1] * LIMIT
