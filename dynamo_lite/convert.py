@@ -440,19 +440,17 @@ class Analysis:
         with side.modes_back():
             if not program.check(self.values, self.fn.__closure__):
                 return None
-        self.record.from_cache = True
-        self.record.breaks += version.breaks
         if call is not None:
             call.compiled, later.on_failure = self.compile_graph(graph, version.path)
         guards, settled = version.finish(graph, call, program)
-        if graph is not None:
-            self.record.specializations += graph.specializations
         if settled is not program:
             with side.modes_back():
                 if not settled.check(self.values, self.fn.__closure__):
                     return None
         if code is not self.fn.__code__:
             side.hide_code(code)
+        self.record.from_cache = True
+        version.describe(self.record)
         entry = self._entry_of(guards, settled, code, version.needs_hook)
         self.region.hints.setdefault(self.fn.__code__, {}).update(version.hints)
         self.cache.add(entry)

@@ -24,7 +24,7 @@ from ..graph import side
 from ..guards import ir
 from ..guards.mirror import ACCESSORS, WITHOUT_ARGUMENT
 from ..guards.program import build_program, build_spec, handed_slots
-from ..record import BreakRecord
+from ..record import BreakRecord, FrameRecord, Function, Specialization
 from ..resume import is_resumed
 from .references import ATOMS, Reader, Writer, all_codes, constant_of, demanded, fingerprint
 
@@ -66,6 +66,8 @@ def write(
         "places": (places.codes, places.table),
         "hints": _write_hints(tr.dynamic_hints),
         "breaks": [_write_break(b) for b in record.breaks],
+        "specializations": [(s.text, s.value, s.user, s.why) for s in record.specializations],
+        "size_lines": [(line, [tuple(f) for f in functions]) for line, functions in record.size_lines.items()],
         # All that was mentioned comes last.
         "arguments": arguments.table,
         "files": files.names,
@@ -375,13 +377,13 @@ class Version:
         """The sizes and numbers that were seen."""
         return self.data["hints"]
 
-    @property
-    def breaks(self) -> list[BreakRecord]:
-        """The breaks, for reports."""
-        return [
-            BreakRecord(slug, context, tuple([UserFrame(*frame) for frame in frames]))
-            for slug, context, frames in self.data["breaks"]
-        ]
+    def describe(self, record: FrameRecord) -> None:
+        """Put into the record of a frame what it said when the version was made."""
+        for slug, context, frames in self.data["breaks"]:
+            record.breaks.append(BreakRecord(slug, context, tuple([UserFrame(*frame) for frame in frames])))
+        record.specializations += [Specialization(*found) for found in self.data["specializations"]]
+        for line, functions in self.data["size_lines"]:
+            record.size_lines[line] = tuple([Function(*function) for function in functions])
 
 
 _CONSTANTS: dict[str, Callable[..., Any]] = {

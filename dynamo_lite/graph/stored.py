@@ -401,11 +401,6 @@ class StoredGraph:
         return self.node_count - len(self.reals) - 1
 
     @property
-    def specializations(self) -> list[Any]:
-        """Sizes that have to be constants, for reports."""
-        return [] if self.shapes is None else self.shapes.symbols.specializations
-
-    @property
     def has_floats(self) -> bool:
         """Whether it computes with floats that differ from call to call: those are not kept."""
         return False
@@ -493,6 +488,7 @@ class _Paths:
         self.analysis = self
         self.source = shapes.guards.node
         self.here = lambda: None
+        self.functions = tuple
 
     @property
     def sizes(self) -> Any:

@@ -330,3 +330,22 @@ def test_reports_name_the_breaks_of_kept_versions(own_cache):
     assert second.hits == 2 and second.is_right
     breaks = [[b.slug for b in run.frames["f"].breaks] for run in (first, second)]
     assert breaks == [["data-dependent-operator"]] * 2
+
+
+def test_kept_versions_know_which_lines_decided_by_sizes(own_cache):
+    """So that a recompile limit is used up once, by what leads there, in a warm process too (`limits.deciders`)."""
+    text = """
+import torch
+def loop(x):
+    for i in range(x.shape[0]):
+        x = x + i
+    return x if x.shape[1] > 2 else -x
+def f(x): return loop(x)
+def main(): return f, (torch.ones(3, 4),)
+"""
+    with config.patch(assume_static_by_default=False):
+        first, second = [Run(main=text).frames["f"] for _ in range(2)]
+    assert second.from_cache and not first.from_cache
+    assert first.size_lines == second.size_lines
+    assert [f.name for f in second.size_lines[first.filename, 4]] == ["loop", "f"]
+    assert [(s.text, s.value, s.user[1]) for s in second.specializations] == [("x.size(0)", 3, 4)]
