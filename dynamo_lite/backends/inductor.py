@@ -16,6 +16,7 @@ from typing import Any
 from . import artifact
 from .aot import FLOATS, call_with_fakes
 from .freezing import freeze
+from .pooling import count_windows_right
 from .requirements import Requirements, frozen
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -40,10 +41,11 @@ def inductor(
         settings = {**patches, "freezing": freezing}
 
         def compile_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-            compiled = call_with_fakes(
-                lambda graph, fakes: compile_fx(graph, fakes, config_patches=settings), gm, example_inputs
-            )
-            return without_disable(compiled)
+            def compile_copy(graph: Any, fakes: list[Any]) -> Callable[..., Any]:
+                count_windows_right(graph)
+                return compile_fx(graph, fakes, config_patches=settings)
+
+            return without_disable(call_with_fakes(compile_copy, gm, example_inputs))
 
         return compile_graph
 
