@@ -41,6 +41,7 @@ from .graph import side
 from .guards.ir import GuardSet
 from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
+from .hints import Memory, hints_of
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
 from .isa.flow import leads_to_loop
@@ -145,7 +146,7 @@ class Region(_eval_frame.Region):
         self.name = name
         self.recompile_limit = recompile_limit
         self.wanted: set[CodeType] = set()  # codes that the user or a resume function asked for: no skip rule applies
-        self.hints: dict[CodeType, dict[str, Any]] = {}
+        self.hints: Memory = {}
         self.resume_codes: dict[tuple[CodeType, str], CodeType] = {}
         self.resume_functions: dict[tuple[int, int], FunctionType] = {}
         self.seen_once: set[CodeType] = set()
@@ -257,7 +258,7 @@ class Region(_eval_frame.Region):
         if config.fail_on_recompile_limit_hit or self.fullgraph:
             raise FailOnRecompileLimitHit(text)
         logger.warning(text)
-        if limits.took_too_much(self.hints.get(cache.code, {})):
+        if limits.took_too_much(self.hints, cache.code, values):
             cache.state = _eval_frame.RUN_ONLY_ALL
         else:
             cache.state = _eval_frame.RUN_ONLY
@@ -405,7 +406,7 @@ class Analysis:
 
     def run(self) -> Any:
         """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""
-        hints = self.region.hints.setdefault(self.fn.__code__, {})
+        hints = hints_of(self.region.hints, self.fn, self.values)
         for _ in range(MAX_RUNS):
             with side.modes_aside():
                 self.tr = tr = Trace(self, self.fn, self.values, self.break_step, hints)
@@ -452,7 +453,7 @@ class Analysis:
         self.record.from_cache = True
         version.describe(self.record)
         entry = self._entry_of(guards, settled, code, version.needs_hook)
-        self.region.hints.setdefault(self.fn.__code__, {}).update(version.hints)
+        hints_of(self.region.hints, self.fn, self.values).update(version.hints)
         self.cache.add(entry)
         return entry
 

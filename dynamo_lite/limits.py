@@ -11,12 +11,13 @@ reasoning nobody knows such a line; then nothing more is compiled below.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any
 
 from . import shapes
 from .graph import side
+from .hints import Memory, waiting_frames
 from .record import FrameRecord, Function, MissedGuard
 from .resume import is_resumed
 
@@ -32,9 +33,11 @@ def owners(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def took_too_much(hints: Mapping[Any, Any]) -> bool:
-    """Whether sizes or ints of a code object are constants because they took too much reasoning."""
-    return any(shapes.is_fixed(key, value) for key, value in hints.items())
+def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
+    """Whether sizes or ints of a frame, or of those that it goes on for, are constants because they took too much reasoning."""
+    codes = [code, *(inner for _, inner in waiting_frames(code, values))]
+    hints = [known.get(key, {}) for code in codes for key in (code, Function.of(code))]
+    return any(shapes.is_fixed(key, value) for each in hints for key, value in each.items())
 
 
 def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> set[Function]:
