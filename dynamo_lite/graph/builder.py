@@ -15,7 +15,7 @@ import operator
 import types
 from collections.abc import Iterator
 from importlib import import_module
-from types import CodeType
+from types import CodeType, MethodDescriptorType
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -348,7 +348,10 @@ class GraphBuilder:
         return self._add("call_method", name, (self.node(tensor), *args), {}, value)
 
     def _sym_call(self, value: SymValue, function: Any, args: tuple[Any, ...]) -> Node:
-        return self._add("call_function", function, tuple([self._number(a) for a in args]), {}, value)
+        numbers = tuple([self._number(a) for a in args])
+        if isinstance(function, MethodDescriptorType):  # `float.__round__`: torch.fx writes no such functions
+            return self._add("call_method", function.__name__, numbers, {}, value)
+        return self._add("call_function", function, numbers, {}, value)
 
     def _number(self, value: Any) -> Any:
         """The node or constant for an operand of symbolic arithmetic."""

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import dynamo_lite  # noqa: E402
 from dynamo_lite import _eval_frame, convert  # noqa: E402
 from dynamo_lite.config import config  # noqa: E402
 
@@ -195,3 +196,19 @@ def test_guards_on_varying_numbers_are_not_captured():
         for start in (3, 3, 3, 3, 3, 3, 4, 3):
             assert captured([3, 4, 5], start) == start + 12
             assert seen[-3:] == [start, start + 3, start + 7]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_methods_of_varying_floats_are_nodes(backend):
+    """torch.fx cannot write a call of `float.__round__`."""
+
+    def program(x, a):
+        b = round(a, 1)
+        return x * b, b, a.__round__(2)
+
+    with config.patch(debug=True):
+        captured = dynamo_lite.compile(program, backend=backend, fullgraph=True)
+        for a in (0.0, -1.26, 2.345, 3.9999):
+            x = torch.ones(2, dtype=torch.float64)
+            (t, *numbers), (u, *expected) = captured(x, a), program(x, a)
+            assert torch.equal(t, u) and numbers == expected
