@@ -242,7 +242,7 @@ class Region(_eval_frame.Region):
     def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
         """The recompile limits. Instances of a module class that share code have a limit each, also where they go on after a break."""
         if not cache.entries:
-            if self.given_up and Function.of(cache.code) in self.given_up:
+            if Function.of(cache.code) in self.given_up:
                 cache.state = _eval_frame.RUN_ONLY
                 return False
             return True

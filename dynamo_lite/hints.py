@@ -14,7 +14,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from .record import Function
-from .resume import is_resumed
+from .resume import is_resumed, waiting_frames
 
 Known = dict[Any, Any]
 """Access path, or (kind, access path), to what was seen."""
@@ -22,32 +22,35 @@ Known = dict[Any, Any]
 Memory = dict[CodeType | Function, Known]
 """By code object, or by function and line for what is resumed there."""
 
-Level = tuple[str, CodeType]
-"""The access path of the variables of a waiting frame, and its code."""
-
 
 def hints_of(known: Memory, function: FunctionType, values: Sequence[Any]) -> Known | MutableMapping[Any, Any]:
     """What is remembered for a call. `known` is filled on demand."""
     code = function.__code__
     if not is_resumed(code):
         return known.setdefault(code, {})
-    return _Hints(known, code, list(waiting_frames(code, values))[::-1])
+    return _Hints(known, code, list(paths_of_waiting(code, values))[::-1])
 
 
-def waiting_frames(code: CodeType, values: Sequence[Any]) -> Iterator[Level]:
-    """The frames that a resumed frame goes on for, outermost first."""
+def seen_by(known: Memory, code: CodeType, values: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """All that is remembered for a call: of its frame, and of those that it goes on for."""
+    for each in (code, *(inner for inner, _ in waiting_frames(code, values))):
+        for key in (each, Function.of(each)):
+            yield from known.get(key, {}).items()
+
+
+def paths_of_waiting(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[str, CodeType]]:
+    """Of each frame that waits, outermost first: the access path of its variables, and its code."""
     path = ""
-    while code.co_varnames[: code.co_argcount][-1:] == ("__inner_args",):
+    for inner, variables in waiting_frames(code, values):
         path = f"{path}[{len(values) - 1}]" if path else "__inner_args"
-        inner, values = values[-2:]
-        code = inner.__code__
-        yield path, code
+        yield path, inner
+        values = variables
 
 
 class _Hints(MutableMapping[Any, Any]):
     """The hints of a resumed frame and of those that it goes on for. Iterates over what it was asked for."""
 
-    def __init__(self, known: Memory, code: CodeType, levels: list[Level]) -> None:
+    def __init__(self, known: Memory, code: CodeType, levels: list[tuple[str, CodeType]]) -> None:
         self.known = known
         self.code = code
         self.levels = levels  # innermost first

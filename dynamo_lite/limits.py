@@ -1,7 +1,7 @@
-"""Recompile limits: how many versions a function may have, and what becomes of it and of what it calls when they are used up.
+"""Recompile limits: which versions of a function count together, and what becomes of what it calls when they are used up.
 
-Input: the cache of a code object and the values of a call that none of its versions fits. Output: whose versions count for it, and the
-state of the cache once it has too many.
+Input: the code object of a call that no version fits, the call's values, and the versions. Output: whose versions count for it; once there
+are too many, whether anything below may be compiled, and the functions that give up with it.
 Invariant: a limit is used up once for one reason. A function that runs eagerly calls others through the hook, wrappers around the same
 work most of all; each of them would use up a limit of its own on what has just been given up. So all functions from the one that gave up
 down to the line that decides by a size run eagerly; what they call besides is captured by itself. For a size that takes too much
@@ -17,27 +17,28 @@ from typing import Any
 
 from . import shapes
 from .graph import side
-from .hints import Memory, waiting_frames
+from .hints import Memory, seen_by
 from .record import FrameRecord, Function, MissedGuard
-from .resume import is_resumed
+from .resume import is_resumed, waiting_frames
 
 
 def owners(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
     """Whose version it is: a module's; with a resumed frame, what the calls are that it waits for, and whose."""
-    if not is_resumed(code):
-        return (id(values[0]),) if values and side.is_module(values[0]) else ()
-    found = [id(value) for value in values if side.is_module(value)][:1]
-    if code.co_varnames[: code.co_argcount][-1:] == ("__inner_args",):
-        inner, arguments = values[-2:]
-        return (*found, id(inner.__code__), *owners(inner.__code__, arguments))
-    return tuple(found)
+    found = _owner(code, values)
+    for inner, variables in waiting_frames(code, values):
+        found += (id(inner), *_owner(inner, variables))
+    return found
+
+
+def _owner(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
+    """The module that is the first argument; of what goes on for a method, the first variable that is one."""
+    candidates = values if is_resumed(code) else values[:1]
+    return tuple([id(value) for value in candidates if side.is_module(value)][:1])
 
 
 def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
     """Whether sizes or ints of a frame, or of those that it goes on for, are constants because they took too much reasoning."""
-    codes = [code, *(inner for _, inner in waiting_frames(code, values))]
-    hints = [known.get(key, {}) for code in codes for key in (code, Function.of(code))]
-    return any(shapes.is_fixed(key, value) for each in hints for key, value in each.items())
+    return any(shapes.is_fixed(key, value) for key, value in seen_by(known, code, values))
 
 
 def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> set[Function]:

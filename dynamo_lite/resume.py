@@ -25,9 +25,10 @@ reads an unbound one must find a local variable.
 import opcode
 import re
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from inspect import CO_GENERATOR
 from types import CodeType
+from typing import Any
 
 from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
 
@@ -48,6 +49,14 @@ _made: dict[int, tuple[weakref.ref, dict]] = {}
 def is_resumed(code: CodeType) -> bool:
     """True for the code of a continuation."""
     return _OWN_QUALNAME.fullmatch(code.co_qualname) is not None
+
+
+def waiting_frames(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[CodeType, Sequence[Any]]]:
+    """The frames that a continuation, called with these arguments, goes on for: their codes and variables, outermost first."""
+    while code.co_varnames[: code.co_argcount][-1:] == ("__inner_args",) and is_resumed(code):
+        inner, values = values[-2:]
+        code = inner.__code__
+        yield code, values
 
 
 def frame_stub(code: CodeType) -> CodeType:

@@ -106,16 +106,14 @@ def _sizes_of_symbols(fakes: list[Any]) -> list[tuple[int, int]]:
     """
     import torch
 
-    symbols: dict[Any, tuple[int, int] | None] = {}
-    for fake in fakes:
-        if isinstance(fake, torch.SymInt):
-            symbols[fake.node.expr] = None
+    inputs = {fake.node.expr for fake in fakes if isinstance(fake, torch.SymInt)}
+    places: dict[Any, tuple[int, int]] = {}
     for position, fake in enumerate(fakes):
         if type(fake) is torch._subclasses.FakeTensor and fake.layout is torch.strided:
             for dim, size in enumerate(fake.shape):
                 if type(size) is torch.SymInt and size.node.expr.is_symbol:
-                    symbols.setdefault(size.node.expr, (position, dim))
-    return [place for place in symbols.values() if place is not None]
+                    places.setdefault(size.node.expr, (position, dim))
+    return [place for symbol, place in places.items() if symbol not in inputs]
 
 
 def _add_inputs(graph: Any, n: int) -> None:

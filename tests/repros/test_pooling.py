@@ -48,9 +48,8 @@ def test_without_gradients_padding_is_no_matter():
 @pytest.mark.filterwarnings("error:backend")
 def test_what_is_right_is_left_alone():
     def f(x):
-        return F.avg_pool2d(x, 3, 2, 1) + F.avg_pool2d(x, 3, 2, 1, divisor_override=2), F.avg_pool2d(
-            x, 3, 2, 1, True, False
-        )
+        divided = F.avg_pool2d(x, 3, 2, 1, divisor_override=2)
+        return F.avg_pool2d(x, 3, 2, 1) + divided, F.avg_pool2d(x, 3, 2, 1, True, False)
 
     x = torch.randn(1, 1, 7, 7, requires_grad=True)
     compiled = dynamo_lite.compile(f, backend="inductor")

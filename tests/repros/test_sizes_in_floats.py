@@ -17,10 +17,9 @@ def resized(x):
 
 
 @pytest.mark.filterwarnings("error:backend")  # that it fails and the graph runs eagerly
-@pytest.mark.parametrize(
-    "backend, needs_grad", [("aot_eager", True), ("inductor", False)]
-)  # Inductor makes sizes constants in gradients
+@pytest.mark.parametrize("backend, needs_grad", [("aot_eager", True), ("inductor", False)])
 def test_a_scale_from_sizes_that_are_rounded(backend, needs_grad):
+    """Not with gradients under Inductor: it makes constants of the sizes there."""
     counter = CompileCounterWithBackend(backend)
     compiled = dynamo_lite.compile(resized, backend=counter)
     for n in (16, 24, 30, 33):

@@ -3,7 +3,7 @@
 import torch
 
 import dynamo_lite
-from dynamo_lite.hints import hints_of, waiting_frames
+from dynamo_lite.hints import hints_of, paths_of_waiting, seen_by
 from dynamo_lite.record import Function
 from dynamo_lite.testing import CompileCounter
 
@@ -37,14 +37,8 @@ def test_a_variable_of_a_frame_that_waits_in_another_chain():
         x, y, before = torch.ones(n), torch.randn(2, n), counter.frame_count
         torch.testing.assert_close(compiled(x, y), f(x, y))
         found.append(counter.frame_count - before)
-    assert found == [
-        5,
-        5,
-        2,
-        0,
-        0,
-        0,
-    ]  # what is compiled in the third call is of `inner`, which had not been called by itself before
+    # What is compiled in the third call is of `inner`, which had not been called by itself before.
+    assert found == [5, 5, 2, 0, 0, 0]
 
 
 def resumed(name, names, lines="1"):
@@ -61,7 +55,7 @@ def test_paths_lead_to_the_frame_whose_variable_it_is():
     middle = resumed("b", ["y", "__inner", "__inner_args"])
     outer = resumed("a", ["x", "__inner", "__inner_args"])
     values = (1, middle, [2, innermost, [3, 4]])
-    assert list(waiting_frames(outer.__code__, values)) == [
+    assert list(paths_of_waiting(outer.__code__, values)) == [
         ("__inner_args", middle.__code__),
         ("__inner_args[2]", innermost.__code__),
     ]
@@ -77,6 +71,7 @@ def test_paths_lead_to_the_frame_whose_variable_it_is():
         Function.of(innermost.__code__): {"list(z)[0]": 3},
         innermost.__code__: {"__stack_0": 4},
     }
+    assert [value for _, value in seen_by(known, outer.__code__, values)] == [1, 2, 4, 3]
     assert dict(hints) == {
         "x": 1,
         ("fixed", "__inner_args[0].shape"): 2,
