@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._eval_frame import tail_call
 from .exc import Unsupported, unsupported
+from .hints import note_rest
 from .interp.frame import NULL, ExcInfo, Frame
 from .isa.canon import Instr, Op
 from .isa.emit import GENERATOR_FLAGS
@@ -370,6 +371,7 @@ class BreakEmitter:
             unbreakable.break_step = cg.tr.failing_step(frame.parent) if frame.parent is not None else 0
             raise unbreakable from reason
         self._code = code
+        note_rest(cg.tr, code, locals_)
 
         def function() -> None:
             cg.load_resume_function(code, frame, state.cells)

@@ -41,10 +41,10 @@ from .graph import side
 from .guards.ir import GuardSet
 from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
-from .hints import Memory, hints_of
+from .hints import Memory, hints_of, note_call
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
-from .isa.flow import leads_to_loop
+from .isa.flow import is_in_loop, leads_to_loop
 from .record import STATS, BreakRecord, FrameRecord, Function, Miss, log
 from .resume import PREFIXES, is_resumed
 from .trace import Trace
@@ -66,7 +66,7 @@ TOO_LONG = 2
 TOO_BROKEN = 3
 """A function in which so many graph breaks came while it was inlined, with a first argument of the same class, is called instead, and
 captured as a frame of its own: what follows a break in an inlined function belongs to the one call, while all callers share the parts of
-a frame."""
+a frame. Breaks count for the innermost function; in a loop also for all that lead to it from there, as each of them would be next."""
 
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
@@ -249,10 +249,10 @@ class Region(_eval_frame.Region):
         if config.error_on_recompile:
             raise RecompileError(self._miss_text(cache, fn, values))
         owners = limits.owners(cache.code, values)
-        same = sum(e.owner.owners == owners for e in cache.entries)
+        same = [e for e in cache.entries if e.owner.owners == owners]
         limit = self.recompile_limit if self.recompile_limit is not None else config.recompile_limit
-        if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
-            return True
+        if len(same) < limit and len(cache.entries) < config.accumulated_recompile_limit:
+            return not self._is_in_vain(cache, fn, values, same)
         text = f"{cache.code.co_qualname} reached the limit of {limit} compiled versions; it runs eagerly where none fits.\n"
         text += self._miss_text(cache, fn, values)
         if config.fail_on_recompile_limit_hit or self.fullgraph:
@@ -264,6 +264,22 @@ class Region(_eval_frame.Region):
             cache.state = _eval_frame.RUN_ONLY
             self.given_up |= limits.deciders((e.owner.record, self._misses(e, fn, values)) for e in cache.entries)
         return False
+
+    def _is_in_vain(self, cache: Any, fn: FunctionType, values: tuple[Any, ...], versions: list[Any]) -> bool:
+        """Whether there would be a version for each turn of a loop, see `limits`; then nothing more is compiled for this code."""
+        newest = max(versions, key=lambda entry: entry.owner.record.entry_index, default=None)
+        if newest is None or self.fullgraph or not limits.breaks_in_loop(cache.code, newest.owner.record):
+            return False
+        reason = limits.why_in_vain(cache.code, values, newest.owner.record, self._misses(newest, fn, values))
+        if reason is None:
+            return False
+        record = self._new_record(cache, fn, values)
+        record.skipped = (
+            f"runs eagerly where no version fits: it breaks in a loop, and {reason} differs from turn to turn"
+        )
+        log.add(record)
+        cache.state = _eval_frame.RUN_ONLY
+        return True
 
     def _miss_text(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> str:
         return str(self._nearest(cache, fn, values))
@@ -281,7 +297,7 @@ class Region(_eval_frame.Region):
                 nearest = Miss(entry.owner.record.entry_index, failures)
         return nearest
 
-    def _compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
+    def _new_record(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> FrameRecord:
         code = cache.code
         record = FrameRecord(code, code.co_qualname, code.co_filename, code.co_firstlineno)
         record.is_resume = is_resumed(code)
@@ -289,6 +305,11 @@ class Region(_eval_frame.Region):
         if cache.entries:
             record.nearest = self._nearest(cache, fn, values)
             record.recompile_reason = str(record.nearest)
+        return record
+
+    def _compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
+        code = cache.code
+        record = self._new_record(cache, fn, values)
         started = record.started = perf_counter()
         fake_calls, memo_hits = STATS.fake_calls, STATS.memo_hits
         try:
@@ -538,10 +559,19 @@ class Analysis:
         check_finalizers(tr)
         codegen = Codegen(tr)
         breaks = [] if self.pending is None else [BreakRecord.of(self.pending)]
-        entry = self._commit(tr, codegen.finish_break(frames[::-1]), True, codegen, breaks)
-        if len(frames) > 1:
-            self.region.inner_breaks[(*_place_of(frames[0].code), _class_of_first(_own_locals(frames[0])))] += 1
-        return entry
+        code = codegen.finish_break(frames[::-1])
+        self._note_break(tr, frames)
+        return self._commit(tr, code, True, codegen, breaks)
+
+    def _note_break(self, tr: Trace, frames: list[Frame]) -> None:
+        """Take note of the sizes that functions were called with which were followed up to a break, and that it is in them: in the
+        innermost, and in all that a loop calls. `frames` is innermost first."""
+        self.record.breaks_in_loop = is_in_loop(frames[-1].lifted, frames[-1].cur)
+        in_loop = max((i for i, frame in enumerate(frames) if is_in_loop(frame.lifted, frame.cur)), default=0)
+        for i, frame in enumerate(frames[:-1]):
+            note_call(tr, frame.code, frame.arguments)
+            if i <= in_loop:
+                self.region.inner_breaks[(*_place_of(frame.code), _class_of_first(_own_locals(frame)))] += 1
 
     def _learn(self, tr: Trace, error: Unsupported) -> bool:
         """Take note of where the next run has to break; False if that can't help."""

@@ -5,7 +5,8 @@ are too many, whether anything below may be compiled, and the functions that giv
 Invariant: a limit is used up once for one reason. A function that runs eagerly calls others through the hook, wrappers around the same
 work most of all; each of them would use up a limit of its own on what has just been given up. So all functions from the one that gave up
 down to the line that decides by a size run eagerly; what they call besides is captured by itself. For a size that takes too much
-reasoning nobody knows such a line; then nothing more is compiled below.
+reasoning nobody knows such a line; then nothing more is compiled below. Numbers that differ become symbolic, a text and the length of a
+list can't, nor a size that the program makes a constant: what breaks in a loop would be compiled for each turn, and has one version.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from types import CodeType
 from typing import Any
 
 from . import shapes
-from .graph import side
-from .hints import Memory, seen_by
+from .hints import Memory, module_of, seen_by
+from .isa.flow import begins_in_loop
+from .isa.lift import lift
 from .record import FrameRecord, Function, MissedGuard
 from .resume import is_resumed, waiting_frames
 
@@ -31,14 +33,58 @@ def owners(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _owner(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
-    """The module that is the first argument; of what goes on for a method, the first variable that is one."""
-    candidates = values if is_resumed(code) else values[:1]
-    return tuple([id(value) for value in candidates if side.is_module(value)][:1])
+    module = module_of(code, values)
+    return () if module is None else (id(module),)
 
 
 def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
     """Whether sizes or ints of a frame, or of those that it goes on for, are constants because they took too much reasoning."""
     return any(shapes.is_fixed(key, value) for key, value in seen_by(known, code, values))
+
+
+def breaks_in_loop(code: CodeType, version: FrameRecord) -> bool:
+    """Whether code goes on in a loop after a break, or a version of it breaks in a loop of it."""
+    return version.breaks_in_loop or _goes_on_in_loop(code)
+
+
+def why_in_vain(
+    code: CodeType, values: Sequence[Any], version: FrameRecord, misses: Sequence[MissedGuard]
+) -> str | None:
+    """Why one more version of what breaks in a loop would be one for this turn alone; None if it may serve others. That is if the last
+    version rests on what the instruction gave that broke the graph, a text or a list of plain values of another length, or has made a
+    constant of a size that varies. Input: the call, and the guards of that version that have failed."""
+    if _goes_on_in_loop(code):
+        variables = zip(code.co_varnames, values, strict=False)
+        given = {name for name, value in variables if name.startswith("__stack_") and _is_plain_data(value)}
+        if any(miss.path in given for miss in misses):
+            return _GIVEN
+    constant = _constant_missed(version, misses)
+    if constant is None or "__stack_" in constant:
+        return _GIVEN if constant is not None else None
+    return f"{constant}, which the program makes a constant,"
+
+
+def _goes_on_in_loop(code: CodeType) -> bool:
+    return is_resumed(code) and begins_in_loop(lift(code))
+
+
+def _constant_missed(record: FrameRecord, misses: Sequence[MissedGuard]) -> str | None:
+    """The size that is a constant in this version, if nothing but such sizes, and what follows from them, is why it does not fit."""
+    lines = {constant.user for constant in record.specializations}
+    texts = {f"{constant.text} == {constant.value}": constant.text for constant in record.specializations}
+    if any(miss.user_line is not None and miss.user_line not in lines for miss in misses):
+        return None
+    return next((texts[miss.expected] for miss in misses if miss.expected in texts), None)
+
+
+def _is_plain_data(value: Any) -> bool:
+    kind = type(value)
+    return kind in _TEXTS or (kind in (list, tuple) and all(type(item) in _PLAIN for item in value))
+
+
+_GIVEN = "what it goes on with"
+_TEXTS = (str, bytes)
+_PLAIN = frozenset({*_TEXTS, bool, int, float, complex, type(None)})
 
 
 def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> set[Function]:

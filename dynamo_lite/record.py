@@ -210,6 +210,7 @@ class FrameRecord:
     specializations: list[Specialization] = field(default_factory=list)
     size_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
     """The user's lines that decide by sizes or need them as constants, and the functions that were called to get there."""
+    breaks_in_loop: bool = False
     steps: int = 0
     """Instructions interpreted in the run that made the entry."""
     fake_calls: int = 0

@@ -7,7 +7,7 @@ Invariant: static first; a size or int becomes symbolic when it differs from tha
 marked, or when everything was asked to be (except for buffers); a number that the frame itself changes does at once. 0 and 1
 are constants unless `config.specialize_zero_one` is off (or for ints that changed). Nothing here imports torch.
 
-`tr.dynamic_hints` is the memory: access path → tuple of sizes, or int; None in place of a number says that it varies.
+`tr.dynamic_hints` is the memory: access path → number, (rank, access path) → tuple of sizes; None in place of a number says that it varies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def dynamic_dims(
         chosen.update(range(len(sizes)))
     elif wanted is not False and config.automatic_dynamic_shapes:
         known = tuple([n if type(n) is int else None for n in sizes])
-        chosen.update(_changed_dims(tr.dynamic_hints, source.path, known))
+        chosen.update(changed_dims(tr.dynamic_hints, source.path, known))
     if not chosen:
         return NONE
     chosen.difference_update(marked.get(STATIC, ()))
@@ -81,13 +81,12 @@ def is_buffer(source: Any) -> bool:
     return source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers"
 
 
-def _changed_dims(hints: dict[str, Any], path: str, sizes: tuple[int, ...]) -> Iterable[int]:
-    seen = hints.get(path)
-    if type(seen) is not tuple or len(seen) != len(sizes):
-        hints[path] = sizes
-        return ()
+def changed_dims(hints: Any, path: str, sizes: tuple[int | None, ...]) -> Iterable[int]:
+    """The dimensions of a tensor that have been of other sizes. Remembers these; None is one that varies."""
+    key = len(sizes), path
+    seen = hints.setdefault(key, sizes)
     if seen != sizes:
-        hints[path] = seen = tuple([a if a == b else None for a, b in zip(seen, sizes, strict=True)])
+        hints[key] = seen = tuple([a if a == b else None for a, b in zip(seen, sizes, strict=True)])
     return [dim for dim, size in enumerate(seen) if size is None]
 
 

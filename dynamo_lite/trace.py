@@ -20,6 +20,7 @@ from .exc import FirstUse, SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
 from .guards import ir
 from .guards.mirror import has_finalizer
+from .hints import note_call
 from .interp.call import bind_arguments
 from .interp.frame import OPS, Frame, GraphBreak, Lasti
 from .isa.codec import Place
@@ -540,9 +541,11 @@ class Trace:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)
             self.followed[id(real)] = real
+        bound = bind_arguments(tx, fn, args, kwargs)
         if self.region.breaks_inside(fn.code, args):
+            note_call(self, fn.code, bound)
             unsupported("breaks-inside", fn.describe())
-        frame = Frame(self, fn, bind_arguments(tx, fn, args, kwargs), tx, direct)
+        frame = Frame(self, fn, bound, tx, direct)
         self.enter(fn)
         try:
             return frame.run()

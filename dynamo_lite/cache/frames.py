@@ -67,6 +67,7 @@ def write(
         "hints": _write_hints(tr.dynamic_hints),
         "breaks": [_write_break(b) for b in record.breaks],
         "specializations": [(s.text, s.value, s.user, s.why) for s in record.specializations],
+        "breaks_in_loop": record.breaks_in_loop,
         "size_lines": [(line, [tuple(f) for f in functions]) for line, functions in record.size_lines.items()],
         # All that was mentioned comes last.
         "arguments": arguments.table,
@@ -258,10 +259,12 @@ class _Places:
         return number
 
 
-def _write_hints(hints: dict[str, Any]) -> dict[str, Any]:
+def _write_hints(hints: dict[Any, Any]) -> dict[Any, Any]:
     """What is known to vary, for the next compilation."""
     kinds = (int, float, tuple, type(None))
-    return {path: seen for path, seen in hints.items() if type(path) is str and type(seen) in kinds}
+    return {
+        key: seen for key, seen in hints.items() if (type(key) is str or type(key[0]) is int) and type(seen) in kinds
+    }
 
 
 def _write_break(record: BreakRecord) -> tuple[Any, ...]:
@@ -373,7 +376,7 @@ class Version:
         return self.data["needs_hook"]
 
     @property
-    def hints(self) -> dict[str, Any]:
+    def hints(self) -> dict[Any, Any]:
         """The sizes and numbers that were seen."""
         return self.data["hints"]
 
@@ -382,6 +385,7 @@ class Version:
         for slug, context, frames in self.data["breaks"]:
             record.breaks.append(BreakRecord(slug, context, tuple([UserFrame(*frame) for frame in frames])))
         record.specializations += [Specialization(*found) for found in self.data["specializations"]]
+        record.breaks_in_loop = self.data["breaks_in_loop"]
         for line, functions in self.data["size_lines"]:
             record.size_lines[line] = tuple([Function(*function) for function in functions])
 

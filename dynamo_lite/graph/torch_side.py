@@ -117,6 +117,13 @@ def is_module(value: Any) -> bool:
     return issubclass(type(value), torch.nn.Module)
 
 
+def sizes_of(value: Any) -> tuple[int | None, ...] | None:
+    """The sizes of a plain tensor, None in the place of one that is no int; None for other objects."""
+    if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
+        return None
+    return tuple([n if type(n) is int else None for n in value.shape])
+
+
 def compile_graph(
     graph: GraphBuilder, backend: Any, fullgraph: bool, kept: Any = None
 ) -> tuple[Any, Failure, GraphRecord]:

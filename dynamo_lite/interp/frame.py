@@ -65,6 +65,7 @@ class Frame:
     """A frame being interpreted.
 
     Attributes:
+        arguments: what the variables were at the beginning.
         direct: the parent's current call instruction pushes this frame's result unchanged, so that the parent can be resumed
             with it after a break in here.
         raised_at: where the frame says it is after RERAISE, which may name an earlier place; None: where it is.
@@ -73,6 +74,7 @@ class Frame:
     """
 
     __slots__ = (
+        "arguments",
         "builtins",
         "caller",
         "class_namespace",
@@ -102,6 +104,7 @@ class Frame:
         self.code: CodeType = function.code
         self.lifted: Lifted = lift(self.code)
         self.globals = function.globals  # GlobalsNamespace
+        self.arguments = locals_
         self.locals = locals_ + [None] * (len(self.lifted.local_names) - len(locals_))
         first_free = self.lifted.first_free_slot
         for i, cell in enumerate(function.closure):

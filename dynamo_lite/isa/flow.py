@@ -52,10 +52,7 @@ def only_raises(lifted: Lifted, index: int) -> bool:
         if instr.op in _LEAVING:
             return False
         seen.add(i)
-        if instr.target is not None:
-            pending.append(instr.target)
-        if instr.op not in TERMINAL:
-            pending.append(i + 1)
+        pending += _successors(lifted, i)
     return True
 
 
@@ -64,17 +61,43 @@ def leads_to_loop(lifted: Lifted, index: int) -> bool:
     pending, seen = [index], set()
     while pending:
         i = pending.pop()
-        instr = lifted.instrs[i]
         if i in seen:
             continue
         seen.add(i)
-        if instr.target is not None:
-            if instr.target <= i:
-                return True
-            pending.append(instr.target)
-        if instr.op not in TERMINAL:
-            pending.append(i + 1)
+        following = _successors(lifted, i)
+        if any(j <= i for j in following):
+            return True
+        pending += following
     return False
+
+
+def is_in_loop(lifted: Lifted, index: int) -> bool:
+    """Whether a way on from `index` leads back to it."""
+    pending, seen = _successors(lifted, index), set()
+    while pending:
+        i = pending.pop()
+        if i == index:
+            return True
+        if i not in seen:
+            seen.add(i)
+            pending += _successors(lifted, i)
+    return False
+
+
+def begins_in_loop(lifted: Lifted) -> bool:
+    """Whether resumed code goes on inside a loop: one that is there before the first branch."""
+    i = 0
+    while len(_successors(lifted, i)) == 1:
+        if is_in_loop(lifted, i):
+            return True
+        (i,) = _successors(lifted, i)
+    return False
+
+
+def _successors(lifted: Lifted, index: int) -> list[int]:
+    instr = lifted.instrs[index]
+    found = [] if instr.target is None else [instr.target]
+    return found if instr.op in TERMINAL else [*found, index + 1]
 
 
 _LEAVING = frozenset({Op.RETURN_VALUE, Op.YIELD_VALUE, Op.RERAISE})

@@ -97,6 +97,10 @@ class VariableTracker:
     is_symbolic = False  # a number that may be another one at the next call
     is_rebuilt = False  # a value of the graph that is made of others when the graph has run
 
+    def sizes(self) -> tuple[int | None, ...] | None:
+        """Of a tensor, the sizes, None in the place of a symbolic one; None for other objects."""
+        return None
+
     def python_type(self) -> type:
         """The object's real type (`type(x)`)."""
         raise NotImplementedError(type(self).__name__)
@@ -198,6 +202,8 @@ class LazyVariable:
         self.__dict__.update(_lazy=(tr, value), source=source, mutated=False)
 
     def _realize(self) -> type:
+        if "_lazy" not in self.__dict__:  # somebody else has found it, by way of the garbage collector
+            raise AttributeError("the run that this value belonged to is over")
         tr, value = self.__dict__["_lazy"]
         model = tr.build(value, self.__dict__["source"])
         _set_class(self, type(model))

@@ -69,6 +69,9 @@ class TensorVariable(VariableTracker):
     def python_type(self) -> type:
         return self.cls
 
+    def sizes(self) -> tuple[int | None, ...]:
+        return tuple([n if type(n) is int else None for n in self.proxy.meta.shape])
+
     def as_proxy(self) -> TensorValue:
         return self.proxy
 

@@ -1,7 +1,8 @@
 """Liveness."""
 
 from dynamo_lite.isa import Op, lift
-from dynamo_lite.isa.flow import live_cells, live_slots
+from dynamo_lite.isa.flow import begins_in_loop, is_in_loop, leads_to_loop, live_cells, live_slots
+from dynamo_lite.resume import resume_code
 
 
 def names(function, line, kind=live_slots):
@@ -84,3 +85,41 @@ def test_clear_is_a_read():
     if any(instr.op is Op.LOAD_FAST_AND_CLEAR for instr in lifted.instrs):
         index = next(i for i, instr in enumerate(lifted.instrs) if instr.op is Op.LOAD_FAST_AND_CLEAR)
         assert lifted.slot_of("x") in live_slots(lifted, index)
+
+
+def lines_where(function, condition):
+    """The lines (relative to the def) with an instruction for which a condition holds."""
+    lifted, first = lift(function.__code__), function.__code__.co_firstlineno
+    return {instr.lineno - first for i, instr in enumerate(lifted.instrs) if instr.lineno and condition(lifted, i)}
+
+
+def with_loops(n, x):
+    x = x + 1
+    for i in range(n):
+        x = x * i
+    while x:
+        if n:
+            return x
+        x = x - 1
+    return x
+
+
+def test_loops():
+    assert lines_where(with_loops, is_in_loop) == {2, 3, 4, 5, 7}
+    assert lines_where(with_loops, leads_to_loop) >= {1, 2, 3, 4, 5, 7}
+    assert not lines_where(with_loops, leads_to_loop) & {6, 8}
+
+
+def resumed_after(line):
+    """The resumed code behind the last binary operation of a line."""
+    lifted = lift(with_loops.__code__)
+    first = with_loops.__code__.co_firstlineno
+    (offset,) = [i.offset for i in lifted.instrs if i.op is Op.BINARY and i.lineno == first + line]
+    depth = 2 if line == 3 else 1  # the iterator
+    return resume_code(with_loops.__code__, offset, depth, locals_passed=("n", "x"))
+
+
+def test_resumed_code_that_begins_in_a_loop():
+    assert not begins_in_loop(lift(resumed_after(1)))
+    assert begins_in_loop(lift(resumed_after(3)))
+    assert begins_in_loop(lift(resumed_after(7)))

@@ -9,7 +9,8 @@ from dynamo_lite.testing import CompileCounter
 
 
 def test_a_variable_of_a_frame_that_waits_in_another_chain():
-    """From the second call on `inner` is called instead of being inlined: other frames go on for `middle`, and other code."""
+    """From the second call on `inner` is called instead of being inlined: other frames go on for `middle`, and other code. That sizes
+    vary is known of `inner` as well when it is called by itself for the first time."""
 
     def inner(x):
         x = x + 1
@@ -37,8 +38,7 @@ def test_a_variable_of_a_frame_that_waits_in_another_chain():
         x, y, before = torch.ones(n), torch.randn(2, n), counter.frame_count
         torch.testing.assert_close(compiled(x, y), f(x, y))
         found.append(counter.frame_count - before)
-    # What is compiled in the third call is of `inner`, which had not been called by itself before.
-    assert found == [5, 5, 2, 0, 0, 0]
+    assert found == [5, 5, 0, 0, 0, 0]
 
 
 def resumed(name, names, lines="1"):
@@ -69,7 +69,9 @@ def test_paths_lead_to_the_frame_whose_variable_it_is():
         Function.of(outer.__code__): {"x": 1},
         Function.of(middle.__code__): {("fixed", "y.shape"): 2},
         Function.of(innermost.__code__): {"list(z)[0]": 3},
-        innermost.__code__: {"__stack_0": 4},
+        (Function.of(innermost.__code__), next((p for p in innermost.__code__.co_positions() if p[3]), None)): {
+            "__stack_0": 4
+        },
     }
     assert [value for _, value in seen_by(known, outer.__code__, values)] == [1, 2, 4, 3]
     assert dict(hints) == {
@@ -81,3 +83,64 @@ def test_paths_lead_to_the_frame_whose_variable_it_is():
     assert hints_of(known, resumed("c", ["z", "w"]), (1, 2)).get("list(z)[0]") == 3  # other code for the same line
     assert hints_of(known, resumed("c", ["z"], lines="2"), (1,)).get("list(z)[0]") is None
     assert "y" not in hints and len(hints) == 4
+
+
+def test_modules_of_other_classes_have_a_memory_each():
+    """What they share is `Module._wrapped_call_impl`; the sizes of one say nothing about those of another."""
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = torch.nn.Embedding(8, 4)
+            self.dropout = torch.nn.Dropout(0.0)
+            self.head = torch.nn.Linear(4, 4)
+
+        def forward(self, indices):
+            for layer in (self.embedding, self.dropout, self.head):
+                indices = layer(indices)
+                dynamo_lite.graph_break()
+            return indices
+
+    model, counter = Block(), CompileCounter()
+    compiled = dynamo_lite.compile(model, backend=counter)
+    found = []
+    for n in range(3, 9):
+        indices, before = torch.arange(2 * n).view(2, n) % 8, counter.frame_count
+        torch.testing.assert_close(compiled(indices), model(indices))
+        found.append(counter.frame_count - before)
+    assert found == [3, 3, 0, 0, 0, 0]
+
+
+def test_sizes_are_remembered_by_rank():
+    def f(x):
+        return x.sum() * x.shape[0]
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(f, backend=counter)
+    found = []
+    for n in range(3, 9):
+        for x in (torch.ones(n), torch.ones(n, 2)):
+            before = counter.frame_count
+            torch.testing.assert_close(compiled(x), f(x))
+            found.append(counter.frame_count - before)
+    assert found == [1, 1, 1, 1] + 8 * [0]
+
+
+def test_a_result_that_is_first_seen_behind_a_break_varies_with_what_it_is_computed_from():
+    def layer(x):
+        dynamo_lite.graph_break()
+        return x.cos()
+
+    def f(x):
+        for _ in range(4):
+            x = layer(x + 1)
+        return x.sum()
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(f, backend=counter)
+    found = []
+    for n in range(3, 9):
+        x, before = torch.randn(n, 2), counter.frame_count
+        torch.testing.assert_close(compiled(x), f(x))
+        found.append(counter.frame_count - before)
+    assert found[2:] == [0, 0, 0, 0]
