@@ -53,11 +53,9 @@ def why_in_vain(
     """Why one more version of what breaks in a loop would be one for this turn alone; None if it may serve others. That is if the last
     version rests on what the instruction gave that broke the graph, a text or a list of plain values of another length, or has made a
     constant of a size that varies. Input: the call, and the guards of that version that have failed."""
-    if _goes_on_in_loop(code):
-        variables = zip(code.co_varnames, values, strict=False)
-        given = {name for name, value in variables if name.startswith("__stack_") and _is_plain_data(value)}
-        if any(miss.path in given for miss in misses):
-            return _GIVEN
+    given = _given(code, values) if _goes_on_in_loop(code) else None
+    if given is not None and any(miss.path == given for miss in misses):
+        return _GIVEN
     constant = _constant_missed(version, misses)
     if constant is None or "__stack_" in constant:
         return _GIVEN if constant is not None else None
@@ -77,9 +75,14 @@ def _constant_missed(record: FrameRecord, misses: Sequence[MissedGuard]) -> str 
     return next((texts[miss.expected] for miss in misses if miss.expected in texts), None)
 
 
-def _is_plain_data(value: Any) -> bool:
-    kind = type(value)
-    return kind in _TEXTS or (kind in (list, tuple) and all(type(item) in _PLAIN for item in value))
+def _given(code: CodeType, values: Sequence[Any]) -> str | None:
+    """The name of what the instruction gave that broke the graph, the topmost on the stack, if it is a text or a list of plain values."""
+    on_stack = [i for i, name in enumerate(code.co_varnames[: code.co_argcount]) if name.startswith("__stack_")]
+    if not on_stack or code.co_varnames[code.co_argcount - 1] == "__inner_args":
+        return None
+    value = values[on_stack[-1]]
+    is_plain = type(value) in _TEXTS or (type(value) in (list, tuple) and all(type(item) in _PLAIN for item in value))
+    return code.co_varnames[on_stack[-1]] if is_plain else None
 
 
 _GIVEN = "what it goes on with"
