@@ -427,7 +427,8 @@ class Analysis:
 
     def run(self) -> Any:
         """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""
-        hints = hints_of(self.region.hints, self.fn, self.values)
+        with side.modes_aside():  # which see what is asked of tensors
+            hints = hints_of(self.region.hints, self.fn, self.values)
         for _ in range(MAX_RUNS):
             with side.modes_aside():
                 self.tr = tr = Trace(self, self.fn, self.values, self.break_step, hints)
