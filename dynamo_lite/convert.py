@@ -66,7 +66,8 @@ TOO_LONG = 2
 TOO_BROKEN = 3
 """A function in which so many graph breaks came while it was inlined, with a first argument of the same class, is called instead, and
 captured as a frame of its own: what follows a break in an inlined function belongs to the one call, while all callers share the parts of
-a frame. Breaks count for the innermost function; in a loop also for all that lead to it from there, as each of them would be next."""
+a frame. Breaks count for the innermost function; in a loop also for all that lead to it from there, as each of them would be next.
+What is called once has nobody to share its parts with: only breaks in its loops count."""
 
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
@@ -153,6 +154,7 @@ class Region(_eval_frame.Region):
         self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
         self.too_long: Counter[tuple[str, int]] = Counter()
         self.inner_breaks: Counter[tuple[str, int, int]] = Counter()
+        self.turns: set[CodeType] = set()  # resumed code that would have a version for each turn of a loop
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
         self.given_up: set[Function] = set()  # whose decisions by sizes have used up a recompile limit
         self.callback = self.on_miss
@@ -183,8 +185,11 @@ class Region(_eval_frame.Region):
         return found
 
     def breaks_inside(self, code: CodeType, args: list[Any]) -> bool:
-        """Whether a function is better called with these than inlined. (What is left of an earlier call goes on as it began.)"""
-        if not self.inner_breaks or is_resumed(code):
+        """Whether a function is better called with these than inlined. (What is left of an earlier call goes on as it began, unless it is
+        another one in each turn.)"""
+        if is_resumed(code):
+            return code in self.turns
+        if not self.inner_breaks:
             return False
         return self.inner_breaks[(*_place_of(code), _class_of_first(args))] >= TOO_BROKEN
 
@@ -197,6 +202,7 @@ class Region(_eval_frame.Region):
         self.seen_once.clear()
         self.too_long.clear()
         self.inner_breaks.clear()
+        self.turns.clear()
         self.failing.clear()
         self.given_up.clear()
 
@@ -249,10 +255,10 @@ class Region(_eval_frame.Region):
         if config.error_on_recompile:
             raise RecompileError(self._miss_text(cache, fn, values))
         owners = limits.owners(cache.code, values)
-        same = [e for e in cache.entries if e.owner.owners == owners]
+        same = sum(e.owner.owners == owners for e in cache.entries)
         limit = self.recompile_limit if self.recompile_limit is not None else config.recompile_limit
-        if len(same) < limit and len(cache.entries) < config.accumulated_recompile_limit:
-            return not self._is_in_vain(cache, fn, values, same)
+        if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
+            return not self._is_in_vain(cache, fn, values, owners)
         text = f"{cache.code.co_qualname} reached the limit of {limit} compiled versions; it runs eagerly where none fits.\n"
         text += self._miss_text(cache, fn, values)
         if config.fail_on_recompile_limit_hit or self.fullgraph:
@@ -265,13 +271,19 @@ class Region(_eval_frame.Region):
             self.given_up |= limits.deciders((e.owner.record, self._misses(e, fn, values)) for e in cache.entries)
         return False
 
-    def _is_in_vain(self, cache: Any, fn: FunctionType, values: tuple[Any, ...], versions: list[Any]) -> bool:
-        """Whether there would be a version for each turn of a loop, see `limits`; then nothing more is compiled for this code."""
-        newest = max(versions, key=lambda entry: entry.owner.record.entry_index, default=None)
-        if newest is None or self.fullgraph or not limits.breaks_in_loop(cache.code, newest.owner.record):
+    def _is_in_vain(self, cache: Any, fn: FunctionType, values: tuple[Any, ...], owners: tuple[int, ...]) -> bool:
+        """Whether there would be a version for each turn of a loop, see `limits`; then nothing more is compiled for this code. If it is
+        the code of a frame that waits within others, those are compiled once more, without it."""
+        _, first, _ = limits.innermost(cache.code, values)
+        alike = [e for e in cache.entries if first is cache.code or e.owner.owners == owners]
+        newest = max(alike, key=lambda entry: entry.owner.record.entry_index, default=None)
+        if newest is None or self.fullgraph or not limits.breaks_in_loop(cache.code, values, newest.owner.record):
             return False
         reason = limits.why_in_vain(cache.code, values, newest.owner.record, self._misses(newest, fn, values))
         if reason is None:
+            return False
+        if first is not cache.code:
+            self.turns.add(first)
             return False
         record = self._new_record(cache, fn, values)
         record.skipped = (
@@ -565,14 +577,23 @@ class Analysis:
         return self._commit(tr, code, True, codegen, breaks)
 
     def _note_break(self, tr: Trace, frames: list[Frame]) -> None:
-        """Take note of the sizes that functions were called with which were followed up to a break, and that it is in them: in the
-        innermost, and in all that a loop calls. `frames` is innermost first."""
-        self.record.breaks_in_loop = is_in_loop(frames[-1].lifted, frames[-1].cur)
-        in_loop = max((i for i, frame in enumerate(frames) if is_in_loop(frame.lifted, frame.cur)), default=0)
-        for i, frame in enumerate(frames[:-1]):
+        """Take note of the sizes that functions were called with which were followed up to a break, and that it is in them. It counts for
+        each turn of a loop that it is in, and for each call of the innermost function and of all that a loop leads to it through.
+        `frames` is innermost first."""
+        in_loop = [is_in_loop(frame.lifted, frame.cur) for frame in frames]
+        self.record.breaks_in_loop = in_loop[-1]
+        whose = [(*_place_of(frame.code), _class_of_first(_own_locals(frame))) for frame in frames]
+        begun = [i for i, frame in enumerate(frames[:-1]) if not is_resumed(frame.code)]
+        apart = [i for i in begun if in_loop[i]]
+        if apart:
+            who = tr.graph.shapes.who_made_constants()
+            apart = [i for i in apart if Function.of(frames[i].code) in who]
+        if apart:
+            self.region.inner_breaks.update(dict.fromkeys([whose[i] for i in apart], TOO_BROKEN))
+            raise Restart("what makes constants of sizes, and breaks in a loop, is a frame of its own")
+        for frame in frames[:-1]:
             note_call(tr, frame.code, frame.arguments)
-            if i <= in_loop:
-                self.region.inner_breaks[(*_place_of(frame.code), _class_of_first(_own_locals(frame)))] += 1
+        self.region.inner_breaks.update([whose[i] for i in begun if i == 0 or any(in_loop[i + 1 :])])
 
     def _learn(self, tr: Trace, error: Unsupported) -> bool:
         """Take note of where the next run has to break; False if that can't help."""

@@ -124,12 +124,12 @@ def _place_of_stack(code: CodeType) -> Place:
     return Function.of(code), next((position for position in code.co_positions() if position[3]), None)
 
 
-def paths_of_waiting(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[str, CodeType]]:
-    """Of each frame that waits, outermost first: the access path of its variables, and its code."""
+def paths_of_waiting(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[str, CodeType, Sequence[Any]]]:
+    """Of each frame that waits, outermost first: the access path of its variables, its code and the variables."""
     path = ""
     for inner, variables in waiting_frames(code, values):
         path = f"{path}[{len(values) - 1}]" if path else "__inner_args"
-        yield path, inner
+        yield path, inner, variables
         values = variables
 
 
@@ -139,7 +139,7 @@ class _Hints(MutableMapping[Any, Any]):
     def __init__(self, known: Memory, code: CodeType, values: Sequence[Any]) -> None:
         self.known = known
         self.code = code
-        self.levels = list(paths_of_waiting(code, values))[::-1]  # innermost first
+        self.levels = [(path, inner) for path, inner, _ in paths_of_waiting(code, values)][::-1]  # innermost first
         self.varying = _varying_sizes(known, code, values)  # at once: nothing here may keep the program's objects
         self.asked: dict[Any, None] = {}
 

@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any
 
 from . import shapes
-from .hints import Memory, module_of, seen_by
+from .hints import Memory, module_of, paths_of_waiting, seen_by
 from .isa.flow import begins_in_loop
 from .isa.lift import lift
 from .record import FrameRecord, Function, MissedGuard
@@ -42,24 +42,47 @@ def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
     return any(shapes.is_fixed(key, value) for key, value in seen_by(known, code, values))
 
 
-def breaks_in_loop(code: CodeType, version: FrameRecord) -> bool:
+def innermost(code: CodeType, values: Sequence[Any]) -> tuple[str, CodeType, Sequence[Any]]:
+    """What goes on first: of the innermost frame that waits the access path, code and variables, else of the frame itself."""
+    found = "", code, values
+    for found in paths_of_waiting(code, values):  # noqa: B007 (the last)
+        pass
+    return found
+
+
+def breaks_in_loop(code: CodeType, values: Sequence[Any], version: FrameRecord) -> bool:
     """Whether code goes on in a loop after a break, or a version of it breaks in a loop of it."""
-    return version.breaks_in_loop or _goes_on_in_loop(code)
+    return version.breaks_in_loop or _goes_on_in_loop(innermost(code, values)[1])
 
 
 def why_in_vain(
     code: CodeType, values: Sequence[Any], version: FrameRecord, misses: Sequence[MissedGuard]
 ) -> str | None:
     """Why one more version of what breaks in a loop would be one for this turn alone; None if it may serve others. That is if the last
-    version rests on what the instruction gave that broke the graph, a text or a list of plain values of another length, or has made a
-    constant of a size that varies. Input: the call, and the guards of that version that have failed."""
-    given = _given(code, values) if _goes_on_in_loop(code) else None
-    if given is not None and any(miss.path == given for miss in misses):
-        return _GIVEN
+    version rests on what the instruction gave that broke the graph (a text, a list of plain values of another length, a number that the
+    program makes a constant, a size that is not 0 or 1), or has made a constant of a size that varies. Input: the call, and the guards of
+    that version that have failed."""
     constant = _constant_missed(version, misses)
-    if constant is None or "__stack_" in constant:
-        return _GIVEN if constant is not None else None
+    if _rests_on_given(code, values, constant, misses):
+        return "what it goes on with"
+    if constant is None or not version.breaks_in_loop:
+        return None
     return f"{constant}, which the program makes a constant,"
+
+
+def _rests_on_given(code: CodeType, values: Sequence[Any], constant: str | None, misses: Sequence[MissedGuard]) -> bool:
+    path, code, variables = innermost(code, values)
+    on_stack = [i for i, name in enumerate(code.co_varnames[: code.co_argcount]) if name.startswith("__stack_")]
+    if not on_stack or not _goes_on_in_loop(code):
+        return False
+    top = on_stack[-1]
+    given, value = f"{path}[{top}]" if path else code.co_varnames[top], variables[top]
+    if type(value) in _NUMBERS:
+        return constant == given
+    if type(value) in _TEXTS or (type(value) in (list, tuple) and all(type(item) in _PLAIN for item in value)):
+        return any(miss.path == given for miss in misses)
+    sizes = f"2 <= {given}.", f"2 <= {given}["
+    return bool(misses) and all(miss.expected.startswith(sizes) for miss in misses)
 
 
 def _goes_on_in_loop(code: CodeType) -> bool:
@@ -75,19 +98,9 @@ def _constant_missed(record: FrameRecord, misses: Sequence[MissedGuard]) -> str 
     return next((texts[miss.expected] for miss in misses if miss.expected in texts), None)
 
 
-def _given(code: CodeType, values: Sequence[Any]) -> str | None:
-    """The name of what the instruction gave that broke the graph, the topmost on the stack, if it is a text or a list of plain values."""
-    on_stack = [i for i, name in enumerate(code.co_varnames[: code.co_argcount]) if name.startswith("__stack_")]
-    if not on_stack or code.co_varnames[code.co_argcount - 1] == "__inner_args":
-        return None
-    value = values[on_stack[-1]]
-    is_plain = type(value) in _TEXTS or (type(value) in (list, tuple) and all(type(item) in _PLAIN for item in value))
-    return code.co_varnames[on_stack[-1]] if is_plain else None
-
-
-_GIVEN = "what it goes on with"
 _TEXTS = (str, bytes)
-_PLAIN = frozenset({*_TEXTS, bool, int, float, complex, type(None)})
+_NUMBERS = (bool, int, float, complex)
+_PLAIN = frozenset({*_TEXTS, *_NUMBERS, type(None)})
 
 
 def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> set[Function]:

@@ -29,7 +29,7 @@ from ..exc import Restart, Unsupported, unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
 from ..markers import HAS_MARKS
-from ..record import AS_CAPTURED, UNUSED_RANDOM
+from ..record import AS_CAPTURED, UNUSED_RANDOM, Function
 from . import modes
 from .arguments import Packing, as_dtype
 from .bodies import Body
@@ -781,6 +781,14 @@ class ShapeGuards:
             record = tr.analysis.record
             record.specializations = self.builder._symbols.specializations
             record.size_lines = self.builder._symbols.env.functions_at
+
+    def who_made_constants(self) -> set[Function]:
+        """The functions whose lines, or whose calls, have made constants of numbers that vary."""
+        symbols = self.builder._symbols
+        if symbols is None:
+            return set()
+        lines = {constant.user for constant in symbols.constants()}
+        return {function for line in lines for function in symbols.env.functions_at.get(line, ())}
 
 
 _NODE_MAKERS = {

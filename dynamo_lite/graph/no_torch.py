@@ -22,7 +22,7 @@ class EmptyGraph:
 
     def __init__(self, tr: Any) -> None:
         self.state = SimpleNamespace(restore=lambda: None, final_changes=lambda: [])
-        self.shapes = SimpleNamespace(finish=lambda tr: None)
+        self.shapes = SimpleNamespace(finish=lambda tr: None, who_made_constants=set)
 
     def begin(self) -> None:
         """Nobody looks at operators."""

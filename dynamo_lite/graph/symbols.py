@@ -388,6 +388,11 @@ class Symbols:
                 why = "its use takes too much reasoning" if item.text in self.given_up else None
                 yield item, Specialization(item.text, int(expr), self._who_fixed(item.first), why)
 
+    def constants(self) -> list[Specialization]:
+        """What the trace has made a constant so far."""
+        with without_compiler:
+            return [constant for _, constant in self._constants()]
+
     def _who_fixed(self, symbol: Any) -> Any:
         """The user's line that made a constant of a symbol."""
         env = self.env

@@ -56,8 +56,8 @@ def test_paths_lead_to_the_frame_whose_variable_it_is():
     outer = resumed("a", ["x", "__inner", "__inner_args"])
     values = (1, middle, [2, innermost, [3, 4]])
     assert list(paths_of_waiting(outer.__code__, values)) == [
-        ("__inner_args", middle.__code__),
-        ("__inner_args[2]", innermost.__code__),
+        ("__inner_args", middle.__code__, values[-1]),
+        ("__inner_args[2]", innermost.__code__, [3, 4]),
     ]
     known = {}
     hints = hints_of(known, outer, values)

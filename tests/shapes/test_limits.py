@@ -172,6 +172,23 @@ def test_turns_of_a_loop_that_go_on_with_a_list_have_one_version():
     assert said == {GIVEN}
 
 
+def test_turns_of_a_loop_that_go_on_with_zero_or_one_row_are_no_versions():
+    def f(x, groups):
+        total = torch.zeros(2)
+        for group in range(3):
+            (rows,) = torch.where(groups == group)
+            total = total + x[rows].sin().sum(0)
+        return total
+
+    calls = [
+        (torch.randn(6, 2), torch.tensor(groups))
+        for groups in ([0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 1, 1], [2, 2, 2, 2, 2, 1], [0, 1, 2, 2, 2, 2])
+    ]
+    found, said = of_loop(f, calls)
+    assert found[2:] == [0, 0]
+    assert said == {GIVEN}
+
+
 def test_a_size_that_is_a_constant_before_a_loop_that_breaks():
     def f(x):
         y = x * sum([1.0] * x.shape[0])
@@ -186,6 +203,39 @@ def test_a_size_that_is_a_constant_before_a_loop_that_breaks():
         "runs eagerly where no version fits: it breaks in a loop, and x.size(0), which the program makes a constant, differs from turn "
         "to turn"
     }
+
+
+def test_the_same_in_a_function_that_is_called():
+    """The frame that calls it is compiled once more, without it; it makes no constant of the size, which is the function's affair."""
+
+    def lengths(x, rows):
+        out = []
+        for row in rows:
+            items = row.tolist()
+            out.append((x * len(items)).sum() + len([item for item in items if item]))
+        return torch.stack(out)
+
+    def f(x, rows):
+        return lengths(x + 1, rows) * 2
+
+    rows = [[torch.arange(n) for n in sizes] for sizes in ([3, 4, 5], [6, 7, 8], [2, 9, 5], [5, 5, 5], [2, 3, 11])]
+    found, said = of_loop(f, [(torch.ones(3), each) for each in rows])
+    assert found[2:] == [0, 0, 0]
+    assert said == {GIVEN}
+
+    def scaled(x):
+        y = x * sum([1.0] * x.shape[0])
+        for i in range(2):
+            y = y + i
+            dynamo_lite.graph_break()
+        return y
+
+    def g(x):
+        return (scaled(x.cos() + 1) * 2).sin()
+
+    found, said = of_loop(g, [(torch.ones(n),) for n in range(3, 12)])
+    assert found[2:] == [0] * 7
+    assert len(said) == 1
 
 
 def test_numbers_in_a_loop_that_breaks_are_symbols():
