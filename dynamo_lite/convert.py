@@ -64,10 +64,9 @@ TOO_LONG = 2
 """A function whose analysis has used up its budget so many times is not analysed again when it does so once more."""
 
 TOO_BROKEN = 3
-"""A function in which so many graph breaks came while it was inlined, with a first argument of the same class, is called instead, and
+"""A function with a first argument of the same class that was inlined in so many calls with a graph break in them is called instead, and
 captured as a frame of its own: what follows a break in an inlined function belongs to the one call, while all callers share the parts of
-a frame. Breaks count for the innermost function; in a loop also for all that lead to it from there, as each of them would be next.
-What is called once has nobody to share its parts with: only breaks in its loops count."""
+a frame. A break counts for the innermost function, and for all that a loop leads to it through, as each of them would be next."""
 
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
@@ -184,14 +183,14 @@ class Region(_eval_frame.Region):
             found = self.resume_functions[key] = FunctionType(code, globals_)
         return found
 
-    def breaks_inside(self, code: CodeType, args: list[Any]) -> bool:
+    def breaks_inside(self, code: CodeType, arguments: list[Any]) -> bool:
         """Whether a function is better called with these than inlined. (What is left of an earlier call goes on as it began, unless it is
         another one in each turn.)"""
         if is_resumed(code):
             return code in self.turns
         if not self.inner_breaks:
             return False
-        return self.inner_breaks[(*_place_of(code), _class_of_first(args))] >= TOO_BROKEN
+        return self.inner_breaks[_whose(code, arguments)] >= TOO_BROKEN
 
     def reset(self) -> None:
         """Forget all compiled versions."""
@@ -359,6 +358,11 @@ side.hide_code(Region.on_miss.__code__)
 def _place_of(code: CodeType) -> tuple[str, int]:
     """What a function and its resume functions have in common."""
     return code.co_filename, code.co_firstlineno
+
+
+def _whose(code: CodeType, arguments: list[Any]) -> tuple[str, int, int]:
+    """Whose breaks count together: those of a function with a first argument of the same class."""
+    return (*_place_of(code), _class_of_first(arguments))
 
 
 def _class_of_first(args: list[Any]) -> int:
@@ -577,23 +581,30 @@ class Analysis:
         return self._commit(tr, code, True, codegen, breaks)
 
     def _note_break(self, tr: Trace, frames: list[Frame]) -> None:
-        """Take note of the sizes that functions were called with which were followed up to a break, and that it is in them. It counts for
-        each turn of a loop that it is in, and for each call of the innermost function and of all that a loop leads to it through.
-        `frames` is innermost first."""
+        """Take note of the functions that were followed up to a break: of the sizes they were called with, and that there is one; once
+        for each call, as what goes on for a call has been counted. What makes constants of sizes, and breaks in a loop, would make
+        its caller one for each size: it is not followed. `frames` is innermost first."""
         in_loop = [is_in_loop(frame.lifted, frame.cur) for frame in frames]
         self.record.breaks_in_loop = in_loop[-1]
-        whose = [(*_place_of(frame.code), _class_of_first(_own_locals(frame))) for frame in frames]
-        begun = [i for i, frame in enumerate(frames[:-1]) if not is_resumed(frame.code)]
-        apart = [i for i in begun if in_loop[i]]
-        if apart:
+        counts = self.region.inner_breaks
+        begun = [
+            (i, frame, _whose(frame.code, frame.arguments))
+            for i, frame in enumerate(frames[:-1])
+            if not is_resumed(frame.code)
+        ]
+        if any(in_loop[i] for i, *_ in begun):
             who = tr.graph.shapes.who_made_constants()
-            apart = [i for i in apart if Function.of(frames[i].code) in who]
-        if apart:
-            self.region.inner_breaks.update(dict.fromkeys([whose[i] for i in apart], TOO_BROKEN))
-            raise Restart("what makes constants of sizes, and breaks in a loop, is a frame of its own")
+            apart = {
+                key
+                for i, frame, key in begun
+                if in_loop[i] and Function.of(frame.code) in who and counts[key] < TOO_BROKEN
+            }
+            if apart:
+                counts.update(dict.fromkeys(apart, TOO_BROKEN))
+                raise Restart("what makes constants of sizes, and breaks in a loop, is a frame of its own")
         for frame in frames[:-1]:
             note_call(tr, frame.code, frame.arguments)
-        self.region.inner_breaks.update([whose[i] for i in begun if i == 0 or any(in_loop[i + 1 :])])
+        counts.update([key for i, _, key in begun if i == 0 or any(in_loop[i + 1 :])])
 
     def _learn(self, tr: Trace, error: Unsupported) -> bool:
         """Take note of where the next run has to break; False if that can't help."""

@@ -542,7 +542,7 @@ class Trace:
                 return tx.call(self.build_constant_object(target), args, kwargs)
             self.followed[id(real)] = real
         bound = bind_arguments(tx, fn, args, kwargs)
-        if self.region.breaks_inside(fn.code, args):
+        if self.region.breaks_inside(fn.code, bound):
             note_call(self, fn.code, bound)
             unsupported("breaks-inside", fn.describe())
         frame = Frame(self, fn, bound, tx, direct)
