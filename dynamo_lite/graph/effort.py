@@ -41,12 +41,13 @@ class Effort:
         self._sizes: dict[Any, int] = {}
         self._rounded: dict[Any, frozenset[Any]] = {}
 
-    def spend(self, expr: Any, with_facts: bool) -> bool:
-        """Note that an expression is evaluated, and whether all guards that round are simplified anew for it. True if that is too much."""
+    def spend(self, expr: Any, with_facts: bool, as_asked: bool = False) -> bool:
+        """Note that an expression is evaluated, and whether all guards that round are simplified anew for it; what is only taken as it is
+        asked costs half. True if that is too much."""
         if self.limit is None:
             return False
         size = self.size(expr)
-        self.spent += size + (self.facts if with_facts else 0)
+        self.spent += size // 2 if as_asked else size + (self.facts if with_facts else 0)
         for symbol in self._rounds(expr):
             self.blame[symbol] = self.blame.get(symbol, 0) + size
         return self.spent > self.endurance * self.limit and bool(self.blame)

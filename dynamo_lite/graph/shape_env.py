@@ -88,10 +88,11 @@ class Env(ShapeEnv):
             return known
         effort = self.effort
         plain = not effort.is_worth(orig_expr)
-        if effort.spend(orig_expr, not plain and self._resimplify_floor_div_axioms):
+        as_asked = plain and type(hint) is bool and self._is_backed(orig_expr) and not self._is_watched()
+        if effort.spend(orig_expr, not plain and self._resimplify_floor_div_axioms, as_asked):
             self._had_enough(effort.worst())
             orig_expr = self.replace(orig_expr)
-        elif plain and type(hint) is bool and self._is_backed(orig_expr) and not self._is_watched():
+        elif as_asked:
             return self._as_asked(orig_expr, hint)
         known = len(self.guards)
         result = super()._evaluate_expr(orig_expr, hint, *args, **kwargs)
