@@ -100,7 +100,7 @@ class Decisions:
 
     def specializations(self) -> list[Specialization]:
         """The floats from outside that became constants."""
-        inputs = [d for d in self.made.values() if d.function is _itself and d.operands[0].origin[0] == "input"]
+        inputs = [d for d in self.made.values() if _is_float_from_outside(d)]
         return [Specialization(d.operands[0].origin[1].path, d.answer, d.user) for d in inputs]
 
     def add_guards(self, leaf: Callable[[SymValue], tuple[str, list[tuple[Any, str]]] | None]) -> None:
@@ -113,6 +113,12 @@ class Decisions:
 
 def _itself(number: float) -> float:
     return number
+
+
+def _is_float_from_outside(decision: Decision) -> bool:
+    """Whether a float of the inputs became a constant. (The origins of ints are gone by now; their guards are of expressions.)"""
+    (number, *_) = decision.operands
+    return decision.function is _itself and isinstance(number, FloatValue) and number.origin[0] == "input"
 
 
 class _Check:
@@ -131,7 +137,7 @@ class _Check:
         }  # as the text of ints needs them
 
     def add(self, decision: Decision) -> None:
-        if decision.function is _itself and decision.operands[0].origin[0] == "input":
+        if _is_float_from_outside(decision):
             node = decision.operands[0].origin[1]
             self.tr.guard(node, ir.EQUALS, decision.answer)
             return

@@ -606,3 +606,19 @@ def test_a_set_that_is_not_shorter_than_a_view_hashes_its_items(elements, items)
     def make_args(k):
         return [{elements}, {items}]
     """)
+
+
+def test_an_int_that_varies_and_is_asked_for_itself():
+    agrees("""
+    def program(a):
+        try:
+            class K:
+                k = abs(a)
+            math.comb(1, a)
+        except* (ValueError,) as err:
+            pass
+        finally:
+            pass
+    def make_args(k):
+        return [0 - k]
+    """)
