@@ -211,6 +211,7 @@ class FrameRecord:
     size_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
     """The user's lines that decide by sizes or need them as constants, and the functions that were called to get there."""
     breaks_in_loop: bool = False
+    """Whether the version ends with a break in a loop of the frame itself."""
     steps: int = 0
     """Instructions interpreted in the run that made the entry."""
     fake_calls: int = 0

@@ -5,12 +5,12 @@ import torch
 import dynamo_lite
 from dynamo_lite.hints import hints_of, paths_of_waiting, seen_by
 from dynamo_lite.record import Function
-from dynamo_lite.testing import CompileCounter
+
+from .counting import graphs_per_call
 
 
 def test_a_variable_of_a_frame_that_waits_in_another_chain():
-    """From the second call on `inner` is called instead of being inlined: other frames go on for `middle`, and other code. That sizes
-    vary is known of `inner` as well when it is called by itself for the first time."""
+    """Each break of `inner` has frames of its own that go on for `middle`, and other code."""
 
     def inner(x):
         x = x + 1
@@ -31,13 +31,7 @@ def test_a_variable_of_a_frame_that_waits_in_another_chain():
         x, y = middle(x, y)
         return x.sum() - y.sum()
 
-    counter = CompileCounter()
-    compiled = dynamo_lite.compile(f, backend=counter)
-    found = []
-    for n in range(3, 9):
-        x, y, before = torch.ones(n), torch.randn(2, n), counter.frame_count
-        torch.testing.assert_close(compiled(x, y), f(x, y))
-        found.append(counter.frame_count - before)
+    found = graphs_per_call(f, [(torch.ones(n), torch.randn(2, n)) for n in range(3, 9)])
     assert found == [5, 5, 0, 0, 0, 0]
 
 
@@ -101,13 +95,7 @@ def test_modules_of_other_classes_have_a_memory_each():
                 dynamo_lite.graph_break()
             return indices
 
-    model, counter = Block(), CompileCounter()
-    compiled = dynamo_lite.compile(model, backend=counter)
-    found = []
-    for n in range(3, 9):
-        indices, before = torch.arange(2 * n).view(2, n) % 8, counter.frame_count
-        torch.testing.assert_close(compiled(indices), model(indices))
-        found.append(counter.frame_count - before)
+    found = graphs_per_call(Block(), [(torch.arange(2 * n).view(2, n) % 8,) for n in range(3, 9)])
     assert found == [3, 3, 0, 0, 0, 0]
 
 
@@ -115,14 +103,7 @@ def test_sizes_are_remembered_by_rank():
     def f(x):
         return x.sum() * x.shape[0]
 
-    counter = CompileCounter()
-    compiled = dynamo_lite.compile(f, backend=counter)
-    found = []
-    for n in range(3, 9):
-        for x in (torch.ones(n), torch.ones(n, 2)):
-            before = counter.frame_count
-            torch.testing.assert_close(compiled(x), f(x))
-            found.append(counter.frame_count - before)
+    found = graphs_per_call(f, [(x,) for n in range(3, 9) for x in (torch.ones(n), torch.ones(n, 2))])
     assert found == [1, 1, 1, 1] + 8 * [0]
 
 
@@ -136,11 +117,5 @@ def test_a_result_that_is_first_seen_behind_a_break_varies_with_what_it_is_compu
             x = layer(x + 1)
         return x.sum()
 
-    counter = CompileCounter()
-    compiled = dynamo_lite.compile(f, backend=counter)
-    found = []
-    for n in range(3, 9):
-        x, before = torch.randn(n, 2), counter.frame_count
-        torch.testing.assert_close(compiled(x), f(x))
-        found.append(counter.frame_count - before)
+    found = graphs_per_call(f, [(torch.randn(n, 2),) for n in range(3, 9)])
     assert found[2:] == [0, 0, 0, 0]
