@@ -2,6 +2,7 @@
 #
 #   PYTHON, PYTHON312, PYTHON313   the interpreters
 #   TORCH_INDEX                    where pip finds torch, e.g. https://download.pytorch.org/whl/cpu (default: pip's own index)
+#   WORKERS                        how many processes run the tests; empty: one, in which `-x` and `--pdb` do what they say
 
 PYTHON ?= python3.11
 PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.1/bin/python) python3.12)
@@ -13,6 +14,7 @@ TORCHVISION312 ?= torchvision==0.26.0
 TIMM ?= timm==1.0.31
 PYODIDE ?= pyodide@314.0.7
 TORCH_INDEX ?=
+WORKERS ?= -n auto --dist worksteal
 PYTEST_ARGS ?=
 
 PIP_TORCH = $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
@@ -84,13 +86,13 @@ format: .venv/.ready
 	.venv/bin/ruff format .
 
 test: lint
-	.venv/bin/python -m pytest $(PYTEST_ARGS)
+	.venv/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-3.12: .venv-3.12/.ready
-	.venv-3.12/bin/python -m pytest $(PYTEST_ARGS)
+	.venv-3.12/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-3.13: .venv-3.13/.ready
-	.venv-3.13/bin/python -m pytest $(PYTEST_ARGS)
+	.venv-3.13/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-3.14: .venv-3.14/.ready
 	node tests/isa/on_wasm.mjs .venv-3.14 tests/isa $(PYTEST_ARGS)

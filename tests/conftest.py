@@ -1,5 +1,6 @@
 """Shared by all tests: no network, a clean compiler for each test, and no torch tests where there is no torch."""
 
+import gc
 import importlib.util
 import os
 import re
@@ -31,6 +32,13 @@ if HAVE_TORCH:
         torch.manual_seed(0)
         yield
         dynamo_lite.reset()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_heap():
+    """Collections look at what the tests of one file make, not at torch and at what all files before have left."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
