@@ -402,8 +402,8 @@ BREAKS: dict[str, BreakKind] = {
     "higher-order-operator": BreakKind(
         86,
         "higher-order operator with a body that cannot be captured",
-        "the functions given to cond, map, scan, vmap … must each be one graph",
-        "remove the graph break from the function given",
+        "the functions given to cond, map, scan, vmap … must each be one graph without effects on anything outside of them",
+        "have the function given only compute: no graph break, no change of objects or tensors from outside",
     ),
     "grad-mode": BreakKind(
         87,
@@ -428,6 +428,12 @@ BREAKS: dict[str, BreakKind] = {
         "active TorchFunctionMode or TorchDispatchMode",
         "the mode sees every operation in eager execution",
         "enter the mode inside the compiled function, or compile without it",
+    ),
+    "higher-order-operator-without-model": BreakKind(
+        91,
+        "higher-order operator that no captured graph holds",
+        "compilers make it, or what it takes is no value of a graph",
+        "call the function or operator that it stands for, or call it outside of the compiled function",
     ),
     # 100-119: limits of the engine
     "input-type": BreakKind(

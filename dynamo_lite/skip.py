@@ -52,6 +52,9 @@ FOLLOWED_TORCH = frozenset(
     {"torch._dynamo._trace_wrapped_higher_order_op", "torch.fx._pytree", "torch.fx.graph_module"}
 )
 
+# Called as they are, these functions have torch.compile capture the functions given, then call an operator. Captured, they call it at once.
+ONE_STEP = ("torch._higher_order_ops", "torch.nn.attention.flex_attention")
+
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -59,6 +62,12 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 def is_internal(code: types.CodeType) -> bool:
     """True for our own code (polyfills): it is not the user's, and never a place to break at."""
     return code.co_filename.startswith(_HERE)
+
+
+def is_one_step(globals_: dict[str, Any]) -> bool:
+    """True for the globals of a module of torch whose functions do another thing where they are compiled: they are run whole or not at
+    all."""
+    return (globals_.get("__name__") or "").startswith(ONE_STEP)
 
 
 def why_not_inlined(fn: Any) -> tuple[str, str] | None:

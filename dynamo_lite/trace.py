@@ -616,10 +616,14 @@ class Trace:
         f = frame if frame is not None else self.frame
         step = f.step if f is not None else self.steps
         while f is not None and f.parent is not None:
-            if not f.direct or skip.is_internal(f.code) or not config.nested_graph_breaks:
+            if not (f.direct and config.nested_graph_breaks) or _is_never_cut(f):
                 step = f.call_step
             f = f.parent
         return step
+
+
+def _is_never_cut(f: Frame) -> bool:
+    return skip.is_internal(f.code) or skip.is_one_step(f.globals.value)
 
 
 def _current_exception(_: Any) -> BaseException | None:

@@ -8,6 +8,7 @@ caller's graph is not changed.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -93,6 +94,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
     context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
     _provide_symbols(context.fake_mode)
     _forget_fresh_symbols(context.fake_mode)
+    _allow_numbers_of_data(context.fake_mode)
     with tracing(context), _without_hooks():
         compiled = compiler(graph, [*fakes, *(fakes[at].size(dim) for at, dim in sizes)])
     return _as_captured(compiled, sizes, len(unused))
@@ -174,6 +176,14 @@ def _forget_fresh_symbols(mode: Any) -> None:
     if mode is not None:
         mode.shape_env.pending_fresh_unbacked_symbols.clear()
         mode.shape_env.ignorable_fresh_unbacked_symbols.clear()
+
+
+def _allow_numbers_of_data(mode: Any) -> None:
+    """What the program may capture was decided when it was captured. The gradient of `while_loop` counts with a number that depends on
+    data, whatever the setting is."""
+    if mode is not None:
+        settings = mode.shape_env.settings
+        mode.shape_env.settings = dataclasses.replace(settings, allow_scalar_outputs=True)
 
 
 def _refuse_sparse_gradients(gm: Any) -> None:

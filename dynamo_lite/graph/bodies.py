@@ -32,7 +32,7 @@ class Body:
         self.create = factory(self.graph)
         self.bodies: dict[str, GraphModule] = {}
         self.arguments: list[Node] = []
-        self.argument_values: list[TensorValue] = []
+        self.argument_values: list[TensorValue | SymValue] = []
         self.lifted: dict[Any, Node] = {}
         self.changed: set[TensorValue] = set()  # from outside, once it is finished
         self.is_transformed = self.parent is not None and self.parent.is_transformed
@@ -58,6 +58,14 @@ class Body:
     def argument(self, meta: Any, fake: Any = None) -> TensorValue:
         """A tensor that the operator passes to the body."""
         value = TensorValue(meta, None, None, fake)
+        value.node = self._placeholder(f"arg_{len(self.arguments)}", value)
+        self.arguments.append(value.node)
+        self.argument_values.append(value)
+        return value
+
+    def number(self, sym: Any) -> SymValue:
+        """A symbolic int that the operator passes to the body."""
+        value = SymValue(sym)
         value.node = self._placeholder(f"arg_{len(self.arguments)}", value)
         self.arguments.append(value.node)
         self.argument_values.append(value)

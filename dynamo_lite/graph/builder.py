@@ -307,18 +307,28 @@ class GraphBuilder:
         _set_meta(node, {})
         return node
 
+    def add_option(self, cls: type, fields: dict[str, Any]) -> Node:
+        """The node that makes an object which tells compilers how to treat an operator."""
+        node = self._create("call_function", cls, (), fields)
+        _set_meta(node, {})
+        return node
+
     def call_with_results(
         self, tx: Any, target: Any, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]
     ) -> list[Any]:
-        """Add the call of an operator that returns a tuple of new tensors, or None, whose fakes are known. Arguments are nodes."""
+        """Add the call of an operator that returns a tuple of new tensors, ints, or None, whose fakes are known. Arguments are nodes."""
         node = self._create("call_function", target, tuple(args), kwargs)
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
-        return [
-            MODELS.tensor(TensorValue(meta_of_fake(fake), None, ("item", node, i), fake))
-            if fake is not None
-            else MODELS.constant(tx, None)
-            for i, fake in enumerate(fakes)
-        ]
+        results = []
+        for i, fake in enumerate(fakes):
+            origin = ("item", node, i)
+            if isinstance(fake, torch.SymInt):
+                results.append(MODELS.symbol(SymValue(fake, None, origin)))
+            elif fake is None or type(fake) is int:
+                results.append(MODELS.constant(tx, fake))
+            else:
+                results.append(MODELS.tensor(TensorValue(meta_of_fake(fake), None, origin, fake)))
+        return results
 
     def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
         last = self.inputs[-1].node if self.inputs else self.graph._root

@@ -186,6 +186,11 @@ class Symbols:
         self.tracked.append(Tracked(node, text, sym, sym.node.expr))
         return sym
 
+    def unknown_int(self) -> Any:
+        """A number that only the graph knows."""
+        with without_compiler, self.env.ignore_fresh_unbacked_symbols():
+            return self.env.create_unbacked_symint()
+
     def input_of(self, value: SymValue) -> SymValue:
         """The graph input that has the same number, or the value itself."""
         if isinstance(value, FloatValue):

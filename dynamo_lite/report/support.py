@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import pkgutil
 import sys
 import types
 from collections import Counter
@@ -316,7 +317,10 @@ def _is_foreign(module: types.ModuleType, value: Any) -> bool:
 
 # -- the table
 
+TORCH = getattr(sys.modules.get("torch"), "__version__", None)
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+if TORCH is not None:
+    VERSION += f" with torch {'.'.join(TORCH.split('.')[:2])}"
 
 
 def rows() -> Iterator[tuple[str, str, list[Row]]]:
@@ -382,6 +386,44 @@ def table() -> Iterator[str]:
         yield f"**`{what}`**"
         yield ""
         yield from _entry(found)
+    if TORCH is not None:
+        yield from _operators()
+
+
+def operators() -> list[tuple[str, str, str]]:
+    """Of each higher-order operator of torch its name, what becomes of a call, and which calls break the graph nevertheless."""
+    package = importlib.import_module("torch._higher_order_ops")
+    for module in (*[m.name for m in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")], *_ELSEWHERE):
+        importlib.import_module(module)
+    side = importlib.import_module("dynamo_lite.variables.torch_higher_order")
+    registered = importlib.import_module("torch._ops")._higher_order_ops
+    return [(name, *side.support(registered[name])) for name in sorted(registered)]
+
+
+_ELSEWHERE = (
+    "torch._dynamo._trace_wrapped_higher_order_op",
+    "torch._export.wrappers",
+    "torch._functorch.autograd_function",
+    "torch._inductor.fx_passes.control_dependencies",
+    "torch._prims.rng_prims",
+)
+"""Modules of torch that define operators outside of its package for them."""
+
+
+def _operators() -> Iterator[str]:
+    yield ""
+    yield "## Higher-order operators of torch"
+    yield ""
+    yield (
+        "All that torch registers. A function that becomes a sub-graph must not change objects or tensors from outside, raise, or break "
+        "the graph; one that is followed may do what any function of the program may. Operators that break the graph do so with DL091, and "
+        "run as they are."
+    )
+    yield ""
+    yield "| operator | a call is | it breaks the graph if |"
+    yield "|---|---|---|"
+    for name, becomes, unless in operators():
+        yield f"| `{name}` | {becomes} | {unless} |"
 
 
 def _entry(found: list[Row]) -> Iterator[str]:

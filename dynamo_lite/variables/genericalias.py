@@ -7,6 +7,7 @@ Mirrors `Objects/genericaliasobject.c` and `Objects/unionobject.c`.
 
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import functools
 import operator
@@ -20,6 +21,7 @@ from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
 from .descr import type_lookup
 from .dispatch import constructor, method
+from .list import ListVariable
 from .native import run
 from .tuple import TupleVariable
 from .wrap import builds
@@ -116,6 +118,18 @@ def build_union(tr: Any, value: Any, source: Any) -> UnionVariable:
 @constructor(types.GenericAlias)
 def new_alias(tx: Any, cls: VariableTracker, origin: VariableTracker, args: VariableTracker, /) -> VariableTracker:
     return fold(tx, types.GenericAlias, [origin, args], {})
+
+
+@constructor(type(collections.abc.Callable[[], None]))
+def new_callable_alias(
+    tx: Any, cls: VariableTracker, origin: VariableTracker, args: VariableTracker, /
+) -> VariableTracker:
+    """`collections.abc.Callable[[int], str]`: the parameters come as a list."""
+    parts = args.items if isinstance(args, TupleVariable) else []
+    if len(parts) == 2 and isinstance(parts[0], ListVariable) and is_constant(*parts[0].items, parts[1]):
+        real = [part.as_python_constant() for part in parts[0].items], parts[1].as_python_constant()
+        return AliasVariable(collections.abc.Callable.__class_getitem__(real))
+    return fold(tx, collections.abc.Callable.__class_getitem__, [args], {})
 
 
 @method(types.GenericAlias.__mro_entries__)

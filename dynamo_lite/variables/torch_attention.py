@@ -21,12 +21,12 @@ from ..graph.lean import without_compiler
 from .base import VariableTracker
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable
-from .torch_body import Captured, body_with, capture, detached, models, needs_grad, returning
+from .torch_body import REGION, Captured, body_with, capture, detached, needs_grad, operator_model, returning
 from .torch_overrides import activate
 from .tuple import TupleVariable
 
 
-@models(flex_attention_op)
+@operator_model("flex_attention", REGION)
 def flex_attention(
     tx: Any,
     query: VariableTracker,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import GraphModule
@@ -21,6 +21,7 @@ from ..graph.arguments import Packing, packs
 from ..graph.bodies import BREAK, Body
 from ..graph.builder import MODELS
 from ..graph.meta import meta_of_fake
+from ..graph.values import SymValue
 from .base import ObservedException, VariableTracker, is_lazy
 from .constant import ConstantVariable
 from .dict import DictVariable
@@ -35,17 +36,20 @@ from .tuple import TupleVariable
 # -- structures
 
 
-def flatten(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> Callable[[Iterator[VariableTracker]], Any]:
-    """Append the tensors of a structure to `leaves`; a function that makes the structure from other tensors."""
-    if isinstance(vt, TensorVariable):
+def flatten(
+    tx: Any, vt: VariableTracker, leaves: list[VariableTracker], with_ints: bool = False
+) -> Callable[[Iterator[VariableTracker]], Any]:
+    """Append the tensors of a structure to `leaves`; a function that makes the structure from other tensors. `with_ints`: ints are leaves
+    as well."""
+    if isinstance(vt, TensorVariable) or (with_ints and (is_int(vt) or isinstance(vt, SymNodeVariable))):
         leaves.append(vt)
         return next
     kind = type(vt)
     if kind is DictVariable:
-        pairs = [(key, flatten(tx, value, leaves)) for key, value in vt.pairs()]
+        pairs = [(key, flatten(tx, value, leaves, with_ints)) for key, value in vt.pairs()]
         return lambda items: _make_dict(tx, [(key, build(items)) for key, build in pairs])
     if issubclass(kind, TupleVariable | ListVariable):
-        builders = [flatten(tx, item, leaves) for item in vt.items]
+        builders = [flatten(tx, item, leaves, with_ints) for item in vt.items]
         if kind is ListVariable:
             return lambda items: ListVariable([build(items) for build in builders])
         return lambda items: TupleVariable([build(items) for build in builders], vt.python_type())
@@ -56,6 +60,13 @@ def flatten(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> Call
     return unsupported(BREAK, f"the body returns a {vt.python_type().__qualname__}")
 
 
+def is_int(vt: VariableTracker) -> bool:
+    """Whether this is an int, constant or not."""
+    if isinstance(vt, SymNodeVariable):
+        return type(vt.proxy) is SymValue and vt.python_type() is int
+    return type(vt) is ConstantVariable and type(vt.value) is int
+
+
 def _make_dict(tx: Any, pairs: list[tuple[Any, Any]]) -> DictVariable:
     result = DictVariable()
     for key, value in pairs:
@@ -64,9 +75,11 @@ def _make_dict(tx: Any, pairs: list[tuple[Any, Any]]) -> DictVariable:
 
 
 def structure(tx: Any, vt: VariableTracker) -> Any:
-    """The shape of a structure for comparison: types, keys and constants; None for a tensor."""
+    """The shape of a structure for comparison: types, keys and constants; None for a tensor, int for an int."""
     if isinstance(vt, TensorVariable):
         return None
+    if is_int(vt):
+        return int
     if isinstance(vt, DictVariable):
         return dict, tuple([(k.as_python_constant(), structure(tx, v)) for k, v in vt.pairs()])
     if isinstance(vt, TupleVariable | ListVariable):
@@ -95,6 +108,35 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
 def models(function: Any) -> Callable[[Any], Any]:
     """Register the handler of a function with bodies."""
     return lambda handler: builtin(function)(whole(handler))
+
+
+class OperatorModel(NamedTuple):
+    """What becomes of the calls of a higher-order operator: `kind` is one of those below. `unless`: which calls break the graph all the
+    same, beside those whose function breaks it."""
+
+    kind: str
+    handler: Callable[..., Any]
+    unless: str
+
+
+FOLLOWED = "captured: the function is followed as part of the graph around it"
+REGION = "captured: a node with the function as a sub-graph"
+NODE = "kept as a node"
+
+UNSHARED = "a result shares memory with an argument or another result"
+
+OPERATORS: dict[str, OperatorModel] = {}
+"""The name under which torch registers a higher-order operator, some of which it does when they are first used → its model."""
+
+
+def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Any], Any]:
+    """Register the handler of a higher-order operator. Breaks inside of a sub-graph come before the call."""
+
+    def decorate(handler: Any) -> Any:
+        OPERATORS[name] = OperatorModel(kind, whole(handler) if kind == REGION else handler, unless)
+        return handler
+
+    return decorate
 
 
 class Outside:
@@ -163,14 +205,17 @@ def isinstance_of_tracker(vt: Any) -> bool:
 
 
 class Captured:
-    """A followed body: its result's structure and tensors."""
+    """A followed body: its result's structure and tensors; `with_ints`: and ints."""
 
-    def __init__(self, tx: Any, body: Body, result: VariableTracker) -> None:
+    def __init__(self, tx: Any, body: Body, result: VariableTracker, with_ints: bool = False) -> None:
         self.tx = tx
         self.body = body
         self.result = result
         self.leaves: list[VariableTracker] = []
-        self.build = flatten(tx, result, self.leaves)
+        self.build = flatten(tx, result, self.leaves, with_ints)
+        with body:
+            for leaf in self.leaves:
+                argument_of(tx.tr.graph, leaf)  # one from outside is lifted
 
     @property
     def lifted(self) -> list[Any]:
@@ -181,7 +226,7 @@ class Captured:
         """The body as a module that takes its arguments and `lifted`."""
         graph = self.tx.tr.graph
         with self.body:
-            nodes = [graph.node(leaf.proxy) for leaf in (self.leaves if leaves is None else leaves)]
+            nodes = [argument_of(graph, leaf) for leaf in (self.leaves if leaves is None else leaves)]
         return self.body.finish(nodes, lifted)
 
     def rebuild(self, tensors: list[VariableTracker]) -> VariableTracker:
@@ -189,14 +234,27 @@ class Captured:
         return self.build(iter(tensors))
 
 
+def argument_of(graph: Any, vt: VariableTracker) -> Any:
+    """What stands for a tensor or an int in a node."""
+    return vt.value if type(vt) is ConstantVariable else graph.node(vt.proxy)
+
+
 def capture(
-    tx: Any, fn: VariableTracker, args: list[Any], kwargs: dict[str, Any] | None = None, body: Body | None = None
+    tx: Any,
+    fn: VariableTracker,
+    args: list[Any],
+    kwargs: dict[str, Any] | None = None,
+    body: Body | None = None,
+    with_ints: bool = False,
 ) -> Captured:
     """Follow a function as a body. `body` is given where it has arguments of its own."""
-    return follow(tx, lambda: tx.call(fn, args, kwargs or {}), [fn, *args, *(kwargs or {}).values()], body)
+    extra = [fn, *args, *(kwargs or {}).values()]
+    return follow(tx, lambda: tx.call(fn, args, kwargs or {}), extra, body, with_ints)
 
 
-def follow(tx: Any, call: Callable[[], VariableTracker], extra: list[Any], body: Body | None = None) -> Captured:
+def follow(
+    tx: Any, call: Callable[[], VariableTracker], extra: list[Any], body: Body | None = None, with_ints: bool = False
+) -> Captured:
     """Make a call as a body; `extra` are objects from outside that the frames need not hold."""
     outside = Outside(tx, extra)
     body = body or tx.tr.graph.open_body()
@@ -209,7 +267,7 @@ def follow(tx: Any, call: Callable[[], VariableTracker], extra: list[Any], body:
     outside.check()
     if torch.is_grad_enabled() != grad:
         unsupported(BREAK, "the body changes the grad mode")
-    return Captured(tx, body, result)
+    return Captured(tx, body, result, with_ints)
 
 
 class BodyVariable(VariableTracker):
@@ -246,11 +304,14 @@ def constants(*values: Any) -> list[Any]:
 
 
 def detached(tx: Any, fakes: list[Any], requires_grad: bool) -> list[Any]:
-    """Fakes of the operator's results. It has an autograd node of its own."""
+    """Fakes of the operator's results, of which some may be ints. It has an autograd node of its own."""
     graph = tx.tr.graph
     wanted = requires_grad and torch.is_grad_enabled()
     results = []
     for fake in fakes:
+        if not isinstance(fake, torch.Tensor):
+            results.append(fake)
+            continue
         new = fake.detach()
         if wanted and (new.dtype.is_floating_point or new.dtype.is_complex):
             with graph.propagator.mode, torch.enable_grad():
@@ -264,11 +325,16 @@ def needs_grad(values: list[Any]) -> bool:
 
 
 def body_with(tx: Any, fakes: list[Any]) -> tuple[Body, list[VariableTracker]]:
-    """A body with arguments like the given fakes."""
+    """A body with arguments like the given fakes, of which some may be symbolic ints."""
     body = tx.tr.graph.open_body()
+    args = []
     with body:
-        values = [body.argument(meta_of_fake(fake), fake) for fake in fakes]
-    return body, [MODELS.tensor(v) for v in values]
+        for fake in fakes:
+            if isinstance(fake, torch.Tensor):
+                args.append(MODELS.tensor(body.argument(meta_of_fake(fake), fake)))
+            else:
+                args.append(MODELS.symbol(body.number(fake)))
+    return body, args
 
 
 def cotangent(body: Body, tensor: TensorVariable) -> VariableTracker:

@@ -21,7 +21,9 @@ from ..graph.bodies import BREAK
 from ..graph.lean import without_compiler
 from .base import VariableTracker
 from .constant import is_none
+from .dict import DictVariable
 from .dispatch import builtin
+from .list import ListVariable
 from .torch_body import (
     BodyVariable,
     Captured,
@@ -78,9 +80,16 @@ class TransformedVariable(VariableTracker):
             found = self.args[position]
         if found is None:
             return default
-        if not found.is_python_constant():
-            unsupported(BREAK, f"{name} of a transform is not constant")
-        return found.as_python_constant()
+        return _option(found, name)
+
+
+def _option(vt: VariableTracker, name: str) -> Any:
+    """The value of an option: a constant, or a structure of constants."""
+    if isinstance(vt, TupleVariable | ListVariable):
+        return vt.python_type()([_option(item, name) for item in vt.items])
+    if isinstance(vt, DictVariable):
+        return {_option(key, name): _option(value, name) for key, value in vt.pairs()}
+    return vt.as_python_constant() if vt.is_python_constant() else unsupported(BREAK, f"{name} that is not constant")
 
 
 def _transform(function: Any) -> Callable[[Any], Any]:

@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops.invoke_subgraph import mark_compile_region
-from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import Unsupported, unsupported
-from ..graph.arguments import Overridden
+from ..graph.arguments import Overridden, Packing, packs
 from ..graph.state import READS, SETTINGS, set_deterministic
 from ..guards import ir
 from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
@@ -33,11 +33,12 @@ from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, f
 from .descr import METHOD_DESCRIPTORS, DescriptorVariable
 from .dispatch import HANDLERS, builtin, constructor, refuse
 from .function import MethodVariable, build_function, call_handler
+from .graph_args import pack_callable
 from .list import ListVariable
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
 from .torch_overrides import NOT_OVERRIDABLE, activate, announced, overloaded_arguments
-from .wrap import builds, builds_if, builds_subclasses
+from .wrap import builds, builds_if
 
 _C = torch._C
 
@@ -54,7 +55,19 @@ HIGHER_ORDER = (
 
 FOLLOWED_MODULES = frozenset(
     f"torch._higher_order_ops.{name}"
-    for name in ("associative_scan", "cond", "invoke_subgraph", "map", "scan", "while_loop", "utils")
+    for name in (
+        "_invoke_quant",
+        "associative_scan",
+        "cond",
+        "flat_apply",
+        "invoke_leaf_function",
+        "invoke_subgraph",
+        "map",
+        "scan",
+        "strict_mode",
+        "utils",
+        "while_loop",
+    )
 )
 """Of these, the modules whose functions are Python around an operator that has a model."""
 
@@ -170,6 +183,15 @@ def _look_at(args: list[VariableTracker]) -> None:
         isinstance(arg, TensorVariable)
 
 
+@packs(TorchFunctionVariable)
+def pack_operator(packing: Packing, vt: TorchFunctionVariable) -> Any:
+    """Some higher-order operators take an operator as an argument."""
+    return packing.constant(vt.value) if isinstance(vt.value, _OPERATORS) else pack_callable(packing, vt)
+
+
+_OPERATORS = (OpOverload, OpOverloadPacket)
+
+
 class HigherOrderFunctionVariable(TorchFunctionVariable):
     """A function that takes functions into the graph or transforms them."""
 
@@ -213,7 +235,11 @@ def build_torch_function(tr: Any, value: Any, source: Any) -> TorchFunctionVaria
     tr.guard(source, ir.IS, value)
     if type(value) is types.FunctionType and value.__module__.startswith(HIGHER_ORDER):
         return HigherOrderFunctionVariable(value, source)
-    return TorchFunctionVariable(value, source)
+    return VARIABLES.get(type(value), TorchFunctionVariable)(value, source)
+
+
+VARIABLES: dict[type, type[TorchFunctionVariable]] = {}
+"""Type of a callable of torch → its model, if it has one of its own."""
 
 
 # -- ambient state
@@ -493,14 +519,6 @@ refuse(
     *_existing("func.linearize", "func.functionalize"),
 )
 refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
-
-
-@builds_subclasses(HigherOrderOperator)
-def build_higher_order(tr: Any, value: Any, source: Any) -> VariableTracker:
-    if value not in HANDLERS:
-        return unsupported("higher-order-operator", str(value))
-    tr.guard(source, ir.IS, value)
-    return HigherOrderFunctionVariable(value, source)
 
 
 # -- callables of other kinds

@@ -1,263 +1,231 @@
-"""Higher-order operators: control flow, checkpointed functions, regions.
+"""Higher-order operators that are neither control flow nor checkpoints.
 
-Input: calls of `torch.cond`, loops, scans, `checkpoint`. Output: one graph node each, with the functions as sub-graphs.
-Invariant: that of `torch_body`.
+Input: calls of operators that call a function, or another operator, in a way of their own. Output: three kinds of captures. *Followed*:
+the operator only calls the function, and so does the trace. *Regions*: compilers are to see which operators belong together, so there is
+one node with the function as a sub-graph. *Nodes*: operators without functions among their arguments enter the graph as they are.
+Invariant: an operator that is in none of the tables is a break, which says why.
 Mirrors `torch/_higher_order_ops`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch._higher_order_ops.associative_scan import associative_scan_op
-from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.base_hop import BaseHOP
+from torch._higher_order_ops.flat_apply import impl as flat_apply_impl
+from torch._higher_order_ops.foreach_map import _foreach_map, foreach_map
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph_placeholder
-from torch._higher_order_ops.map import map_impl
-from torch._higher_order_ops.scan import scan_op
-from torch._higher_order_ops.while_loop import while_loop_op
-from torch._higher_order_ops.wrap import tag_activation_checkpoint
-from torch.fx import GraphModule
-from torch.utils.checkpoint import checkpoint
+from torch._ops import HigherOrderOperator
+from torch.fx import Node
 
 from ..exc import unsupported
 from ..graph.bodies import BREAK, shares_memory
-from ..graph.checkpoints import CONTEXT_FN, PRESERVES_RNG
+from ..guards import ir
+from ..polyfills import torch_higher_order_ops as polyfills
 from .base import VariableTracker
-from .constant import is_constant, is_none
-from .dispatch import builtin
-from .functools import PartialVariable
-from .list import ListVariable
-from .symnode import SymNodeVariable
+from .constant import ATOMIC_TYPES, TRUE, ConstantVariable
+from .dict import DictVariable
+from .dispatch import HANDLERS, builtin
 from .tensor import TensorVariable
-from .torch_body import (
-    BodyVariable,
-    Captured,
-    body_with,
-    call_function,
-    capture,
-    detached,
-    fakes_of,
-    models,
-    needs_grad,
-    returning,
-    structure,
-    union,
-)
+from .torch_autograd import function_apply
+from .torch_body import FOLLOWED, NODE, OPERATORS, REGION, capture, detached, models, needs_grad, operator_model, whole
+from .torch_function import HigherOrderFunctionVariable
 from .tuple import TupleVariable
+from .wrap import builds_subclasses
 
-# -- control flow
+WITHOUT_MODEL = "higher-order-operator-without-model"
 
-
-def _fake_results(captured: Captured, module: GraphModule, lifted: list[Any]) -> list[Any]:
-    results = captured.body.run(module, lifted)
-    propagator = captured.tx.tr.graph.propagator
-    inputs = [propagator.fake_of(v) for v in [*captured.body.argument_values, *lifted] if hasattr(v, "meta")]
-    if shares_memory(results, inputs):
-        unsupported(BREAK, "a result of the body is, or is a view of, one of its inputs or another result")
-    return results
+# -- operators that only call the function
 
 
-def _same_metadata(a: Any, b: Any) -> bool:
-    return isinstance(a, torch.Tensor) and (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device)
+def _call(tx: Any, function: Any, args: list[VariableTracker]) -> VariableTracker:
+    return tx.call(tx.tr.build_constant_object(function), args)
 
 
-def _tensors(tx: Any, *lists: VariableTracker) -> list[list[Any]]:
-    """The items of sequences that must be tensors."""
-    result = []
-    for vt in lists:
-        items = tx.tr.unpack(tx, vt)
-        if not all(isinstance(item, TensorVariable) for item in items):
-            unsupported(BREAK, "an argument that is not a tensor")
-        result.append(items)
+def _keywords(tx: Any, kwargs: dict[str, VariableTracker]) -> DictVariable:
+    result = DictVariable()
+    for name, value in kwargs.items():
+        result.mp_ass_subscript(tx, ConstantVariable(name), value)
     return result
 
 
-@models(cond_op)
-def cond(tx: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) -> VariableTracker:
-    """`torch.cond`. A condition that is known picks its branch."""
-    args = [] if operands is None else tx.tr.unpack(tx, operands)
-    if not isinstance(pred, TensorVariable):
-        known = pred.nb_bool(tx) if isinstance(pred, SymNodeVariable) else pred
-        if not known.is_python_constant():
-            unsupported(BREAK, f"cond on a {pred.python_type().__name__}")
-        return tx.call(true_fn if known.as_python_constant() else false_fn, args)
-    branches = [capture(tx, fn, args) for fn in (true_fn, false_fn)]
-    if structure(tx, branches[0].result) != structure(tx, branches[1].result):
-        unsupported(BREAK, "the branches of cond return different structures")
-    lifted = union(branches)
-    modules = [branch.module(lifted) for branch in branches]
-    first, second = [_fake_results(b, m, lifted) for b, m in zip(branches, modules, strict=True)]
-    if not all(map(_same_metadata, first, second)):
-        unsupported(BREAK, "the branches of cond return tensors with different metadata")
-    graph = tx.tr.graph
-    nodes = [graph.body_node(m) for m in modules]
-    wants_grad = needs_grad(lifted)
-    outs = graph.call_with_results(
-        tx,
-        cond_op,
-        [graph.node(pred.proxy), *nodes, tuple([graph.node(v) for v in lifted])],
-        {},
-        detached(tx, first, wants_grad),
-    )
-    return branches[0].rebuild(outs)
+@operator_model("wrap", FOLLOWED)
+def call_wrapped(tx: Any, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    return tx.call(func, list(args), kwargs)
 
 
-def _slices(tx: Any, items: list[Any]) -> list[Any]:
-    """Fakes of the first slices along dimension 0."""
-    with tx.tr.graph.propagator.mode, torch.no_grad():
-        slices = [tx.tr.graph.propagator.fake_of(item.proxy).detach()[0].clone() for item in items]
-    return [s.requires_grad_(item.proxy.meta.requires_grad) for s, item in zip(slices, items, strict=True)]
+@operator_model("wrap_with_set_grad_enabled", FOLLOWED)
+def call_with_grad_mode(tx: Any, enable_grad: Any, wrapped_func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    functions = [tx.tr.build_constant_object(f) for f in (torch.is_grad_enabled, torch._C._set_grad_enabled)]
+    rest = [enable_grad, wrapped_func, TupleVariable(list(args)), _keywords(tx, kwargs)]
+    return _call(tx, polyfills.call_with_setting, [*functions, *rest])
 
 
-def _loop_node(
-    tx: Any, op: Any, captured: list[Captured], before: list[list[Any]], make_fakes: Callable[[list[Any]], list[Any]]
-) -> list[VariableTracker]:
-    """The node `op(*bodies, *lists of tensors, lifted)`; `make_fakes` gives its results from those of the last body."""
-    graph = tx.tr.graph
-    lifted = union(captured)
-    modules = [c.module(lifted) for c in captured]
-    results = [_fake_results(c, m, lifted) for c, m in zip(captured, modules, strict=True)][-1]
-    fakes = make_fakes(results)
-    values = [item.proxy for items in before for item in items]
-    args = [graph.body_node(m) for m in modules]
-    args.extend(tuple([graph.node(item.proxy) for item in items]) for items in before)
-    args.append(tuple([graph.node(v) for v in lifted]))
-    return graph.call_with_results(tx, op, args, {}, detached(tx, fakes, needs_grad([*values, *lifted])))
+@operator_model("wrap_with_autocast", FOLLOWED)
+def call_with_autocast(
+    tx: Any,
+    device_type: Any,
+    dtype: Any,
+    enabled: Any,
+    cache_enabled: Any,
+    wrapped_func: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> VariableTracker:
+    context = _call(tx, torch.autocast, [device_type, dtype, enabled, cache_enabled])
+    return _call(tx, polyfills.call_within, [context, wrapped_func, TupleVariable(list(args)), _keywords(tx, kwargs)])
 
 
-def _expect_like(results: list[Any], expected: list[Any], what: str) -> None:
-    if len(results) != len(expected) or not all(map(_same_metadata, results, expected)):
-        unsupported(BREAK, f"the body of {what} returns something else than it takes")
+@operator_model("dynamo_bypassing_wrapper", FOLLOWED, "the wrapper, which is followed as well, breaks the graph")
+def bypassing_wrapper(tx: Any, wrapper_fn_or_key: Any, inner_fn: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    """The wrapper is followed as well: where only the function is captured, it gets the tensors that the function uses from outside as
+    further arguments."""
+    function = tx.tr.build_constant_object(polyfills.dynamo_bypassing_wrapper)
+    return tx.call(function, [wrapper_fn_or_key, inner_fn, *args], kwargs)
 
 
-@models(while_loop_op)
-def while_loop(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
-    (items,) = _tensors(tx, carried)
-    if tx.tr.unpack(tx, additional):
-        unsupported(BREAK, "while_loop with additional inputs")
-    if torch.is_grad_enabled() and needs_grad([i.proxy for i in items]):
-        unsupported(BREAK, "while_loop with gradients")
-    captured = []
-    for fn in (cond_fn, body_fn):
-        fakes = fakes_of(tx, items)
-        body, args = body_with(tx, fakes)
-        captured.append(capture(tx, fn, args, body=body))
-    test, step = captured
-    if not isinstance(test.result, TensorVariable) or test.result.proxy.meta.dtype is not torch.bool:
-        unsupported(BREAK, "the condition of while_loop is no boolean tensor")
-
-    def results(outs: list[Any]) -> list[Any]:
-        _expect_like(outs, fakes, "while_loop")
-        return outs
-
-    graph = tx.tr.graph
-    lifted = union(captured)
-    if torch.is_grad_enabled() and needs_grad(lifted):
-        unsupported(BREAK, "while_loop with gradients")
-    with test.body:
-        test_node = graph.node(test.result.proxy)
-    test_module = returning(test.body.finish([test_node], lifted))
-    step_module = step.module(lifted)
-    outs = results(_fake_results(step, step_module, lifted))
-    args_ = [graph.body_node(test_module), graph.body_node(step_module), tuple([graph.node(i.proxy) for i in items])]
-    args_.append(tuple([graph.node(v) for v in lifted]))
-    return TupleVariable(graph.call_with_results(tx, while_loop_op, args_, {}, detached(tx, outs, False)))
+@operator_model("flat_apply", FOLLOWED)
+def apply_to_leaves(
+    tx: Any, func: Any, in_spec: Any, *flat_args: Any, checked_output: Any = TRUE, **_unused: Any
+) -> VariableTracker:
+    return _call(tx, flat_apply_impl, [func, in_spec, TupleVariable(list(flat_args)), checked_output])
 
 
-@models(associative_scan_op)
-def associative_scan(tx: Any, combine_fn: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
-    (items,) = _tensors(tx, xs)
-    slices = [*_slices(tx, items), *_slices(tx, items)]
-    body, args = body_with(tx, slices)
-    captured = capture(tx, combine_fn, args, body=body)
-
-    def results(outs: list[Any]) -> list[Any]:
-        _expect_like(outs, slices[: len(items)], "associative_scan")
-        return fakes_of(tx, items)
-
-    return captured.rebuild(_loop_node(tx, associative_scan_op, [captured], [items], results))
+@operator_model("register_hook", FOLLOWED)
+def register_hook(tx: Any, tensor: Any, hook_body: Any, *freevars: Any) -> VariableTracker:
+    return _call(tx, polyfills.register_hook, [tensor, hook_body, *freevars])
 
 
-def _stacked(tx: Any, outs: list[Any], length: Any) -> list[Any]:
-    with tx.tr.graph.propagator.mode, torch.no_grad():
-        return [out.detach().expand(length, *out.shape).clone(memory_format=torch.contiguous_format) for out in outs]
+@operator_model("custom_function_call", FOLLOWED)
+def call_custom_function(tx: Any, autograd_function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    return function_apply(tx, autograd_function, *args, **kwargs)
 
 
-@models(scan_op)
-def scan(tx: Any, combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
-    carry, items = _tensors(tx, init, xs)
-    fakes = fakes_of(tx, carry)
-    body, args = body_with(tx, [*fakes, *_slices(tx, items)])
-    captured = capture(tx, combine_fn, args, body=body)
-
-    def results(outs: list[Any]) -> list[Any]:
-        _expect_like(outs[: len(fakes)], fakes, "scan")
-        return [*outs[: len(fakes)], *_stacked(tx, outs[len(fakes) :], items[0].proxy.meta.shape[0])]
-
-    return captured.rebuild(_loop_node(tx, scan_op, [captured], [carry, items], results))
+def _without_gradients(name: str, *values: Any) -> None:
+    """Refuse a call whose results would raise in a backward pass: run as it is, it says so there."""
+    tensors = [v.proxy for v in values if isinstance(v, TensorVariable)]
+    if torch.is_grad_enabled() and needs_grad(tensors):
+        unsupported(WITHOUT_MODEL, f"{name} of tensors that require gradients, of which it has none")
 
 
-@models(map_impl)
-def map_over(tx: Any, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
-    items, rest = _tensors(tx, xs, pos_args)
-    body, args = body_with(tx, _slices(tx, items))
-    captured = capture(tx, f, [*args, *rest], body=body)
-    return captured.rebuild(
-        _loop_node(tx, map_impl, [captured], [items], lambda outs: _stacked(tx, outs, items[0].proxy.meta.shape[0]))
-    )
+@operator_model("trace_wrapped", FOLLOWED, "an argument requires gradients")
+def call_trace_wrapped(tx: Any, *args: Any, fn: Any, **kwargs: Any) -> VariableTracker:
+    _without_gradients("trace_wrapped", *args)
+    return tx.call(fn, list(args), kwargs)
 
 
-# -- checkpoint
-
-_CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
-
-
-def _real_callable(vt: VariableTracker) -> Any:
-    """The function, or partial of functions and constants, that a tracker stands for."""
-    if isinstance(vt, PartialVariable):
-        args = [_real_callable(a) for a in vt.args.items]
-        keywords = {key.as_python_constant(): _real_callable(value) for key, value in vt.keywords.pairs()}
-        return functools.partial(_real_callable(vt.function), *args, **keywords)
-    if isinstance(vt, ListVariable):
-        return [_real_callable(item) for item in vt.items]
-    if not vt.is_python_constant():
-        return unsupported(BREAK, f"checkpoint with a context_fn made of a {vt.python_type().__name__}")
-    return vt.as_python_constant()
-
-
-@models(checkpoint)
-def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
-    """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call."""
-    options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHECKPOINT_OPTIONS}
-    context_fn = kwargs.pop("context_fn", None)
-    if not is_constant(*options.values()):
-        unsupported(BREAK, "checkpoint with options that are not constant")
-    if not torch.is_grad_enabled():
-        return tx.call(function, list(args), kwargs)
-    captured = capture(tx, function, list(args), kwargs)
-    lifted = captured.lifted
-    reentrant = options.get("use_reentrant")
-    if reentrant is not None and reentrant.as_python_constant():
-        leaves = [a.proxy for a in args if isinstance(a, TensorVariable)]
-        if not needs_grad(leaves):
-            unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
-    module = captured.module(lifted)
-    captured.body.run(module, lifted)
-    if not captured.leaves:
-        return captured.result
-    preserves = options.get("preserve_rng_state")
-    module.meta[PRESERVES_RNG] = preserves is None or bool(preserves.as_python_constant())
-    if not is_none(context_fn):
-        module.meta[CONTEXT_FN] = _real_callable(context_fn)
-    tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)
-    return captured.rebuild(tensors)
+@operator_model("run_const_graph", FOLLOWED, "an argument requires gradients")
+def call_const_graph(tx: Any, graph: Any, args: Any) -> VariableTracker:
+    items = tx.tr.unpack(tx, args)
+    _without_gradients("run_const_graph", *items)
+    return tx.call(graph, items)
 
 
 # -- regions
+
+MakeArguments = Callable[[Node, list[Node]], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
+def _region(
+    tx: Any,
+    op: Any,
+    fn: VariableTracker,
+    args: list[VariableTracker],
+    make: MakeArguments,
+    takes_gradients: bool = True,
+) -> VariableTracker:
+    """Call a function as the body of one node `op`, whose arguments `make` puts together from the node of the body and those of the tensors
+    that it uses. The operator returns new tensors, all of which have gradients or none; where the function does not, it is followed
+    as part of the graph around it, as where there are gradients that compilers cannot take of the operator."""
+    graph = tx.tr.graph
+    captured = capture(tx, fn, args)
+    lifted = captured.lifted
+    module = captured.module(lifted)
+    results = captured.body.run(module, lifted)
+    inputs = [graph.propagator.fake_of(value) for value in lifted if hasattr(value, "meta")]
+    with_grad = torch.is_grad_enabled() and needs_grad(lifted)
+    is_like_operator = all(r.requires_grad == with_grad for r in results) and not shares_memory(results, inputs)
+    if not captured.leaves or not is_like_operator or (with_grad and not takes_gradients):
+        return tx.call(fn, args)
+    node_args, kwargs = make(graph.body_node(module), [graph.node(value) for value in lifted])
+    outs = graph.call_with_results(tx, op, list(node_args), kwargs, detached(tx, results, with_grad))
+    return captured.rebuild(outs)
+
+
+def _host(vt: VariableTracker, what: str) -> Any:
+    if not vt.is_python_constant():
+        unsupported(BREAK, f"{what} that is not constant")
+    return vt.as_python_constant()
+
+
+@operator_model("strict_mode", REGION)
+def call_strictly(tx: Any, callable: Any, operands: Any) -> VariableTracker:
+    op = torch.ops.higher_order.strict_mode
+    return _region(tx, op, callable, tx.tr.unpack(tx, operands), lambda body, nodes: ((body, tuple(nodes)), {}))
+
+
+@operator_model("hints_wrapper", REGION)
+def call_with_hints(tx: Any, body_fn: Any, args: Any, kwargs: Any, hints: Any) -> VariableTracker:
+    if not isinstance(kwargs, DictVariable) or not isinstance(hints, DictVariable) or list(kwargs.pairs()):
+        return unsupported(BREAK, "hints_wrapper with other arguments than it takes")
+    known = {_host(key, "a hint"): _host(value, "a hint") for key, value in hints.pairs()}
+    op = torch.ops.higher_order.hints_wrapper
+    items = tx.tr.unpack(tx, args)
+    return _region(tx, op, body_fn, items, lambda body, nodes: ((body, tuple(nodes), {}), {"hints": known}))
+
+
+def base_hop(
+    tx: Any, op: BaseHOP, fn: VariableTracker, operands: list[VariableTracker], options: dict[str, VariableTracker]
+) -> VariableTracker:
+    """An operator that calls its function with the operands, under options for compilers."""
+    known = {name: _option(value, name, tx) for name, value in options.items()}
+    objects = {name: value for name, value in known.items() if isinstance(value, _Fields)}
+
+    def make(body: Node, values: list[Node]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        made = {name: tx.tr.graph.add_option(value.cls, value.fields) for name, value in objects.items()}
+        return (body, *values), {**known, **made}
+
+    # AOTAutograd cannot keep such an object for the backward pass.
+    return _region(tx, op, fn, operands, make, takes_gradients=not objects)
+
+
+class _Fields(NamedTuple):
+    """An instance of a dataclass of torch's, which a node makes."""
+
+    cls: type
+    fields: dict[str, Any]
+
+
+def _option(vt: VariableTracker, name: str, tx: Any) -> Any:
+    if vt.is_python_constant() and type(vt.as_python_constant()) in ATOMIC_TYPES:
+        return vt.as_python_constant()
+    cls = vt.python_type()
+    if cls is not _InvokeQuant:
+        return unsupported(BREAK, f"option {name} that is a {cls.__qualname__}")
+    return _Fields(cls, {f: _host(vt.tp_getattro(tx, f), name) for f in cls.__dataclass_fields__})
+
+
+_InvokeQuant = torch._higher_order_ops.InvokeQuant
+
+
+def _base_hop_handler(op: BaseHOP) -> Callable[..., VariableTracker]:
+    def call(tx: Any, subgraph: Any, *operands: Any, **kwargs: Any) -> VariableTracker:
+        return base_hop(tx, op, subgraph, list(operands), kwargs)
+
+    return call
+
+
+for _name in ("foreach_map", "invoke_quant", "invoke_quant_packed"):
+    operator_model(_name, REGION)(_base_hop_handler(torch._ops._higher_order_ops[_name]))
+
+
+@models(foreach_map)
+def call_foreach_map(tx: Any, op: Any, *operands: Any, **kwargs: Any) -> VariableTracker:
+    function = tx.tr.build_constant_object(polyfills.foreach_map)
+    return base_hop(tx, _foreach_map, function, [op, *operands], kwargs)
 
 
 @builtin(invoke_subgraph_placeholder)
@@ -270,3 +238,92 @@ def nested_compile_region(tx: Any, func: Any, *args: Any, **kwargs: Any) -> Vari
 def annotate(tx: Any, *args: Any) -> VariableTracker:
     """A mark for tools that read the graphs of torch.compile."""
     return tx.call(tx.tr.build_constant_object(contextlib.nullcontext), [])
+
+
+# -- operators that enter the graph as they are
+
+
+def _as_node(name: str) -> None:
+    def call(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+        graph = tx.tr.graph
+        graph.propagator.allow_higher_order()
+        op = getattr(torch.ops.higher_order, name)
+        return graph.call(tx, "call_function", op, list(args), kwargs, memo=False)
+
+    operator_model(name, NODE)(call)
+
+
+for _name in (
+    "_export_tracepoint",
+    "auto_functionalized",
+    "auto_functionalized_v2",
+    "inline_asm_elementwise",
+    "out_dtype",
+    "print",
+    "run_dtensor_rng_op",
+    "run_with_rng_state",
+    "with_effects",
+):
+    _as_node(_name)
+
+
+# -- all of them
+
+REFUSED = {
+    "aoti_call_delegate": "it calls code that was compiled ahead of time for torch.export",
+    "autograd_function_apply": "compilers make it of autograd.Function; call the function's apply",
+    "call_torchbind": "objects of TorchScript classes are no values of a graph",
+    "control_deps": "the kernel compiler makes it",
+    "executorch_call_delegate": "it calls a module that was lowered by ExecuTorch",
+    "flex_attention_backward": "compilers make it of the gradient of flex_attention",
+    "graphsafe_run_with_rng_state": "a generator object is no value of a graph",
+    "inductor_compiled_code": "it calls code that is compiled already",
+    "invoke_leaf_function": "compilers make it of torch._dynamo.leaf_function",
+    "invoke_subgraph": "compilers make it of nested_compile_region",
+    "local_map_hop": "compilers make it of torch.distributed.tensor.experimental.local_map",
+    "run_and_save_rng_state": "its result is the state of a generator, which capture would read too early",
+    "triton_kernel_wrapper_functional": "compilers make it of calls of Triton kernels",
+    "triton_kernel_wrapper_mutation": "compilers make it of calls of Triton kernels",
+}
+"""Operators that always break the graph, by name, and why."""
+
+
+class HigherOrderOperatorVariable(HigherOrderFunctionVariable):
+    """An operator that has a model."""
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        """`wrap` is a call of its first argument: a graph break inside can be resumed."""
+        return args[0].direct_call(tx, args[1:]) if args and self.value.name() == "wrap" else None
+
+
+@builds_subclasses(HigherOrderOperator)
+def build_higher_order(tr: Any, value: HigherOrderOperator, source: Any) -> VariableTracker:
+    if not has_model(value):
+        return unsupported(WITHOUT_MODEL, f"{value.name()}: {why_refused(value)}")
+    tr.guard(source, ir.IS, value)
+    return HigherOrderOperatorVariable(value, source)
+
+
+def has_model(value: HigherOrderOperator) -> bool:
+    """Whether calls of an operator are captured. From then on its handler is found under the operator itself."""
+    if value in HANDLERS:
+        return True
+    name = value.name()
+    if name in OPERATORS and torch._ops._higher_order_ops.get(name) is value:
+        HANDLERS[value] = OPERATORS[name].handler
+    elif isinstance(value, BaseHOP):
+        HANDLERS[value] = whole(_base_hop_handler(value))
+    return value in HANDLERS
+
+
+def why_refused(value: HigherOrderOperator) -> str:
+    """Why an operator without a model ends the graph."""
+    return REFUSED.get(value.name(), "capture knows nothing of it")
+
+
+def support(value: HigherOrderOperator) -> tuple[str, str]:
+    """What becomes of calls of an operator, and which ones break the graph nevertheless."""
+    model = OPERATORS.get(value.name())
+    if model is not None and has_model(value):
+        return model.kind, model.unless
+    return (REGION, "") if has_model(value) else (f"breaks because {why_refused(value)}", "")

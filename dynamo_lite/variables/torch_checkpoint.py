@@ -1,0 +1,78 @@
+"""Checkpointed functions: `torch.utils.checkpoint.checkpoint` and the operators that compilers make of it.
+
+Input: calls of these. Output: one node whose body the backward pass may compute again.
+Invariant: that of `torch_body`.
+Mirrors `torch/utils/checkpoint.py` and `torch/_higher_order_ops/wrap.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
+from torch.utils.checkpoint import checkpoint
+
+from ..exc import unsupported
+from ..graph.bodies import BREAK
+from ..graph.checkpoints import CONTEXT_FN, PRESERVES_RNG
+from .base import VariableTracker
+from .constant import FALSE, is_constant, is_none
+from .functools import PartialVariable
+from .list import ListVariable
+from .tensor import TensorVariable
+from .torch_body import REGION, BodyVariable, call_function, capture, models, needs_grad, operator_model
+
+_CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
+
+
+def _real_callable(vt: VariableTracker) -> Any:
+    """The function, or partial of functions and constants, that a tracker stands for."""
+    if isinstance(vt, PartialVariable):
+        args = [_real_callable(a) for a in vt.args.items]
+        keywords = {key.as_python_constant(): _real_callable(value) for key, value in vt.keywords.pairs()}
+        return functools.partial(_real_callable(vt.function), *args, **keywords)
+    if isinstance(vt, ListVariable):
+        return [_real_callable(item) for item in vt.items]
+    if not vt.is_python_constant():
+        return unsupported(BREAK, f"checkpoint with a context_fn made of a {vt.python_type().__name__}")
+    return vt.as_python_constant()
+
+
+@models(checkpoint)
+def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call."""
+    options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHECKPOINT_OPTIONS}
+    context_fn = kwargs.pop("context_fn", None)
+    if not is_constant(*options.values()):
+        unsupported(BREAK, "checkpoint with options that are not constant")
+    if not torch.is_grad_enabled():
+        return tx.call(function, list(args), kwargs)
+    captured = capture(tx, function, list(args), kwargs)
+    lifted = captured.lifted
+    reentrant = options.get("use_reentrant")
+    if reentrant is not None and reentrant.as_python_constant():
+        leaves = [a.proxy for a in args if isinstance(a, TensorVariable)]
+        if not needs_grad(leaves):
+            unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
+    module = captured.module(lifted)
+    captured.body.run(module, lifted)
+    if not captured.leaves:
+        return captured.result
+    preserves = options.get("preserve_rng_state")
+    module.meta[PRESERVES_RNG] = preserves is None or bool(preserves.as_python_constant())
+    if not is_none(context_fn):
+        module.meta[CONTEXT_FN] = _real_callable(context_fn)
+    tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)
+    return captured.rebuild(tensors)
+
+
+def _tagged(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    """The operators that compilers make of `checkpoint`."""
+    kwargs.pop("use_reentrant", None)
+    return checkpoint_call(tx, function, *args, use_reentrant=FALSE, **kwargs)
+
+
+operator_model("tag_activation_checkpoint", REGION)(_tagged)
+operator_model("wrap_activation_checkpoint", REGION)(_tagged)

@@ -1,0 +1,76 @@
+"""Operators of the dispatcher as Python objects: `torch.ops`, its namespaces, and what an operator tells about itself.
+
+Input: `torch.ops`, a namespace, an operator. Output: models whose attributes are those of the real objects.
+Invariant: an operator that is looked up for the first time is looked up for real, which only makes the object that stands for it; that
+there is none is guarded by the same lookup.
+Mirrors `torch/_ops.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from ..guards import ir
+from .base import VariableTracker
+from .constant import ConstantVariable
+from .dispatch import builtin
+from .module import ModuleVariable
+from .torch_function import VARIABLES, TorchFunctionVariable
+from .wrap import builds
+
+_NAMESPACES = (type(torch.ops), type(torch.ops.aten), type(torch.ops.higher_order))
+
+
+class OperatorNamespaceVariable(ModuleVariable):
+    """`torch.ops`, `torch.ops.aten`, …: modules that make their attributes when they are asked for."""
+
+    def plain_getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name not in self.names and not name.startswith("__"):
+            try:
+                getattr(self.value, name)  # from now on the module has it
+            except AttributeError as error:
+                if self.source is not None:
+                    tx.tr.guard(tx.tr.source(self.source, ir.ATTR, name), ir.ABSENT, None)
+                return tx.raises_like(error)
+        return super().plain_getattr(tx, name)
+
+
+@builds(*_NAMESPACES)
+def build_namespace(tr: Any, value: Any, source: Any) -> OperatorNamespaceVariable:
+    tr.guard(source, ir.IS, value)
+    return OperatorNamespaceVariable(value, source)
+
+
+class OperatorVariable(TorchFunctionVariable):
+    """An operator, or the packet of its overloads."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        try:
+            real = getattr(self.value, name)
+        except AttributeError as error:
+            if self.source is not None:
+                tx.tr.guard(tx.tr.source(self.source, ir.ATTR, name), ir.ABSENT, None)
+            return tx.raises_like(error)
+        return tx.tr.build_constant_object(real)
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(repr(self.value))
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(str(self.value))
+
+
+VARIABLES.update({OpOverload: OperatorVariable, OpOverloadPacket: OperatorVariable})
+
+
+@builtin(OpOverload.name)
+def operator_name(tx: Any, self: OperatorVariable) -> VariableTracker:
+    return ConstantVariable(self.value.name())
+
+
+@builtin(OpOverloadPacket.overloads)
+def packet_overloads(tx: Any, self: OperatorVariable) -> VariableTracker:
+    return tx.tr.wrap_new(self.value.overloads())
