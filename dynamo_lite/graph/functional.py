@@ -19,14 +19,25 @@ from .modes import as_now
 Body = Callable[..., Any]
 
 
+def _code(body: Body) -> Body:
+    """What a body runs, without what calling a module does besides: hooks that the program has for all modules, and printing of errors."""
+    return getattr(body, "forward", body)
+
+
+def _later(body: Body) -> Body:
+    return as_now(_code(body))
+
+
 def vmap(
     body: Body, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None, *args: Any
 ) -> tuple[Any, ...]:
     """`torch.vmap` of a body."""
-    return torch.vmap(body, in_dims, out_dims, randomness=randomness, chunk_size=chunk_size)(*args)
+    return torch.vmap(_code(body), in_dims, out_dims, randomness=randomness, chunk_size=chunk_size)(*args)
 
 
 def _scalar_first(body: Body) -> Body:
+    body = _code(body)
+
     def run(*args: Any) -> Any:
         value, *aux = body(*args)
         return value, tuple(aux)
@@ -42,6 +53,7 @@ def grad(body: Body, wrt: tuple[int, ...], *args: Any) -> tuple[Any, ...]:
 
 def _split(body: Body, n: int) -> Body:
     """The first n results, and the rest as auxiliary ones."""
+    body = _code(body)
 
     def run(*args: Any) -> Any:
         results = body(*args)
@@ -63,17 +75,20 @@ def _fixed(body: Body, n: int, wrt: tuple[int, ...], args: tuple[Any, ...]) -> B
     return run
 
 
-def jacobian(body: Body, mode: str, wrt: tuple[int, ...], n: int, *args: Any) -> tuple[Any, ...]:
+def jacobian(
+    body: Body, mode: str, wrt: tuple[int, ...], n: int, options: tuple[tuple[str, Any], ...], *args: Any
+) -> tuple[Any, ...]:
     """Jacobians of the first n results, for each one by all of `wrt`; then the other results."""
     transform = {"jacrev": torch.func.jacrev, "jacfwd": torch.func.jacfwd}[mode]
-    rows, aux = transform(_split(body, n), tuple(wrt), has_aux=True)(*args)
+    rows, aux = transform(_split(body, n), tuple(wrt), has_aux=True, **dict(options))(*args)
     return (*(item for row in rows for item in row), *aux)
 
 
-def jvp(body: Body, wrt: tuple[int, ...], n: int, tangents: Any, *args: Any) -> tuple[Any, ...]:
+def jvp(body: Body, wrt: tuple[int, ...], n: int, strict: bool, tangents: Any, *args: Any) -> tuple[Any, ...]:
     """The first n results, their tangents, the other results."""
     primals = tuple(args[i] for i in wrt)
-    out, tangent, aux = torch.func.jvp(_fixed(body, n, wrt, args), primals, tuple(tangents), has_aux=True)
+    function = _fixed(body, n, wrt, args)
+    out, tangent, aux = torch.func.jvp(function, primals, tuple(tangents), strict=strict, has_aux=True)
     return (*out, *tangent, *aux)
 
 
@@ -100,7 +115,9 @@ def apply_function(
     that they are changed without gradients: there the function changes a copy. If gradients are not to be made of nothing, `absent` says
     for each `backward` which of its gradients are None.
     """
-    backwards = tuple(map(as_now, backward if isinstance(backward, tuple) else (backward,)))
+    backwards = tuple(map(_later, backward if isinstance(backward, tuple) else (backward,)))
+
+    forward = _code(forward)
 
     class Function(torch.autograd.Function):
         @staticmethod
@@ -140,7 +157,7 @@ def apply_function(
 
 def register_hook(body: Body, tensor: Any, *lifted: Any) -> tuple[Any, ...]:
     """`tensor.register_hook` of a body that takes the gradient."""
-    body = as_now(body)
+    body = _later(body)
 
     def hook(grad: Any) -> Any:
         results = body(grad, *lifted)
@@ -173,7 +190,7 @@ def with_data(tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
 
 def run(body: Body, *args: Any) -> tuple[Any, ...]:
     """The body itself."""
-    return tuple(body(*args))
+    return tuple(_code(body)(*args))
 
 
 # -- tensors in the place of numbers

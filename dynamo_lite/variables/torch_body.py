@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch.utils._pytree as pytree
 from torch.fx import GraphModule
 
 from ..exc import Unsupported, unsupported
@@ -36,28 +37,141 @@ from .tuple import TupleVariable
 # -- structures
 
 
-def flatten(
-    tx: Any, vt: VariableTracker, leaves: list[VariableTracker], with_ints: bool = False
-) -> Callable[[Iterator[VariableTracker]], Any]:
-    """Append the tensors of a structure to `leaves`; a function that makes the structure from other tensors. `with_ints`: ints are leaves
-    as well."""
-    if isinstance(vt, TensorVariable) or (with_ints and (is_int(vt) or isinstance(vt, SymNodeVariable))):
-        leaves.append(vt)
-        return next
-    kind = type(vt)
-    if kind is DictVariable:
-        pairs = [(key, flatten(tx, value, leaves, with_ints)) for key, value in vt.pairs()]
-        return lambda items: _make_dict(tx, [(key, build(items)) for key, build in pairs])
-    if issubclass(kind, TupleVariable | ListVariable):
-        builders = [flatten(tx, item, leaves, with_ints) for item in vt.items]
-        if kind is ListVariable:
-            return lambda items: ListVariable([build(items) for build in builders])
-        return lambda items: TupleVariable([build(items) for build in builders], vt.python_type())
-    if isinstance(vt, SymNodeVariable):
-        unsupported(BREAK, "the body returns a symbolic number")
-    if isinstance(vt, ConstantVariable) or (vt.source is not None and not vt.mutated):
-        return lambda items: vt
-    return unsupported(BREAK, f"the body returns a {vt.python_type().__qualname__}")
+class Part:
+    """A structure that was taken apart. `build` makes it of tensors; `cls` is that of a container, None for what is no tensor and has no
+    tensors inside; `keys` those of a dictionary; `parts` what is inside."""
+
+    __slots__ = ("build", "cls", "keys", "parts")
+
+    def __init__(
+        self, build: Callable[[Iterator[VariableTracker]], Any], cls: type | None, parts: Any = (), keys: Any = ()
+    ) -> None:
+        self.build = build
+        self.cls = cls
+        self.parts: list[Part] = list(parts)
+        self.keys: list[Any] = list(keys)
+
+    def __call__(self, items: Iterator[VariableTracker]) -> Any:
+        return self.build(items)
+
+    def built(self, items: Iterator[VariableTracker]) -> list[VariableTracker]:
+        """The parts, of tensors."""
+        return [part(items) for part in self.parts]
+
+    @property
+    def is_of_tensors(self) -> bool:
+        """Whether there is nothing else inside."""
+        return self.cls is torch.Tensor or (self.cls is not None and all(part.is_of_tensors for part in self.parts))
+
+    def spread(self, dims: Any) -> list[Any]:
+        """The dimension of each tensor, where `dims` has the upper part of the structure; None for what is no tensor."""
+        if self.cls is torch.Tensor:
+            return [dims] if dims is None or type(dims) is int else unsupported(BREAK, "dimensions that do not fit")
+        if self.cls is None:
+            return [] if dims is None else unsupported(BREAK, "a dimension for what is no tensor")
+        if dims is None or type(dims) is int:
+            return [dim for part in self.parts for dim in part.spread(dims)]
+        if type(dims) is not self.cls or len(dims) != len(self.parts) or set(self.keys) - set(dims):
+            unsupported(BREAK, "dimensions that do not fit")
+        wanted = [dims[key] for key in self.keys] if self.keys else dims
+        return [dim for part, own in zip(self.parts, wanted, strict=True) for dim in part.spread(own)]
+
+
+def flatten(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> Part:
+    """Append the tensors of a structure to `leaves`; the structure, to be made of other tensors."""
+    return Flattening(tx, leaves).of(vt)
+
+
+class Flattening:
+    """Structures taken apart, as `torch.utils._pytree` does it.
+
+    `with_ints`: ints are leaves as well. `is_outside` is given where the function is only called: then what existed before the call is
+    kept as it is, and an object that the function has made may be of any class.
+    """
+
+    def __init__(
+        self,
+        tx: Any,
+        leaves: list[VariableTracker],
+        with_ints: bool = False,
+        is_outside: Callable[[VariableTracker], bool] | None = None,
+    ) -> None:
+        self.tx = tx
+        self.leaves = leaves
+        self.with_ints = with_ints
+        self.is_outside = is_outside
+        self.entered: set[int] = set()
+
+    def of(self, vt: VariableTracker) -> Part:
+        """Take one structure apart."""
+        if isinstance(vt, TensorVariable) or (self.with_ints and (is_int(vt) or isinstance(vt, SymNodeVariable))):
+            self.leaves.append(vt)
+            return Part(next, torch.Tensor)
+        if isinstance(vt, SymNodeVariable):
+            return unsupported(BREAK, "the body returns a symbolic number")
+        if isinstance(vt, ConstantVariable) or (self.is_outside is not None and self.is_outside(vt)):
+            return Part(lambda items: vt, None)
+        if id(vt) in self.entered:
+            unsupported(BREAK, "the body returns an object that contains itself, or one object twice")
+        self.entered.add(id(vt))
+        part = self._node(vt)
+        if self.is_outside is None:
+            self.entered.discard(id(vt))  # what appears twice is made twice
+        return part
+
+    def _node(self, vt: VariableTracker) -> Part:
+        kind, cls = type(vt), vt.python_type()
+        if kind is DictVariable:
+            return self._dictionary(vt)
+        if issubclass(kind, TupleVariable | ListVariable):
+            parts = [self.of(item) for item in vt.items]
+            made = Part(ListVariable, cls, parts)
+            if kind is ListVariable:
+                made.build = lambda items: ListVariable(made.built(items))
+            else:
+                made.build = lambda items: TupleVariable(made.built(items), cls)
+            return made
+        registered = pytree.SUPPORTED_NODES.get(cls)
+        if registered is not None:
+            return self._registered(vt, registered)
+        if vt.source is not None and not vt.mutated:
+            return Part(lambda items: vt, None)
+        if self.is_outside is not None and kind is InstanceVariable and vt.source is None:
+            return self._new_object(vt)
+        return unsupported(BREAK, f"the body returns a {cls.__qualname__}")
+
+    def _dictionary(self, vt: DictVariable) -> Part:
+        pairs = list(vt.pairs())
+        keys = [key for key, _ in pairs]
+        made = Part(next, dict, [self.of(value) for _, value in pairs])
+        made.keys = [key.as_python_constant() if key.is_python_constant() else key for key in keys]
+        made.build = lambda items: _make_dict(self.tx, list(zip(keys, made.built(items), strict=True)))
+        return made
+
+    def _registered(self, vt: VariableTracker, node: Any) -> Part:
+        """An object of a class that the program, or torch, has registered."""
+        tx = self.tx
+        children, context = tx.tr.unpack(tx, tx.call(tx.tr.build_constant_object(node.flatten_fn), [vt]))
+        made = Part(next, vt.python_type(), [self.of(child) for child in tx.tr.unpack(tx, children)])
+        unflatten = tx.tr.build_constant_object(node.unflatten_fn)
+        made.build = lambda items: tx.call(unflatten, [ListVariable(made.built(items)), context])
+        return made
+
+    def _new_object(self, vt: InstanceVariable) -> Part:
+        """An object that the function has made: it gets the tensors that the operator returns in the place of those of the body."""
+        attributes = vt.instance_dict(self.tx)
+        if attributes is None or vt.slots:
+            return unsupported(BREAK, f"the body returns a {vt.python_type().__qualname__}")
+        pairs = list(attributes.pairs())
+        made = Part(next, vt.python_type(), [self.of(value) for _, value in pairs])
+
+        def build(items: Iterator[VariableTracker]) -> VariableTracker:
+            for (key, _), value in zip(pairs, made.built(items), strict=True):
+                attributes.mp_ass_subscript(self.tx, key, value)
+            return vt
+
+        made.build = build
+        return made
 
 
 def is_int(vt: VariableTracker) -> bool:
@@ -162,6 +276,10 @@ class Outside:
             self.objects[id(vt)] = (vt, children)
             pending.extend(children)
 
+    def has(self, vt: VariableTracker) -> bool:
+        """Whether an object is one of them."""
+        return id(vt) in self.objects or (vt.source is not None and not vt.mutated)
+
     def check(self) -> None:
         """Break if the body has changed any of it."""
         for vt in self.tr.mutations[self.n_mutations :]:
@@ -205,14 +323,14 @@ def isinstance_of_tracker(vt: Any) -> bool:
 
 
 class Captured:
-    """A followed body: its result's structure and tensors; `with_ints`: and ints."""
+    """A followed body: its result's structure and tensors; for the options see `Flattening`."""
 
-    def __init__(self, tx: Any, body: Body, result: VariableTracker, with_ints: bool = False) -> None:
+    def __init__(self, tx: Any, body: Body, result: VariableTracker, **options: Any) -> None:
         self.tx = tx
         self.body = body
         self.result = result
         self.leaves: list[VariableTracker] = []
-        self.build = flatten(tx, result, self.leaves, with_ints)
+        self.build = Flattening(tx, self.leaves, **options).of(result)
         with body:
             for leaf in self.leaves:
                 argument_of(tx.tr.graph, leaf)  # one from outside is lifted
@@ -246,14 +364,20 @@ def capture(
     kwargs: dict[str, Any] | None = None,
     body: Body | None = None,
     with_ints: bool = False,
+    only_calls: bool = False,
 ) -> Captured:
-    """Follow a function as a body. `body` is given where it has arguments of its own."""
+    """Follow a function as a body. `body` is given where it has arguments of its own. `only_calls`: the result is that of the call."""
     extra = [fn, *args, *(kwargs or {}).values()]
-    return follow(tx, lambda: tx.call(fn, args, kwargs or {}), extra, body, with_ints)
+    return follow(tx, lambda: tx.call(fn, args, kwargs or {}), extra, body, with_ints, only_calls)
 
 
 def follow(
-    tx: Any, call: Callable[[], VariableTracker], extra: list[Any], body: Body | None = None, with_ints: bool = False
+    tx: Any,
+    call: Callable[[], VariableTracker],
+    extra: list[Any],
+    body: Body | None = None,
+    with_ints: bool = False,
+    only_calls: bool = False,
 ) -> Captured:
     """Make a call as a body; `extra` are objects from outside that the frames need not hold."""
     outside = Outside(tx, extra)
@@ -267,7 +391,7 @@ def follow(
     outside.check()
     if torch.is_grad_enabled() != grad:
         unsupported(BREAK, "the body changes the grad mode")
-    return Captured(tx, body, result, with_ints)
+    return Captured(tx, body, result, with_ints=with_ints, is_outside=outside.has if only_calls else None)
 
 
 class BodyVariable(VariableTracker):

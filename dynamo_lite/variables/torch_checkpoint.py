@@ -49,7 +49,7 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
         unsupported(BREAK, "checkpoint with options that are not constant")
     if not torch.is_grad_enabled():
         return tx.call(function, list(args), kwargs)
-    captured = capture(tx, function, list(args), kwargs)
+    captured = capture(tx, function, list(args), kwargs, only_calls=True)
     lifted = captured.lifted
     reentrant = options.get("use_reentrant")
     if reentrant is not None and reentrant.as_python_constant():

@@ -24,6 +24,8 @@ from .constant import is_none
 from .dict import DictVariable
 from .dispatch import builtin
 from .list import ListVariable
+from .symnode import SymNodeVariable
+from .tensor import TensorVariable
 from .torch_body import (
     BodyVariable,
     Captured,
@@ -34,6 +36,7 @@ from .torch_body import (
     fakes_of,
     flatten,
     models,
+    needs_grad,
     whole,
 )
 from .tuple import TupleVariable
@@ -89,6 +92,8 @@ def _option(vt: VariableTracker, name: str) -> Any:
         return vt.python_type()([_option(item, name) for item in vt.items])
     if isinstance(vt, DictVariable):
         return {_option(key, name): _option(value, name) for key, value in vt.pairs()}
+    if isinstance(vt, SymNodeVariable):
+        return vt.as_python_constant()  # guarded
     return vt.as_python_constant() if vt.is_python_constant() else unsupported(BREAK, f"{name} that is not constant")
 
 
@@ -117,6 +122,14 @@ class Arguments:
             self.builders.append(flatten(tx, arg, self.leaves))
             self.spans.append(range(start, len(self.leaves)))
 
+    def spread(self, dims: Any) -> list[Any]:
+        """The dimension of each tensor."""
+        n = len(self.builders)
+        if dims is not None and type(dims) is not int and (type(dims) not in (tuple, list) or len(dims) != n):
+            unsupported(BREAK, "in_dims that do not fit the arguments")
+        each = [dims] * n if dims is None or type(dims) is int else dims
+        return [dim for part, own in zip(self.builders, each, strict=True) for dim in part.spread(own)]
+
     def rebuild(self, leaves: list[Any]) -> list[Any]:
         """The arguments with other tensors."""
         items = iter(leaves)
@@ -125,27 +138,6 @@ class Arguments:
     def rebuild_one(self, position: int, leaves: Any) -> Any:
         """One argument with other tensors."""
         return self.builders[position](iter(leaves))
-
-
-def _in_dims(dims: Any, n_args: int, spans: list[range], args: list[Any]) -> list[Any]:
-    """The batched dimension of each tensor among the arguments."""
-    if dims is None or isinstance(dims, int):
-        return [dims for span in spans for _ in span]
-    if len(dims) != n_args:
-        unsupported(BREAK, "in_dims does not fit the arguments")
-    result: list[Any] = []
-    for dim, span in zip(dims, spans, strict=True):
-        flat = [dim] * len(span) if dim is None or isinstance(dim, int) else _leaves_of(dim)
-        if len(flat) != len(span):
-            unsupported(BREAK, "in_dims does not fit the arguments")
-        result.extend(flat)
-    return result
-
-
-def _leaves_of(dims: Any) -> list[Any]:
-    if isinstance(dims, dict):
-        dims = list(dims.values())
-    return [leaf for d in dims for leaf in _leaves_of(d)] if isinstance(dims, tuple | list) else [dims]
 
 
 def _example(propagator: Any, leaf: Any, dim: int | None) -> Any:
@@ -163,25 +155,23 @@ def _example(propagator: Any, leaf: Any, dim: int | None) -> Any:
 
 @_transform(torch.vmap)
 def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
-    """`vmap(f, in_dims, out_dims, randomness, chunk_size)(*args)`: the body sees one example."""
-    if kwargs:
-        unsupported(BREAK, "keyword arguments of a vmapped function")
+    """`vmap(f, in_dims, out_dims, randomness, chunk_size)(*args)`: the body sees one example, keyword arguments as they are."""
     given = Arguments(tx, args)
-    in_dims = _in_dims(transformed.option("in_dims", 1, 0), len(args), given.spans, args)
+    in_dims = given.spread(transformed.option("in_dims", 1, 0))
     propagator = tx.tr.graph.propagator
     fakes = []
     for leaf, dim in zip(given.leaves, in_dims, strict=True):
         fakes.append(_example(propagator, leaf, dim))
     body, leaves = body_with(tx, fakes)
     body.is_transformed = True
-    captured = capture(tx, transformed.args[0], given.rebuild(leaves), body=body)
+    captured = capture(tx, transformed.args[0], given.rebuild(leaves), kwargs, body=body)
     lifted = captured.lifted
     module = captured.module(lifted)
     dims = (*in_dims, *[None] * len(lifted))
     out_dims = transformed.option("out_dims", 2, 0)
-    flat_out = tuple(_leaves_of(out_dims)) if not isinstance(out_dims, int) else (out_dims,) * len(captured.leaves)
-    if len(flat_out) != len(captured.leaves):
-        unsupported(BREAK, "out_dims does not fit the results")
+    if isinstance(captured.result, TensorVariable) and type(out_dims) is tuple and len(out_dims) == 1:
+        (out_dims,) = out_dims
+    flat_out = tuple(captured.build.spread(out_dims))
     head = [BodyVariable(module), *constants(dims, flat_out, transformed.option("randomness", 3, "error"))]
     head.extend(constants(transformed.option("chunk_size", 4, None)))
     values = [*(leaf.proxy for leaf in given.leaves), *lifted]
@@ -195,6 +185,8 @@ def _differentiated(
     given = Arguments(tx, args)
     argnums = tuple([a % len(args) for a in argnums])
     wrt = tuple([i for a in argnums for i in given.spans[a]])
+    if not all(given.builders[a].is_of_tensors for a in argnums):
+        unsupported(BREAK, "derivative by what is no tensor")
     fakes = fakes_of(tx, given.leaves)
     for i in wrt:
         if not (fakes[i].dtype.is_floating_point or fakes[i].dtype.is_complex):
@@ -214,12 +206,16 @@ def _numbers(argnums: Any) -> tuple[int, ...]:
 def _main_and_aux(tx: Any, captured: Captured, has_aux: bool) -> tuple[int, Any, Any]:
     """How many tensors the differentiated result has, and builders for it and for the auxiliary one."""
     if not has_aux:
+        if not captured.build.is_of_tensors:
+            unsupported(BREAK, "derivative of what is no tensor")
         return len(captured.leaves), captured.build, None
     parts = captured.result.items if isinstance(captured.result, TupleVariable) else []
     if len(parts) != 2:
         unsupported(BREAK, "has_aux without a pair")
     leaves: list[Any] = []
     main = flatten(tx, parts[0], leaves)
+    if not main.is_of_tensors:
+        unsupported(BREAK, "derivative of what is no tensor")
     return len(leaves), main, flatten(tx, parts[1], [])
 
 
@@ -257,14 +253,17 @@ def call_grad_and_value(tx: Any, transformed: Any, args: list[Any], kwargs: dict
     return _gradient(tx, transformed, args, kwargs, True)
 
 
-def _jacobian(mode: str) -> Any:
+def _jacobian(mode: str, *names: str) -> Any:
+    """Of `jacrev` and `jacfwd`; `names` are those of their options beside those of all transforms."""
+
     def call(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         argnums = transformed.option("argnums", 1, 0)
         has_aux = transformed.option("has_aux", 2, False)
+        options = {name: transformed.option(name, 1000, None) for name in names if name in transformed.kwargs}
         given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums))
         n, main, aux = _main_and_aux(tx, captured, has_aux)
         lifted = captured.lifted
-        head = [BodyVariable(captured.module(lifted)), *constants(mode, wrt, n)]
+        head = [BodyVariable(captured.module(lifted)), *constants(mode, wrt, n, tuple(options.items()))]
         items = iter(call_function(tx, functional.jacobian, head, _values(given, lifted)))
         rows = []
         for _ in range(n):
@@ -276,8 +275,8 @@ def _jacobian(mode: str) -> Any:
     return call
 
 
-_transform(torch.func.jacrev)(_jacobian("jacrev"))
-_transform(torch.func.jacfwd)(_jacobian("jacfwd"))
+_transform(torch.func.jacrev)(_jacobian("jacrev", "chunk_size", "_preallocate_and_copy"))
+_transform(torch.func.jacfwd)(_jacobian("jacfwd", "randomness"))
 
 
 def _is_true(vt: Any) -> bool:
@@ -294,7 +293,7 @@ def call_jvp(
     given, captured, wrt = _differentiated(tx, func, args, {}, tuple(range(len(args))))
     n, main, aux = _main_and_aux(tx, captured, _is_true(has_aux))
     lifted = captured.lifted
-    head = [BodyVariable(captured.module(lifted)), *constants(wrt, n), TupleVariable(tangent_leaves)]
+    head = [BodyVariable(captured.module(lifted)), *constants(wrt, n, _is_true(strict)), TupleVariable(tangent_leaves)]
     items = iter(call_function(tx, functional.jvp, head, _values(given, lifted)))
     result = [main(items), main(items)]
     return TupleVariable([*result, aux(items)] if aux is not None else result)
@@ -327,18 +326,49 @@ class PullbackVariable(VariableTracker):
         unsupported("reconstruct", "the function that torch.func.vjp returns")
 
 
-@models(torch.func.vjp)
-def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
+def _primals(tx: Any, func: Any, primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
+    """A function that is to be differentiated by all its arguments, its results, and the arguments of `functional`'s functions on it."""
     given, captured, wrt = _differentiated(tx, func, list(primals), {}, tuple(range(len(primals))))
-    n, main, aux = _main_and_aux(tx, captured, _is_true(has_aux))
+    n, main, aux = _main_and_aux(tx, captured, has_aux)
     lifted = captured.lifted
     module = captured.module(lifted)
-    if len(wrt) != len(given.leaves):
-        unsupported(BREAK, "vjp")
-    zeros = call_function(tx, functional.run, [BodyVariable(module)], _values(given, lifted))
-    items = iter(zeros)
-    result = [main(items), PullbackVariable(given, captured, module, wrt, n)]
-    return TupleVariable([*result, aux(items)] if aux is not None else result)
+    items = iter(call_function(tx, functional.run, [BodyVariable(module)], _values(given, lifted)))
+    return given, captured, module, wrt, n, main, [main(items), *([aux(items)] if has_aux else [])]
+
+
+@models(torch.func.vjp)
+def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
+    given, captured, module, wrt, n, _, results = _primals(tx, func, primals, _is_true(has_aux))
+    results.insert(1, PullbackVariable(given, captured, module, wrt, n))
+    return TupleVariable(results)
+
+
+class LinearizedVariable(PullbackVariable):
+    """The second result of `torch.func.linearize`. Each call differentiates the body anew."""
+
+    main: Any
+
+    def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        tangents = Arguments(tx, args)
+        shapes = [leaf.proxy.meta.shape for leaf in tangents.leaves]
+        if shapes != [leaf.proxy.meta.shape for leaf in self.given.leaves]:
+            unsupported(BREAK, "tangents do not fit the arguments")
+        head = [BodyVariable(self.module), *constants(self.wrt, self.n, False), TupleVariable(tangents.leaves)]
+        outs = call_function(tx, functional.jvp, head, _values(self.given, self.captured.lifted))
+        return self.main(iter(outs[self.n :]))
+
+    def emit_new(self, cg: Any) -> None:
+        unsupported("reconstruct", "the function that torch.func.linearize returns")
+
+
+@models(torch.func.linearize)
+def call_linearize(tx: Any, func: Any, *primals: Any) -> VariableTracker:
+    given, captured, module, wrt, n, main, results = _primals(tx, func, primals, False)
+    if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in given.leaves] + captured.lifted):
+        unsupported(BREAK, "linearize with gradients")
+    pushforward = LinearizedVariable(given, captured, module, wrt, n)
+    pushforward.main = main
+    return TupleVariable([*results, pushforward])
 
 
 # -- transformed functions that were made outside of the traced code call these

@@ -516,7 +516,7 @@ refuse(
 )
 refuse(
     "higher-order-operator",
-    *_existing("func.linearize", "func.functionalize"),
+    *_existing("func.functionalize"),
 )
 refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
 

@@ -141,7 +141,7 @@ def _region(
     that it uses. The operator returns new tensors, all of which have gradients or none; where the function does not, it is followed
     as part of the graph around it, as where there are gradients that compilers cannot take of the operator."""
     graph = tx.tr.graph
-    captured = capture(tx, fn, args)
+    captured = capture(tx, fn, args, only_calls=True)
     lifted = captured.lifted
     module = captured.module(lifted)
     results = captured.body.run(module, lifted)

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounterWithBackend, same
@@ -13,18 +13,19 @@ BACKENDS = ("eager", "aot_eager")
 
 
 def outcome(fn, args, others=()):
-    """The results, the arguments after the call, and the gradients of arguments and of `others`."""
+    """The results and their structure, the arguments after the call, and the gradients of arguments and of `others`."""
     for other in others:
         other.grad = None
     torch.manual_seed(0)
     args = copy.deepcopy(args)
     result = fn(*args)
-    roots = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    results, structure = tree_flatten(result)
+    roots = [t for t in results if isinstance(t, torch.Tensor) and t.requires_grad]
     if roots:
         sum((root.abs() if root.is_complex() else root).sum() for root in roots).backward()
     leaves = [t for t in tree_leaves(args) if isinstance(t, torch.Tensor)]
     grads = [t.grad for t in [*leaves, *others] if t.is_leaf]
-    return result, [t.detach() for t in leaves], grads
+    return results, str(structure), [t.detach() for t in leaves], grads
 
 
 def check(fn, args, others=(), backends=BACKENDS, fullgraph=True, graphs=1):

@@ -1,0 +1,378 @@
+"""`torch.func`: transforms as nodes, each configuration a version of its own, structures, what they refuse, and transforms around
+compiled functions."""
+
+import types
+from collections import OrderedDict, defaultdict, deque, namedtuple
+
+import pytest
+import torch
+from torch import nn
+from torch.func import (
+    functional_call,
+    grad,
+    grad_and_value,
+    hessian,
+    jacfwd,
+    jacrev,
+    jvp,
+    linearize,
+    stack_module_state,
+    vjp,
+    vmap,
+)
+from torch.utils import _pytree as pytree
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounter, run_both, same
+
+from .differential import check, outcome
+
+torch.manual_seed(0)
+W = torch.arange(9.0).reshape(3, 3) / 10
+LINEAR = nn.Linear(3, 3)
+MODELS = [nn.Linear(3, 2) for _ in range(3)]
+
+
+def x(requires_grad=True):
+    return (torch.arange(12.0).reshape(4, 3).div(7).sub(0.5).requires_grad_(requires_grad),)
+
+
+# -- one graph
+
+
+def pulled_back(f, *primals, **options):
+    out, pull, *aux = vjp(f, *primals, **options)
+    return out, pull(out), pull(pytree.tree_map(lambda t: t * 2, out)), aux
+
+
+def ensemble(a):
+    params, buffers = stack_module_state(MODELS)
+    return vmap(lambda p, b, r: functional_call(MODELS[0], (p, b), (r,)), in_dims=(0, 0, None))(params, buffers, a)
+
+
+def per_sample(a):
+    params = {name: p.detach() for name, p in LINEAR.named_parameters()}
+    return vmap(grad(lambda p, r: functional_call(LINEAR, p, (r,)).square().sum()), in_dims=(None, 0))(params, a)
+
+
+def without_gradients_outside(a):
+    with torch.no_grad():
+        return grad(lambda b: (b @ W).square().sum())(a)
+
+
+def without_gradients_inside(a):
+    def f(b):
+        with torch.no_grad():
+            c = b.sin()
+        return (b * c).sum()
+
+    return grad(f)(a)
+
+
+def linearized(a):
+    out, push = linearize(lambda b: {"y": b.sin(), "z": b.sum()}, a)
+    return out, push(a), push(a * 2)
+
+
+ONE_GRAPH = {
+    "in_dims": lambda a: vmap(lambda r, w: r + w.sum(), in_dims=(-1, None), out_dims=-1)(a, W),
+    "in_dims of a structure": lambda a: vmap(lambda d: d["a"] * d["b"], in_dims=({"a": 0, "b": None},))(
+        {"a": a, "b": a[0]}
+    ),
+    "in_dims of the upper part": lambda a: vmap(lambda p, w: p[0] + p[1][0] * w, in_dims=(0, None))((a, [a]), a[0]),
+    "out_dims of the upper part": lambda a: vmap(lambda r: ({"a": r, "b": r * 2}, r + 1), out_dims=(1, 0))(a),
+    "out_dims that are none": lambda a: vmap(lambda r: (r * 2, W * 2, 3), out_dims=(0, None, None))(a),
+    "one out_dim of one result": lambda a: vmap(lambda r: r * 2, out_dims=(1,))(a),
+    "keyword arguments": lambda a: vmap(lambda r, *, w: (r * w).sum())(a, w=a),
+    "chunks": lambda a: vmap(lambda r: r * 2, chunk_size=3)(a),
+    "random numbers": lambda a: vmap(lambda r: r + torch.rand(3), randomness="different")(a),
+    "vmap of vmap": lambda a: vmap(lambda r: vmap(lambda s: (r * s).sum())(a))(a),
+    "vmap of a module": lambda a: vmap(LINEAR)(a),
+    "vmap of a method": lambda a: vmap(torch.Tensor.sum)(a),
+    "gradient by several": lambda a: grad(lambda b, c: (b * c).sum(), argnums=(0, -1))(a, a * 2),
+    "gradient of a dictionary": lambda a: grad(lambda d: (d["a"] * d["b"]).sum())({"a": a, "b": a * 2}),
+    "gradient by what is not used": lambda a: grad(lambda b, c: c.sum(), argnums=(0, 1))(a, a),
+    "gradient with keywords": lambda a: grad(lambda b, *, c: (b * c).sum())(a, c=a * 2),
+    "third derivative": lambda a: grad(lambda b: grad(lambda c: grad(lambda d: (d**4).sum())(c).sum())(b).sum())(a),
+    "no_grad around": without_gradients_outside,
+    "no_grad inside": without_gradients_inside,
+    "detach": lambda a: grad(lambda b: (b * b.detach()).sum())(a),
+    "value and aux": lambda a: grad_and_value(lambda b: ((b * b).sum(), {"z": b * 2}), has_aux=True)(a),
+    "jacrev": lambda a: jacrev(lambda b, c: {"y": b @ c.T, "z": b.sum()}, argnums=(0, 1))(a, a),
+    "jacfwd": lambda a: jacfwd(lambda b: (b.sin(), b * 2), has_aux=True)(a),
+    "random numbers in jacfwd": lambda a: jacfwd(lambda b: b.sin() * torch.rand(3), randomness="same")(a),
+    "hessian": lambda a: hessian(lambda b, c: (b**3 * c).sum(), argnums=1)(a, a),
+    "jacfwd of jacrev": lambda a: jacfwd(jacrev(lambda b: b.sin().sum()))(a),
+    "jvp": lambda a: jvp(lambda d: (d["a"].sin(), d["a"] * 2), ({"a": a},), ({"a": a},), has_aux=True),
+    "jvp of grad": lambda a: jvp(grad(lambda b: b.sin().sum()), (a,), (a,)),
+    "vjp": lambda a: pulled_back(lambda b, c: {"u": b * c, "v": b.cos()}, a, a + 1),
+    "vjp with aux": lambda a: pulled_back(lambda b: (b.sin(), b * 2), a, has_aux=True),
+    "vmap of a pullback": lambda a: vmap(vjp(lambda b: b.sin() * 2, a[0])[1])(torch.eye(3)),
+    "grad of vmap": lambda a: grad(lambda b: vmap(lambda r: r.sin().sum())(b).sum())(a),
+    "vmap of grad": lambda a: vmap(grad(lambda r: r.sin().sum()))(a),
+    "functional_call": lambda a: functional_call(LINEAR, [dict(LINEAR.named_parameters())], kwargs={"input": a}),
+}
+WITHOUT_GRADIENTS = {"linearize": linearized, "ensemble": ensemble, "per sample": per_sample}
+
+
+@pytest.mark.parametrize("name", ONE_GRAPH)
+def test_one_graph(name):
+    check(ONE_GRAPH[name], x(), tuple(LINEAR.parameters()))
+
+
+@pytest.mark.parametrize("name", WITHOUT_GRADIENTS)
+def test_one_graph_without_gradients(name):
+    with torch.no_grad():
+        check(WITHOUT_GRADIENTS[name], x(False))
+
+
+@pytest.mark.parametrize("name", ["in_dims", "gradient by several", "hessian", "jvp", "vjp", "functional_call"])
+def test_inductor(name):
+    check(ONE_GRAPH[name], x(), tuple(LINEAR.parameters()), backends=("inductor",))
+
+
+# -- structures of registered classes
+
+
+class Box:
+    """A class that the program registers, as libraries of dictionaries of tensors do."""
+
+    def __init__(self, a, tag="t"):
+        self.a = a
+        self.tag = tag
+
+
+pytree.register_pytree_node(Box, lambda box: ([box.a], box.tag), lambda children, tag: Box(children[0], tag))
+Pair = namedtuple("Pair", "a b")
+KINDS = {
+    "OrderedDict": (lambda a: OrderedDict(a=a), lambda d: d["a"]),
+    "defaultdict": (lambda a: defaultdict(int, a=a), lambda d: d["a"]),
+    "deque": (lambda a: deque([a]), lambda d: d[0]),
+    "namedtuple": (lambda a: Pair(a, a * 1), lambda d: d.a + d.b),
+    "registered": (Box, lambda d: d.a),
+}
+
+
+def uses_of(make, get):
+    return {
+        "argument of vmap": lambda a: vmap(lambda d: get(d).cumsum(0), in_dims=1)(make(a)),
+        "result of vmap": lambda a: vmap(lambda r: make(r * 2), out_dims=1)(a),
+        "gradient": lambda a: grad(lambda d: get(d).sin().sum())(make(a)),
+        "jacobian": lambda a: jacrev(lambda d: make(get(d).sin()))(make(a[0])),
+        "pullback": lambda a: vjp(lambda d: make(get(d).sin()), make(a))[1](make(a)),
+    }
+
+
+@pytest.mark.parametrize("use", uses_of(None, None))
+@pytest.mark.parametrize("kind", KINDS)
+def test_structures(kind, use):
+    make, get = KINDS[kind]
+    check(uses_of(make, get)[use], x(False))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_structures_from_outside(kind):
+    """They were taken for constants: their tensors were not batched, and not differentiated."""
+    make, get = KINDS[kind]
+    check(lambda d: vmap(lambda e: get(e).cumsum(0), in_dims=1)(d), (make(x(False)[0]),))
+    check(lambda d: get(grad(lambda e: get(e).sin().sum())(d)), (make(x(False)[0]),))
+
+
+# -- configurations
+
+
+def two(b, c):
+    return (b * c.sin()).sum()
+
+
+CONFIGURATIONS = {
+    "vmap in_dims": (lambda a, c: vmap(lambda r: r.cumsum(0), in_dims=c)(a), 0, 1),
+    "vmap in_dims of several": (lambda a, c: vmap(lambda r, s: r + s.cumsum(0), in_dims=c)(a, a), (0, 1), (1, 0)),
+    "vmap in_dims with None": (lambda a, c: vmap(lambda r, s: r + s.sum(), in_dims=c)(a, a), (0, None), (None, 0)),
+    "vmap out_dims": (lambda a, c: vmap(lambda r: r * 2, out_dims=c)(a), 0, 1),
+    "vmap out_dims of several": (lambda a, c: vmap(lambda r: (r * 2, r), out_dims=c)(a), (0, 1), (1, 0)),
+    "vmap randomness": (lambda a, c: vmap(lambda r: r + torch.rand(3), randomness=c)(a), "same", "different"),
+    "vmap chunk_size": (lambda a, c: vmap(lambda r: r * 2, chunk_size=c)(a), 1, 2),
+    "vmap without chunks": (lambda a, c: vmap(lambda r: r * 2, chunk_size=c)(a), None, 2),
+    "vmap of vmap": (lambda a, c: vmap(vmap(lambda r: r * 2), in_dims=c)(a), 0, 1),
+    "grad argnums": (lambda a, c: grad(two, argnums=c)(a, a + 1), 0, 1),
+    "grad argnums of several": (lambda a, c: grad(two, argnums=c)(a, a + 1), (0, 1), (1,)),
+    "grad has_aux": (
+        lambda a, c: grad(lambda b: ((b * b).sum(), b) if c else (b * b).sum(), has_aux=c)(a),
+        True,
+        False,
+    ),
+    "grad_and_value argnums": (lambda a, c: grad_and_value(two, argnums=c)(a, a + 1), 0, 1),
+    "grad of vmap": (lambda a, c: grad(lambda b: vmap(lambda r: r.cumsum(0).sin().sum(), in_dims=c)(b).sum())(a), 0, 1),
+    "jacrev argnums": (lambda a, c: jacrev(torch.matmul, argnums=c)(a, a + 1), 0, 1),
+    "jacrev has_aux": (lambda a, c: jacrev(lambda b: (b.sin(), b) if c else b.sin(), has_aux=c)(a), True, False),
+    "jacrev chunk_size": (lambda a, c: jacrev(torch.sin, chunk_size=c)(a), 1, 2),
+    "jacfwd argnums": (lambda a, c: jacfwd(torch.matmul, argnums=c)(a, a + 1), 0, 1),
+    "jacfwd has_aux": (lambda a, c: jacfwd(lambda b: (b.sin(), b) if c else b.sin(), has_aux=c)(a), True, False),
+    "jacfwd randomness": (
+        lambda a, c: jacfwd(lambda b: b.sin() * torch.rand(3), randomness=c)(a),
+        "same",
+        "different",
+    ),
+    "hessian argnums": (lambda a, c: hessian(lambda b, d: (b**3 * d).sum(), argnums=c)(a, a + 1), 0, 1),
+    "jvp strict": (lambda a, c: jvp(torch.sin, (a,), (a,), strict=c), True, False),
+    "jvp has_aux": (lambda a, c: jvp(lambda b: (b.sin(), b) if c else b.sin(), (a,), (a,), has_aux=c), True, False),
+    "vjp has_aux": (
+        lambda a, c: pulled_back(lambda b: (b.sin(), b) if c else b.sin(), a, has_aux=c),
+        True,
+        False,
+    ),
+    "functional_call tie_weights": (
+        lambda a, c: functional_call(LINEAR, {"weight": a}, (a,), tie_weights=c),
+        True,
+        False,
+    ),
+    "functional_call strict": (
+        lambda a, c: functional_call(LINEAR, {"weight": a, "bias": a[0]}, (a,), strict=c),
+        True,
+        False,
+    ),
+}
+BOX = types.SimpleNamespace(configuration=None)
+
+
+def ways_of(fn):
+    """How a configuration comes to a function: functions to compile, and how to call them."""
+    cell = [None]
+
+    def of_attribute(run, a, c):
+        BOX.configuration = c
+        return run(a)
+
+    def of_cell(run, a, c):
+        cell[0] = c
+        return run(a)
+
+    return {
+        "argument": (fn, lambda run, a, c: run(a, c)),
+        "attribute": (lambda a: fn(a, BOX.configuration), of_attribute),
+        "item": (lambda a: fn(a, cell[0]), of_cell),
+    }
+
+
+@pytest.mark.parametrize("way", ways_of(None))
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_each_configuration_is_compiled_once(name, way):
+    fn, first, second = CONFIGURATIONS[name]
+    to_compile, call = ways_of(fn)[way]
+    a = W - 0.4
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(to_compile, backend=counter, fullgraph=True)
+    for configuration in (first, second, first, second, second, first):
+        torch.manual_seed(0)
+        expected = fn(a, configuration)
+        torch.manual_seed(0)
+        assert same(expected, call(compiled, a, configuration)), configuration
+    assert counter.frame_count == 2
+
+
+def test_transforms_made_outside_are_told_apart():
+    """A transformed function is known by what it was made of."""
+    rows, columns = vmap(lambda r: r.cumsum(0)), vmap(lambda r: r.cumsum(0), in_dims=1)
+    slope = grad(lambda b: b.sin().sum())
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda f, a: f(a), backend=counter, fullgraph=True)
+    for transformed in (rows, columns, slope, rows, columns, slope):
+        torch.testing.assert_close(compiled(transformed, W), transformed(W))
+    assert counter.frame_count == 3
+
+
+# -- what is refused, and raised
+
+RAISES = {
+    "random numbers": lambda a: vmap(lambda r: r + torch.rand(3))(a),
+    "a result that is no tensor": lambda a: vmap(lambda r: (r, 3))(a),
+    "None as a result": lambda a: vmap(lambda r: (r, None))(a),
+    "a branch on data": lambda a: vmap(lambda r: r if r.sum() > 0 else -r)(a),
+    "item": lambda a: vmap(lambda r: r * r[0].item())(a),
+    "in_dims that do not fit": lambda a: vmap(lambda r: r, in_dims=(0, 0))(a),
+    "in_dims of a number": lambda a: vmap(lambda r, n: r * n, in_dims=(0, 0))(a, 3),
+    "sizes that differ": lambda a: vmap(lambda r, s: r, in_dims=(0, 1))(a, a),
+    "gradient of a tensor": lambda a: grad(lambda b: b * 2)(a),
+    "gradient by integers": lambda a: grad(lambda b: b.sum())(a.long()),
+    "gradient by a number": lambda a: grad(lambda d: d[0].sum() * d[1])((a, 2)),
+    "strict jvp": lambda a: jvp(lambda b: torch.ones(2), (a,), (a,), strict=True),
+    "jacobian of a number": lambda a: jacrev(lambda b: (b * 2, 3))(a),
+}
+
+
+@pytest.mark.parametrize("name", RAISES)
+def test_errors_are_those_of_eager_execution(name):
+    run_both(RAISES[name], *x(False), _backend="eager")
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(RAISES[name], backend="eager", fullgraph=True)(*x(False))
+
+
+def test_the_function_that_vjp_returns_may_leave():
+    """Then `vjp` is not captured: its result holds what torch keeps for it."""
+    (found,) = dynamo_lite.compile(lambda a: vjp(torch.sin, a * 2)[1], backend="eager")(W)(W)
+    torch.testing.assert_close(found, vjp(torch.sin, W * 2)[1](W)[0])
+
+
+def breaks_inside(a):
+    def f(r):
+        dynamo_lite.graph_break()
+        return r.sin().sum()
+
+    return vmap(f)(a + 1), grad(lambda b: f(b))(a) * 2
+
+
+def test_a_break_inside_comes_before_the_transform():
+    run = run_both(breaks_inside, *x(False))
+    assert [b.slug for b in run.breaks] == ["user-requested"] * 2
+    assert run.graph_count == 2
+
+
+def test_hooks_for_all_modules_do_not_see_bodies():
+    """A body is a module of torch.fx in the graph; eager execution has no such module."""
+    seen = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(type(module).__name__))
+    try:
+        expected = outcome(lambda a: vmap(grad(lambda r: LINEAR(r).sum()))(a), x(False))
+        names = list(seen)
+        seen.clear()
+        found = outcome(
+            dynamo_lite.compile(lambda a: vmap(grad(lambda r: LINEAR(r).sum()))(a), backend="eager"), x(False)
+        )
+    finally:
+        handle.remove()
+    assert same(expected, found)
+    assert "GraphModule" not in seen and set(seen) <= set(names)
+
+
+# -- around compiled functions
+
+INNER = {
+    "pointwise": lambda r: r.sin() * 2,
+    "product": lambda r: r @ W,
+    "module": LINEAR,
+    "size": lambda r: r * r.shape[0],
+    "in place": lambda r: r.clone().mul_(2),
+    "vmap": lambda r: vmap(lambda e: e * 2)(r),
+    "gradient": lambda r: grad(lambda e: (e**2).sum())(r),
+    "asks for gradients": lambda r: r * 2 if r.requires_grad else r * 3,
+}
+OUTER = {
+    "vmap": lambda f: vmap(f)(W),
+    "grad": lambda f: grad(lambda a: f(a).sum())(W),
+    "jvp": lambda f: jvp(f, (W,), (W,)),
+    "vjp": lambda f: vjp(f, W)[1](W),
+    "jacrev": lambda f: jacrev(f)(W[0]),
+    "jacfwd": lambda f: jacfwd(f)(W[0]),
+    "vmap of grad": lambda f: vmap(grad(lambda a: f(a).sum()))(W),
+    "and none": lambda f: (vmap(f)(W), f(W), vmap(f)(W), f(W)),
+}
+
+
+@pytest.mark.parametrize("outer", OUTER)
+@pytest.mark.parametrize("inner", INNER)
+def test_transforms_around_compiled_functions(inner, outer):
+    """Under a transform a compiled function runs as it is; what was captured without one is used without one."""
+    expected = OUTER[outer](INNER[inner])
+    for backend in ("eager", "aot_eager"):
+        assert same(expected, OUTER[outer](dynamo_lite.compile(INNER[inner], backend=backend)))
