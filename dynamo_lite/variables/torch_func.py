@@ -39,6 +39,7 @@ from .torch_body import (
     needs_grad,
     whole,
 )
+from .torch_vmap import Vmapped, is_replaced
 from .tuple import TupleVariable
 
 _FUNCTION_TYPE = type(lambda: None)
@@ -156,6 +157,8 @@ def _example(propagator: Any, leaf: Any, dim: int | None) -> Any:
 @_transform(torch.vmap)
 def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     """`vmap(f, in_dims, out_dims, randomness, chunk_size)(*args)`: the body sees one example, keyword arguments as they are."""
+    if is_replaced():
+        return _vmap_of_library(tx, transformed, args, kwargs)
     given = Arguments(tx, args)
     in_dims = given.spread(transformed.option("in_dims", 1, 0))
     propagator = tx.tr.graph.propagator
@@ -176,6 +179,18 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     head.extend(constants(transformed.option("chunk_size", 4, None)))
     values = [*(leaf.proxy for leaf in given.leaves), *lifted]
     return captured.rebuild(call_function(tx, functional.vmap, head, values))
+
+
+def _vmap_of_library(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    """The same where a library has functions of its own in torch's place."""
+    in_dims, out_dims = transformed.option("in_dims", 1, 0), transformed.option("out_dims", 2, 0)
+    call = Vmapped(tx, transformed.args[0], in_dims, out_dims, args, kwargs)
+    lifted = call.captured.lifted
+    module = call.captured.module(lifted)
+    values, dims = [value for value, _ in call.level.added], [dim for _, dim in call.level.added]
+    head = [BodyVariable(module), *constants((*dims, *[None] * len(lifted)), tuple([d for _, d in call.level.removed]))]
+    head.extend(constants(transformed.option("randomness", 3, "error"), transformed.option("chunk_size", 4, None)))
+    return call.finish(call_function(tx, functional.vmap, head, [*values, *lifted]))
 
 
 def _differentiated(

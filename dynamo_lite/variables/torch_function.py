@@ -380,15 +380,32 @@ _always(
         "jit._trace.is_tracing",
         "_C._is_tracing",
     ),
-    *_existing("compiler.is_exporting", "onnx.is_in_onnx_export", "_C._are_functorch_transforms_active", "is_storage"),
+    *_existing("compiler.is_exporting", "onnx.is_in_onnx_export", "is_storage"),
 )
 _always(
     NONE,
     *_existing(
         "_C._get_tracing_state", "_C._log_api_usage_once", "_C._log_api_usage_metadata", "_logging.warning_once"
     ),
-    *_existing("_C._functorch.maybe_current_level", "_C._functorch.peek_interpreter_stack"),
 )
+
+
+def _is_transformed(tx: Any) -> bool:
+    """Whether this is in a function that a transform calls. While nothing is, captured code runs under no transform."""
+    scope = tx.tr.graph.scope
+    return scope is not None and scope.is_transformed
+
+
+@builtin(_C._are_functorch_transforms_active)
+def are_transforms_active(tx: Any) -> VariableTracker:
+    return boolean(_is_transformed(tx))
+
+
+@builtin(_C._functorch.maybe_current_level, _C._functorch.peek_interpreter_stack)
+def current_transform(tx: Any) -> VariableTracker:
+    return (
+        unsupported("higher-order-operator", "what a function asks of its transform") if _is_transformed(tx) else NONE
+    )
 
 
 @builtin(torch.is_tensor)
