@@ -47,6 +47,7 @@ from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .nested_int import NewNestedInts, is_nested, nested_int_of
 from .nodes import NodeFactory, NodeMeta, placeholder_name
 from .numbers import FloatValue, is_indifferent, present
+from .operators import records_by_its_kernel, why_unseen
 from .overlaps import Reach, check_list, reaches
 from .promises import check_marks, spoken
 from .stages import check_escape
@@ -428,6 +429,8 @@ class GraphBuilder:
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
         result, changes, written, is_random = outcome
+        if not memo and isinstance(target, _OPERATORS):
+            self._meet_operator(target, tensors, result)
         if written:
             changed = [tensors[i] for i, _ in written]
             check_list(target, fx_args, values, changed)
@@ -450,6 +453,15 @@ class GraphBuilder:
         if is_random and self.scope is None:
             self.random.append(node)
         return self._wrap_result(tx, result, node, tensors, fakes)
+
+    def _meet_operator(self, target: Any, tensors: list[TensorValue], result: Any) -> None:
+        """Note where compilers, which see no more of an operator of the program than its registrations, would be wrong or fail."""
+        mode = self.propagator.mode
+        mode.misled = mode.misled or why_unseen(target)
+        if torch.is_grad_enabled() and any(t.meta.requires_grad for t in tensors) and records_by_its_kernel(target):
+            if not any(_has_gradients(item) for item in getattr(result, "items", (result,))):
+                unsupported("fake-tensor-error", f"{target}: its rule for fake tensors does not tell of gradients")
+            mode.misled = f"{target} has no gradients of its own, but those of what its kernel calls"
 
     def _wrap_result(
         self, tx: Any, result: Any, node: Node, tensors: list[TensorValue], fakes: list[Any] | None
@@ -731,7 +743,7 @@ class GraphBuilder:
             self._remove_dead(checked)
             if self._symbols is not None:
                 settle_inputs(self)
-            unseen = unseen_by_compilers(self)
+            unseen = unseen_by_compilers(self) or self.propagator.mode.misled
             if self.has_gradients and any(map(requires_grad, self.outputs)):
                 self.freed = freed_outputs(self)
             if self.hook_calls or self.cuts or self.tensor_hooks:
@@ -776,6 +788,13 @@ class GraphBuilder:
     def example_inputs(self) -> list[Any]:
         """The real inputs in placeholder order."""
         return [i.value for i in self.inputs]
+
+
+_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+
+
+def _has_gradients(result: Any) -> bool:
+    return type(result) is not TensorResult or result.meta.requires_grad
 
 
 class ShapeGuards:

@@ -35,6 +35,7 @@ from ..exc import Unsupported, unsupported
 from ..record import STATS
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
+from .operators import as_declared, is_foreign
 from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 from .wrappers import is_wrapper, memories_of
 from .writes import effects_of, note_writes
@@ -67,6 +68,7 @@ class PropagationMode(FakeTensorMode):
         self.extents: Any = None  # `Extents`, once there are symbols
         self.items_read = 0  # how often an operator has asked for the data of a tensor
         self.is_random = False  # whether an operator has drawn random numbers
+        self.misled: str | None = None  # why compilers, which go by the rules for fake tensors, would be wrong
         self.written: list[Any] = []  # tensors whose counters may not tell that an operator has changed them
         self._stack_trace = []
         self._stack = ""
@@ -91,12 +93,21 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: Any, args: Any = (), kwa
             result = rule(self.extents, *args)
             if result is not None:
                 return result
-    return self.dispatch(func, classes, args, kwargs or {})
+    return _as_declared(self, func, args, kwargs, self.dispatch(func, classes, args, kwargs or {}))
 
 
 def _plain_dispatch(self: FakeTensorMode, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
     _note(self, func, args, kwargs)
-    return self.dispatch(func, classes, args, kwargs or {})
+    return _as_declared(self, func, args, kwargs, self.dispatch(func, classes, args, kwargs or {}))
+
+
+def _as_declared(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+    if not is_foreign(func):
+        return result
+    result, is_other = as_declared(mode, func, args, kwargs, result)
+    if is_other:
+        mode.misled = f"the rule of {func} for fake tensors returns what the operator does not"
+    return result
 
 
 def _note(self: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> None:

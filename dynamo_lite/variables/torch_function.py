@@ -554,10 +554,3 @@ def build_script_function(tr: Any, value: Any, source: Any) -> VariableTracker:
         return unsupported("nested-compiler", "torch.jit.ScriptFunction")
     tr.guard(source, ir.IS, value)
     return tr.build(original, tr.constant_source(original))
-
-
-@builds(torch.library.CustomOpDef if hasattr(torch.library, "CustomOpDef") else torch._library.custom_ops.CustomOpDef)
-def build_custom_op(tr: Any, value: Any, source: Any) -> TorchFunctionVariable:
-    tr.guard(source, ir.IS, value)
-    overload = value._opoverload
-    return TorchFunctionVariable(overload, tr.constant_source(overload))

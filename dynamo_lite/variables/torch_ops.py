@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 
 from ..guards import ir
+from .abstract import get_attr
 from .base import VariableTracker
 from .constant import ConstantVariable
 from .dispatch import builtin
@@ -48,6 +50,8 @@ class OperatorVariable(TorchFunctionVariable):
     """An operator, or the packet of its overloads."""
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name == "_op":
+            return self  # what it calls when it is called
         try:
             real = getattr(self.value, name)
         except AttributeError as error:
@@ -74,3 +78,16 @@ def operator_name(tx: Any, self: OperatorVariable) -> VariableTracker:
 @builtin(OpOverloadPacket.overloads)
 def packet_overloads(tx: Any, self: OperatorVariable) -> VariableTracker:
     return tx.tr.wrap_new(self.value.overloads())
+
+
+@builtin(CustomOpDef.__call__)
+def call_custom_op(
+    tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    """An object that `torch.library.custom_op` has made is itself no operator, but has one."""
+    return tx.call(get_attr(tx, self, "_opoverload"), list(args), kwargs)
+
+
+@builtin(CustomOpDef._qualname.fget)
+def custom_op_name(tx: Any, self: VariableTracker) -> VariableTracker:
+    return get_attr(tx, get_attr(tx, self, "_opoverload"), "_name")
