@@ -13,8 +13,8 @@ from dynamo_lite.testing import run_both
 
 from .differential import check, check_break, outcome
 
-LIB = Library("custom_operator_tests", "FRAGMENT")
-ops = torch.ops.custom_operator_tests
+LIB = Library("library_tests", "FRAGMENT")
+ops = torch.ops.library_tests
 
 
 def x(requires_grad=False):
@@ -26,14 +26,14 @@ def define(schema, kernel, key="CompositeExplicitAutograd", fake=None):
     LIB.define(schema)
     LIB.impl(name, kernel, key)
     if fake is not None:
-        register_fake(f"custom_operator_tests::{name}", fake, lib=LIB)
+        register_fake(f"library_tests::{name}", fake, lib=LIB)
 
 
 def save_input(ctx, inputs, output):
     ctx.save_for_backward(inputs[0])
 
 
-@custom_op("custom_operator_tests::sine", mutates_args=())
+@custom_op("library_tests::sine", mutates_args=())
 def sine(a: Tensor) -> Tensor:
     return torch.from_numpy(np.sin(a.detach().numpy()))
 
@@ -43,12 +43,12 @@ sine.register_autograd(lambda ctx, grad: grad * ctx.saved_tensors[0].cos(), setu
 sine.register_vmap(lambda info, dims, a: (sine(a), dims[0]))
 
 
-@custom_op("custom_operator_tests::increase", mutates_args=("a",))
+@custom_op("library_tests::increase", mutates_args=("a",))
 def increase(a: Tensor, n: int = 1) -> None:
     a.add_(n)
 
 
-@custom_op("custom_operator_tests::increase_and_double", mutates_args=("a",))
+@custom_op("library_tests::increase_and_double", mutates_args=("a",))
 def increase_and_double(a: Tensor) -> Tensor:
     return a.add_(1) * 2
 
@@ -56,7 +56,7 @@ def increase_and_double(a: Tensor) -> Tensor:
 increase_and_double.register_fake(torch.empty_like)
 
 
-@custom_op("custom_operator_tests::of_many", mutates_args=())
+@custom_op("library_tests::of_many", mutates_args=())
 def of_many(many: list[Tensor], n: int, f: float, s: str, b: bool, other: Tensor | None = None) -> list[Tensor]:
     return [a * n * f + (0 if other is None else other) for a in many]
 
@@ -64,7 +64,7 @@ def of_many(many: list[Tensor], n: int, f: float, s: str, b: bool, other: Tensor
 of_many.register_fake(lambda many, *args, **kwargs: [torch.empty_like(a) for a in many])
 
 
-@custom_op("custom_operator_tests::positions", mutates_args=())
+@custom_op("library_tests::positions", mutates_args=())
 def positions(a: Tensor) -> Tensor:
     return torch.nonzero(a > 0.5)
 
@@ -75,7 +75,7 @@ def _(a):
     return a.new_empty([n, a.dim()], dtype=torch.int64)
 
 
-@custom_op("custom_operator_tests::total", mutates_args=())
+@custom_op("library_tests::total", mutates_args=())
 def total(a: Tensor) -> int:
     return int(a.sum().item())
 
@@ -83,12 +83,12 @@ def total(a: Tensor) -> int:
 total.register_fake(lambda a: torch.library.get_ctx().new_dynamic_size())
 
 
-@custom_op("custom_operator_tests::without_fake", mutates_args=())
+@custom_op("library_tests::without_fake", mutates_args=())
 def without_fake(a: Tensor) -> Tensor:
     return a.sin()
 
 
-@torch.library.triton_op("custom_operator_tests::sine_and_one", mutates_args=())
+@torch.library.triton_op("library_tests::sine_and_one", mutates_args=())
 def sine_and_one(a: Tensor) -> Tensor:
     return a.sin() + 1
 
@@ -96,7 +96,7 @@ def sine_and_one(a: Tensor) -> Tensor:
 LOG = []
 
 
-@custom_op("custom_operator_tests::log", mutates_args=())
+@custom_op("library_tests::log", mutates_args=())
 def log(a: Tensor) -> None:
     LOG.append(tuple(a.shape))
 
@@ -123,14 +123,14 @@ define("increase_all(Tensor(a!)[] xs) -> ()", increase_all)
 define("flat(Tensor(a) x) -> Tensor(a)", lambda a: a.view(-1))
 define("square(Tensor x) -> Tensor", lambda a: a * a)
 register_autograd(
-    "custom_operator_tests::square",
+    "library_tests::square",
     lambda ctx, grad: grad * 2 * ctx.saved_tensors[0],
     setup_context=save_input,
     lib=LIB,
 )
-register_vmap("custom_operator_tests::square", lambda info, dims, a: (ops.square(a), dims[0]), lib=LIB)
+register_vmap("library_tests::square", lambda info, dims, a: (ops.square(a), dims[0]), lib=LIB)
 define("product(Tensor x) -> Tensor", lambda a: a @ a.t())
-register_autocast("custom_operator_tests::product", "cpu", torch.bfloat16, lib=LIB)
+register_autocast("library_tests::product", "cpu", torch.bfloat16, lib=LIB)
 define("reduced(Tensor x, str mode, int[] dims, ScalarType t, Device? d=None, Scalar s=1) -> Tensor",
        lambda a, mode, dims, t, d=None, s=1: (a.sum(dims) * s).to(t))  # fmt: skip
 define("numbers(Tensor x) -> (int, float, bool, Tensor)", lambda a: (3, 0.5, True, a + 1))
@@ -294,7 +294,7 @@ KERNELS = ("calls_compiled", "calls_compiled_custom", "calls_torch_compile", "is
 define("rule_is_compiled(Tensor x) -> Tensor", compiled_plain, "CPU", compiled_plain)
 define("formula_is_compiled(Tensor x) -> Tensor", torch.sin, "CPU", torch.empty_like)
 register_autograd(
-    "custom_operator_tests::formula_is_compiled",
+    "library_tests::formula_is_compiled",
     lambda ctx, grad: grad * compiled_plain(ctx.saved_tensors[0]),
     setup_context=save_input,
     lib=LIB,
@@ -313,7 +313,7 @@ def test_rules_and_formulas_that_are_compiled():
     check(lambda a: ops.formula_is_compiled(a) * 2, x(True))
 
 
-@custom_op("custom_operator_tests::kernel_of_object", mutates_args=())
+@custom_op("library_tests::kernel_of_object", mutates_args=())
 def kernel_of_object(a: Tensor) -> Tensor:
     return compiled_sine(a)
 
