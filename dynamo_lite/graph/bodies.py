@@ -35,7 +35,7 @@ class Body:
         self.argument_values: list[TensorValue | SymValue] = []
         self.lifted: dict[Any, Node] = {}
         self.changed: set[TensorValue] = set()  # from outside, once it is finished
-        self.is_transformed = self.parent is not None and self.parent.is_transformed
+        self.transform = ""  # that calls it: "vmap", "grad" or "jvp"
         self._local: list[SymValue] = []
         self._outer: tuple[Any, Any] = (None, None)
 
@@ -52,6 +52,12 @@ class Body:
         builder.scope = self.parent
         for value in self._local:
             value.node = None
+
+    @property
+    def transforms(self) -> tuple[str, ...]:
+        """The transforms around what is added now, outermost first."""
+        around = self.parent.transforms if self.parent is not None else ()
+        return (*around, self.transform) if self.transform else around
 
     # -- inputs
 
@@ -130,6 +136,12 @@ class Body:
         self.changed = {other for value in inside for other in origins(value) if not self._is_inside(other)}
         self.builder.changed -= inside
         self.builder.changed |= self.changed
+
+    def is_made_inside(self, value: Any) -> bool:
+        """Whether a value is one of the body's own, arguments included."""
+        if isinstance(value, TensorValue):
+            return self._is_inside(value)
+        return value in self._local or (value.node is not None and value.node.graph is self.graph)
 
     def _is_inside(self, value: TensorValue) -> bool:
         node = value.origin[1] if value.origin is not None and value.origin[0] == "item" else value.node

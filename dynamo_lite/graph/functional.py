@@ -154,6 +154,52 @@ def apply_function(
     return outputs
 
 
+def apply_transformable(
+    forward: Body,
+    backward: Body,
+    jvp: tuple[Body, ...],
+    name: str,
+    n: int,
+    not_differentiable: tuple[int, ...],
+    sources: tuple[tuple[str, int], ...],
+    positions: tuple[int, ...],
+    generate_vmap_rule: bool,
+    *args: Any,
+) -> tuple[Any, ...]:
+    """`apply_function` in a body that transforms call. `sources` says what `backward` and `jvp` take after gradients or tangents: inputs,
+    outputs or further results of `forward`; `positions` are those of the arguments that have tangents."""
+    forward, backward = _code(forward), _code(backward)
+    extra = [n + k for k, (kind, _) in enumerate(sources) if kind == "extra"]
+
+    def run_forward(*args: Any) -> tuple[Any, ...]:
+        results = forward(*args)
+        outputs = [r.view_as(r) if any(r is a for a in args) else r for r in results[:n]]
+        return (*outputs, *[results[k] for k in extra])
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        rest = iter(output[n:])
+        known = {"input": inputs, "output": output}
+        saved = [known[kind][i] if kind in known else next(rest) for kind, i in sources]
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+        ctx.mark_non_differentiable(*[output[i] for i in not_differentiable], *output[n:])
+
+    def run_backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        given = backward(*grads[:n], *ctx.saved_tensors)
+        return (*given, *[None] * (len(ctx.needs_input_grad) - len(given)))
+
+    def run_jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:
+        given = _code(jvp[0])(*[tangents[i] for i in positions], *ctx.saved_tensors)
+        return (*given, *[None] * (n - len(given) + len(extra)))
+
+    methods: dict[str, Any] = {"forward": run_forward, "setup_context": setup_context, "backward": run_backward}
+    if jvp:
+        methods["jvp"] = run_jvp
+    members = {key: staticmethod(method) for key, method in methods.items()}
+    cls = type(name, (torch.autograd.Function,), {**members, "generate_vmap_rule": generate_vmap_rule})
+    return cls.apply(*args)[:n]
+
+
 def register_hook(body: Body, tensor: Any, *lifted: Any) -> tuple[Any, ...]:
     """`tensor.register_hook` of a body that takes the gradient."""
     body = _later(body)

@@ -12,24 +12,27 @@ class Context:
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self.saved_tensors: tuple[Any, ...] = ()
-        self.marked_dirty: tuple[Any, ...] = ()
-        self.not_differentiable: tuple[Any, ...] = ()
-        self.materializes = True
+        self.to_save: tuple[Any, ...] | None = None
+        self.saved_for_forward: tuple[Any, ...] | None = None
+        self.dirty_tensors: tuple[Any, ...] | None = None
+        self.non_differentiable: tuple[Any, ...] | None = None
+        self.materialize_grads = True
 
     def save_for_backward(self, *tensors: Any) -> None:
-        self.saved_tensors = tensors
+        self.to_save = self.saved_tensors = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
         """For forward-mode differentiation."""
+        self.saved_for_forward = tensors
 
     def mark_dirty(self, *args: Any) -> None:
-        self.marked_dirty = args
+        self.dirty_tensors = args
 
     def mark_non_differentiable(self, *args: Any) -> None:
-        self.not_differentiable = args
+        self.non_differentiable = args
 
     def set_materialize_grads(self, value: bool) -> None:
-        self.materializes = value
+        self.materialize_grads = value
 
 
 class InferenceMode:

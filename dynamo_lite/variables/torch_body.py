@@ -280,15 +280,18 @@ class Outside:
         """Whether an object is one of them."""
         return id(vt) in self.objects or (vt.source is not None and not vt.mutated)
 
-    def check(self) -> None:
-        """Break if the body has changed any of it."""
-        for vt in self.tr.mutations[self.n_mutations :]:
-            if not self._is_as_found(vt):
-                unsupported(BREAK, f"the body changes {vt.describe()}")
+    def check(self, changing: Body | None = None) -> None:
+        """Break if the body has changed any of it; where it may, if it has put tensors of its own into it."""
+        changed = [vt for vt in self.tr.mutations[self.n_mutations :] if not self._is_as_found(vt)]
         for vt, children in self.objects.values():
             now = list(vt.children())
             if len(now) != len(children) or not all(map(is_same, now, children)):
+                changed.append(vt)
+        for vt in changed:
+            if changing is None:
                 unsupported(BREAK, f"the body changes {vt.describe() or vt.python_type().__qualname__}")
+            if holds_value_of(vt, changing):
+                unsupported(BREAK, f"the body puts a tensor into {vt.describe() or vt.python_type().__qualname__}")
 
     def _is_as_found(self, vt: Any) -> bool:
         """Whether a dictionary that existed before the frame has its old items again, as after `functional_call`; whether the modes that
@@ -306,6 +309,22 @@ class Outside:
         if is_lazy(vt) or vt.source is not None:
             return self.tr.heap.get(id(value)) is vt
         return vt.is_python_constant() and vt.as_python_constant() is value
+
+
+def holds_value_of(vt: VariableTracker, body: Body) -> bool:
+    """Whether a tensor, or a number, that a body has made is in an object, or in something inside."""
+    pending, seen = [vt], set()
+    while pending:
+        vt = pending.pop()
+        if not isinstance_of_tracker(vt) or id(vt) in seen:
+            continue
+        seen.add(id(vt))
+        if isinstance(vt, TensorVariable | SymNodeVariable):
+            if body.is_made_inside(vt.proxy):
+                return True
+        else:
+            pending.extend(vt.children())
+    return False
 
 
 def is_same(v: Any, w: Any) -> bool:
@@ -380,6 +399,19 @@ def follow(
     only_calls: bool = False,
 ) -> Captured:
     """Make a call as a body; `extra` are objects from outside that the frames need not hold."""
+    body, result, outside = followed(tx, call, extra, body)
+    return Captured(tx, body, result, with_ints=with_ints, is_outside=outside.has if only_calls else None)
+
+
+def followed(
+    tx: Any,
+    call: Callable[[], VariableTracker],
+    extra: list[Any],
+    body: Body | None = None,
+    runs_once: bool = False,
+) -> tuple[Body, VariableTracker, Outside]:
+    """The body of a call, its result, and what was there before. `runs_once`: the body runs where the call is, and once, so it may change
+    objects, to which it may not give tensors that it makes."""
     outside = Outside(tx, extra)
     body = body or tx.tr.graph.open_body()
     grad = torch.is_grad_enabled()
@@ -388,10 +420,10 @@ def follow(
             result = call()
         except ObservedException as observed:
             unsupported(BREAK, f"the body raises {observed.exc.python_type().__name__}")
-    outside.check()
+    outside.check(body if runs_once else None)
     if torch.is_grad_enabled() != grad:
         unsupported(BREAK, "the body changes the grad mode")
-    return Captured(tx, body, result, with_ints=with_ints, is_outside=outside.has if only_calls else None)
+    return body, result, outside
 
 
 class BodyVariable(VariableTracker):

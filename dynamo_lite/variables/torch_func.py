@@ -166,7 +166,7 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     for leaf, dim in zip(given.leaves, in_dims, strict=True):
         fakes.append(_example(propagator, leaf, dim))
     body, leaves = body_with(tx, fakes)
-    body.is_transformed = True
+    body.transform = "vmap"
     captured = capture(tx, transformed.args[0], given.rebuild(leaves), kwargs, body=body)
     lifted = captured.lifted
     module = captured.module(lifted)
@@ -194,7 +194,7 @@ def _vmap_of_library(tx: Any, transformed: Any, args: list[Any], kwargs: dict[st
 
 
 def _differentiated(
-    tx: Any, fn: Any, args: list[Any], kwargs: dict[str, Any], argnums: tuple[int, ...]
+    tx: Any, fn: Any, args: list[Any], kwargs: dict[str, Any], argnums: tuple[int, ...], kind: str = "grad"
 ) -> tuple[Arguments, Captured, tuple[int, ...]]:
     """Follow a function that is to be differentiated: the tensors of the arguments `argnums` need a gradient."""
     given = Arguments(tx, args)
@@ -208,7 +208,7 @@ def _differentiated(
             unsupported(BREAK, "derivative by an integer tensor")
         fakes[i].requires_grad_()
     body, leaves = body_with(tx, fakes)
-    body.is_transformed = True
+    body.transform = kind
     with tx.tr.state.grad_mode(True):
         captured = capture(tx, fn, given.rebuild(leaves), kwargs, body)
     return given, captured, wrt
@@ -275,7 +275,8 @@ def _jacobian(mode: str, *names: str) -> Any:
         argnums = transformed.option("argnums", 1, 0)
         has_aux = transformed.option("has_aux", 2, False)
         options = {name: transformed.option(name, 1000, None) for name in names if name in transformed.kwargs}
-        given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums))
+        kind = "grad" if mode == "jacrev" else "jvp"
+        given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums), kind)
         n, main, aux = _main_and_aux(tx, captured, has_aux)
         lifted = captured.lifted
         head = [BodyVariable(captured.module(lifted)), *constants(mode, wrt, n, tuple(options.items()))]
@@ -305,7 +306,7 @@ def call_jvp(
     args = tx.tr.unpack(tx, primals)
     tangent_leaves: list[Any] = []
     flatten(tx, tangents, tangent_leaves)
-    given, captured, wrt = _differentiated(tx, func, args, {}, tuple(range(len(args))))
+    given, captured, wrt = _differentiated(tx, func, args, {}, tuple(range(len(args))), "jvp")
     n, main, aux = _main_and_aux(tx, captured, _is_true(has_aux))
     lifted = captured.lifted
     head = [BodyVariable(captured.module(lifted)), *constants(wrt, n, _is_true(strict)), TupleVariable(tangent_leaves)]
@@ -341,9 +342,9 @@ class PullbackVariable(VariableTracker):
         unsupported("reconstruct", "the function that torch.func.vjp returns")
 
 
-def _primals(tx: Any, func: Any, primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
+def _primals(tx: Any, func: Any, primals: tuple[Any, ...], has_aux: bool, kind: str) -> tuple[Any, ...]:
     """A function that is to be differentiated by all its arguments, its results, and the arguments of `functional`'s functions on it."""
-    given, captured, wrt = _differentiated(tx, func, list(primals), {}, tuple(range(len(primals))))
+    given, captured, wrt = _differentiated(tx, func, list(primals), {}, tuple(range(len(primals))), kind)
     n, main, aux = _main_and_aux(tx, captured, has_aux)
     lifted = captured.lifted
     module = captured.module(lifted)
@@ -353,7 +354,7 @@ def _primals(tx: Any, func: Any, primals: tuple[Any, ...], has_aux: bool) -> tup
 
 @models(torch.func.vjp)
 def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
-    given, captured, module, wrt, n, _, results = _primals(tx, func, primals, _is_true(has_aux))
+    given, captured, module, wrt, n, _, results = _primals(tx, func, primals, _is_true(has_aux), "grad")
     results.insert(1, PullbackVariable(given, captured, module, wrt, n))
     return TupleVariable(results)
 
@@ -378,7 +379,7 @@ class LinearizedVariable(PullbackVariable):
 
 @models(torch.func.linearize)
 def call_linearize(tx: Any, func: Any, *primals: Any) -> VariableTracker:
-    given, captured, module, wrt, n, main, results = _primals(tx, func, primals, False)
+    given, captured, module, wrt, n, main, results = _primals(tx, func, primals, False, "jvp")
     if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in given.leaves] + captured.lifted):
         unsupported(BREAK, "linearize with gradients")
     pushforward = LinearizedVariable(given, captured, module, wrt, n)

@@ -393,7 +393,7 @@ _always(
 def _is_transformed(tx: Any) -> bool:
     """Whether this is in a function that a transform calls. While nothing is, captured code runs under no transform."""
     scope = tx.tr.graph.scope
-    return scope is not None and scope.is_transformed
+    return scope is not None and bool(scope.transforms)
 
 
 @builtin(_C._are_functorch_transforms_active)

@@ -73,7 +73,7 @@ class Vmapped:
         if not batch_size.is_python_constant():
             unsupported(BREAK, "vmap over a size that varies")
         self.level = Level(tx.tr.graph.open_body(), batch_size.as_python_constant())
-        self.level.body.is_transformed = True
+        self.level.body.transform = "vmap"
         self.result: Any = None
         self.captured: Captured = follow(
             tx, lambda: self._in_body(kwargs), [func, *args, *kwargs.values()], self.level.body

@@ -31,7 +31,7 @@ from .classes import (
     real_object,
     register_stand_in,
 )
-from .constant import ConstantVariable
+from .constant import ConstantVariable, is_none
 from .descr import guarded_lookup, type_attribute, type_lookup
 from .dict import DictVariable
 from .dispatch import builtin, constructor, method
@@ -314,9 +314,16 @@ def call_type(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywo
         return tx.tr.type_of(tx, args[0])
     if len(args) not in (1, 3):
         return tx.raises(TypeError, "type() takes 1 or 3 arguments")
+    given = args
     if len(args) == 3 and issubclass(args[2].python_type(), dict):
         args = (*args[:2], _with_module(tx, args[2]))
-    return type_new(tx, meta, *args, **keywords)
+    made = type_new(tx, meta, *args, **keywords)
+    init = type_attribute(tx, made.python_type(), "__init__")
+    if init.value is not type.__init__:  # that of the bases' metaclass
+        result = tx.call(init.tp_descr_get(tx, made, tx.tr.type_tracker(made.python_type())), list(given), keywords)
+        if not is_none(result):
+            tx.raises(TypeError, f"__init__() should return None, not '{type_name(result)}'")
+    return made
 
 
 def _with_module(tx: Any, namespace: DictVariable) -> DictVariable:

@@ -762,3 +762,22 @@ class TestThreadLocals:
 
         self.in_threads(program)
         assert log.breaks()
+
+
+def test_type_calls_the_init_of_the_metaclass_of_the_bases():
+    """`type(name, bases, namespace)` makes a class of that metaclass, and calls its `__init__`."""
+
+    class Meta(type):
+        def __init__(cls, name, bases, namespace):
+            super().__init__(name, bases, namespace)
+            cls.made = (name, len(bases), sorted(namespace))
+
+    class Base(metaclass=Meta):
+        pass
+
+    def program():
+        made = type("Made", (Base,), {"k": 1})
+        return made.made, type(made) is Meta, type("Plain", (), {}).__name__
+
+    same(program, whole=True)
+    assert captured(program)() == (("Made", 1, ["k"]), True, "Plain")
