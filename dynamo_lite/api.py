@@ -28,6 +28,7 @@ from torch.nn.modules.module import _global_forward_pre_hooks
 from . import _eval_frame, convert, markers
 from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
 from .config import config
+from .graph import side
 from .optimized_module import OptimizedModule, wrap_module
 from .record import log
 
@@ -466,6 +467,7 @@ def reset() -> None:
     for region in tuple(_live_regions):
         region.reset()
     reset_backends()
+    side.forget()
     log.reset()
 
 

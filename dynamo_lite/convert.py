@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections import Counter
@@ -26,6 +27,7 @@ from . import cache as kept
 from .codegen import Codegen
 from .config import config
 from .exc import (
+    BackendCompilerFailed,
     FailOnRecompileLimitHit,
     FirstUse,
     InternalTorchDynamoError,
@@ -47,6 +49,7 @@ from .interp.frame import Frame, GraphBreak
 from .isa.flow import is_in_loop, leads_to_loop
 from .record import STATS, BreakRecord, FrameRecord, Function, Miss, log
 from .resume import PREFIXES, is_resumed
+from .signals import HandlerRaised, let_through, relayed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
 from .variables.base import MISSING, ObservedException, real_object
@@ -152,6 +155,7 @@ class Region(_eval_frame.Region):
         self.seen_once: set[CodeType] = set()
         self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
         self.too_long: Counter[tuple[str, int]] = Counter()
+        self.out_of_memory: Counter[CodeType] = Counter()
         self.inner_breaks: Counter[tuple[str, int, int]] = Counter()
         self.turns: set[CodeType] = set()  # resumed code that would have a version for each turn of a loop
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
@@ -200,6 +204,7 @@ class Region(_eval_frame.Region):
         self.hints.clear()
         self.seen_once.clear()
         self.too_long.clear()
+        self.out_of_memory.clear()
         self.inner_breaks.clear()
         self.turns.clear()
         self.failing.clear()
@@ -208,7 +213,18 @@ class Region(_eval_frame.Region):
     # -- the callback
 
     def on_miss(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
-        """Called by the C side when no entry of `cache` fits. Raises only what the user must see."""
+        """Called by the C side when no entry of `cache` fits: an entry, None to run the original, or an exception that the call raises,
+        without the frames of the engine unless debug mode is on."""
+        outer = sys.exception()
+        try:
+            return self._entry_for(cache, fn, values)
+        except HandlerRaised as raised:
+            return raised.error
+        except BaseException as error:
+            return error if config.debug else _as_raised_by_the_call(error, outer)
+
+    def _entry_for(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
+        """What runs a call: an entry, or None for the original. Raises only what the user must see."""
         if not own_builtins.are_intact():
             return None
         code = cache.code
@@ -241,7 +257,7 @@ class Region(_eval_frame.Region):
                 raise RecompileError(self._miss_text(cache, fn, values))
             if not self._may_compile(cache, fn, values):
                 return None
-            with log.capture_context():
+            with log.capture_context(), relayed():
                 return self._compile(cache, fn, values)
 
     def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
@@ -310,7 +326,7 @@ class Region(_eval_frame.Region):
 
     def _new_record(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> FrameRecord:
         code = cache.code
-        record = FrameRecord(code, code.co_qualname, code.co_filename, code.co_firstlineno)
+        record = FrameRecord(code.co_qualname, code.co_filename, code.co_firstlineno)
         record.is_resume = is_resumed(code)
         record.entry_index = len(cache.entries)
         if cache.entries:
@@ -334,7 +350,15 @@ class Region(_eval_frame.Region):
         except TorchDynamoException as error:
             record.skipped = str(error)
             raise
+        except MemoryError:
+            # Whether the program has too little as well, and where it finds out, eager execution shows.
+            record.skipped = "the analysis was out of memory"
+            self.out_of_memory[code] += 1
+            if self.out_of_memory[code] >= TOO_LONG:
+                cache.state = _eval_frame.SKIP
+            return None
         except Exception as error:
+            let_through(error)
             record.skipped = f"internal error: {error!r}"
             if config.debug or not config.suppress_errors:
                 raise InternalTorchDynamoError(f"{type(error).__name__}: {error}") from error
@@ -353,6 +377,18 @@ class Region(_eval_frame.Region):
 
 
 side.hide_code(Region.on_miss.__code__)
+
+
+def _as_raised_by_the_call(error: BaseException, outer: BaseException | None) -> BaseException:
+    """An exception without what the engine did before it: the program's call raises it while the program handles `outer`. What a
+    backend or an internal error was caused by is kept."""
+    if isinstance(error, TorchDynamoException) and not isinstance(
+        error, BackendCompilerFailed | InternalTorchDynamoError
+    ):
+        error.__cause__ = None
+        error.__suppress_context__ = False
+    error.__context__ = outer
+    return error.with_traceback(None)
 
 
 def _place_of(code: CodeType) -> tuple[str, int]:
@@ -394,6 +430,15 @@ def _loops_follow(frame: Frame | None) -> bool:
             return True
         frame = frame.parent
     return False
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Take away what leads from an exception, and from its causes, to the frames that it has passed, and to those that had called
+    them: they hold the program's objects, and may hold the exception."""
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__ = cause.__context__ = None
+        cause = cause.__cause__
 
 
 class _Later:
@@ -512,6 +557,8 @@ class Analysis:
         except (Unsupported, NotConstant) as reason:
             is_break = isinstance(reason, Unsupported)
             error = reason if is_break else Unsupported("operation-on-unknown-object", str(reason))
+            if not config.debug:
+                _forget_frames(error)
         except RecursionError:
             # Not while the program was followed (`Trace.too_deep`): what it built is too deep for codegen to walk.
             reason = Unsupported("recursion-limit", self.fn.__qualname__)
@@ -526,7 +573,7 @@ class Analysis:
             # The frame will be another one from the next call on, so that its pieces are not worth compiling.
             return self._eager_entry(tr, needs_hook=False)
         learned = self._learn(tr, error)
-        error.__traceback__ = error.__context__ = None  # its frames hold the program's objects, and this one holds it
+        _forget_frames(error)
         return None if learned else self._eager_entry(tr)
 
     def _capture(self, tr: Trace) -> Any:

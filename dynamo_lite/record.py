@@ -183,14 +183,14 @@ class Miss(NamedTuple):
 
 @dataclass(slots=True)
 class FrameRecord:
-    """One finished analysis of one code object: the entry that it made, its graphs, breaks, guards and times.
+    """One finished analysis of one code object: the entry that it made, its graphs, breaks, guards and times. It keeps none of these
+    alive, nor the code.
 
     `entry_index` is the position among the entries of this code object: 0 for the first compilation, more for
     recompilations. `recompile_reason` says which guards of the `nearest` earlier entry failed. `skipped` says why no entry
     was made, if so.
     """
 
-    code: types.CodeType
     name: str
     filename: str
     lineno: int

@@ -128,6 +128,7 @@ class Trace:
         if not self.guards.is_settled:
             self.guards.abandon()
         self.exc_state = ExcState()
+        self.graph.release()
 
     def _root_function(self, function: types.FunctionType) -> FunctionVariable:
         closure = [

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
@@ -41,10 +45,10 @@ def aot_autograd(
     """
 
     def backend(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-        from torch._functorch.aot_autograd import aot_module_simplified
+        aot = load_compiler("torch._functorch.aot_autograd")
 
         return call_with_fakes(
-            lambda graph, fakes: aot_module_simplified(
+            lambda graph, fakes: aot.aot_module_simplified(
                 graph,
                 fakes,
                 fw_compiler=fw_compiler,
@@ -58,6 +62,18 @@ def aot_autograd(
 
     setattr(backend, FLOATS, "tensors")
     return backend
+
+
+def load_compiler(name: str) -> ModuleType:
+    """A module of torch's compilers, imported in a thread of its own if need be.
+
+    Modules of torch._dynamo call `torch.fx.wrap`, which leaves a reference cycle that holds the frame of the module. Through `f_back`
+    that frame holds all that wait for the import: until the next garbage collection those would keep the arguments of the program's call.
+    """
+    if name not in sys.modules:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(import_module, name).result()
+    return sys.modules[name]
 
 
 def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:

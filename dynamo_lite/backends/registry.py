@@ -19,6 +19,7 @@ from typing import Any
 
 from ..exc import BackendCompilerFailed, InvalidBackend, brief, first_line
 from ..markers import current_stance
+from ..signals import let_through
 from .aot import aot_eager
 from .cudagraphs import cudagraphs
 from .eager import eager
@@ -178,6 +179,7 @@ def call_backend(
         if not callable(compiled):
             raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
     except Exception as error:
+        let_through(error)
         if on_failure is not None:
             on_failure(error)
         failure = BackendCompilerFailed(compiler_fn, error)

@@ -754,6 +754,17 @@ class GraphBuilder:
             elif subject is not None and not isinstance(subject, FloatValue):  # the guards are made of those
                 subject.origin = None
 
+    def release(self) -> None:
+        """The run is over: let go of the program's tensors. The graph may live on, in compiled code or in a reference cycle, and
+        leads through its nodes to their metadata and through symbolic sizes to torch's reasoning about them, but to no builder."""
+        for item in self.inputs:
+            subject = item.node.meta.subject
+            if subject is not None:
+                subject.origin = None
+        if self._symbols is not None:
+            self._symbols.release()
+        self.__dict__.clear()
+
     def _remove_dead(self, checked: list[Node]) -> None:
         wanted = {*self.outputs, *checked}
         for node in reversed(list(self.graph.nodes)):

@@ -33,6 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..exc import Unsupported, unsupported
 from ..record import STATS
+from ..signals import let_through
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
 from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
@@ -214,6 +215,7 @@ class Propagator:
             with without_compiler:
                 return self.mode.from_tensor(real, static_shapes=True)
         except Exception as error:
+            let_through(error)
             unsupported("sparse-or-quantized", f"{type(real).__name__} of layout {real.layout}", error)
 
     # -- propagation
@@ -329,6 +331,7 @@ def span(meta: TensorMeta) -> int:
 
 def _refuse(target: Any, error: Exception) -> None:
     """Turn what an operator raised on fake tensors into the break that runs it for real."""
+    let_through(error)
     for cls, slug in _FAILURES.items():
         if isinstance(error, cls):
             unsupported(slug, _name(target), error)

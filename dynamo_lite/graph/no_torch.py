@@ -27,6 +27,9 @@ class EmptyGraph:
     def begin(self) -> None:
         """Nobody looks at operators."""
 
+    def release(self) -> None:
+        """There is nothing to let go of."""
+
     def symbolic_int(self, value: int, source: Any) -> None:
         """Ints are constants."""
 
@@ -55,6 +58,10 @@ def capture_is_off() -> bool:
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
     """There are no tensors."""
     return False
+
+
+def forget() -> None:
+    """Nothing is remembered."""
 
 
 def hide_code(code: CodeType) -> None:

@@ -266,6 +266,12 @@ class Symbols:
         """Say where guards find a nested int, and whose it is."""
         self.tracked.append(Tracked(node, text, sym))
 
+    def release(self) -> None:
+        """The run is over. Fake tensors of a graph that lives on lead to the `ShapeEnv`, which must not lead to the trace."""
+        self.env.release()
+        self.decide.tr = None
+        self.__dict__.clear()
+
     # -- for the cache
 
     def names(self) -> list[str]:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import linecache
+import sys
 import time
 import weakref
 from collections import Counter
@@ -18,6 +19,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..backends.aot import FLOATS
 from ..backends.registry import backend_name, call_backend
@@ -30,6 +32,7 @@ from .checkpoints import runnable
 from .checks import CHECKS
 from .detached import with_aliases_after
 from .failure import Failure
+from .fake import MEMO
 from .floats import Lowered
 from .gradients import with_freed
 from .leaves import with_revived
@@ -107,6 +110,14 @@ def _holds_tensor(value: Any, depth: int) -> bool:
     return False
 
 
+def forget() -> None:
+    """Drop what is remembered for the whole process: of operators on metadata, by us and by torch, and of facts about sizes."""
+    MEMO.clear()
+    FakeTensorMode.cache_clear()
+    if (shape_env := sys.modules.get(f"{__package__}.shape_env")) is not None:
+        shape_env.forget_answers()
+
+
 def hide_code(code: CodeType) -> None:
     """Have torch.compile, where it is active around a call of ours, leave this code and all that it calls alone."""
     _hook.set_code_exec_strategy(code, _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKIP))
@@ -142,7 +153,8 @@ def compile_graph(
     gm.meta[GRAPH_RECORD] = record
     if graph.checks:
         gm.meta[CHECKS] = graph.checks.conditions()
-    weakref.finalize(gm, _forget_source, type(gm))
+    sources = torch.fx.graph_module._loader.eval_cache
+    known = len(sources)
     started = time.perf_counter()
     graph.propagator.give_to_compilers()
     env = graph.propagator.mode.shape_env
@@ -157,6 +169,8 @@ def compile_graph(
             graph.state.put_back()
             if env is not None:
                 env.end_backend()
+            made = list(itertools.islice(reversed(sources), max(len(sources) - known, 0)))
+            weakref.finalize(gm, _forget_sources, type(gm), made)
     record.compile_seconds = time.perf_counter() - started
     function = _function_of(compiled)
     if getattr(function, "__self__", None) is not gm and graph.records_gradients:
@@ -211,13 +225,17 @@ def _compile(
         fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
         failed = functools.partial(_restart_if_exhausted, env)
         return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph, kept=fixed, on_failure=failed)
-    lowered = Lowered(gm, graph.example_inputs(), graph.propagator, form == "tensors")
-    weakref.finalize(lowered.module, _forget_source, type(lowered.module))
+    lowered = Lowered(gm, graph.propagator, form == "tensors")
+    weakref.finalize(lowered.module, _forget_sources, type(lowered.module))
     if not lowered.has_operators:
         lowered.compiled = lowered.module.forward
     else:
         lowered.compiled = call_backend(
-            backend, lowered.module, lowered.examples, fullgraph=fullgraph, on_failure=graph.without_floats
+            backend,
+            lowered.module,
+            lowered.examples(graph.example_inputs()),
+            fullgraph=fullgraph,
+            on_failure=graph.without_floats,
         )
     return lowered
 
@@ -244,11 +262,12 @@ def _function_of(compiled: Any) -> Any:
     return runnable(module).forward
 
 
-def _forget_source(cls: type) -> None:
-    """Drop the source text that torch.fx and linecache keep for ever for each generated `forward`; `cls` is the dead module's own class."""
-    filename = cls.forward.__code__.co_filename
-    torch.fx.graph_module._loader.eval_cache.pop(filename, None)
-    linecache.cache.pop(filename, None)
+def _forget_sources(cls: type, others: Sequence[str] = ()) -> None:
+    """Drop the source text that torch.fx and linecache keep for ever for each generated `forward`. `cls` is the dead module's own class,
+    `others` are the files of the graphs that the backend has made of it."""
+    for filename in (cls.forward.__code__.co_filename, *others):
+        torch.fx.graph_module._loader.eval_cache.pop(filename, None)
+        linecache.cache.pop(filename, None)
 
 
 def _origins(gm: torch.fx.GraphModule) -> Callable[[], Counter[CallChain]]:

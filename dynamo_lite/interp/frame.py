@@ -19,6 +19,7 @@ from ..failure import Place
 from ..isa.canon import Instr, Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
 from ..resume import is_resumed
+from ..signals import let_through
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
@@ -145,6 +146,7 @@ class Frame:
 
     def raises_like(self, error: BaseException) -> NoReturn:
         """Raise in the traced program what a real call raised during the analysis."""
+        let_through(error)
         self.raise_exception(exception_from(self, error))
 
     def raise_exception(self, exc: VariableTracker) -> NoReturn:
