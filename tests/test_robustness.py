@@ -5,9 +5,11 @@ import ctypes
 import functools
 import gc
 import logging
+import os
 import pkgutil
 import random
 import signal
+import sys
 import threading
 import warnings
 import weakref
@@ -180,6 +182,21 @@ def test_what_another_thread_has_had_raised_reaches_the_program(monkeypatch, cap
         patch.setattr(convert.kept, "is_on", set_exception)
         with pytest.raises(TimeOut):
             compiled(X)
+    assert not said(caplog)
+    assert torch.equal(compiled(X), X * 2)
+
+
+def test_a_report_that_cannot_be_written_is_the_programs_to_know(monkeypatch, caplog):
+    read, write = os.pipe()
+    os.close(read)
+    compiled = dynamo_lite.compile(double, backend="eager")
+    with os.fdopen(write, "w", buffering=1) as nobody_reads, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", nobody_reads)
+        with dynamo_lite.config.patch(timing=True), pytest.raises(BrokenPipeError):
+            compiled(X)
+        patch.undo()
+        with contextlib.suppress(BrokenPipeError):
+            nobody_reads.close()
     assert not said(caplog)
     assert torch.equal(compiled(X), X * 2)
 
