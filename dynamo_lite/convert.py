@@ -38,7 +38,14 @@ from .exc import (
     TorchDynamoException,
     Unsupported,
 )
-from .finalizers import check_finalizers, loses_argument, rebound_arguments, watch_arguments
+from .finalizers import (
+    check_finalizers,
+    is_held_by_garbage,
+    loses_argument,
+    mortal_arguments,
+    rebound_arguments,
+    watch_arguments,
+)
 from .graph import side
 from .guards.ir import GuardSet
 from .guards.mirror import Comparison, explain_miss, mirror_source
@@ -482,6 +489,11 @@ class Analysis:
         """What `finalizers` has to watch, the same for each run."""
         return rebound_arguments(self.fn.__code__, self.values)
 
+    @cached_property
+    def mortal_arguments(self) -> list[int]:
+        """The slots of arguments whose end the program may see, the same for each run."""
+        return mortal_arguments(self.values)
+
     def entry(self) -> Any:
         """An entry for these arguments: one that was kept, else that of an analysis."""
         return (kept.is_on() and self.from_cache()) or self.run()
@@ -593,7 +605,7 @@ class Analysis:
             # The call raises: eager execution gives the exception its true traceback.
             return self._eager_entry(tr)
         tr.state.restore()
-        if loses_argument(tr, result):
+        if loses_argument(tr, result) or is_held_by_garbage(tr, result):
             return self._eager_entry(tr)
         leave_out = getattr(self.region.backend, "dynamo_lite_leaves_out", None)
         if leave_out is not None:
@@ -617,7 +629,7 @@ class Analysis:
         while frame is not None:
             frames.append(frame)
             frame = frame.parent
-        if loses_argument(tr, None):
+        if loses_argument(tr, None) or is_held_by_garbage(tr, None):
             return self._eager_entry(tr)
         self._check_own_changes(tr)
         check_finalizers(tr)

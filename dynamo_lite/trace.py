@@ -98,6 +98,7 @@ class Trace:
         self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
         self.handlers = OPS
         self.finalized: list[VariableTracker] = []  # arguments that the frame may hold the last references to
+        self.ended_frames: list[Frame] | None = None  # kept if an argument may have a finalizer
         self.root_frame: Frame | None = None
         self.recipes: dict[
             int, tuple[Any, tuple[Any, ...]]
@@ -124,6 +125,7 @@ class Trace:
         self.keep_alive.clear()
         self.arguments.clear()
         self.finalized.clear()
+        self.ended_frames = None
         self.frame = self.root_frame = self.root = self.function = self.analysis = self._outer = None
         if not self.guards.is_settled:
             self.guards.abandon()

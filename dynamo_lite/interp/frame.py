@@ -253,6 +253,8 @@ class Frame:
             except ObservedException as observed:
                 if not self.unwind(observed.exc):
                     tr.frame = outer
+                    if tr.ended_frames is not None:
+                        tr.ended_frames.append(self)
                     raise
             except RecursionError:
                 # Of the analysis itself, which takes several host frames for one of the program.
@@ -261,6 +263,8 @@ class Frame:
             else:
                 if result is not None:
                     tr.frame = outer
+                    if tr.ended_frames is not None:
+                        tr.ended_frames.append(self)
                     if tr.unclosed and self.generator is None:
                         self._leave(result)
                     return result

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..exc import NotConstant
 from ..guards import ir
+from ..guards.mirror import has_finalizer
 
 
 class _Missing:
@@ -243,10 +244,18 @@ def sourced_objects(trackers: Any) -> list[tuple[Any, Any]]:
 
 
 def held_items(tr: Any, source: Any, real: dict[Any, Any], keys: Any) -> list[tuple[Any, Any]]:
-    """`(source, real object)` of the values that a real dict has for `keys`. Another time it may have others, or have some for more."""
+    """`(source, real object)` of the values that a real dict has for `keys`. Another time it may have others, or have some for more. One
+    with a finalizer, which no guard could tell from another, is given in a tuple: it counts as let go even if it is stored again."""
+    held: list[tuple[Any, Any]] = []
     for key in keys:
+        value = dict.__getitem__(real, key) if dict.__contains__(real, key) else MISSING
+        if value is not MISSING and has_finalizer(type(value)):
+            held.append((None, (value,)))
+            continue
         tr.guard(source, ir.NO_FINALIZER_AT, key)
-    return [(None, dict.__getitem__(real, key)) for key in keys if dict.__contains__(real, key)]
+        if value is not MISSING:
+            held.append((None, value))
+    return held
 
 
 def missing_from(trackers: Any, held: Any) -> list[tuple[Any, Any]]:
