@@ -104,7 +104,9 @@ class Config:
     cache_dir: str = ""  # where; empty: in the user's cache directory (XDG_CACHE_HOME)
 
     # Errors and insight
-    suppress_errors: bool = True  # an internal error runs the frame eagerly, once logged; False raises it
+    suppress_errors: bool = (
+        True  # an internal error runs the frame eagerly, once logged, and so does one of a backend; False raises them
+    )
     verbose: bool = False  # longer logs and errors
     debug: bool = False  # internal errors are raised, and tracebacks keep the compiler's own frames
     strict_guards: bool = False  # run the C guard program and its Python mirror on every call, and compare

@@ -34,6 +34,7 @@ from .exc import (
     NotConstant,
     RecompileError,
     Restart,
+    RunsEagerly,
     SkipFrame,
     TorchDynamoException,
     Unsupported,
@@ -581,6 +582,9 @@ class Analysis:
             self.record.restarts += 1
             logger.debug("restart: %s", restart)
             return None
+        except RunsEagerly as reason:
+            self.record.skipped = f"runs eagerly: {reason}"
+            return self._eager_entry(tr)
         if isinstance(error, FirstUse) and not _loops_follow(tr.frame):
             # The frame will be another one from the next call on, so that its pieces are not worth compiling.
             return self._eager_entry(tr, needs_hook=False)

@@ -632,6 +632,10 @@ class SkipFrame(TorchDynamoException):
         self.callees = callees
 
 
+class RunsEagerly(TorchDynamoException):
+    """The frame is to run as it is for these arguments: the graph can't be compiled for a reason that lies in the program."""
+
+
 class Refused(TorchDynamoException):
     """Raised while a compiled version is written to the cache: it rests on something that another process could not find or compare."""
 

@@ -76,6 +76,29 @@ def load_compiler(name: str) -> ModuleType:
     return sys.modules[name]
 
 
+def raised_by_operator(error: BaseException) -> bool:
+    """Whether AOTAutograd raised an error while it ran the operators of the graph, and those of its gradients, on fake tensors: before
+    any compiler saw them."""
+    tracing = {
+        getattr(function, "__code__", None)
+        for module, names in _STAGES_BEFORE_COMPILERS.items()
+        for function in [getattr(sys.modules.get(module), name, None) for name in names]
+    }
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in tracing:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+_STAGES_BEFORE_COMPILERS = {
+    "torch._functorch.aot_autograd": ("create_aot_state",),
+    "torch._functorch._aot_autograd.graph_compile": ("aot_stage1_graph_capture",),
+}
+"""Modules of torch's and functions in them that run the graph on fake tensors. (Those that call compilers are called aot_stage2.)"""
+
+
 def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """`compiler(copy of gm, fake inputs)` inside a tracing context, with the static inputs marked for AOTAutograd; the graph as it was
     captured where AOTAutograd would compute something else.

@@ -10,7 +10,7 @@ on fake tensors, here, so that neither a capture nor a call that succeeds pays f
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
@@ -162,6 +162,18 @@ def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], fir
     return Left(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
 
 
+def raises_on_fakes(gm: Any, args: Sequence[Any]) -> bool:
+    """Whether the graph raises whatever the data are."""
+    watch = _Anything(None)
+    try:
+        _run_on_fakes(gm, len(gm.graph.nodes), args, watch)
+    except _Trace:
+        return False
+    except Exception:
+        return True
+    return False
+
+
 class _Done(Exception):
     """Ends a run on fake tensors in such a way that the ambient state is put back."""
 
@@ -292,6 +304,13 @@ class _Watch(TorchDispatchMode):
         if torch.Tag.pointwise in func.tags:
             return name not in DIVISIONS or all(t.is_floating_point() for t in written)
         return name in OVERWRITES and not combines and not changed & (self.read | read)
+
+
+class _Anything(_Watch):
+    """Lets operators change what they like: the graph is not going to run."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -12,6 +12,7 @@ import itertools
 import linecache
 import sys
 import time
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +22,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..backends.aot import FLOATS
+from ..backends.aot import FLOATS, raised_by_operator
 from ..backends.registry import backend_name, call_backend
-from ..exc import Restart
+from ..config import config
+from ..exc import Restart, RunsEagerly, brief
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
@@ -31,7 +33,7 @@ from .builder import GraphBuilder
 from .checkpoints import runnable
 from .checks import CHECKS
 from .detached import with_aliases_after
-from .failure import Failure
+from .failure import Failure, raises_on_fakes
 from .fake import MEMO
 from .floats import Lowered
 from .gradients import with_freed
@@ -223,8 +225,10 @@ def _compile(
     form = getattr(backend, FLOATS, "items")
     if form == "numbers" or not graph.has_floats:
         fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
-        failed = functools.partial(_restart_if_exhausted, env)
-        return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph, kept=fixed, on_failure=failed)
+        inputs = graph.example_inputs()
+        strict = fullgraph or not config.suppress_errors
+        failed = functools.partial(_backend_failed, env, gm, inputs, strict, backend_name(backend))
+        return call_backend(backend, gm, inputs, fullgraph=fullgraph, kept=fixed, on_failure=failed)
     lowered = Lowered(gm, graph.propagator, form == "tensors")
     weakref.finalize(lowered.module, _forget_sources, type(lowered.module))
     if not lowered.has_operators:
@@ -240,7 +244,22 @@ def _compile(
     return lowered
 
 
-def _restart_if_exhausted(env: Any, error: Exception | None = None) -> None:
+def _backend_failed(
+    env: Any, gm: torch.fx.GraphModule, inputs: Sequence[Any], strict: bool, name: str, error: Exception
+) -> None:
+    """Raise what is to be done where the backend is not to blame for its error; return where it is. AOTAutograd runs the operators of the
+    graph, and of its gradients: what it finds wrong with them the program will, in its own time, and may have an `except` for."""
+    _restart_if_exhausted(env)
+    if not raised_by_operator(error):
+        return
+    if not raises_on_fakes(gm, inputs):  # then it is about gradients, or about what AOTAutograd does to the graph
+        if strict:
+            return
+        warnings.warn(f"backend {name!r} failed, the function runs eagerly: {brief(error)}", stacklevel=2)
+    raise RunsEagerly(brief(error))
+
+
+def _restart_if_exhausted(env: Any) -> None:
     """Have the frame analysed again, with constants, if the backend has asked too much about sizes, whether or not it failed for that."""
     if env is not None and env.is_exhausted:
         raise Restart("the backend's reasoning about sizes was too much")
