@@ -26,6 +26,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.modules.module import _global_forward_pre_hooks
 
 from . import _eval_frame, convert, markers
+from . import cache as kept
 from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
 from .config import config
 from .graph import side
@@ -460,15 +461,22 @@ def run(fn: Any = None) -> Any:
 
 
 def reset() -> None:
-    """Forget everything that was compiled and recorded. Settings and registrations stay.
+    """Forget everything that was compiled, learned and recorded in this process. Settings and registrations stay.
 
-    Compiled callables stay usable and compile again. Must not be called from captured code.
+    Compiled callables stay usable and compile again, from nothing: sizes that varied are constants again, and what this process has
+    kept on disk for others (compiled versions, winners of races) it does not read itself any more. Must not be called from captured code.
     """
-    for region in tuple(_live_regions):
-        region.reset()
+    reset_code_caches()
+    kept.forget()
     reset_backends()
     side.forget()
     log.reset()
+
+
+def reset_code_caches() -> None:
+    """Forget what was compiled, and which sizes vary. What operators do to shapes, the log, and kept versions stay known."""
+    for region in tuple(_live_regions):
+        region.reset()
 
 
 _forced_eager: list[tuple[_eval_frame.Cache, int]] = []

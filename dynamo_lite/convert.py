@@ -205,7 +205,7 @@ class Region(_eval_frame.Region):
         return self.inner_breaks[_whose(code, arguments)] >= TOO_BROKEN
 
     def reset(self) -> None:
-        """Forget all compiled versions."""
+        """Forget all compiled versions, and what was learned of the program's values while they were made."""
         for cache in self.caches:
             cache.clear()
             cache.state = _eval_frame.COMPILE
