@@ -382,12 +382,12 @@ import sys, torch, dynamo_lite
 from dynamo_lite.record import log
 
 @dynamo_lite.compile(backend="eager")
-def f(x, n, rate):
+def f(x):
     print(end="")
-    return x[:n] * rate
+    return x * 2
 
 for size in map(int, sys.argv[1:]):
-    f(torch.ones(size), size - 1, size / 2)
+    f(torch.ones(size))
 print([(frame.name, frame.entry_index, len(frame.graphs)) for frame in log.snapshot()])
 """
 
