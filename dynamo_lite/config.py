@@ -74,6 +74,7 @@ class Config:
     # Shapes and numbers
     assume_static_by_default: bool = True  # sizes are constants until they change
     automatic_dynamic_shapes: bool = True  # a size or int that changed becomes symbolic at the recompile
+    automatic_dynamic_strides: bool = True  # so does a stride that no size explains, also beside a symbolic size
     specialize_zero_one: bool = True  # sizes 0 and 1 are constants
     use_duck_shape: bool = True  # sizes that are equal at first are one symbol
     specialize_int: bool = False  # ints are always constants

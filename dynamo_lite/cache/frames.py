@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from .. import shapes
 from .._eval_frame import Cache, GraphCall, GuardProgram
 from ..codegen import is_handed_over
 from ..exc import Refused, UserFrame
@@ -263,7 +264,9 @@ def _write_hints(hints: dict[Any, Any]) -> dict[Any, Any]:
     """What is known to vary, for the next compilation."""
     kinds = (int, float, tuple, type(None))
     return {
-        key: seen for key, seen in hints.items() if (type(key) is str or type(key[0]) is int) and type(seen) in kinds
+        key: seen
+        for key, seen in hints.items()
+        if (type(key) is str or type(key[0]) is int or key[0] == shapes.STRIDES) and type(seen) in kinds
     }
 
 

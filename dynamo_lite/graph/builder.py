@@ -205,16 +205,24 @@ class GraphBuilder:
             check_marks(value, spoken(source, self.tr))
         dynamic = shapes.dynamic_dims(self.tr, value, source, isinstance(value, torch.nn.Parameter))
         unbacked = shapes.unbacked_dims(value)
-        if not dynamic and not unbacked:
+        own_strides = self.own_strides(value, source, bool(dynamic or unbacked))
+        if not dynamic and not unbacked and not own_strides:
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
             known = known_number(self.tr, value, source)
             fake = fake_of_known(self.propagator.mode, value, value.clone()) if known else None
             return TensorValue(meta_of_input(value), origin=origin, fake=fake)
-        size, stride = self.symbols.shape_of(value, source, dynamic, shapes.strict_dims(value), unbacked)
+        strict = shapes.strict_dims(value)
+        size, stride = self.symbols.shape_of(value, source, dynamic, strict, unbacked, own_strides)
         fixed = [s if type(s) is int else None for s in stride]
         self.tr.guard(source, ir.TENSOR, tensor_spec(value, dynamic | unbacked, fixed))
         fake = self.propagator.symbolic_fake(size, stride, value)
         return TensorValue(meta_of_fake(fake), origin=origin, fake=fake)
+
+    def own_strides(self, value: torch.Tensor, source: Any, has_symbols: bool) -> frozenset[int]:
+        """The dimensions of an input whose stride is a symbol of its own."""
+        if isinstance(value, torch.nn.Parameter) and config.force_parameter_static_shapes:
+            return shapes.NONE
+        return shapes.symbolic_strides(self.tr, source, value.shape, value.stride(), has_symbols)
 
     @property
     def symbols(self) -> Any:

@@ -26,7 +26,7 @@ from ..config import config
 from ..guards import ir
 from ..markers import SHAPE_IDS
 from ..record import Specialization
-from ..shapes import fix
+from ..shapes import fix, followed_dims
 from .calls import outcome
 from .direct import RULES
 from .effort import Effort
@@ -78,6 +78,7 @@ class Tracked(NamedTuple):
     promise: Promise | None = None
     owner: Any = None
     dim: int = 0
+    is_stride: bool = False
 
 
 class Symbols:
@@ -106,9 +107,8 @@ class Symbols:
         self.decide = Decisions(tr)
         self.floats: dict[str, FloatValue] = {}  # access path → float from outside
         self.ragged: dict[Any, SymValue] = {}  # symbol of a nested int → the size of a tensor
-        self.made_for: list[
-            tuple[Any, tuple[int, ...]]
-        ] = []  # (path, symbolic dimensions) of each input with symbols, in order
+        # (path, symbolic sizes, strides with a symbol of their own) of each input with symbols, in order
+        self.made_for: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
         mode.shape_env = self.env
         mode.direct_rules, mode.extents = RULES, Extents(self.env, Max)
         mode.direct_outcome = outcome
@@ -127,12 +127,13 @@ class Symbols:
         dynamic: frozenset[int],
         strict: frozenset[int],
         unbacked: frozenset[int] = frozenset(),
+        own_strides: frozenset[int] = frozenset(),
     ) -> tuple[Any, Any]:
-        """Symbolic sizes and strides of a real tensor: the given dimensions, and the strides that follow from them. Those of
-        `unbacked` have no present value."""
+        """Symbolic sizes and strides of a real tensor: the given dimensions, the strides that follow from them, and those that have
+        symbols of their own (`own_strides`). Sizes of `unbacked` have no present value."""
         sizes: list[Any] = list(tensor.shape)
         path = spoken(source, self.tr)
-        self.made_for.append((source, tuple(sorted(dynamic))))
+        self.made_for.append((source, tuple(sorted(dynamic)), tuple(sorted(own_strides))))
         for dim in sorted(dynamic | unbacked):
             node = self.tr.source(source, ir.CALL, size_getter(dim))
             text = f"{path}.size({dim})"
@@ -144,15 +145,22 @@ class Symbols:
             promise = Promise(name_of(dim, path), bounds) if dim in strict else None
             sizes[dim] = self._symbol(sizes[dim], node, text, kind, bounds, promise, (ref(tensor), dim))
         strides = contiguous_strides(tensor, sizes) if unbacked else None
-        strides = self._strides(tensor, sizes) if strides is None else strides
+        strides = self._strides(tensor, sizes, own_strides, source, path) if strides is None else strides
         for dim, stride in enumerate(strides):
-            if type(stride) is not int:
+            if type(stride) is not int and dim not in own_strides:
                 node = self.tr.source(source, ir.CALL, stride_getter(dim))
                 self.tracked.append(Tracked(node, f"{path}.stride({dim})", stride))
         return sizes, strides
 
     def _symbol(
-        self, value: int, node: Any, text: str, kind: Any, bounds: Bounds | None, promise: Promise | None, place: Any
+        self,
+        value: int,
+        node: Any,
+        text: str,
+        kind: Any,
+        bounds: Bounds | None = None,
+        promise: Promise | None = None,
+        place: tuple[Any, ...] = (),
     ) -> Any:
         source = InputSource(text)
         constraint = None
@@ -195,21 +203,23 @@ class Symbols:
         expr = value.sym.node.expr
         return self.inputs.get(expr) or self.ragged.get(expr, value)
 
-    @staticmethod
-    def _strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any]:
-        """Strides as products of inner sizes, wherever they are such products and a symbol takes part."""
-        real_sizes, real_strides = tensor.shape, tensor.stride()
-        strides: list[Any] = list(real_strides)
-        order = sorted(range(len(strides)), key=lambda d: (real_strides[d], real_sizes[d]))
-        spans = {1: 1}  # real extent of the dimensions so far → the same as an expression
-        for dim in order:
-            strides[dim] = spans.get(real_strides[dim], real_strides[dim])
-            spans[real_strides[dim] * real_sizes[dim]] = strides[dim] * sizes[dim]
+    def _strides(
+        self, tensor: torch.Tensor, sizes: list[Any], own: frozenset[int], source: Any, path: str
+    ) -> list[Any]:
+        """Strides as products of an inner size and stride, wherever they are such products; those of `own` as symbols of their own."""
+        strides: list[Any] = list(tensor.stride())
+        for dim, followed in followed_dims(tensor.shape, tensor.stride()):
+            if dim in own:
+                node = self.tr.source(source, ir.CALL, stride_getter(dim))
+                text = f"{path}.stride({dim})"
+                strides[dim] = self._symbol(strides[dim], node, text, DimDynamic.DYNAMIC, place=(None, dim, True))
+            elif followed is not None:
+                strides[dim] = strides[followed] * sizes[followed]
         return strides
 
     def int_of(self, value: int, source: Any) -> SymValue:
         """The graph value of an int input."""
-        self.made_for.append((source, ()))
+        self.made_for.append((source, (), ()))
         with without_compiler:
             name = InputSource(source.path)
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
@@ -243,7 +253,7 @@ class Symbols:
         for item in self.tracked:
             if symbol in (item.first, item.sym.node.expr):
                 self.given_up.add(item.text)
-                fix(self.tr, item.node, item.dim)
+                fix(self.tr, item.node, item.dim, item.is_stride)
 
     # -- nested ints
 

@@ -166,3 +166,18 @@ def test_sizes_that_depend_on_data_are_not_kept():
     with dynamo_lite.config.patch(capture_dynamic_output_shape_ops=True):
         run = Run(prog=text)
         assert run.is_right and run.kept == 0
+
+
+PART = """
+def f(x):
+    return torch.cat([x, x * 2], 1) + x.stride(0)
+def main(): return f, lambda n, m: (torch.randn(3, n)[:, :m],)
+"""
+
+
+def test_a_stride_that_follows_from_no_size():
+    assert call(PART, (9, 5), (10, 6)) == (0, 2)
+    assert call(PART, (12, 7), (13, 7), (20, 8)) == (1, 0)
+    assert call(PART, (9, 9)) == (0, 1)  # contiguous: another version
+    assert call(PART, (9, 5)) == (1, 0)
+    assert call(PART, (14, 6), (30, 7)) == (1, 0)
