@@ -17,6 +17,7 @@ from .constant import FALSE, ConstantVariable, boolean, is_none
 from .dispatch import builtin, constructor, method
 from .list import ListVariable
 from .numpy import ArrayVariable, holds_scalars, tensor_of_array
+from .symnode import SymNodeVariable, is_unbacked
 from .tensor import TensorVariable
 from .tuple import TupleVariable
 from .type import TypeVariable
@@ -48,6 +49,10 @@ def tensor(
         return tensor_of_array(tx, data, given, copy=True)
     if dtype is None and holds_scalars(data):
         return unsupported("numpy", "torch.tensor of numpy's scalars")
+    if _has_varying_ints(data):
+        result = _of_varying_ints(tx, data, given)
+        if result is not None:
+            return result
     within = _tensors_within(data)
     if not within or isinstance(data, TensorVariable):
         return call(tx, "call_function", torch.tensor, [data], given)
@@ -68,9 +73,66 @@ def as_tensor(tx: Any, data: VariableTracker, **options: VariableTracker) -> Var
     """`torch.as_tensor`: an array's tensor has its memory."""
     if isinstance(data, ArrayVariable) and set(options) <= {"dtype", "device"}:
         return tensor_of_array(tx, data, {k: v for k, v in options.items() if not is_none(v)}, copy=False)
-    if holds_scalars(data) or _tensors_within(data) and not isinstance(data, TensorVariable):
+    if holds_scalars(data) or (_tensors_within(data) and not isinstance(data, TensorVariable)):
+        return tensor(tx, data, **options)
+    if _has_varying_ints(data):
         return tensor(tx, data, **options)
     return tx.tr.graph.call(tx, "call_function", torch.as_tensor, [data], options)
+
+
+@method(torch.Tensor.new_tensor)
+def new_tensor(tx: Any, self: TensorVariable, data: VariableTracker, **options: VariableTracker) -> VariableTracker:
+    """`x.new_tensor`: `torch.tensor` with the dtype and device of `x`."""
+    if not _has_varying_ints(data):
+        return tx.tr.graph.call(tx, "call_method", "new_tensor", [self, data], options)
+    meta = self.proxy.meta
+    defaults = {"dtype": ConstantVariable(meta.dtype), "device": ConstantVariable(meta.device)}
+    return tensor(tx, data, **{**defaults, **{k: v for k, v in options.items() if not is_none(v)}})
+
+
+# -- ints that vary
+
+
+def is_varying_int(vt: VariableTracker) -> bool:
+    """Whether it is an int that varies and does not depend on data."""
+    return isinstance(vt, SymNodeVariable) and vt.python_type() is int and not is_unbacked(vt.proxy.sym)
+
+
+def _has_varying_ints(vt: VariableTracker) -> bool:
+    if isinstance(vt, ListVariable | TupleVariable):
+        return any(map(_has_varying_ints, vt.items))
+    return is_varying_int(vt)
+
+
+def tensor_of_ints(tx: Any, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
+    """A nested sequence of ints, some of which vary, as a tensor. `torch.tensor` would ask for the numbers."""
+    call = tx.tr.graph.call
+    if isinstance(vt, ListVariable | TupleVariable):
+        items = [tensor_of_ints(tx, item, options) for item in vt.items]
+        return call(tx, "call_function", torch.stack, [ListVariable(items)])
+    return call(tx, "call_function", torch.scalar_tensor, [vt], options)
+
+
+def _of_varying_ints(tx: Any, data: VariableTracker, given: dict[str, VariableTracker]) -> VariableTracker | None:
+    """`torch.tensor` of ints that vary, beside constant ones; None where the numbers have to be known: in sequences that are no regular
+    array, and for dtypes that not every int fits into."""
+    dtype = given.get("dtype", ConstantVariable(torch.int64))
+    if not set(given) <= {"dtype", "device"} or dtype.as_python_constant() not in _WIDE or _shape_of(data) is None:
+        return None
+    return tensor_of_ints(tx, data, {**given, "dtype": dtype})
+
+
+_WIDE = (torch.int64, torch.float32, torch.float64)
+
+
+def _shape_of(vt: VariableTracker) -> tuple[int, ...] | None:
+    """The shape of a nested sequence of ints; None for anything else."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        shapes = {_shape_of(item) for item in vt.items}
+        inner = shapes.pop() if len(shapes) == 1 else None
+        return None if inner is None else (len(vt.items), *inner)
+    is_int = is_varying_int(vt) or isinstance(vt, ConstantVariable) and type(vt.value) in (int, bool)
+    return () if is_int else None
 
 
 def _is_default(vt: VariableTracker) -> bool:
