@@ -23,8 +23,8 @@ from .interp.frame import OPS, ExcInfo, Frame, Lasti
 from .isa.canon import Op
 from .isa.codec import make_instr
 from .isa.emit import Assembler
-from .isa.flow import reads_its_frame
-from .isa.lift import NULL_FIRST
+from .isa.flow import can_be_cut
+from .isa.lift import LOCALS_ARE_SHARED, NULL_FIRST
 from .locks import Taking, release
 from .resume import resume_code
 from .source import emit_source
@@ -400,7 +400,7 @@ class Codegen:
         """Code for a trace that stopped before the current instruction of the innermost frame; `frames` is outermost first."""
         self.has_break = True
         for frame in frames:
-            if reads_its_frame(frame.lifted):
+            if not can_be_cut(frame.lifted, frame.cur, frame.snapshot is not None and LOCALS_ARE_SHARED):
                 frame.needs_real_frame("frame-introspection", "a graph break in a function that looks at its own frame")
         leaf = frames[-1]
         instr = leaf.lifted.instrs[leaf.cur]

@@ -14,11 +14,11 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from ..config import config
-from ..exc import SkipFrame, Unsupported, unsupported
+from ..exc import SkipFrame, Unsupported
 from ..failure import Place
 from ..isa.canon import Instr, Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
-from ..resume import is_resumed
+from ..resume import is_own_name, is_resumed
 from ..signals import let_through
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
@@ -174,11 +174,11 @@ class Frame:
         """`locals()`: the class namespace, or a dictionary of the bound variables (`PyFrame_FastToLocals`)."""
         if self.class_namespace is not None:
             return self.class_namespace
-        if is_resumed(self.code):
-            unsupported("frame-introspection", "locals() after a graph break")
         if self.snapshot is None or not LOCALS_ARE_SHARED:
             self.snapshot = DictVariable()
         for slot, name in enumerate(self.lifted.local_names):
+            if is_resumed(self.code) and is_own_name(name):
+                continue
             value = self.locals[slot]
             if value is not None and self.lifted.is_cell[slot]:
                 value = value.get(self)
