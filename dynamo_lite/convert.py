@@ -27,6 +27,7 @@ from . import cache as kept
 from .codegen import Codegen
 from .config import config
 from .exc import (
+    ArgumentRead,
     BackendCompilerFailed,
     FailOnRecompileLimitHit,
     FirstUse,
@@ -63,6 +64,7 @@ from .variables import families as _families  # noqa: F401  (registers the model
 from .variables.base import MISSING, ObservedException, real_object
 from .variables.cell import CellVariable
 from .variables.classes import forget_stand_ins
+from .variables.slice import open_ranges
 from .variables.tuple import TupleVariable
 from .variables.varying import note_own_changes
 
@@ -449,6 +451,15 @@ def _forget_frames(error: BaseException) -> None:
         cause = cause.__cause__
 
 
+def _open_ranges(frame: Frame | None) -> set[int]:
+    """The loops over ranges that are under way."""
+    found: set[int] = set()
+    while frame is not None:
+        found |= open_ranges(frame.held())
+        frame = frame.parent
+    return found
+
+
 class _Later:
     """In the place of what a graph does when it raises, until it is compiled: its code and guards are made, and asked, before."""
 
@@ -478,6 +489,8 @@ class Analysis:
         self.pending: Unsupported | None = None  # why the next run breaks
         self.has_changed = False  # whether a guard has failed on the values it was made from
         self.cut: tuple[str | None, Any] = (None, None)  # name of the node before which the graph has to end, and why
+        self.reads_arguments = False  # whether arguments that are one object are looked at before they are read
+        self.open_ranges: set[int] = set()  # steps at which loops began that break in one of their turns
         self.numbers_in_texts: set[tuple[int, int]] = set()  # instructions whose texts of numbers decide something
         self.asks_by_node = False  # whether single nodes of the graph ask classes of tensors about torch functions
         self.followed_hooks: dict[int, Unsupported] = {}  # registrations of hooks that are no bodies of graphs, and why
@@ -486,7 +499,7 @@ class Analysis:
         self.tr: Trace | None = None
 
     @cached_property
-    def rebound_arguments(self) -> list[tuple[int, type | None]]:
+    def rebound_arguments(self) -> list[tuple[int, type | None, int]]:
         """What `finalizers` has to watch, the same for each run."""
         return rebound_arguments(self.fn.__code__, self.values)
 
@@ -580,6 +593,7 @@ class Analysis:
             raise SkipFrame(reason.context, reason) from None
         except Restart as restart:
             self.record.restarts += 1
+            self.reads_arguments = self.reads_arguments or isinstance(restart, ArgumentRead)
             logger.debug("restart: %s", restart)
             return None
         except RunsEagerly as reason:
@@ -686,6 +700,7 @@ class Analysis:
             return False
         self.break_step = step
         self.pending = error
+        self.open_ranges |= _open_ranges(tr.frame)
         self.record.restarts += 1
         return True
 
@@ -723,6 +738,7 @@ class Analysis:
     def _entry(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None) -> Any:
         tr.guards.settle()
         self.record.steps = tr.steps
+        self.record.guard_lines = tr.functions_at
         program = build_program(tr.guards, codegen.graph, codegen.handed) if codegen else build_program(tr.guards)
         if codegen is not None and codegen.taking is not None:
             codegen.taking.program = program

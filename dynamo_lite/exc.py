@@ -621,6 +621,10 @@ class Restart(TorchDynamoException):
 RestartAnalysis = Restart
 
 
+class ArgumentRead(Restart):
+    """Arguments that are one object have to have one model from the start."""
+
+
 class SkipFrame(TorchDynamoException):
     """This frame is not worth or not possible to capture: it runs as it is, for ever. `reason` is the break that says why, if
     it is one; `callees`: what the frame calls may still be captured.

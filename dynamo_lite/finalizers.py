@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .exc import SkipFrame, Unsupported, unsupported
@@ -21,7 +21,7 @@ from .guards import ir
 from .guards.mirror import has_finalizer
 from .isa.canon import Op
 from .isa.lift import lift
-from .variables.base import MISSING, is_lazy
+from .variables.base import MISSING, is_lazy, real_object
 from .variables.constant import ATOMIC_TYPES
 from .variables.traceback import TracebackVariable
 
@@ -59,7 +59,7 @@ def watch_arguments(tr: Any) -> None:
     if tr.analysis.mortal_arguments:
         tr.ended_frames = []
     watched: dict[int, Any] = {}
-    for slot, found in tr.analysis.rebound_arguments:
+    for slot, found, _ in tr.analysis.rebound_arguments:
         if found is not None:
             tr.guard(tr.source(None, ir.LOCAL, slot), ir.TYPE_IS, type(tr.analysis.values[slot]))
             watched[id(tr.arguments[slot])] = tr.arguments[slot]
@@ -84,9 +84,23 @@ def _watching(watched: dict[int, Any], handler: Any) -> Any:
 
 
 def loses_argument(tr: Any, result: Any) -> bool:
-    """Whether an argument with a finalizer has died on the way, nobody knows where: its variable was only its first place."""
+    """Whether an argument with a finalizer has died on the way, nobody knows where: its variable was only its first place. (It may be
+    part of an argument, such as the object of a bound method, that something else holds as well.)"""
     kept = [result, *tr.root_frame.held()]
-    return any(not tr.is_reachable(vt, kept) for vt in tr.finalized)
+    parts = {
+        id(tr.arguments[slot]): wanted for slot, found, wanted in tr.analysis.rebound_arguments if found is not None
+    }
+    return any(not tr.is_reachable(vt, kept) and not _is_held(tr, kept, parts[id(vt)]) for vt in tr.finalized)
+
+
+def _is_held(tr: Any, kept: list[Any], wanted: int) -> bool:
+    """Whether something that is still there, and was not changed, leads to the real object of this id."""
+    for vt in tr.reachable(kept):
+        if vt is not None and vt.__dict__.get("source") is not None and not vt.__dict__.get("mutated"):
+            real = real_object(vt)
+            if real is not MISSING and any(id(value) == wanted for value in _held_by(real)):
+                return True
+    return False
 
 
 def is_held_by_garbage(tr: Any, result: Any) -> bool:
@@ -150,7 +164,7 @@ def _reachable(roots: list[Any]) -> list[Any]:
 
 def guard_arguments(tr: Any) -> None:
     """Other arguments of variables that are bound anew have no finalizer at the next call either."""
-    for slot, _ in tr.analysis.rebound_arguments:
+    for slot, *_ in tr.analysis.rebound_arguments:
         source = tr.source(None, ir.LOCAL, slot)
         if not _has_known_type(source):
             tr.guard(source, ir.NO_FINALIZER)
@@ -176,10 +190,14 @@ def _is_harmless(value: Any) -> bool:
     )
 
 
-def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple[int, type | None]]:
-    """`(slot, class that has the finalizer)` of the arguments whose variables the code binds anew; None for no finalizer."""
+def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple[int, type | None, int]]:
+    """`(slot, class that has the finalizer, id of its object)` of the arguments whose variables the code binds anew; None: no finalizer."""
     rebound = sorted({instr.arg for instr in lift(code).instrs if instr.op in _BINDING})
-    return [(slot, _finalized(values[slot])) for slot in rebound if slot < len(values) and values[slot] is not MISSING]
+    return [
+        (slot, *_finalized_object(values[slot]))
+        for slot in rebound
+        if slot < len(values) and values[slot] is not MISSING
+    ]
 
 
 def _has_known_type(source: Any) -> bool:
@@ -188,12 +206,24 @@ def _has_known_type(source: Any) -> bool:
 
 def _finalized(real: Any) -> type | None:
     """The class of an object that would die with `real` and whose death runs code of the program, if it holds the last references."""
+    return _finalized_object(real)[0]
+
+
+def _finalized_object(real: Any) -> tuple[type | None, int]:
+    """That class, and the id of the object."""
+    for value in _held_by(real):
+        cls = type(value)
+        if has_finalizer(cls) or (cls is types.GeneratorType and value.gi_suspended):
+            return cls, id(value)
+    return None, 0
+
+
+def _held_by(real: Any) -> Iterator[Any]:
+    """An object and those that would die with it, if it holds the last references."""
     pending, seen = [] if issubclass(type(real), _HELD_ELSEWHERE) else [real], {id(real)}
     while pending and len(seen) < MAX_FOLLOWED:
         value = pending.pop()
-        cls = type(value)
-        if has_finalizer(cls) or (cls is types.GeneratorType and value.gi_suspended):
-            return cls
+        yield value
         for child in _referents(value):
             if (
                 type(child) not in ATOMIC_TYPES
@@ -202,7 +232,6 @@ def _finalized(real: Any) -> type | None:
             ):
                 seen.add(id(child))
                 pending.append(child)
-    return None
 
 
 def _referents(value: Any) -> list[Any]:

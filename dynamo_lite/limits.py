@@ -4,9 +4,10 @@ Input: the code object of a call that no version fits, the call's values, and th
 are too many, whether anything below may be compiled, and the functions that give up with it.
 Invariant: a limit is used up once for one reason. A function that runs eagerly calls others through the hook, wrappers around the same
 work most of all; each of them would use up a limit of its own on what has just been given up. So all functions from the one that gave up
-down to the line that decides by a size run eagerly; what they call besides is captured by itself. For a size that takes too much
-reasoning nobody knows such a line; then nothing more is compiled below. Numbers that differ become symbolic, a text and the length of a
-list can't, nor a size that the program makes a constant: what breaks in a loop would be compiled for each turn, and has one version.
+down to the line that decides by a size, a text or another constant run eagerly; what they call besides is captured by itself. For a size
+that takes too much reasoning nobody knows such a line; then nothing more is compiled below. Numbers that differ become symbolic, a text and
+the length of a list can't, nor a size that the program makes a constant: what breaks in a loop would be compiled for each turn, and has one
+version.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from types import CodeType
 from typing import Any
 
 from . import shapes
+from .guards import ir
 from .hints import Memory, module_of, paths_of_waiting, seen_by
 from .isa.flow import begins_in_loop
 from .isa.lift import lift
@@ -104,10 +106,10 @@ _PLAIN = frozenset({*_TEXTS, *_NUMBERS, type(None)})
 
 
 def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> set[Function]:
-    """The functions whose lines, or whose calls, made versions that do not fit: by a size that is a constant, and another one in other
-    versions, or by a condition on sizes. Input: of each version, its record and the guards that have failed."""
-    values: dict[str, set[Any]] = defaultdict(set)
-    functions: dict[str, set[Function]] = defaultdict(set)
+    """The functions whose lines, or whose calls, made versions that do not fit: by a size or another value that is a constant, and another
+    one in other versions, or by a condition on sizes. Input: of each version, its record and the guards that have failed."""
+    values: dict[Any, set[Any]] = defaultdict(set)
+    functions: dict[Any, set[Function]] = defaultdict(set)
     found: set[Function] = set()
     for record, misses in versions:
         lines = record.size_lines
@@ -115,4 +117,8 @@ def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> s
             values[constant.text].add(constant.value)
             functions[constant.text].update(lines.get(constant.user, ()))
         found.update(*[lines.get(miss.user_line, ()) for miss in misses])
-    return found.union(*[functions[text] for text, seen in values.items() if len(seen) > 1])
+        for miss in misses:
+            if miss.kind != ir.TENSOR:
+                values["guard", miss.path].add(miss.expected)
+                functions["guard", miss.path].update(record.guard_lines.get(miss.user_line, ()))
+    return found.union(*[functions[key] for key, seen in values.items() if len(seen) > 1])

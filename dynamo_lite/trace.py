@@ -11,6 +11,7 @@ import builtins
 import collections
 import sys
 import types
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from . import skip
@@ -23,11 +24,13 @@ from .guards.mirror import has_finalizer
 from .hints import note_call
 from .interp.call import bind_arguments
 from .interp.frame import OPS, Frame, GraphBreak, Lasti
+from .isa.canon import Op
 from .isa.codec import Place
+from .isa.lift import lift
 from .polyfills.registry import find_polyfill
 from .record import Function
 from .variables import abstract, classes, subclass
-from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
+from .variables.base import MISSING, UNREAD, LazyVariable, VariableTracker, is_lazy, real_object
 from .variables.bytearray import BytearrayVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
@@ -43,6 +46,31 @@ from .variables.set import SetVariable
 from .variables.slot_functions import asking
 from .variables.tuple import TupleVariable
 from .variables.wrap import find_builder
+
+
+def _shared_slots(code: types.CodeType, values: Sequence[Any], analysis: Any) -> set[int]:
+    """The variables of arguments of which one object is several, and which may be left unread."""
+    if analysis.reads_arguments:
+        return set()
+    is_cell = lift(code).is_cell
+    finalized = {slot for slot, found, _ in analysis.rebound_arguments if found is not None}
+    slots: dict[int, list[int]] = {}
+    for slot, value in enumerate(values):
+        if value is not MISSING and type(value) not in ATOMIC_TYPES and not is_cell[slot] and slot not in finalized:
+            slots.setdefault(id(value), []).append(slot)
+    return {slot for same in slots.values() if len(same) > 1 for slot in same}
+
+
+def _reading(handler: Any) -> Any:
+    """The handler of an instruction that reads a variable."""
+
+    def read(f: Frame, instr: Any) -> Any:
+        held = f.locals[instr.arg]
+        if held is not None and UNREAD in held.__dict__:
+            f.tr.read_argument(f, instr.arg, held)
+        return handler(f, instr)
+
+    return read
 
 
 class Trace:
@@ -64,6 +92,7 @@ class Trace:
         self.analysis = analysis
         self.region = analysis.region
         self.function = function
+        self.functions_at: dict[Any, tuple[Function, ...]] = {}  # line that needs a guard → the calls that led to it
         self.steps = 0
         self.items = 0
         self.max_items = config.max_idle_steps
@@ -97,7 +126,8 @@ class Trace:
         self.cached: list[Any] = []  # results of functions with a cache that were followed
         self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
         self.handlers = OPS
-        self.finalized: list[VariableTracker] = []  # arguments that the frame may hold the last references to
+        # arguments with a finalizer to which the frame may hold the last references
+        self.finalized: list[VariableTracker] = []
         self.ended_frames: list[Frame] | None = None  # kept if an argument may have a finalizer
         self.root_frame: Frame | None = None
         self.recipes: dict[
@@ -110,10 +140,15 @@ class Trace:
         self._plan_stop()
         self.state = self.graph.state
         self.root = self._root_function(function)
+        shared = _shared_slots(self.root.code, values, analysis)
         self.arguments = [
-            self.wrap(value, self.source(None, ir.LOCAL, slot)) if value is not MISSING else None
+            self._argument(value, self.source(None, ir.LOCAL, slot), slot in shared) if value is not MISSING else None
             for slot, value in enumerate(values)
         ]
+        if shared:
+            self.handlers = [*self.handlers]
+            for op in (Op.LOAD_FAST, Op.LOAD_FAST_AND_CLEAR):
+                self.handlers[op] = _reading(self.handlers[op])
 
     def release(self) -> None:
         """Let go of the program's objects, which the reference cycles of a finished run would keep until the next collection."""
@@ -207,6 +242,14 @@ class Trace:
         self.heap[id(value)] = lazy
         self.keep_alive.append(value)
         return lazy
+
+    def _argument(self, value: Any, source: Any, is_shared: bool) -> Any:
+        return LazyVariable(self, value, source, **{UNREAD: True}) if is_shared else self.wrap(value, source)
+
+    def read_argument(self, frame: Frame, slot: int, unread: Any) -> None:
+        """The frame reads a variable that holds an argument which another variable holds as well: from now on it matters that they do."""
+        frame.locals[slot] = self.wrap(real_object(unread), unread.__dict__["source"])
+        self.arguments = [frame.locals[slot] if vt is unread else vt for vt in self.arguments]
 
     def _alias(self, found: Any, value: Any, source: Any) -> None:
         """A second path to a known object: the paths must keep leading to one object."""
@@ -316,6 +359,10 @@ class Trace:
 
     def is_reachable(self, wanted: Any, roots: Any = ()) -> bool:
         """Whether a frame, a changed object or an exception that is handled leads to an object."""
+        return any(vt is wanted for vt in self.reachable(roots))
+
+    def reachable(self, roots: Any = ()) -> Iterator[Any]:
+        """What frames, changed objects and the exception that is handled lead to. What existed before the frame is not looked into."""
         # The nearest first: what is asked for is mostly a few steps from a variable of the innermost frame.
         pending: collections.deque[Any] = collections.deque()
         frame, state = self.frame, self.exc_state
@@ -331,13 +378,11 @@ class Trace:
         seen = set()
         while pending:
             vt = pending.popleft()
-            if vt is wanted:
-                return True
+            yield vt
             if vt is not None and id(vt) not in seen and not is_lazy(vt) and vt.source is None:
                 seen.add(id(vt))
                 if not vt.holds_weakly:
                     pending.extend(vt.children())
-        return False
 
     # -- the exception being handled
 
@@ -366,7 +411,14 @@ class Trace:
     def guard(self, source: Any, kind: int, arg: Any = None) -> None:
         """Require a property of what `source` leads to."""
         if source.kind != ir.CONST or kind in (ir.LEN, ir.DICT_KEYS, ir.HAS_KEY, ir.LACKS_KEY):
-            self.guards.check(source, kind, arg, self.here())
+            self.guards.check(source, kind, arg, self.line_of_guard())
+
+    def line_of_guard(self) -> tuple[str, int] | None:
+        """The user's line now, which needs a guard."""
+        line = self.here()
+        if line not in self.functions_at:
+            self.functions_at[line] = self.functions()
+        return line
 
     def bound_to_process(self, reason: str) -> None:
         """Something was looked at that is another thing in each process, and that no guard compares."""

@@ -256,8 +256,8 @@ class GraphBuilder:
 
     def without_floats(self, error: Exception) -> None:
         """The backend needs the floats of this graph as constants: have the frame analysed again."""
-        for path in self.symbols.floats:
-            self.tr.dynamic_hints[path] = shapes.STATIC_FLOAT
+        for source in self.symbols.floats:
+            self.tr.dynamic_hints[source.path] = shapes.STATIC_FLOAT
         raise Restart(f"a graph with floats that vary cannot be compiled: {error}")
 
     def symint_input(self, value: int, source: Any) -> Any:

@@ -105,7 +105,8 @@ class Symbols:
         self.inputs: dict[Any, SymValue] = {}
         self.numbers: dict[Any, Any] = {}  # symbol → access path of an int of the program
         self.decide = Decisions(tr)
-        self.floats: dict[str, FloatValue] = {}  # access path → float from outside
+        self.ints: dict[Any, SymValue] = {}  # access path → int from outside
+        self.floats: dict[Any, FloatValue] = {}  # access path → float from outside
         self.ragged: dict[Any, SymValue] = {}  # symbol of a nested int → the size of a tensor
         # (path, symbolic sizes, strides with a symbol of their own) of each input with symbols, in order
         self.made_for: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
@@ -219,6 +220,12 @@ class Symbols:
 
     def int_of(self, value: int, source: Any) -> SymValue:
         """The graph value of an int input."""
+        known = self.ints.get(source)
+        if known is None:
+            known = self.ints[source] = self._int_of(value, source)
+        return known
+
+    def _int_of(self, value: int, source: Any) -> SymValue:
         self.made_for.append((source, (), ()))
         with without_compiler:
             name = InputSource(source.path)
@@ -315,9 +322,9 @@ class Symbols:
 
     def float_of(self, value: float, source: Any) -> FloatValue:
         """The graph value of a float input."""
-        found = self.floats.get(source.path)
+        found = self.floats.get(source)
         if found is None:
-            found = self.floats[source.path] = FloatValue(self.decide, value, ("input", source, value))
+            found = self.floats[source] = FloatValue(self.decide, value, ("input", source, value))
         return found
 
     def _text_of(self, value: SymValue, canonical: dict[Any, Tracked]) -> tuple[str, list[tuple[Any, str]]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..exc import NotConstant
+from ..exc import ArgumentRead, NotConstant
 from ..guards import ir
 from ..guards.mirror import has_finalizer
 
@@ -199,10 +199,12 @@ class LazyVariable:
     on, stored or returned is reloaded from its source without any guard.
     """
 
-    def __init__(self, tr: Any, value: Any, source: Any) -> None:
-        self.__dict__.update(_lazy=(tr, value), source=source, mutated=False)
+    def __init__(self, tr: Any, value: Any, source: Any, **more: Any) -> None:
+        self.__dict__.update(_lazy=(tr, value), source=source, mutated=False, **more)
 
     def _realize(self) -> type:
+        if UNREAD in self.__dict__:
+            raise ArgumentRead("an argument was looked at without being read from its variable")
         if "_lazy" not in self.__dict__:  # somebody else has found it, by way of the garbage collector
             raise AttributeError("the run that this value belonged to is over")
         tr, value = self.__dict__["_lazy"]
@@ -225,6 +227,11 @@ class LazyVariable:
     def __setattr__(self, name: str, value: Any) -> None:
         self._realize()
         setattr(self, name, value)
+
+
+UNREAD = "_unread"
+"""In the dictionary of a lazy value: an argument that the frame has not read so far. Another variable may hold the same object, and its
+model; this one becomes that model when the variable is read (`Trace.read_argument`)."""
 
 
 def real_object(vt: Any) -> Any:

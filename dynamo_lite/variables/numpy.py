@@ -395,6 +395,10 @@ def tensor_of_array(tx: Any, array: ArrayVariable, options: dict[str, Any], copy
 # -- constants
 
 
+def build_scalar(tr: Any, value: Any, source: Any) -> VariableTracker:
+    return scalarmath.build_varying(tr, value, source) or build_by_value(tr, value, source)
+
+
 def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
     tr.guard(source, ir.EQUALS, value)
     return ConstantVariable(value, source)
@@ -473,6 +477,7 @@ _DATA_METHODS = ("item", "tolist", "tobytes", "dump", "dumps", "tofile", "bytesw
 
 if numpy is not None:
     builds_subclasses(numpy.generic, numpy.dtype)(build_by_value)
+    builds(numpy.int64, numpy.float64)(build_scalar)
     constant_slot("mp_subscript", numpy.generic)(_scalar_item)
     constant_slot("nb_index", numpy.integer)(_scalar_index)
     CONVERTING.append(numpy.generic)

@@ -19,6 +19,7 @@ from ..exc import NotConstant, unsupported
 from ..graph import functional
 from ..graph.arguments import Packing, packs
 from ..graph.numbers import present
+from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, is_true, richcompare
 from .base import MISSING, VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
@@ -116,6 +117,20 @@ _OF_ALL = frozenset({"dtype", "itemsize", "nbytes", "ndim", "shape", "size", "st
 """Attributes that are the same for all numbers of a class."""
 
 SPECIALIZED.append(ScalarVariable)
+
+
+def build_varying(tr: Any, value: Any, source: Any) -> VariableTracker | None:
+    """The model of a scalar from outside that has been another one, None for one that has not."""
+    cls = type(value)
+    node = tr.source(source, ir.CALL, _PLAIN[cls])
+    symbolic = tr.graph.symbolic_int if cls is numpy.int64 else tr.graph.symbolic_float
+    number = symbolic(_PLAIN[cls](value), node)
+    if number is None:
+        return None
+    tr.guard(source, ir.TYPE_IS, cls)
+    made = _MODELS[cls](cls, number)
+    made.source = source
+    return made
 
 
 def is_number(vt: VariableTracker) -> bool:
@@ -232,6 +247,8 @@ _ARITHMETIC: dict[Any, Callable[..., Any]] = {
     f: f for f in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, abs)
 }
 _MODELS: dict[type, Any] = {}
+_PLAIN: dict[type, Callable[[Any], Any]] = {}
+"""Class of scalars → what makes Python's number of one."""
 _OF_TWO: dict[Any, Any] = {}
 _OF_MANY: dict[Any, Any] = {}
 _EXACT: tuple[type, ...] = ()
@@ -245,6 +262,7 @@ if numpy is not None:
     _ARITHMETIC |= {numpy.floor_divide: operator.floordiv, numpy.mod: operator.mod}
     _ARITHMETIC |= {numpy.negative: operator.neg, numpy.absolute: abs}
     _ARITHMETIC[numpy.int64] = operator.pos
+    _PLAIN |= {numpy.float64: float, numpy.int64: operator.index}
     _MODELS |= {numpy.float64: ScalarVariable, numpy.int64: IntScalarVariable}
     for _name, _raw in vars(numpy.generic).items():
         if isinstance(_raw, types.MethodDescriptorType) and _name not in _EFFECTS and _name[:2] != "__":

@@ -24,7 +24,9 @@ from ..graph.builder import MODELS
 from ..graph.functional import numpy_number
 from ..graph.lean import without_compiler
 from ..graph.numbers import FloatValue, present
+from ..graph.sizes import UNBOUNDED
 from ..graph.values import SymValue
+from ..guards import ir
 from ..polyfills.registry import find_polyfill
 from . import number  # the slots of constants come first
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
@@ -227,6 +229,10 @@ def of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) 
             if function not in _TOTAL:
                 decide(_succeeding(function), *operands)
             return SymNodeVariable(FloatValue(decide, result, ("call", function, operands)))
+        if type(result) is int and function in _TO_INT and len(operands) == 1 and abs(result) < UNBOUNDED:
+            source = decide.source_of(operands[0])
+            if source is not None:
+                return _int_of_float(tx, _TO_INT[function], result, source)
         if type(result) in (int, bool):
             return ConstantVariable(decide(function, *operands))
     except TypeError:
@@ -236,6 +242,22 @@ def of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) 
             decide.value(operand)
         return tx.raises_like(error)
     return tx.tr.wrap_new(function(*[decide.value(o) for o in operands]))
+
+
+_TO_INT: dict[Any, Callable[[float], int]] = {
+    torch.sym_int: int,
+    **{function: function for function in (int, math.trunc, math.floor, math.ceil, round)},
+    **{getattr(float, name): int for name in ("__int__", "__trunc__")},
+    float.__floor__: math.floor,
+    float.__ceil__: math.ceil,
+    float.__round__: round,
+}
+"""Function of a float that gives an int → what guards compute it with."""
+
+
+def _int_of_float(tx: Any, function: Callable[[float], int], present: int, source: Any) -> VariableTracker:
+    """What a float from outside comes to as an int: a number that varies like the float."""
+    return tx.tr.graph.symint_input(present, tx.tr.source(source, ir.CALL, function))
 
 
 @functools.cache

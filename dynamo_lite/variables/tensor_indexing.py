@@ -17,6 +17,7 @@ import torch
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .list import ListVariable
+from .scalarmath import IntScalarVariable
 from .slice import SliceVariable
 from .tensor import TensorVariable, operate
 from .tensor_new import is_varying_int, tensor_of_ints
@@ -49,13 +50,23 @@ def ass_subscript(self: TensorVariable, tx: Any, key: VariableTracker, value: Va
 
 def positions_of(tensor: TensorVariable, key: VariableTracker) -> VariableTracker:
     """An index with its lists of bools as lists of the positions that are true, whose number is known."""
-    items, dim = [], 0
-    for item in key.items if isinstance(key, TupleVariable) else (key,):
+    items: list[VariableTracker] = []
+    dim = 0
+    for item in map(_as_int, key.items) if isinstance(key, TupleVariable) else (_as_int(key),):
         if isinstance(item, TensorVariable) or item.is_python_constant() and item.as_python_constant() is Ellipsis:
             return key  # how many dimensions it takes is not looked into
         items.append(_positions(tensor, item, dim))
         dim += not is_none(item)
     return TupleVariable(items) if isinstance(key, TupleVariable) else items[0]
+
+
+def _as_int(item: VariableTracker) -> VariableTracker:
+    """An int of numpy's that varies as the int that it is, also within a list."""
+    if isinstance(item, IntScalarVariable):
+        return item.number
+    if isinstance(item, ListVariable) and any(isinstance(i, IntScalarVariable) for i in item.items):
+        return ListVariable(list(map(_as_int, item.items)))
+    return item
 
 
 def _positions(tensor: TensorVariable, item: VariableTracker, dim: int) -> VariableTracker:

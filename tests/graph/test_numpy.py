@@ -164,3 +164,34 @@ def test_functions_with_effects_run_at_each_call(tmp_path):
             assert np.geterr()["divide"] == "ignore"
         finally:
             np.seterr(**before)
+
+
+@pytest.mark.parametrize("cls", [np.int64, np.float64])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        pytest.param(lambda t, n: (t * n, n), id="itself"),
+        pytest.param(lambda t, n: (t * (n + 1), n * n), id="arithmetic"),
+        pytest.param(lambda t, n: (t * np.sqrt(n), np.sqrt(n)), id="function"),
+        pytest.param(lambda t, n: (t * float(n), n.item()), id="python"),
+    ],
+)
+def test_scalars_that_vary_have_two_versions(cls, fn):
+    versions = []
+    compiled = dynamo_lite.compile(fn, backend=lambda gm, inputs: versions.append(gm) or gm.forward)
+    for i in range(2, 9):
+        n = cls(i)
+        (result, number), (expected, same) = compiled(x(), n), fn(x(), n)
+        torch.testing.assert_close(result, expected)
+        assert type(number) is type(same) and number == same and (number is n) is (same is n)
+    assert len(versions) == 2
+
+
+def test_positions_of_scalars_that_vary():
+    versions = []
+    fn = lambda t, n: (t[n], t[:n], t[1, n], t[[n, 0]])  # noqa: E731
+    compiled = dynamo_lite.compile(fn, backend=lambda gm, inputs: versions.append(gm) or gm.forward)
+    for i in (2, 3, 1, 3, 2):
+        for result, expected in zip(compiled(x(), np.int64(i)), fn(x(), np.int64(i)), strict=True):
+            assert torch.equal(result, expected)
+    assert len(versions) <= 3
