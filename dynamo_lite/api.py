@@ -2,8 +2,8 @@
 same names.
 
 Input: the user's functions, modules, classes and settings. Output: callables that go through a `convert.Region`.
-Invariant: wrapping compiles nothing and imports no backend; all work happens at the first call. Functions wrapped twice
-with equal settings share their compiled versions, which live as long as the function or module itself.
+Invariant: wrapping compiles nothing and imports no backend; all work happens at the first call. What is wrapped with equal settings and
+has one `sharing` key shares its compiled versions, which live as long as one of these functions or modules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.modules.module import _global_forward_pre_hooks
 
-from . import _eval_frame, convert, markers
+from . import _eval_frame, convert, markers, sharing
 from . import cache as kept
 from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
 from .config import config
@@ -67,7 +67,7 @@ class Settings:
         return region
 
     def region_for(self, owner: Any) -> convert.Region:
-        """The region for these settings that lives with `owner`, a function or module; else a fresh one."""
+        """The region for these settings of `owner`, a function or module, and of those that share it; else a fresh one."""
         namespace = getattr(owner, "__dict__", None)
         if self.isolate or not isinstance(namespace, dict) or not _hashable(self):
             return self.new_region()
@@ -75,12 +75,31 @@ class Settings:
             table = namespace.get(_TABLE)
             if type(table) is not _RegionTable:
                 table = namespace[_TABLE] = _RegionTable()
-            if self not in table:
-                table[self] = self.new_region()
-            return table[self]
+            share = table.get(self)
+            if share is None:
+                key = self, sharing.key_of(owner)
+                share = _shares.get(key)
+                if share is None:
+                    share = _shares[key] = _Share(self.new_region())
+                table[self] = share
+                share.region.serve(owner)
+            return share.region
 
 
-class _RegionTable(dict[Settings, convert.Region]):
+class _Share:
+    """A region, held by the functions and modules that it serves. The last of them to go takes it out of the table of regions at once,
+    while the region itself may be part of a cycle."""
+
+    __slots__ = ("__weakref__", "region")
+
+    def __init__(self, region: convert.Region) -> None:
+        self.region = region
+
+
+_shares: weakref.WeakValueDictionary[tuple[Settings, Hashable], _Share] = weakref.WeakValueDictionary()
+
+
+class _RegionTable(dict[Settings, _Share]):
     """The regions of one function or module. Compiled code does not travel: copies of the owner get an empty dict."""
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -180,7 +199,9 @@ def _plain_options(options: Mapping[str, Any] | None) -> tuple[tuple[str, Any], 
 
 def _compile(model: Any, settings: Settings) -> Any:
     target = _original(model)
-    owner = _original(target.__func__) if isinstance(target, types.MethodType) else target
+    owner = target
+    if isinstance(target, types.MethodType):
+        owner = target.__self__ if isinstance(target.__self__, torch.nn.Module) else _original(target.__func__)
     return _replace_calls(target, settings.region_for(owner).wrap, functools.partial(_compile, settings=settings))
 
 

@@ -84,6 +84,9 @@ a frame. A break counts for the innermost function, and for all that a loop lead
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
 
+MOST_COMPARED = 32
+"""Versions that a call is compared with to say why it is compiled: modules of one class have many together."""
+
 _analysis_lock = threading.RLock()
 """One analysis at a time: torch's tracers and compilers keep their state in globals of the process."""
 
@@ -96,7 +99,7 @@ class Version:
     """The Python side of one cache entry: what it rests on, for reports and for explaining misses. `guards` is a `GuardSet`, or makes one
     when somebody asks."""
 
-    def __init__(self, guards: Any, record: FrameRecord, owners: tuple[int, ...]) -> None:
+    def __init__(self, guards: Any, record: FrameRecord, owners: limits.Owners) -> None:
         self._guards = guards
         self.record = record
         self.owners = owners
@@ -112,6 +115,10 @@ class Version:
     def is_given_up(self) -> bool:
         """Whether it never fits again, because its checks have failed too often."""
         return bool(self.checks) and not self.checks.hold()
+
+
+def _nothing() -> None:
+    return None
 
 
 class _GuardText:
@@ -170,6 +177,8 @@ class Region(_eval_frame.Region):
         self.turns: set[CodeType] = set()  # resumed code that would have a version for each turn of a loop
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
         self.given_up: set[Function] = set()  # whose decisions by sizes have used up a recompile limit
+        self.served: dict[int, weakref.ref[Any]] = {}  # by id: the functions and modules whose region it is
+        self.used_up: dict[int, list[limits.Owners]] = {}  # id of a cache → the modules that have used up their limits
         self.callback = self.on_miss
 
     # -- entry points
@@ -219,6 +228,7 @@ class Region(_eval_frame.Region):
         self.turns.clear()
         self.failing.clear()
         self.given_up.clear()
+        self.used_up.clear()
 
     # -- the callback
 
@@ -254,6 +264,8 @@ class Region(_eval_frame.Region):
         if code.co_flags & skip.GENERATOR_FLAGS:
             cache.state = _eval_frame.SKIP
             return None
+        if self._is_used_up(cache, values):
+            return None
         if stance == "eager_then_compile" and code not in self.seen_once:
             self.seen_once.add(code)
             return None
@@ -263,7 +275,7 @@ class Region(_eval_frame.Region):
                     return entry
                 if entry.guards.outlived() or entry.owner.is_given_up():
                     cache.remove(entry)
-            if cache.entries and stance == "fail_on_recompile":
+            if stance == "fail_on_recompile" and self._is_recompilation(cache, fn, values):
                 raise RecompileError(self._miss_text(cache, fn, values))
             if not self._may_compile(cache, fn, values):
                 return None
@@ -272,35 +284,73 @@ class Region(_eval_frame.Region):
 
     def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
         """The recompile limits. Instances of a module class that share code have a limit each, also where they go on after a break."""
-        if not cache.entries:
-            if Function.of(cache.code) in self.given_up:
+        owners = limits.Owners(cache.code, values)
+        if self.given_up and Function.of(cache.code) in self.given_up and not self._serves(owners):
+            if owners.modules:
+                self.used_up.setdefault(id(cache), []).append(owners)
+            elif not cache.entries:
                 cache.state = _eval_frame.RUN_ONLY
+            if owners.modules or not cache.entries:
                 return False
+        if not cache.entries:
             return True
-        if config.error_on_recompile:
+        if config.error_on_recompile and self._is_recompilation(cache, fn, values):
             raise RecompileError(self._miss_text(cache, fn, values))
-        owners = limits.owners(cache.code, values)
-        same = sum(e.owner.owners == owners for e in cache.entries)
+        same = sum(e.owner.owners.are(owners) for e in cache.entries)
         limit = self.recompile_limit if self.recompile_limit is not None else config.recompile_limit
         if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
             return not self._is_in_vain(cache, fn, values, owners)
-        text = f"{cache.code.co_qualname} reached the limit of {limit} compiled versions; it runs eagerly where none fits.\n"
+        most = limit if same >= limit else config.accumulated_recompile_limit
+        text = f"{cache.code.co_qualname} reached the limit of {most} compiled versions; it runs eagerly where none fits.\n"
         text += self._miss_text(cache, fn, values)
         if config.fail_on_recompile_limit_hit or self.fullgraph:
             raise FailOnRecompileLimitHit(text)
         logger.warning(text)
         if limits.took_too_much(self.hints, cache.code, values):
             cache.state = _eval_frame.RUN_ONLY_ALL
+            return False
+        versions = cache.entries
+        if owners.modules and same >= limit:
+            versions = [e for e in versions if e.owner.owners.are(owners)]
+            for i in owners.ids:
+                self.served.pop(i, None)
+            self.used_up.setdefault(id(cache), []).append(owners)
         else:
             cache.state = _eval_frame.RUN_ONLY
-            self.given_up |= limits.deciders((e.owner.record, self._misses(e, fn, values)) for e in cache.entries)
+            self.served.clear()
+        self.given_up |= limits.deciders((e.owner.record, self._misses(e, fn, values)) for e in versions)
         return False
 
-    def _is_in_vain(self, cache: Any, fn: FunctionType, values: tuple[Any, ...], owners: tuple[int, ...]) -> bool:
+    def serve(self, owner: Any) -> None:
+        """Note what was given to `compile`: until its own limit is used up, it does not matter what others have given up."""
+        self.served[id(owner)] = weakref.ref(owner)
+
+    def _serves(self, owners: limits.Owners) -> bool:
+        """Whether one of these modules was given to `compile` itself, and is no part of one that has used up its limit."""
+        return any(self.served.get(i, _nothing)() is not None for i in owners.ids)
+
+    def _is_used_up(self, cache: Any, values: tuple[Any, ...]) -> bool:
+        """Whether the limit of the module whose call it is was used up before. The versions of others of its class do not stop."""
+        known = self.used_up.get(id(cache))
+        if not known:
+            return False
+        owners = limits.Owners(cache.code, values)
+        return any(each.are(owners) for each in known)
+
+    def _is_recompilation(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
+        """Whether there is a version already: for a module that shares versions with others one of its own, or one that holds for it but
+        not for the other arguments."""
+        owners = limits.Owners(cache.code, values)
+        if not owners.modules or any(e.owner.owners.are(owners) for e in cache.entries):
+            return bool(cache.entries)
+        names = limits.names_of_modules(cache.code, values)
+        return any(not limits.concern(self._misses(e, fn, values), names) for e in cache.entries)
+
+    def _is_in_vain(self, cache: Any, fn: FunctionType, values: tuple[Any, ...], owners: limits.Owners) -> bool:
         """Whether there would be a version for each turn of a loop, see `limits`; then nothing more is compiled for this code. If it is
         the code of a frame that waits within others, those are compiled once more, without it."""
         _, first, _ = limits.innermost(cache.code, values)
-        alike = [e for e in cache.entries if first is cache.code or e.owner.owners == owners]
+        alike = [e for e in cache.entries if first is cache.code or e.owner.owners.are(owners)]
         newest = max(alike, key=lambda entry: entry.owner.record.entry_index, default=None)
         if newest is None or self.fullgraph or not limits.breaks_in_loop(cache.code, values, newest.owner.record):
             return False
@@ -326,9 +376,9 @@ class Region(_eval_frame.Region):
         return explain_miss(entry.owner.guards, values, fn.__closure__)
 
     def _nearest(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Miss:
-        """Why the nearest entry does not fit."""
+        """Why the nearest entry does not fit, of those that were used last."""
         nearest = Miss(0, [])
-        for entry in cache.entries:
+        for entry in cache.entries[:MOST_COMPARED]:
             failures = self._misses(entry, fn, values)
             if failures and (not nearest.failures or len(failures) < len(nearest.failures)):
                 nearest = Miss(entry.owner.record.entry_index, failures)
@@ -745,7 +795,7 @@ class Analysis:
         return self._entry_of(tr.guards, program, code, needs_hook)
 
     def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:
-        version = Version(guards, self.record, limits.owners(self.fn.__code__, self.values))
+        version = Version(guards, self.record, limits.Owners(self.fn.__code__, self.values))
         self.record.guards = _GuardText(version, len(guards))
         strict = Comparison(version.guards) if config.strict_guards else None
         return _eval_frame.Entry(program, code, version, needs_hook, strict)

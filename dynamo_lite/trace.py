@@ -162,6 +162,9 @@ class Trace:
         self.finalized.clear()
         self.ended_frames = None
         self.frame = self.root_frame = self.root = self.function = self.analysis = self._outer = None
+        self.region = (
+            None  # torch remembers answers about sizes with the environment that gave them, and that leads here
+        )
         if not self.guards.is_settled:
             self.guards.abandon()
         self.exc_state = ExcState()
