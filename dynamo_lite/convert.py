@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from gc import disable as gc_disable
 from gc import enable as gc_enable
 from time import perf_counter  # bound here: programs replace functions of these modules in tests
@@ -119,6 +119,10 @@ class Version:
 
 def _nothing() -> None:
     return None
+
+
+def _forget(table: dict[int, Any], key: int, _: Any) -> None:
+    table.pop(key, None)
 
 
 class _GuardText:
@@ -323,7 +327,8 @@ class Region(_eval_frame.Region):
 
     def serve(self, owner: Any) -> None:
         """Note what was given to `compile`: until its own limit is used up, it does not matter what others have given up."""
-        self.served[id(owner)] = weakref.ref(owner)
+        if type(owner).__weakrefoffset__:
+            self.served[id(owner)] = weakref.ref(owner, partial(_forget, self.served, id(owner)))
 
     def _serves(self, owners: limits.Owners) -> bool:
         """Whether one of these modules was given to `compile` itself, and is no part of one that has used up its limit."""

@@ -108,6 +108,11 @@ def _names_in_order(code: CodeType) -> tuple[str, ...]:
 _LOADS_NAME = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"})
 
 
+def _name_of(arg: Any) -> str:
+    """The name in the argument of such an instruction, which may say besides whether a NULL or a method is pushed."""
+    return arg[-1] if type(arg) is tuple else arg
+
+
 class CannotResume(Exception):
     """This code object cannot be continued there; `args[0]` says why."""
 
@@ -414,8 +419,7 @@ class _Resume:
                 asm.load_const(_names_in_order(self.code))
                 asm.call(2)
                 out += asm.items
-            name = item.arg[-1] if type(item.arg) is tuple else item.arg
-            wanted = item.name in _LOADS_NAME and name in SHOW_VARIABLES
+            wanted = item.name in _LOADS_NAME and _name_of(item.arg) in SHOW_VARIABLES
         return out
 
     def _explicit_super(self, items: list) -> list:

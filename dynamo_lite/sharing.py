@@ -24,6 +24,10 @@ DEEPEST = 8
 """Functions within functions that are looked into."""
 
 
+_PARTS_OF_PROGRAMS = (type, types.BuiltinFunctionType, types.ModuleType, types.FunctionType)
+"""Types of what is part of a program rather than its data."""
+
+
 def key_of(value: Any) -> Hashable:
     """The key of a function, a module or another callable."""
     return _key(value, 0)
@@ -31,7 +35,8 @@ def key_of(value: Any) -> Hashable:
 
 def _key(value: Any, depth: int) -> Hashable:
     if issubclass(type(value), torch.nn.Module):
-        return tuple(_parts_of_module(value, set()))
+        with torch._C.DisableTorchFunctionSubclass():
+            return tuple(_parts_of_module(value, set()))
     if depth < DEEPEST:
         if type(value) is _eval_frame.Callable or type(value) is _eval_frame.Uncaptured:
             value = value.__wrapped__
@@ -41,8 +46,8 @@ def _key(value: Any, depth: int) -> Hashable:
             return _key(value.__func__, depth + 1), _key(value.__self__, depth + 1)
         if type(value) is functools.partial:
             return "partial", _key(value.func, depth + 1)
-    if isinstance(value, type | types.BuiltinFunctionType | types.ModuleType | types.FunctionType):
-        return id(value)  # part of the program rather than data
+    if issubclass(type(value), _PARTS_OF_PROGRAMS):
+        return id(value)
     return id(type(value))
 
 

@@ -328,6 +328,12 @@ def shows_variables(a):
     return first, list(locals().items()), dir(), vars()["c"]
 
 
+def shows_variables_beside_constants(a):
+    stop()
+    nothing, pair = (), (1, "locals")
+    return nothing, pair, sorted(locals())
+
+
 def shows_cells(a):
     z = a
     stop()
@@ -430,6 +436,7 @@ def deletes_variables(a):
     [
         calls_locals,
         shows_variables,
+        shows_variables_beside_constants,
         shows_cells,
         shows_a_free_variable,
         shows_variables_while_handling,
