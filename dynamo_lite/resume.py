@@ -26,7 +26,7 @@ import opcode
 import re
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from inspect import CO_GENERATOR
 from types import CodeType
 from typing import Any
@@ -182,11 +182,11 @@ def _known(code: CodeType) -> dict:
 def own_variables(shown: Any, names: tuple[str, ...]) -> Any:
     """What `locals()`, `vars()` or `dir()` gave in a continuation, as the original would have it: without the names that are none of its
     variables, in its order. Anything else, which a function of the program with such a name gave, is left as it is."""
-    variables = sys._getframe(1).f_locals
+    variables = sys._getframe(1).f_locals  # from 3.13 on a proxy
     if type(shown) is list:
         if shown == sorted(variables):
             shown[:] = [name for name in shown if not is_own_name(name)]
-    elif type(shown) is dict and (shown is variables or _is_same(shown, variables)):
+    elif type(shown) is dict and (shown is variables or _is_same(shown, dict(variables))):
         known = {name: shown[name] for name in names if name in shown}
         known.update({name: value for name, value in shown.items() if not is_own_name(name)})
         shown.clear()
@@ -194,8 +194,8 @@ def own_variables(shown: Any, names: tuple[str, ...]) -> Any:
     return shown
 
 
-def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two mappings have the same items."""
+def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two dictionaries have the same items."""
     return one.keys() == other.keys() and all(value is other[name] for name, value in one.items())
 
 

@@ -82,7 +82,10 @@ def test_what_follows_a_break_inside_of_a_managers_block():
             return y * 3
 
         expected, events = [], []
-        for call, seen in ((within_or_raise, expected), (dynamo_lite.compile(within_or_raise, backend="eager"), events)):
+        for call, seen in (
+            (within_or_raise, expected),
+            (dynamo_lite.compile(within_or_raise, backend="eager"), events),
+        ):
             try:
                 call(A, seen)
             except ValueError:
