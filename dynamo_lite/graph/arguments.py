@@ -7,6 +7,7 @@ Input: trackers. Output: what an FX graph may hold, and with it the key under wh
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +47,13 @@ class Overridden(Unsupported):
 class Packing:
     """The arguments of one call on their way into the graph."""
 
-    __slots__ = ("builder", "floats", "indices", "key", "memorable", "scalar_types", "symbolic", "tensors", "values")
+    __slots__ = (
+        *("builder", "exact", "floats", "indices", "key", "memorable", "scalar_types", "symbolic", "tensors", "values"),
+    )
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, exact: bool = False) -> None:
         self.builder = builder
+        self.exact = exact  # the function may look at the classes of its arguments, which torch's own operators do not
         self.tensors: list[TensorValue] = []
         self.values: dict[Node, Any] = {}
         self.key: list[Any] = []
@@ -114,6 +118,8 @@ class Packing:
             self.key.append((kind, value))
         else:
             plain = next((base for base in (int, float, str) if isinstance(value, base)), None)
+            if self.exact:
+                unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
             if plain is None:
                 index = self._index(value)
                 self.indices = kind
@@ -142,6 +148,22 @@ class Packing:
             self.constant(item)
         return value
 
+    def container(self, cls: type, plain: Any) -> Any:
+        """A container of class `cls` whose items are those of the plain tuple, list or dict. torch.fx has plain ones only:
+        a function that may look at the class gets what a call of the class in the graph makes."""
+        if not self.exact or cls is type(plain):
+            return plain
+        parts = plain if hasattr(cls, "_make") else (plain,)
+        if cls not in _COPIED_CONTAINERS and not (issubclass(cls, tuple) and cls.__bases__ == (tuple,)):
+            unsupported("graph-argument-type", f"{cls.__module__}.{cls.__qualname__}")
+        self.memorable = False
+        node = self.builder.add_value(cls, parts)
+        for value in self.values.values():
+            if isinstance(value, TensorValue):
+                self.builder.propagator.fake_of(value)
+        self.values[node] = cls(*self.builder.propagator.substitute(parts, self.values))
+        return node
+
     def opens(self, kind: type, length: int) -> None:
         """A container of so many items follows."""
         self.key.append((kind, length))
@@ -152,6 +174,7 @@ _UNTAGGED = frozenset(
     {int, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
 _ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
+_COPIED_CONTAINERS = frozenset({torch.Size, OrderedDict})
 _ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 

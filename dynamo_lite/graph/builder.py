@@ -383,7 +383,7 @@ class GraphBuilder:
         `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for
         real.
         """
-        packing = Packing(self)
+        packing = Packing(self, exact=not memo and not isinstance(target, _SCHEMA_CLASSES))
         pack = packing.pack
         fx_args = tuple([pack(a) for a in args])
         fx_kwargs = {}
@@ -818,10 +818,18 @@ _NODE_MAKERS = {
 }
 
 
+_SCHEMA_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+"""Operators whose arguments are of the types that their schema names."""
+
+
 def is_removable(node: Node) -> bool:
-    """True for nodes that can't fail and have no effect: inputs, items of results, basic indexing, sizes and
+    """True for nodes that can't fail and have no effect: inputs, containers, items of results, basic indexing, sizes and
     arithmetic on them."""
-    if node.op in ("placeholder", "get_attr"):
+    if (
+        node.op in ("placeholder", "get_attr")
+        or isinstance(node.target, type)
+        and issubclass(node.target, tuple | dict)
+    ):
         return True
     if node.target is operator.getitem:
         return len(node.all_input_nodes) == 1

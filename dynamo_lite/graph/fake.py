@@ -282,8 +282,8 @@ class Propagator:
             _refuse(target, error)
 
     def _run(self, op: str, target: Any, args: Any, kwargs: Any, values: dict[Node, Any]) -> Any:
-        host = self._substitute(args, values)
-        host_kwargs = {name: self._substitute(arg, values) for name, arg in kwargs.items()} if kwargs else {}
+        host = self.substitute(args, values)
+        host_kwargs = {name: self.substitute(arg, values) for name, arg in kwargs.items()} if kwargs else {}
         was_disabled = _log.disabled
         _log.disabled = True
         # The cache of autocast would keep casts of fake parameters.
@@ -308,18 +308,19 @@ class Propagator:
         """Operators that take symbolic sizes apart do so in Python."""
         return _NOTHING if self.mode.shape_env is None else enable_python_dispatcher()
 
-    def _substitute(self, arg: Any, values: dict[Node, Any]) -> Any:
+    def substitute(self, arg: Any, values: dict[Node, Any]) -> Any:
+        """An argument with fake tensors and symbolic numbers in the place of nodes."""
         kind = type(arg)
         if kind is Node:
             value = values[arg]
             kind = type(value)
             return value.fake if kind is TensorValue else value.sym if isinstance(value, SymValue) else value
         if kind is tuple or kind is list:
-            return kind([self._substitute(item, values) for item in arg])
+            return kind([self.substitute(item, values) for item in arg])
         if kind is dict:
-            return {name: self._substitute(item, values) for name, item in arg.items()}
+            return {name: self.substitute(item, values) for name, item in arg.items()}
         if kind is slice:
-            return slice(*[self._substitute(item, values) for item in (arg.start, arg.stop, arg.step)])
+            return slice(*[self.substitute(item, values) for item in (arg.start, arg.stop, arg.step)])
         return arg
 
 

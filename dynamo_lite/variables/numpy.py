@@ -417,6 +417,12 @@ def holds_scalars(vt: VariableTracker) -> bool:
     return any_within(vt, _is_scalar)
 
 
+def holds_inexact_scalars(vt: VariableTracker) -> bool:
+    """Whether an object is, or is a sequence with, a scalar of numpy that torch does not store in a tensor of integers: one that has
+    no `__index__` and is no Python float."""
+    return any_within(vt, lambda v: _is_scalar(v) and not issubclass(v.python_type(), numpy.integer | float))
+
+
 def _is_scalar(vt: VariableTracker) -> bool:
     known = numpy is not None and isinstance(vt, ConstantVariable) and isinstance(vt.value, numpy.generic)
     return known or isinstance(vt, ScalarVariable)

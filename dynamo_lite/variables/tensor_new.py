@@ -12,13 +12,15 @@ from typing import Any
 import torch
 
 from ..exc import unsupported
+from ..graph.arguments import as_dtype
 from .base import VariableTracker
 from .constant import FALSE, ConstantVariable, boolean, is_none
 from .dispatch import builtin, constructor, method
 from .list import ListVariable
-from .numpy import ArrayVariable, holds_scalars, tensor_of_array
+from .numpy import ArrayVariable, holds_inexact_scalars, holds_scalars, tensor_of_array
 from .symnode import SymNodeVariable, is_unbacked
 from .tensor import TensorVariable
+from .torch_misc import with_named_size
 from .tuple import TupleVariable
 from .type import TypeVariable
 
@@ -153,13 +155,48 @@ def _stack(tx: Any, vt: VariableTracker, like: TensorVariable) -> VariableTracke
     return call(tx, "call_function", torch.tensor, [vt], {"dtype": dtype, "device": device})
 
 
+def _check_data(args: tuple[VariableTracker, ...], dtype: torch.dtype, what: str) -> None:
+    """Break for sequences of what is no number to the graph, or is another one."""
+    if any(_tensors_within(a) and not isinstance(a, TensorVariable) for a in args):
+        unsupported("data-dependent-operator", f"{what} of tensors")
+    if not (dtype.is_floating_point or dtype.is_complex) and any(map(holds_inexact_scalars, args)):
+        unsupported("numpy", f"{what} of numpy's scalars")
+
+
 @constructor(*_CLASSES)
 def legacy_tensor_new(
     tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
-    if any(_tensors_within(a) and not isinstance(a, TensorVariable) for a in args):
-        return unsupported("data-dependent-operator", f"{cls.describe()} of tensors")
-    return tx.tr.graph.call(tx, "call_function", cls.as_python_constant(), list(args), kwargs)
+    real = cls.as_python_constant()
+    if len(args) == 1 and isinstance(args[0], ArrayVariable) and not kwargs and not real.is_cuda:
+        return tensor_of_array(tx, args[0], {"dtype": ConstantVariable(real.dtype)}, copy=False)
+    _check_data(args, real.dtype, cls.describe())
+    return tx.tr.graph.call(tx, "call_function", real, *with_named_size(list(args), kwargs))
+
+
+@method(torch.Tensor.new)
+def tensor_new(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`Tensor.new`: a legacy constructor that takes dtype and device from a tensor."""
+    meta = self.proxy.meta
+    if len(args) == 1 and isinstance(args[0], ArrayVariable) and not kwargs and meta.device.type == "cpu":
+        return tensor_of_array(tx, args[0], {"dtype": ConstantVariable(meta.dtype)}, copy=False)
+    _check_data(args, meta.dtype, "Tensor.new")
+    given, named = with_named_size(list(args), kwargs)
+    return tx.tr.graph.call(tx, "call_method", "new", [self, *given], named)
+
+
+@method(torch.Tensor.new_tensor)
+def tensor_new_tensor(
+    tx: Any, self: TensorVariable, data: VariableTracker, **options: VariableTracker
+) -> VariableTracker:
+    """`Tensor.new_tensor`: `torch.tensor` with dtype and device of a tensor."""
+    dtype = options.get("dtype")
+    wanted = self.proxy.meta.dtype if dtype is None or is_none(dtype) else as_dtype(dtype.as_python_constant())
+    if isinstance(data, ArrayVariable) and set(options) <= {"dtype"} and self.proxy.meta.device.type == "cpu":
+        return tensor_of_array(tx, data, {"dtype": ConstantVariable(wanted)}, copy=True)
+    if not isinstance(data, TensorVariable):
+        _check_data((data,), wanted, "Tensor.new_tensor")
+    return tx.tr.graph.call(tx, "call_method", "new_tensor", [self, data], options)
 
 
 @method(type(torch.FloatTensor).__instancecheck__)

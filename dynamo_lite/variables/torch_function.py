@@ -25,7 +25,7 @@ from ..exc import Unsupported, unsupported
 from ..graph.arguments import Overridden
 from ..graph.state import READS, SETTINGS, set_deterministic
 from ..guards import ir
-from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
+from ..markers import is_allowed_in_graph
 from ..polyfills.torch_autograd import InferenceMode
 from .base import VariableTracker
 from .checked import check
@@ -205,7 +205,7 @@ def _is_torchs_own(fn: Any) -> bool:
     namespace = getattr(fn, "namespace", None)  # of an OpOverload
     if namespace is None:
         namespace = getattr(fn, "_qualified_op_name", "aten::").partition("::")[0]
-    return namespace in ("aten", "prims") and fn not in ALLOWED_IN_GRAPH
+    return namespace in ("aten", "prims") and not is_allowed_in_graph(fn)
 
 
 @builds_if(enters_graph)
