@@ -6,9 +6,12 @@ Input: trackers. Output: what an FX graph may hold, and with it the key under wh
 
 from __future__ import annotations
 
+import itertools
+import keyword
 import operator
+import types
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -185,6 +188,65 @@ SCALAR_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, comple
 def as_dtype(value: Any) -> Any:
     """A dtype in the place of a type of Python's numbers; anything else as it is."""
     return SCALAR_TYPES[value] if isinstance(value, type) else value
+
+
+def with_writable_names(
+    op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, Any, tuple[Any, ...], dict[str, Any]]:
+    """The same call without keywords that the text of a graph can't have, such as `from`: by position where the operator's schema knows
+    the place, else through `with_names`."""
+    unwritable = [name for name in kwargs if not name.isidentifier() or keyword.iskeyword(name)]
+    if not unwritable:
+        return op, target, args, kwargs
+    for parameters in _positional_parameters(op, target):
+        placed = _by_position(parameters, args, kwargs, unwritable)
+        if placed is not None:
+            return (op, target, *placed)
+    function = getattr(torch.Tensor, target) if op == "call_method" else target
+    named = {name: value for name, value in kwargs.items() if name not in unwritable}
+    return "call_function", with_names(function, unwritable), (*[kwargs[name] for name in unwritable], *args), named
+
+
+def _positional_parameters(op: str, target: Any) -> Iterator[list[Any]]:
+    """Of each overload of an operator, the parameters that may be given by position."""
+    if isinstance(target, torch._ops.OpOverload):
+        schemas = [target._schema]
+    elif isinstance(target, torch._ops.OpOverloadPacket):
+        schemas = [getattr(target, name)._schema for name in target.overloads()]
+    elif op == "call_method" or isinstance(target, types.BuiltinFunctionType):
+        name = target if op == "call_method" else target.__name__
+        schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    else:
+        schemas = []
+    for schema in schemas:
+        yield list(itertools.takewhile(lambda parameter: not parameter.kwarg_only, schema.arguments))
+
+
+def _by_position(
+    parameters: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments with those called `names`, and what stands before them, by position. None if they are not of this overload."""
+    places = {parameter.name: i for i, parameter in enumerate(parameters)}
+    if not all(places.get(name, -1) >= len(args) for name in names):
+        return None
+    placed, named = list(args), dict(kwargs)
+    for parameter in parameters[len(args) : max(places[name] for name in names) + 1]:
+        if parameter.name not in named and not parameter.has_default_value():
+            return None
+        placed.append(named.pop(parameter.name) if parameter.name in named else parameter.default_value)
+    return tuple(placed), named
+
+
+def with_names(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    """A function that takes first, by position, the arguments that `function` takes under these names."""
+    n = len(names)
+
+    def run(*args: Any, **named: Any) -> Any:
+        return function(*args[n:], **named, **dict(zip(names, args[:n], strict=True)))
+
+    run.__name__ = function.__name__
+    run.__wrapped__ = function  # type: ignore[attr-defined]  # says whose function it is
+    return run
 
 
 def _find_packer(cls: type) -> Packer:

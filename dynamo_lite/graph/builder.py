@@ -31,7 +31,7 @@ from ..guards.tensor import tensor_spec
 from ..markers import HAS_MARKS
 from ..record import AS_CAPTURED, UNUSED_RANDOM, Function
 from . import modes
-from .arguments import Packing, as_dtype
+from .arguments import Packing, as_dtype, with_writable_names
 from .bodies import Body
 from .buffers import ask, known_number, truth
 from .checks import Checks
@@ -406,10 +406,11 @@ class GraphBuilder:
             if dtype is not None:
                 fx_kwargs["dtype"] = dtype
                 packing.key += ("dtype", dtype)
-        made_op, called = op, target
-        if self.asks_by_node and is_asked(self, tensors):
-            made_op, called = "call_function", modes.asking(target)
-        key = (target, ambient, *packing.key) if memo and packing.memorable and called is target else None
+        made_op, called, fx_args, fx_kwargs = with_writable_names(op, target, fx_args, fx_kwargs)
+        asks = self.asks_by_node and is_asked(self, tensors)
+        if asks:
+            made_op, called = "call_function", modes.asking(called)
+        key = (target, ambient, *packing.key) if memo and packing.memorable and not asks else None
         memory = self.propagator.memo if packing.symbolic else MEMO
         mode = self.propagator.mode
         items_read = mode.items_read

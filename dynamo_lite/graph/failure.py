@@ -245,6 +245,7 @@ def _grad(value: Any) -> Any:
 
 def is_own(target: Any) -> bool:
     """Whether what a node calls is torch's or Python's, and does nothing but what it says."""
+    target = getattr(target, "__wrapped__", target)
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         name = target.name() if isinstance(target, torch._ops.OpOverload) else target._qualified_op_name
         return name.partition("::")[0] in NAMESPACES
