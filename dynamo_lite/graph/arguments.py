@@ -204,7 +204,7 @@ def with_writable_names(
             return (op, target, *placed)
     function = getattr(torch.Tensor, target) if op == "call_method" else target
     named = {name: value for name, value in kwargs.items() if name not in unwritable}
-    return "call_function", with_names(function, unwritable), (*[kwargs[name] for name in unwritable], *args), named
+    return "call_function", with_names(function, unwritable), (*args, *[kwargs[name] for name in unwritable]), named
 
 
 def _positional_parameters(op: str, target: Any) -> Iterator[list[Any]]:
@@ -238,11 +238,11 @@ def _by_position(
 
 
 def with_names(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
-    """A function that takes first, by position, the arguments that `function` takes under these names."""
+    """A function that takes last, by position, the arguments that `function` takes under these names."""
     n = len(names)
 
     def run(*args: Any, **named: Any) -> Any:
-        return function(*args[n:], **named, **dict(zip(names, args[:n], strict=True)))
+        return function(*args[:-n], **named, **dict(zip(names, args[-n:], strict=True)))
 
     run.__name__ = function.__name__
     run.__wrapped__ = function  # type: ignore[attr-defined]  # says whose function it is

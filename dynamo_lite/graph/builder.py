@@ -52,6 +52,7 @@ from .promises import check_marks, spoken
 from .stages import check_escape
 from .state import AmbientState
 from .values import (
+    ArgumentResult,
     ConstantResult,
     SameResult,
     SequenceResult,
@@ -448,6 +449,8 @@ class GraphBuilder:
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         if is_random and self.scope is None:
             self.random.append(node)
+        if type(result) is ArgumentResult:
+            return args[result.key] if type(result.key) is int else kwargs[result.key]
         return self._wrap_result(tx, result, node, tensors, fakes)
 
     def _wrap_result(

@@ -36,7 +36,7 @@ from ..record import STATS
 from ..signals import let_through
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
-from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
+from .values import ArgumentResult, ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
 from .wrappers import is_wrapper, memories_of
 from .writes import effects_of, note_writes
 
@@ -293,8 +293,10 @@ class Propagator:
         try:
             with self.mode, without_compiler, self.dispatcher():
                 if op == "call_method":
-                    return getattr(host[0], target)(*host[1:], **host_kwargs)
-                return target(*host, **host_kwargs)
+                    result = getattr(host[0], target)(*host[1:], **host_kwargs)
+                else:
+                    result = target(*host, **host_kwargs)
+                return _given(result, host, host_kwargs)
         except Unsupported:
             raise
         except Exception as error:
@@ -322,6 +324,15 @@ class Propagator:
         if kind is slice:
             return slice(*[self.substitute(item, values) for item in (arg.start, arg.stop, arg.step)])
         return arg
+
+
+def _given(result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result, or which of the lists among the arguments it is."""
+    if type(result) is list or type(result) is tuple:
+        for key, arg in (*enumerate(args), *kwargs.items()):
+            if arg is result and arg:  # there is one empty tuple
+                return ArgumentResult(key)
+    return result
 
 
 def span(meta: TensorMeta) -> int:
@@ -406,6 +417,8 @@ def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], targe
         new.append(result)
         return TensorResult(meta_of_fake(result), _base_index(result, fakes))
     kind = type(result)
+    if kind is ArgumentResult:
+        return result
     if kind is tuple or kind is list or (isinstance(result, tuple) and kind is not torch.Size):
         return SequenceResult(kind, tuple([_describe(item, fakes, new, target) for item in result]))
     if kind is dict and all(type(key) in (str, int) for key in result):

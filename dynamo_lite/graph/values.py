@@ -76,6 +76,12 @@ class SameResult(NamedTuple):
     index: int
 
 
+class ArgumentResult(NamedTuple):
+    """An operator returns the list or tuple that it was given, by position or by name, itself."""
+
+    key: int | str
+
+
 class SymResult(NamedTuple):
     """An operator returns a symbolic number."""
 
