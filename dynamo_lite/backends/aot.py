@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
-from .recurrent import keep_gradients
+from .recurrent import keep_gradients_and_dropout
 from .wrapper_views import put_together_anew
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
@@ -127,7 +127,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
         if GRAPH_RECORD in gm.meta:
             gm.meta[GRAPH_RECORD].notes["AOTAutograd"] = [unseen]
         return gm.forward
-    keep_gradients(graph)
+    keep_gradients_and_dropout(graph)
     _mark_static_inputs(graph, placeholders, example_inputs)
     context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
     _provide_symbols(context.fake_mode)

@@ -36,7 +36,17 @@ from ..record import STATS
 from ..signals import let_through
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
-from .values import ArgumentResult, ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
+from .values import (
+    ArgumentResult,
+    ConstantResult,
+    Outcome,
+    SameResult,
+    SequenceResult,
+    SymResult,
+    SymValue,
+    TensorResult,
+    TensorValue,
+)
 from .wrappers import is_wrapper, memories_of
 from .writes import effects_of, note_writes
 

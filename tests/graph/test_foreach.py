@@ -67,7 +67,9 @@ def test_foreach_operators_return_what_they_return_in_eager_execution(name, kind
     assert tried and not wrong, wrong
 
 
-@pytest.mark.parametrize("name", ["_foreach_lerp_", "_foreach_add_", "_foreach_addcdiv_", "_foreach_mul_", "_foreach_copy_"])
+@pytest.mark.parametrize(
+    "name", ["_foreach_lerp_", "_foreach_add_", "_foreach_addcdiv_", "_foreach_mul_", "_foreach_copy_"]
+)
 def test_in_place_foreach_operators_under_aot_autograd(name):
     form = FORMS["three lists" if "addcdiv" in name else "weight" if "lerp" in name else "two lists"]
     args, kwargs = form()
