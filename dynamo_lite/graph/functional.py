@@ -87,6 +87,7 @@ def vjp(body: Body, wrt: tuple[int, ...], n: int, cotangents: Any, *args: Any) -
 def apply_function(
     forward: Body,
     backward: Any,
+    name: str,
     n: int,
     not_differentiable: tuple[int, ...],
     dirty: tuple[int, ...],
@@ -94,7 +95,7 @@ def apply_function(
     absent: tuple[Any, ...],
     *args: Any,
 ) -> tuple[Any, ...]:
-    """`torch.autograd.Function.apply`: `forward` returns n results and then what `backward` takes after their gradients.
+    """`Function.apply` of a class with this name: `forward` returns n results and then what `backward` takes after their gradients.
 
     `dirty` are the positions of the arguments that it changes. Those in `copied` are inputs of the graph, of which AOTAutograd would hold
     that they are changed without gradients: there the function changes a copy. If gradients are not to be made of nothing, `absent` says
@@ -102,35 +103,33 @@ def apply_function(
     """
     backwards = tuple(map(as_now, backward if isinstance(backward, tuple) else (backward,)))
 
-    class Function(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            results = forward(*args)
-            changed = [args[i] for i in dirty]
-            # A result that is an argument would be taken for one that was changed in place.
-            given = [a for a in args if not any(a is c for c in changed)]
-            outputs = tuple([r.view_as(r) if any(r is a for a in given) else r for r in results[:n]])
-            saved = results[n:]
-            ctx.tensors_at = [i for i, value in enumerate(saved) if isinstance(value, torch.Tensor)]
-            ctx.others = [None if isinstance(value, torch.Tensor) else value for value in saved]
-            ctx.save_for_backward(*[saved[i] for i in ctx.tensors_at])
-            ctx.mark_dirty(*changed)
-            ctx.mark_non_differentiable(*[outputs[i] for i in not_differentiable])
-            ctx.set_materialize_grads(not absent)
-            return outputs
+    def run_forward(ctx: Any, *args: Any) -> Any:
+        results = forward(*args)
+        changed = [args[i] for i in dirty]
+        # A result that is an argument would be taken for one that was changed in place.
+        given = [a for a in args if not any(a is c for c in changed)]
+        outputs = tuple([r.view_as(r) if any(r is a for a in given) else r for r in results[:n]])
+        saved = results[n:]
+        ctx.tensors_at = [i for i, value in enumerate(saved) if isinstance(value, torch.Tensor)]
+        ctx.others = [None if isinstance(value, torch.Tensor) else value for value in saved]
+        ctx.save_for_backward(*[saved[i] for i in ctx.tensors_at])
+        ctx.mark_dirty(*changed)
+        ctx.mark_non_differentiable(*[outputs[i] for i in not_differentiable])
+        ctx.set_materialize_grads(not absent)
+        return outputs
 
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            saved = list(ctx.others)
-            for i, value in zip(ctx.tensors_at, ctx.saved_tensors, strict=True):
-                saved[i] = value
-            none = tuple([i for i, grad in enumerate(grads) if grad is None])
-            body = backwards[absent.index(none) if absent else 0]
-            given = body(*grads, *saved)
-            return (*given, *[None] * (len(ctx.needs_input_grad) - len(given)))
+    def run_backward(ctx: Any, *grads: Any) -> Any:
+        saved = list(ctx.others)
+        for i, value in zip(ctx.tensors_at, ctx.saved_tensors, strict=True):
+            saved[i] = value
+        none = tuple([i for i, grad in enumerate(grads) if grad is None])
+        body = backwards[absent.index(none) if absent else 0]
+        given = body(*grads, *saved)
+        return (*given, *[None] * (len(ctx.needs_input_grad) - len(given)))
 
     given = [a.clone() if i in copied else a for i, a in enumerate(args)]
-    outputs = Function.apply(*given)
+    methods = {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)}
+    outputs = type(name, (torch.autograd.Function,), methods).apply(*given)
     for i in copied:
         changed = next(r for r in outputs if r is given[i])
         args[i].copy_(changed)

@@ -96,7 +96,7 @@ def apply_with_gradients(tx: Any, cls: Any, args: list[Any], kwargs: dict[str, A
     bodies = [_finish_backward(graph, b, g, saved) for b, g in zip(backwards, gradients, strict=True)]
     head.append(TupleVariable(bodies) if absent else bodies[0])
     copied = [i for i in dirty if is_of_an_input(values[i])]
-    head.extend(constants(len(outputs), tuple(not_differentiable), tuple(dirty), tuple(copied), tuple(absent)))
+    head.extend(constants(_name(real), len(outputs), tuple(not_differentiable), tuple(dirty), tuple(copied), tuple(absent)))
     results = graph.call(
         tx, "call_function", functional.apply_function, [*head, *map(ValueVariable, values)], memo=False
     )
@@ -105,6 +105,12 @@ def apply_with_gradients(tx: Any, cls: Any, args: list[Any], kwargs: dict[str, A
         if output.proxy in values and values.index(output.proxy) in dirty:
             graph.changed_by(output.proxy, call, i)
     return forward.rebuild(list(results.items))
+
+
+def _name(cls: type) -> str:
+    """The name that the nodes of autograd are called by."""
+    node = getattr(cls, "_backward_cls", None)
+    return cls.__name__ if node is None else node.__name__.removesuffix("Backward")
 
 
 def _positions(tx: Any, context: Any, mark: str, outputs: list[Any]) -> list[int]:

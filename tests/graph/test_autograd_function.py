@@ -1,10 +1,12 @@
 """What `torch.autograd.Function` contexts are told: marks of results and of changed arguments, gradients that may be None."""
 
+import enum
+
 import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, run_both, same
 
 
 class Scale(torch.autograd.Function):
@@ -197,3 +199,127 @@ def test_arguments_that_are_changed_without_a_mark(fn, requires_grad, backend):
     counter = CompileCounterWithBackend(backend)
     assert same(outcome(dynamo_lite.compile(fn, backend=counter, fullgraph=True)), outcome(fn))
     assert counter.frame_count == 1
+
+
+def chain(value):
+    """The names of a tensor's nodes of autograd."""
+
+    def names(node):
+        return None if node is None else (node.name(), type(node).__name__, [names(of) for of, _ in node.next_functions])
+
+    return names(value.grad_fn)
+
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * ctx.saved_tensors[0] * grad
+
+
+class AddInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.add_(1)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+@pytest.mark.parametrize("function", [Squared, AddInPlace])
+def test_nodes_of_autograd_have_the_names_of_their_functions(function):
+    def call(x):
+        return function.apply(x * 1) + 1
+
+    def look(x):
+        y = function.apply(x * 1)
+        return y, y.grad_fn.name(), type(y.grad_fn).__name__
+
+    x = torch.ones(3, requires_grad=True)
+    assert chain(dynamo_lite.compile(call, backend="eager")(x)) == chain(call(x))
+    assert run_both(look, x).result[1] == f"{function.__name__}Backward"
+    compiled = dynamo_lite.compile(call, backend="aot_eager")(x)  # a graph of AOTAutograd is one node
+    assert compiled.grad_fn.name() == "CompiledFunctionBackward"
+
+
+def test_the_class_of_a_function_that_is_made_inside():
+    def call(x):
+        class Twice(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad * 2
+
+        return Twice.apply(x)
+
+    x = torch.ones(3, requires_grad=True)
+    compiled = dynamo_lite.compile(call, backend="eager")
+    assert chain(compiled(x)) == chain(call(x))
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Number(enum.IntEnum):
+    TWO = 2
+    THREE = 3
+
+
+class Letter(str, enum.Enum):
+    A = "a"
+    B = "b"
+
+
+class ByMember(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, member):
+        ctx.member = member
+        return x * (2 if member in (Colour.RED, Number.TWO, Letter.A) else 3)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * (5 if ctx.member in (Colour.RED, Number.TWO, Letter.A) else 7), None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("member", [*Colour, *Number, *Letter])
+def test_members_of_enumerations_as_arguments(member, backend):
+    def call(x, member):
+        x.grad = None
+        ByMember.apply(x, member).sum().backward()
+        return ByMember.apply(x, member), x.grad
+
+    def constant(x):
+        return ByMember.apply(x, member)
+
+    for fn, args in ((call, (member,)), (constant, ())):
+        run = run_both(fn, torch.ones(3, requires_grad=True), *args, _backend=backend)
+        assert run.graph_count == 1 and not run.breaks
+
+
+class Old(torch.autograd.Function):
+    def forward(self, x):
+        return x * 2
+
+    def backward(self, grad):
+        return grad * 2
+
+
+OLD = Old()
+
+
+@pytest.mark.parametrize("call", [lambda x: Old()(x), lambda x: OLD(x), lambda x: Old().forward(x), lambda x: OLD.apply(x)])
+def test_instances_of_functions_of_the_old_style(call):
+    run = run_both(call, torch.ones(3, requires_grad=True))
+    assert run.exception is None or "Legacy autograd function with non-static forward" in str(run.exception)
