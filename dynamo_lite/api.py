@@ -32,6 +32,7 @@ from .config import config
 from .graph import side
 from .optimized_module import OptimizedModule, wrap_module
 from .record import log
+from .variables.compiled import nested_compiler
 
 Backend = str | CompilerFn
 
@@ -187,6 +188,9 @@ def compile(
     if model is None:
         return functools.partial(_compile, settings=settings)
     return _compile(model, settings)
+
+
+nested_compiler(compile)
 
 
 def _plain_options(options: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...] | None:

@@ -97,6 +97,9 @@ class Config:
     max_idle_steps: int = 200_000  # the same, and items iterated over, without a torch operation among them
     capture_pure_python: bool = False  # compile frames that hold no tensor operation at all
 
+    error_on_nested_jit_trace: bool = True  # torch.jit.trace of compiled functions raises; False: they run as they are
+    error_on_nested_fx_trace: bool = True  # the same for torch.fx.symbolic_trace
+
     # Choice of backends
     tune_store: str = ""  # file of the choices that races have led to; empty: beside the cache
 

@@ -86,6 +86,9 @@ MAX_RUNS = 256
 
 MOST_COMPARED = 32
 """Versions that a call is compared with to say why it is compiled: modules of one class have many together."""
+ORIGINALS = "compiled.__wrapped__, or module._orig_mod"
+TRACERS = {"error_on_nested_jit_trace": "torch.jit.trace", "error_on_nested_fx_trace": "torch.fx.symbolic_trace"}
+"""Setting → tracer of torch for which it says what compiled functions do."""
 
 _analysis_lock = threading.RLock()
 """One analysis at a time: torch's tracers and compilers keep their state in globals of the process."""
@@ -93,6 +96,11 @@ _analysis_lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     # A child has no thread that could ever finish the analysis that was running in its parent.
     os.register_at_fork(after_in_child=_analysis_lock._at_fork_reinit)
+
+
+def _described(fn: FunctionType) -> str:
+    is_call_of_module = fn.__module__ == "torch.nn.modules.module"
+    return "a compiled module" if is_call_of_module else f"the compiled function {fn.__qualname__}"
 
 
 class Version:
@@ -252,6 +260,10 @@ class Region(_eval_frame.Region):
         if not own_builtins.are_intact():
             return None
         code = cache.code
+        if side.tracer() is not None:
+            if code in self.wanted:
+                self._check_tracer(fn)
+            return None
         stance = markers.current_stance().name
         if config.disable or stance in ("force_eager", "eager_on_recompile") or side.capture_is_off():
             return None
@@ -285,6 +297,21 @@ class Region(_eval_frame.Region):
                 return None
             with log.capture_context(), relayed():
                 return self._compile(cache, fn, values)
+
+    def _check_tracer(self, fn: FunctionType) -> None:
+        """A tracer of torch calls a compiled function. Raises RuntimeError unless a setting says that it is to see the function itself."""
+        key = side.tracer()
+        if key is not None and getattr(config, key):
+            raise RuntimeError(
+                f"{TRACERS[key]} calls {_described(fn)}: have it trace the original ({ORIGINALS}), or set dynamo_lite.config.{key} "
+                "= False, with which the original runs inside of what is traced"
+            )
+
+    def check_reader(self, fn: FunctionType) -> None:
+        """Called by the C side when somebody reads the code of a compiled function. `torch.fx.symbolic_trace` does, just before it finds
+        that this is no function: it takes nothing else. Raises RuntimeError that says so."""
+        if side.tracer() == "error_on_nested_fx_trace":
+            raise RuntimeError(f"torch.fx.symbolic_trace of {_described(fn)}: trace the original ({ORIGINALS})")
 
     def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
         """The recompile limits. Instances of a module class that share code have a limit each, also where they go on after a break."""

@@ -112,8 +112,8 @@ TORCH_MARKERS = {
 
 
 def transparent_target(fn: Any) -> Any:
-    """What a function of torch.compile's own stands for here: our marker, the function that a wrapper counts calls of or gives
-    settings of torch.compile's to, or None.
+    """What a function of torch.compile's own stands for here: our marker, the function that a wrapper compiles, counts calls of or
+    gives settings of torch.compile's to, or None.
 
     Once torch.compile has run in a process, nn.Module.__init__ and __setstate__ are wrapped so that modules are
     counted, and parts of the optimisers are disabled, because it cannot follow them.
@@ -124,6 +124,8 @@ def transparent_target(fn: Any) -> Any:
         return marker
     if str(fn.__dict__.get("_torchdynamo_disable_msg")).startswith(_UNABLE):
         return fn._torchdynamo_orig_callable
+    if module == _COMPILED and not fn.__dict__.get("_torchdynamo_disable"):
+        return fn.__dict__.get("_torchdynamo_orig_callable")
     if (module, fn.__qualname__) == _WITH_SETTINGS:
         return inspect.getclosurevars(fn).nonlocals["func"]
     if module != "torch._dynamo.mutation_guard" or fn.__closure__ is None:
@@ -132,6 +134,7 @@ def transparent_target(fn: Any) -> Any:
     return contents[0] if len(contents) == 1 and isinstance(contents[0], types.FunctionType) else None
 
 
+_COMPILED = "torch._dynamo.eval_frame"
 _WITH_SETTINGS = ("torch._dynamo.external_utils", "wrap_dunder_call_ctx_manager.<locals>.inner")
 _UNABLE = ("optimizer <class 'torch.optim.", "don't trace into fused optimizer")
 

@@ -55,6 +55,10 @@ def capture_is_off() -> bool:
     return False
 
 
+def tracer() -> None:
+    """Nobody traces."""
+
+
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
     """There are no tensors."""
     return False

@@ -87,6 +87,16 @@ def capture_is_off() -> bool:
     )
 
 
+def tracer() -> str | None:
+    """The key of the setting that says what happens to compiled functions under the tracer of torch that is at work, if one is that
+    wants to see the operators of the program: those of torch.jit, and of torch.fx where no dispatch mode does its work."""
+    if torch._C._get_tracing_state() is not None:
+        return "error_on_nested_jit_trace"
+    if torch.fx._symbolic_trace._is_fx_tracing_flag and not torch._C._len_torch_dispatch_stack():
+        return "error_on_nested_fx_trace"
+    return None
+
+
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
     """Whether a frame that nobody asked for may compute with tensors: it gets some, or names something of torch."""
     return any(_holds_tensor(v, 2) for v in values) or any(_is_torch(globals_.get(name)) for name in code.co_names)

@@ -96,7 +96,9 @@ def apply_with_gradients(tx: Any, cls: Any, args: list[Any], kwargs: dict[str, A
     bodies = [_finish_backward(graph, b, g, saved) for b, g in zip(backwards, gradients, strict=True)]
     head.append(TupleVariable(bodies) if absent else bodies[0])
     copied = [i for i in dirty if is_of_an_input(values[i])]
-    head.extend(constants(_name(real), len(outputs), tuple(not_differentiable), tuple(dirty), tuple(copied), tuple(absent)))
+    head.extend(
+        constants(_name(real), len(outputs), tuple(not_differentiable), tuple(dirty), tuple(copied), tuple(absent))
+    )
     results = graph.call(
         tx, "call_function", functional.apply_function, [*head, *map(ValueVariable, values)], memo=False
     )

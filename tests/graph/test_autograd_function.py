@@ -205,7 +205,9 @@ def chain(value):
     """The names of a tensor's nodes of autograd."""
 
     def names(node):
-        return None if node is None else (node.name(), type(node).__name__, [names(of) for of, _ in node.next_functions])
+        return (
+            None if node is None else (node.name(), type(node).__name__, [names(of) for of, _ in node.next_functions])
+        )
 
     return names(value.grad_fn)
 
@@ -276,7 +278,7 @@ class Number(enum.IntEnum):
     THREE = 3
 
 
-class Letter(str, enum.Enum):
+class Letter(enum.StrEnum):
     A = "a"
     B = "b"
 
@@ -319,7 +321,9 @@ class Old(torch.autograd.Function):
 OLD = Old()
 
 
-@pytest.mark.parametrize("call", [lambda x: Old()(x), lambda x: OLD(x), lambda x: Old().forward(x), lambda x: OLD.apply(x)])
+@pytest.mark.parametrize(
+    "call", [lambda x: Old()(x), lambda x: OLD(x), lambda x: Old().forward(x), lambda x: OLD.apply(x)]
+)
 def test_instances_of_functions_of_the_old_style(call):
     run = run_both(call, torch.ones(3, requires_grad=True))
     assert run.exception is None or "Legacy autograd function with non-static forward" in str(run.exception)
