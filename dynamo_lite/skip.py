@@ -61,6 +61,15 @@ def is_internal(code: types.CodeType) -> bool:
     return code.co_filename.startswith(_HERE)
 
 
+def is_around_operator(code: types.CodeType) -> bool:
+    """True for Python code around a higher-order operator. A break belongs before it: in eager execution it checks the arguments and
+    has the call compiled as a whole."""
+    return _HIGHER_ORDER in code.co_filename
+
+
+_HIGHER_ORDER = os.path.join(os.sep, "torch", "_higher_order_ops", "")
+
+
 def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     """(slug, context) of the break that calling a real Python function means, or None to follow it."""
     attributes = fn.__dict__

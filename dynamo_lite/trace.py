@@ -674,7 +674,8 @@ class Trace:
         f = frame if frame is not None else self.frame
         step = f.step if f is not None else self.steps
         while f is not None and f.parent is not None:
-            if not f.direct or skip.is_internal(f.code) or not config.nested_graph_breaks:
+            unbroken = skip.is_internal(f.code) or skip.is_around_operator(f.code)
+            if not f.direct or unbroken or not config.nested_graph_breaks:
                 step = f.call_step
             f = f.parent
         return step

@@ -60,11 +60,14 @@ from .values import (
     SymValue,
     TensorResult,
     TensorValue,
+    has_constant,
+    lent_by,
     requires_grad,
 )
 from .versions import changed_results, check_views, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, is_asked, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
+from .writes import returns_new_tensors
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -76,7 +79,8 @@ MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
 items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame,
 `meet_overrides(tr)` the classes of wrapper tensors as well;
-`numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none."""
+`numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none; `mapped(args, kwargs,
+function)` those with other trackers in place of tensors."""
 
 
 class GraphInput(NamedTuple):
@@ -149,6 +153,7 @@ class GraphBuilder:
             Any, TensorValue
         ] = {}  # paths of versions, to be read before the graph runs, and whose they are
         self.writes: list[tuple[TensorValue, int]] = []  # what operators have changed how many times
+        self.copies: set[TensorValue] = set()  # of arguments, see `_with_copies`
         self.random: list[Node] = []  # the operators that draw random numbers
         self.counts: list[tuple[int, int]] = []  # results that the graph has changed in place, and how many times
         self.changed: set[TensorValue] = set()  # whose data operators have changed
@@ -427,6 +432,12 @@ class GraphBuilder:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
+        if not memo and isinstance(target, _SCHEMA_CLASSES) and has_constant(outcome.result):
+            unsupported("data-dependent-operator", f"a number that {target} returns")  # the fake's is none of its own
+        if not memo and returns_new_tensors(target):
+            lent = [tensors[i] for i in lent_by(outcome.result) if tensors[i] not in self.copies]
+            if lent:
+                return self.call(tx, op, target, *self._with_copies(tx, lent, args, kwargs), memo)
         result, changes, written, is_random = outcome
         if written:
             changed = [tensors[i] for i, _ in written]
@@ -452,6 +463,15 @@ class GraphBuilder:
         if type(result) is ArgumentResult:
             return args[result.key] if type(result.key) is int else kwargs[result.key]
         return self._wrap_result(tx, result, node, tensors, fakes)
+
+    def _with_copies(self, tx: Any, lent: list[TensorValue], args: list[Any], kwargs: Any) -> tuple[Any, Any]:
+        """The arguments with copies of tensors that a fake implementation returns, which the operator itself does not. Compilers, which
+        believe the fake too, then take the results for the copies, which nothing else uses."""
+        if len(set(lent)) < len(lent):
+            unsupported("fake-tensor-error", "a fake implementation that returns an argument twice")
+        copies = {value: self.call(tx, "call_method", "clone", [value.tracker]) for value in lent}
+        self.copies.update(copy.proxy for copy in copies.values())
+        return MODELS.mapped(args, kwargs, lambda vt: copies.get(vt.proxy, vt))
 
     def _wrap_result(
         self, tx: Any, result: Any, node: Node, tensors: list[TensorValue], fakes: list[Any] | None

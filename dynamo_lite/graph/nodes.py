@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any
 
@@ -79,6 +80,8 @@ class NodeFactory:
         self.bases: dict[Any, list[Any]] = {}  # target → [base name, number of the last node]
 
     def __call__(self, op: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Node:
+        if target is operator.pow and isinstance(args[0], int | float):
+            target = pow  # torch.fx writes `-2 ** x` for the operator, which means `-(2 ** x)`
         return self.named(self._name(target), op, target, args, kwargs or {})
 
     def named(self, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:

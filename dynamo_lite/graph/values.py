@@ -102,6 +102,23 @@ class SequenceResult(NamedTuple):
     keys: tuple[Any, ...] | None = None
 
 
+def lent_by(result: Any) -> list[int]:
+    """The positions of the tensor arguments that the tensors of a result are, or are views of."""
+    kind = type(result)
+    if kind is SequenceResult:
+        return [index for item in result.items for index in lent_by(item)]
+    if kind is SameResult:
+        return [result.index]
+    return [result.base] if kind is TensorResult and result.base is not None else []
+
+
+def has_constant(result: Any) -> bool:
+    """Whether there is a Python value in a result, besides None."""
+    if type(result) is SequenceResult:
+        return any(map(has_constant, result.items))
+    return type(result) is ConstantResult and result.value is not None
+
+
 class Outcome(NamedTuple):
     """What an operator does: its result, the new metas of arguments that it changed, by position, and the positions of those whose data it
     changed, each with how many times that was counted; of arguments that share memory the first; whether it draws random numbers."""

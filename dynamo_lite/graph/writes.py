@@ -60,6 +60,17 @@ def is_written(func: Any, argument: Any) -> bool:
     return is_hidden or _is_declared(argument)
 
 
+def returns_new_tensors(target: Any) -> bool:
+    """Whether the schema of an operator, of all of its overloads, says that no result is an argument or a view of one."""
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        schemas = [getattr(target, name)._schema for name in target.overloads()]
+    elif isinstance(target, torch._ops.OpOverload):
+        schemas = [target._schema]
+    else:
+        return False
+    return not any(result.alias_info is not None for schema in schemas for result in schema.returns)
+
+
 def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
     """(name, value, whether it is written to) of the arguments of a call."""
     for i, argument in enumerate(func._schema.arguments):

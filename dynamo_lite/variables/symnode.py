@@ -206,7 +206,9 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
     # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
     if any(isinstance(o, FloatValue) or (type(o) is float and function in _QUOTIENTS) for o in operands):
         return of_floats(tx, function, tuple(operands))
-    if function in _PARTIAL and _is_refused(function, operands[1]):
+    if (function in _PARTIAL and _is_refused(function, operands[1])) or (
+        function is operator.pow and not _is_power_of_symbols(*operands)
+    ):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
     try:
@@ -291,6 +293,19 @@ def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
     if type(operand) is not SymValue or is_unbacked(operand.sym):
         return False
     return evaluate(bool, operand.sym < 0 if function in _SHIFTS else operand.sym == 0)
+
+
+def _is_power_of_symbols(base: Any, exponent: Any) -> bool:
+    """Whether a power is a number that the algebra of symbols knows. It has no powers of negative numbers with an exponent that is negative
+    or a float, where Python has floats, complex numbers and errors. And AOTAutograd writes `-2 ** s`, which is another number, for the
+    power of a negative constant."""
+    if type(base) is not SymValue and base < 0:
+        return False
+    if any(is_unbacked(_host(o)) for o in (base, exponent)):
+        return True
+    if type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0):
+        return True
+    return evaluate(bool, _host(base) > 0)
 
 
 def from_number(result: Any, origin: Any) -> VariableTracker:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -380,25 +380,39 @@ def known_item(vt: TensorVariable) -> Any:
     return fake.constant.item()
 
 
+def _mapped(
+    args: Iterable[VariableTracker],
+    kwargs: dict[str, VariableTracker] | None,
+    function: Callable[[TensorVariable], VariableTracker],
+) -> tuple[list[VariableTracker], dict[str, VariableTracker]]:
+    """`MODELS.mapped`."""
+
+    def mapped(vt: VariableTracker) -> VariableTracker:
+        if isinstance(vt, TensorVariable):
+            return function(vt)
+        if type(vt) is TupleVariable or type(vt) is ListVariable:
+            return type(vt)([mapped(item) for item in vt.items])
+        return vt
+
+    return list(map(mapped, args)), {name: mapped(a) for name, a in (kwargs or {}).items()}
+
+
 def _numbers(args: Any, kwargs: Any) -> Any:
     """`MODELS.numbers`."""
     changed = False
 
-    def number(vt: VariableTracker) -> VariableTracker:
+    def number(vt: TensorVariable) -> VariableTracker:
         nonlocal changed
-        if isinstance(vt, TensorVariable):
-            known = known_item(vt)
-            changed |= known is not MISSING
-            return vt if known is MISSING else ConstantVariable(known)
-        if type(vt) is TupleVariable or type(vt) is ListVariable:
-            return type(vt)([number(item) for item in vt.items])
-        return vt
+        known = known_item(vt)
+        changed |= known is not MISSING
+        return vt if known is MISSING else ConstantVariable(known)
 
-    result = [number(a) for a in args], {name: number(a) for name, a in (kwargs or {}).items()}
+    result = _mapped(args, kwargs, number)
     return result if changed else None
 
 
 MODELS.numbers = _numbers
+MODELS.mapped = _mapped
 
 
 def dimension(vt: TensorVariable, dim: int) -> VariableTracker:

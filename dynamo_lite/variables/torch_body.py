@@ -10,11 +10,13 @@ Mirrors `torch/_higher_order_ops/utils.py` and `torch/utils/_pytree.py`.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.utils._pytree import SUPPORTED_NODES, TreeSpec, tree_flatten
 
 from ..exc import Unsupported, unsupported
 from ..graph.arguments import Packing, packs
@@ -30,7 +32,7 @@ from .list import ListVariable
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable, ValueVariable
 from .torch_overrides import FunctionModeStack
-from .tuple import TupleVariable
+from .tuple import TupleVariable, real_tuple
 
 # -- structures
 
@@ -51,9 +53,30 @@ def flatten(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> Call
         return lambda items: TupleVariable([build(items) for build in builders], vt.python_type())
     if isinstance(vt, SymNodeVariable):
         unsupported(BREAK, "the body returns a symbolic number")
+    if vt.python_type() in SUPPORTED_NODES and not isinstance(vt, ConstantVariable):
+        unsupported(BREAK, f"a {vt.python_type().__qualname__} in the arguments or results of the body")
     if isinstance(vt, ConstantVariable) or (vt.source is not None and not vt.mutated):
         return lambda items: vt
     return unsupported(BREAK, f"the body returns a {vt.python_type().__qualname__}")
+
+
+def mirror(vt: VariableTracker) -> Any:
+    """The same structure of real containers, with trackers as leaves, for the functions of `torch.utils._pytree`. What `flatten`
+    refuses is a leaf."""
+    if isinstance(vt, TensorVariable):
+        return vt
+    if type(vt) is DictVariable:
+        return {key.as_python_constant(): mirror(value) for key, value in vt.pairs()}
+    if type(vt) is ListVariable:
+        return list(map(mirror, vt.items))
+    if type(vt) is TupleVariable:
+        return real_tuple(vt.python_type(), tuple(map(mirror, vt.items)))
+    return vt
+
+
+def leaves_of(vt: VariableTracker) -> tuple[list[VariableTracker], TreeSpec]:
+    """The leaves of a structure, and what `torch.utils._pytree` says of its form."""
+    return tree_flatten(mirror(vt), is_leaf=lambda value: isinstance(value, VariableTracker))
 
 
 def _make_dict(tx: Any, pairs: list[tuple[Any, Any]]) -> DictVariable:
@@ -94,7 +117,22 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
 
 def models(function: Any) -> Callable[[Any], Any]:
     """Register the handler of a function with bodies."""
-    return lambda handler: builtin(function)(whole(handler))
+    return lambda handler: builtin(function)(fitting(function, whole(handler)))
+
+
+def fitting(function: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a handler called with what fits the signature of the function that it stands for, else the function raises its own error."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(handler)
+    def run(tx: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            unsupported("arguments-mismatch", f"{function.__name__}: {error}")
+        return handler(tx, *args, **kwargs)
+
+    return run
 
 
 class Outside:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.utils._pytree import TreeSpec, _broadcast_to_and_flatten
 
 from ..exc import unsupported
 from ..graph import functional
@@ -22,6 +23,7 @@ from ..graph.lean import without_compiler
 from .base import VariableTracker
 from .constant import is_none
 from .dispatch import builtin
+from .tensor import TensorVariable
 from .torch_body import (
     BodyVariable,
     Captured,
@@ -30,7 +32,9 @@ from .torch_body import (
     capture,
     constants,
     fakes_of,
+    fitting,
     flatten,
+    leaves_of,
     models,
     whole,
 )
@@ -87,10 +91,11 @@ def _transform(function: Any) -> Callable[[Any], Any]:
     """Register what calling the result of a transform does."""
 
     def decorate(call: Any) -> Any:
-        @builtin(function)
-        def make(tx: Any, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
-            return TransformedVariable(function, call, [func, *args], kwargs)
+        def make(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+            func = [kwargs.pop("func")] if "func" in kwargs else []
+            return TransformedVariable(function, call, [*func, *args], kwargs)
 
+        builtin(function)(fitting(function, make))
         return call
 
     return decorate
@@ -118,25 +123,29 @@ class Arguments:
         return self.builders[position](iter(leaves))
 
 
-def _in_dims(dims: Any, n_args: int, spans: list[range], args: list[Any]) -> list[Any]:
-    """The batched dimension of each tensor among the arguments."""
-    if dims is None or isinstance(dims, int):
-        return [dims for span in spans for _ in span]
-    if len(dims) != n_args:
-        unsupported(BREAK, "in_dims does not fit the arguments")
-    result: list[Any] = []
-    for dim, span in zip(dims, spans, strict=True):
-        flat = [dim] * len(span) if dim is None or isinstance(dim, int) else _leaves_of(dim)
-        if len(flat) != len(span):
-            unsupported(BREAK, "in_dims does not fit the arguments")
-        result.extend(flat)
-    return result
+def _in_dims(dims: Any, args: list[Any]) -> list[Any]:
+    """The batched dimension of each tensor among the arguments, as `_process_batched_inputs` finds it."""
+    leaves, spec = leaves_of(TupleVariable(args))
+    flat = _broadcast_to_and_flatten(dims, spec) if isinstance(dims, int | tuple) else None
+    return _of_tensors("in_dims", flat, leaves)
 
 
-def _leaves_of(dims: Any) -> list[Any]:
-    if isinstance(dims, dict):
-        dims = list(dims.values())
-    return [leaf for d in dims for leaf in _leaves_of(d)] if isinstance(dims, tuple | list) else [dims]
+def _out_dims(dims: Any, captured: Captured) -> tuple[Any, ...]:
+    """Where each tensor of the result gets the batched dimension, as `_unwrap_batched` finds it."""
+    leaves, spec = leaves_of(captured.result)
+    if isinstance(captured.result, TensorVariable) and isinstance(dims, tuple) and len(dims) == 1:
+        return dims
+    return tuple(_of_tensors("out_dims", _broadcast_to_and_flatten(dims, spec), leaves))
+
+
+def _of_tensors(what: str, dims: list[Any] | None, leaves: list[Any]) -> list[Any]:
+    """The dimensions for tensors; other leaves have none."""
+    if dims is None or not all(
+        dim is None or isinstance(dim, int) and isinstance(leaf, TensorVariable)
+        for dim, leaf in zip(dims, leaves, strict=True)
+    ):
+        unsupported(BREAK, f"{what} of vmap does not fit")
+    return [dim for dim, leaf in zip(dims, leaves, strict=True) if isinstance(leaf, TensorVariable)]
 
 
 def _example(propagator: Any, leaf: Any, dim: int | None) -> Any:
@@ -158,7 +167,7 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     if kwargs:
         unsupported(BREAK, "keyword arguments of a vmapped function")
     given = Arguments(tx, args)
-    in_dims = _in_dims(transformed.option("in_dims", 1, 0), len(args), given.spans, args)
+    in_dims = _in_dims(transformed.option("in_dims", 1, 0), args)
     propagator = tx.tr.graph.propagator
     fakes = []
     for leaf, dim in zip(given.leaves, in_dims, strict=True):
@@ -169,10 +178,7 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     lifted = captured.lifted
     module = captured.module(lifted)
     dims = (*in_dims, *[None] * len(lifted))
-    out_dims = transformed.option("out_dims", 2, 0)
-    flat_out = tuple(_leaves_of(out_dims)) if not isinstance(out_dims, int) else (out_dims,) * len(captured.leaves)
-    if len(flat_out) != len(captured.leaves):
-        unsupported(BREAK, "out_dims does not fit the results")
+    flat_out = _out_dims(transformed.option("out_dims", 2, 0), captured)
     head = [BodyVariable(module), *constants(dims, flat_out, transformed.option("randomness", 3, "error"))]
     head.extend(constants(transformed.option("chunk_size", 4, None)))
     values = [*(leaf.proxy for leaf in given.leaves), *lifted]
@@ -198,8 +204,12 @@ def _differentiated(
     return given, captured, wrt
 
 
-def _numbers(argnums: Any) -> tuple[int, ...]:
-    return argnums if isinstance(argnums, tuple) else (argnums,)
+def _numbers(argnums: Any, args: list[Any]) -> tuple[int, ...]:
+    """The positions by which is differentiated."""
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in numbers):
+        unsupported(BREAK, "argnums does not fit the arguments")
+    return numbers
 
 
 def _main_and_aux(tx: Any, captured: Captured, has_aux: bool) -> tuple[int, Any, Any]:
@@ -221,7 +231,7 @@ def _values(given: Arguments, lifted: list[Any]) -> list[Any]:
 def _gradient(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any], with_value: bool) -> VariableTracker:
     argnums = transformed.option("argnums", 1, 0)
     has_aux = transformed.option("has_aux", 2, False)
-    given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums))
+    given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args))
     n, main, aux = _main_and_aux(tx, captured, has_aux)
     if n != 1:
         unsupported(BREAK, "gradient of something else than one number")
@@ -229,7 +239,7 @@ def _gradient(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     head = [BodyVariable(captured.module(lifted)), *constants(wrt)]
     outs = call_function(tx, functional.grad, head, _values(given, lifted))
     items = iter(outs)
-    grads = [given.builders[a % len(args)](items) for a in _numbers(argnums)]
+    grads = [given.builders[a % len(args)](items) for a in _numbers(argnums, args)]
     result = TupleVariable(grads) if isinstance(argnums, tuple) else grads[0]
     value = main(items)
     extra = aux(items) if has_aux else None
@@ -252,14 +262,17 @@ def _jacobian(mode: str) -> Any:
     def call(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         argnums = transformed.option("argnums", 1, 0)
         has_aux = transformed.option("has_aux", 2, False)
-        given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums))
+        chunk_size = transformed.option("chunk_size", 3, None)
+        if chunk_size is not None and chunk_size <= 0 or transformed.option("randomness", 3, "error") != "error":
+            unsupported(BREAK, f"options of {mode}")
+        given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args))
         n, main, aux = _main_and_aux(tx, captured, has_aux)
         lifted = captured.lifted
         head = [BodyVariable(captured.module(lifted)), *constants(mode, wrt, n)]
         items = iter(call_function(tx, functional.jacobian, head, _values(given, lifted)))
         rows = []
         for _ in range(n):
-            row = [given.builders[a % len(args)](items) for a in _numbers(argnums)]
+            row = [given.builders[a % len(args)](items) for a in _numbers(argnums, args)]
             rows.append(TupleVariable(row) if isinstance(argnums, tuple) else row[0])
         result = main(iter(rows))
         return TupleVariable([result, aux(items)]) if has_aux else result
@@ -279,6 +292,8 @@ def _is_true(vt: Any) -> bool:
 def call_jvp(
     tx: Any, func: Any, primals: Any, tangents: Any, *, strict: Any = None, has_aux: Any = None
 ) -> VariableTracker:
+    if not isinstance(primals, TupleVariable) or leaves_of(primals)[1] != leaves_of(tangents)[1] or _is_true(strict):
+        unsupported(BREAK, "primals and tangents of jvp")
     args = tx.tr.unpack(tx, primals)
     tangent_leaves: list[Any] = []
     flatten(tx, tangents, tangent_leaves)
@@ -294,8 +309,11 @@ def call_jvp(
 class PullbackVariable(VariableTracker):
     """The second result of `torch.func.vjp`. Each call differentiates the body anew."""
 
-    def __init__(self, given: Arguments, captured: Captured, module: GraphModule, wrt: tuple[int, ...], n: int) -> None:
+    def __init__(
+        self, given: Arguments, captured: Captured, spec: TreeSpec, module: GraphModule, wrt: tuple[int, ...], n: int
+    ) -> None:
         self.given = given
+        self.spec = spec  # of the results that are differentiated
         self.captured = captured
         self.module = module
         self.wrt = wrt
@@ -305,10 +323,10 @@ class PullbackVariable(VariableTracker):
         return _FUNCTION_TYPE
 
     def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
-        leaves: list[Any] = []
-        for arg in args:
-            flatten(tx, arg, leaves)
-        if len(leaves) != self.n:
+        if len(args) != 1 or any(name != "retain_graph" or not _is_true(value) for name, value in kwargs.items()):
+            unsupported(BREAK, "options of the function that vjp returns")
+        leaves, spec = leaves_of(args[0])
+        if spec != self.spec:
             unsupported(BREAK, "cotangents do not fit the results")
         head = [BodyVariable(self.module), *constants(self.wrt, self.n), TupleVariable(leaves)]
         outs = call_function(tx, functional.vjp, head, _values(self.given, self.captured.lifted))
@@ -326,9 +344,11 @@ def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> Variable
     module = captured.module(lifted)
     if len(wrt) != len(given.leaves):
         unsupported(BREAK, "vjp")
+    spec = leaves_of(captured.result.items[0] if aux is not None else captured.result)[1]
     zeros = call_function(tx, functional.run, [BodyVariable(module)], _values(given, lifted))
     items = iter(zeros)
-    result = [main(items), PullbackVariable(given, captured, module, wrt, n)]
+    value = main(items)
+    result = [value, PullbackVariable(given, captured, spec, module, wrt, n)]
     return TupleVariable([*result, aux(items)] if aux is not None else result)
 
 

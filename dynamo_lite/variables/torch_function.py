@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops.invoke_subgraph import mark_compile_region
+from torch._library.custom_ops import CustomOpDef
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
@@ -34,6 +35,7 @@ from .descr import METHOD_DESCRIPTORS, DescriptorVariable
 from .dispatch import HANDLERS, builtin, constructor, refuse
 from .function import MethodVariable, build_function, call_handler
 from .list import ListVariable
+from .module import ModuleVariable
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
 from .torch_overrides import NOT_OVERRIDABLE, activate, announced, overloaded_arguments
@@ -159,9 +161,6 @@ class TorchFunctionVariable(DescriptorVariable):
                 raise
             # An argument that no graph can hold, such as a function: follow the Python code.
             return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return tx.tr.build_constant_object(getattr(self.value, name))
 
 
 def _look_at(args: list[VariableTracker]) -> None:
@@ -521,8 +520,61 @@ def build_script_function(tr: Any, value: Any, source: Any) -> VariableTracker:
     return tr.build(original, tr.constant_source(original))
 
 
-@builds(torch.library.CustomOpDef if hasattr(torch.library, "CustomOpDef") else torch._library.custom_ops.CustomOpDef)
-def build_custom_op(tr: Any, value: Any, source: Any) -> TorchFunctionVariable:
+class CustomOpVariable(DescriptorVariable):
+    """What `torch.library.custom_op` makes of a function. A call is one of its operator."""
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(tx.tr.build_constant_object(self.value._opoverload), args, kwargs)
+
+
+@builds(CustomOpDef)
+def build_custom_op(tr: Any, value: CustomOpDef, source: Any) -> CustomOpVariable:
     tr.guard(source, ir.IS, value)
-    overload = value._opoverload
-    return TorchFunctionVariable(overload, tr.constant_source(overload))
+    return CustomOpVariable(value, source)
+
+
+@builtin(CustomOpDef.__call__)
+def call_custom_op(
+    tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    return tx.call(self, list(args), kwargs)
+
+
+# -- torch.ops
+
+_OPS_CLASSES = (type(torch.ops), type(torch.ops.aten), type(torch.ops.higher_order))
+
+
+class OperatorsVariable(ModuleVariable):
+    """A namespace of operators. It looks for one when it is first asked for it, and keeps it."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name not in self.names:
+            getattr(self.value, name, None)
+        return super().tp_getattro(tx, name)
+
+
+@builds(*_OPS_CLASSES)
+def build_operators(tr: Any, value: Any, source: Any) -> OperatorsVariable:
+    tr.guard(source, ir.IS, value)
+    return OperatorsVariable(value, source)
+
+
+def _not_found(tx: Any, self: OperatorsVariable, name: VariableTracker) -> VariableTracker:
+    """`__getattr__` of a namespace for what there is not. It may be registered later."""
+    key = name.as_python_constant()
+    try:
+        getattr(self.value, key)
+    except AttributeError as error:
+        tx.tr.guard(tx.tr.source(self.source, ir.ATTR, key), ir.ABSENT, None)
+        tx.raises_like(error)
+    return unsupported("attribute-of-unknown-object", f"torch.ops: {key}")
+
+
+for _class in _OPS_CLASSES:
+    HANDLERS[_class.__getattr__] = _not_found
+
+
+@builtin(OpOverload.name, OpOverloadPacket.overloads)
+def told_by_operator(tx: Any, self: TorchFunctionVariable) -> VariableTracker:
+    return tx.tr.wrap_new(self.value.name() if isinstance(self.value, OpOverload) else self.value.overloads())

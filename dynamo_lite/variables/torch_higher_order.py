@@ -41,6 +41,7 @@ from .torch_body import (
     capture,
     detached,
     fakes_of,
+    leaves_of,
     models,
     needs_grad,
     returning,
@@ -76,16 +77,31 @@ def _tensors(tx: Any, *lists: VariableTracker) -> list[list[Any]]:
     return result
 
 
+def _expect_tensors_and_ints(vt: VariableTracker) -> None:
+    if not all(isinstance(v, TensorVariable) or issubclass(v.python_type(), int) for v in leaves_of(vt)[0]):
+        unsupported(BREAK, "cond takes and returns tensors and ints")
+
+
 @models(cond_op)
 def cond(tx: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) -> VariableTracker:
     """`torch.cond`. A condition that is known picks its branch."""
+    if not (operands is None or isinstance(operands, TupleVariable | ListVariable)):
+        unsupported(BREAK, "operands of cond that are no tuple")
+    if not all(callable(fn.as_python_constant()) for fn in (true_fn, false_fn) if fn.is_python_constant()):
+        unsupported(BREAK, "a branch of cond that cannot be called")
     args = [] if operands is None else tx.tr.unpack(tx, operands)
-    if not isinstance(pred, TensorVariable):
+    if isinstance(pred, TensorVariable):
+        if not pred.proxy.meta.live and pred.proxy.meta.numel() != 1:
+            unsupported(BREAK, "cond on a tensor with several elements")
+    else:
         known = pred.nb_bool(tx) if isinstance(pred, SymNodeVariable) else pred
-        if not known.is_python_constant():
+        if not known.is_python_constant() or not issubclass(known.python_type(), bool | int | float):
             unsupported(BREAK, f"cond on a {pred.python_type().__name__}")
         return tx.call(true_fn if known.as_python_constant() else false_fn, args)
+    _expect_tensors_and_ints(TupleVariable(args))
     branches = [capture(tx, fn, args) for fn in (true_fn, false_fn)]
+    for branch in branches:
+        _expect_tensors_and_ints(branch.result)
     if structure(tx, branches[0].result) != structure(tx, branches[1].result):
         unsupported(BREAK, "the branches of cond return different structures")
     lifted = union(branches)
@@ -147,8 +163,9 @@ def while_loop(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: An
         body, args = body_with(tx, fakes)
         captured.append(capture(tx, fn, args, body=body))
     test, step = captured
-    if not isinstance(test.result, TensorVariable) or test.result.proxy.meta.dtype is not torch.bool:
-        unsupported(BREAK, "the condition of while_loop is no boolean tensor")
+    known = test.result.proxy.meta if isinstance(test.result, TensorVariable) else None
+    if known is None or known.dtype is not torch.bool or known.ndim:
+        unsupported(BREAK, "the condition of while_loop is no boolean tensor without dimensions")
 
     def results(outs: list[Any]) -> list[Any]:
         _expect_like(outs, fakes, "while_loop")
@@ -165,7 +182,7 @@ def while_loop(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: An
     outs = results(_fake_results(step, step_module, lifted))
     args_ = [graph.body_node(test_module), graph.body_node(step_module), tuple([graph.node(i.proxy) for i in items])]
     args_.append(tuple([graph.node(v) for v in lifted]))
-    return TupleVariable(graph.call_with_results(tx, while_loop_op, args_, {}, detached(tx, outs, False)))
+    return step.rebuild(graph.call_with_results(tx, while_loop_op, args_, {}, detached(tx, outs, False)))
 
 
 @models(associative_scan_op)
@@ -236,12 +253,14 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
     context_fn = kwargs.pop("context_fn", None)
     if not is_constant(*options.values()):
         unsupported(BREAK, "checkpoint with options that are not constant")
+    host = {name: option.as_python_constant() for name, option in options.items()}
+    if host.get("determinism_check", "default") not in ("default", "none") or (host.get("use_reentrant") and kwargs):
+        unsupported(BREAK, "checkpoint with options that it refuses")
     if not torch.is_grad_enabled():
         return tx.call(function, list(args), kwargs)
     captured = capture(tx, function, list(args), kwargs)
     lifted = captured.lifted
-    reentrant = options.get("use_reentrant")
-    if reentrant is not None and reentrant.as_python_constant():
+    if host.get("use_reentrant"):
         leaves = [a.proxy for a in args if isinstance(a, TensorVariable)]
         if not needs_grad(leaves):
             unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
@@ -249,8 +268,7 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
     captured.body.run(module, lifted)
     if not captured.leaves:
         return captured.result
-    preserves = options.get("preserve_rng_state")
-    module.meta[PRESERVES_RNG] = preserves is None or bool(preserves.as_python_constant())
+    module.meta[PRESERVES_RNG] = bool(host.get("preserve_rng_state", True))
     if not is_none(context_fn):
         module.meta[CONTEXT_FN] = _real_callable(context_fn)
     tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)
