@@ -505,13 +505,19 @@ def reset_code_caches() -> None:
 
 
 _forced_eager: list[tuple[_eval_frame.Cache, int]] = []
+_forced_backend: Any = None
 
 
 def _apply_stance(stance: markers.Stance) -> None:
-    """`force_eager` has to reach calls whose guards hold, which run no Python code: switch their caches off.
+    """`force_eager` has to reach calls whose guards hold, which run no Python code: switch their caches off. So has `force_backend`.
 
     Caches made under the stance stay empty, because `convert` looks at the stance.
     """
+    global _forced_backend
+    if stance.force_backend is not _forced_backend:
+        for region in tuple(_live_regions):
+            region.exchange_versions(_forced_backend, stance.force_backend)
+        _forced_backend = stance.force_backend
     for cache, state in _forced_eager:
         cache.state = state
     _forced_eager.clear()

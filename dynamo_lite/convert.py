@@ -38,6 +38,7 @@ from .exc import (
     RunsEagerly,
     SkipFrame,
     TorchDynamoException,
+    UnfitSizes,
     Unsupported,
 )
 from .finalizers import (
@@ -52,7 +53,7 @@ from .graph import side
 from .guards.ir import GuardSet
 from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
-from .hints import Memory, hints_of, note_call
+from .hints import Memory, hints_of, note_call, note_values
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
 from .isa.flow import is_in_loop, leads_to_loop
@@ -72,6 +73,9 @@ logger = logging.getLogger("dynamo_lite")
 
 UNCONCERNED_CALLS = 32
 """An inner frame that had nothing to do with torch so many times is not looked at again."""
+
+UNFIT_CALLS = 2
+"""After so many calls with sizes that a function does not allow for it is not analysed again."""
 
 TOO_LONG = 2
 """A function whose analysis has used up its budget so many times is not analysed again when it does so once more."""
@@ -96,6 +100,10 @@ _analysis_lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     # A child has no thread that could ever finish the analysis that was running in its parent.
     os.register_at_fork(after_in_child=_analysis_lock._at_fork_reinit)
+
+
+def _key_of(backend: Any) -> Any:
+    return backend if isinstance(backend, str | None) else id(backend)
 
 
 def _described(fn: FunctionType) -> str:
@@ -183,6 +191,8 @@ class Region(_eval_frame.Region):
         self.resume_functions: dict[tuple[int, int], FunctionType] = {}
         self.seen_once: set[CodeType] = set()
         self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
+        self.aside: dict[Any, list[Any]] = {}  # backend that a stance has forced → versions made by it
+        self.unfit: Counter[CodeType] = Counter()  # calls with sizes that the program does not allow for
         self.too_long: Counter[tuple[str, int]] = Counter()
         self.out_of_memory: Counter[CodeType] = Counter()
         self.inner_breaks: Counter[tuple[str, int, int]] = Counter()
@@ -192,6 +202,18 @@ class Region(_eval_frame.Region):
         self.served: dict[int, weakref.ref[Any]] = {}  # by id: the functions and modules whose region it is
         self.used_up: dict[int, list[limits.Owners]] = {}  # id of a cache → the modules that have used up their limits
         self.callback = self.on_miss
+
+    def exchange_versions(self, before: Any, now: Any) -> None:
+        """The stance forces another backend than before (None: this region's own): put the versions of that one aside, and take up
+        those of the other."""
+        self.aside[_key_of(before)] = [(cache, cache.entries, cache.state) for cache in self.caches]
+        for cache in self.caches:
+            cache.clear()
+            cache.state = _eval_frame.COMPILE
+        for cache, entries, state in self.aside.pop(_key_of(now), ()):
+            for entry in reversed(entries):
+                cache.add(entry)
+            cache.state = state
 
     # -- entry points
 
@@ -232,6 +254,7 @@ class Region(_eval_frame.Region):
         for cache in self.caches:
             cache.clear()
             cache.state = _eval_frame.COMPILE
+        self.aside.clear()
         self.hints.clear()
         self.seen_once.clear()
         self.too_long.clear()
@@ -282,8 +305,9 @@ class Region(_eval_frame.Region):
             return None
         if self._is_used_up(cache, values):
             return None
-        if stance == "eager_then_compile" and code not in self.seen_once:
+        if stance in ("eager_then_compile", "aot_eager_then_compile") and code not in self.seen_once:
             self.seen_once.add(code)
+            note_values(self.hints, fn, values)
             return None
         with _analysis_lock:
             for entry in cache.entries:  # another thread may have been here first
@@ -291,8 +315,9 @@ class Region(_eval_frame.Region):
                     return entry
                 if entry.guards.outlived() or entry.owner.is_given_up():
                     cache.remove(entry)
-            if stance == "fail_on_recompile" and self._is_recompilation(cache, fn, values):
-                raise RecompileError(self._miss_text(cache, fn, values))
+            if stance == "fail_on_recompile" and (cache.entries or code in self.wanted):
+                what = self._miss_text(cache, fn, values) if cache.entries else "it is not compiled yet"
+                raise RecompileError(f"{code.co_qualname} would be compiled under the stance fail_on_recompile: {what}")
             if not self._may_compile(cache, fn, values):
                 return None
             with log.capture_context(), relayed():
@@ -438,6 +463,12 @@ class Region(_eval_frame.Region):
             if error.reason is not None:
                 record.breaks.append(BreakRecord.of(error.reason))
             cache.state = _eval_frame.SKIP if error.callees else _eval_frame.SKIP_ALL
+            return None
+        except UnfitSizes as error:
+            record.skipped = f"sizes that the program does not allow for: {error}"
+            self.unfit[code] += 1
+            if self.unfit[code] >= UNFIT_CALLS:
+                cache.state = _eval_frame.RUN_ONLY
             return None
         except TorchDynamoException as error:
             record.skipped = str(error)
@@ -807,6 +838,8 @@ class Analysis:
             raise Restart("the program's state changed during the analysis")  # by an import, say
         if not holds:
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
+            if tr.graph.assumes_sizes:
+                raise UnfitSizes("; ".join(map(str, failures)))
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)
         self.record.breaks += breaks

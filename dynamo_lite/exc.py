@@ -648,6 +648,10 @@ class Mismatch(TorchDynamoException):
     """Raised while a compiled version is read from the cache: something is another thing in this process."""
 
 
+class UnfitSizes(Exception):
+    """The sizes of this call are not what the program says they are (`torch._check` on sizes that are marked unbacked)."""
+
+
 class NotConstant(TorchDynamoException):
     """A value that was asked for as a Python constant is not one."""
 
@@ -732,6 +736,13 @@ class UserError(TorchDynamoException):
         self.msg = msg
         self.message = msg
         self.case_name = case_name
+
+
+class ForbiddenCallError(UserError, AssertionError):
+    """Captured code calls what was given to `forbid_in_graph`, or what must be called before the compiled function."""
+
+    def __init__(self, msg: str) -> None:
+        super().__init__(UserErrorType.ANTI_PATTERN, msg)
 
 
 class UncapturedHigherOrderOpError(TorchDynamoException):

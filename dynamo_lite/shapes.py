@@ -46,7 +46,7 @@ def dynamic_dims(
         chosen.update(changed_dims(tr.dynamic_hints, source.path, known))
     if not chosen:
         return NONE
-    chosen.difference_update(marked.get(STATIC, ()))
+    chosen.difference_update(set(marked.get(STATIC, ())) - set(marked.get(DYNAMIC, ())))
     chosen.difference_update(tr.dynamic_hints.get((_FIXED_SIZES, source.path), NONE) - set(marked.get(DYNAMIC, ())))
     chosen.difference_update(unbacked_dims(tensor))
     constant = (0, 1) if config.specialize_zero_one else ()
@@ -151,7 +151,7 @@ def followed_dims(sizes: Sequence[int], strides: Sequence[int]) -> list[tuple[in
 
 
 def strict_dims(tensor: Any) -> frozenset[int]:
-    """The dimensions that `mark_dynamic` promises to vary: it is an error if the code makes them constant."""
+    """The dimensions that `mark_dynamic` promises to vary: it is an error if the code makes them constant. A size of 0 or 1 is one."""
     return frozenset(tensor.__dict__.get(DYNAMIC, ()))
 
 

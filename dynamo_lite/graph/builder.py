@@ -432,6 +432,8 @@ class GraphBuilder:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
+        if self._symbols is not None:
+            self._symbols.note_new_numbers()
         if not memo and isinstance(target, _SCHEMA_CLASSES) and has_constant(outcome.result):
             unsupported("data-dependent-operator", f"a number that {target} returns")  # the fake's is none of its own
         if not memo and returns_new_tensors(target):
@@ -638,10 +640,10 @@ class GraphBuilder:
         return self._add("call_function", function, args, {}, None)
 
     def assume(self, condition: SymValue) -> None:
-        """Take a condition on numbers that only the graph knows for granted, and have the graph check it."""
+        """Take a condition on numbers that only the graph knows for granted. The graph will assert it, see `runtime_assert`."""
+        self.node(condition)
         with without_compiler:
             torch._check(condition.sym)
-        self._add("call_function", torch._check, (self.node(condition),), {}, None)
 
     def check(self, tx: Any, vt: Any, expected: bool, place: Any, saved: Any) -> None:
         """Take the truth of a tensor for granted, and have it tested after the graph; `saved` is the break that this saves."""
@@ -721,6 +723,11 @@ class GraphBuilder:
         return self._symbols is None
 
     @property
+    def assumes_sizes(self) -> bool:
+        """Whether sizes of inputs are taken to be what the program says, without a look at them."""
+        return self._symbols is not None and self._symbols.has_unbacked
+
+    @property
     def records_gradients(self) -> bool:
         """Whether autograd keeps something of what it computes."""
         subjects = [getattr(node.meta, "subject", None) for node in self.graph.nodes if node.op.startswith("call_")]
@@ -749,6 +756,8 @@ class GraphBuilder:
             if self.made_leaves:
                 settle(self)
             checked = self.checks.results(self)
+            if self._symbols is not None:
+                self._symbols.add_runtime_asserts(self)
             self.state.at_end(self)
             self._remove_dead(checked)
             if self._symbols is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
@@ -25,6 +26,7 @@ from ..record import STATS
 from .fake import Propagator
 from .lean import without_compiler
 from .saved_tensors import hooks_around
+from .values import SymValue
 from .writes import arguments
 
 NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
@@ -184,6 +186,9 @@ class _Trace(Exception):
 
 def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
     propagator = Propagator()
+    if any(map(_is_about_number, gm.graph.nodes)):
+        shapes = import_module("torch.fx.experimental.symbolic_shapes")  # which most processes do without
+        propagator.mode.shape_env = shapes.ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
     fakes = [propagator.slow_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
     grads = [_grad(f) for f in fakes]
     inputs = iter(fakes)
@@ -204,6 +209,12 @@ def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
     if any(_grad(f) is not g for f, g in zip(fakes, grads, strict=True)):
         watch.node = 0  # one that is not known
         raise _Trace("changed gradients")
+
+
+def _is_about_number(node: Node) -> bool:
+    """Whether a node stands for a number that varies, or asserts something of one."""
+    is_assertion = node.target is torch.ops.aten._assert_scalar.default
+    return is_assertion or isinstance(getattr(node.meta, "subject", None), SymValue)
 
 
 class _Leaves:

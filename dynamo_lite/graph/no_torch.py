@@ -17,6 +17,7 @@ class EmptyGraph:
     op_count = 0
     checks = None
     runs_foreign_code = False
+    assumes_sizes = False
     inputs: tuple[Any, ...] = ()
     counters: tuple[Any, ...] = ()
 

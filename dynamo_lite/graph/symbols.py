@@ -36,6 +36,7 @@ from .lean import without_compiler
 from .nested_int import is_nested, new_nested_int
 from .numbers import Decisions, FloatValue
 from .promises import Bounds, Promise, bounds_of, check_range, name_of, refuse_condition, refuse_constant, spoken
+from .runtime_assert import add_runtime_asserts
 from .shape_env import Env
 from .sizes import UNBOUNDED, Number, size_getter, stride_getter
 from .symbolic_meta import SymbolicMetas
@@ -102,6 +103,8 @@ class Symbols:
         self.specializations: list[Specialization] = []
         self.given_up: set[str] = set()  # texts of numbers that would have taken too much reasoning
         self.shape_ids: dict[str, Any] = {}
+        self.first_ranges: dict[Any, Any] = {}  # of numbers that only the graph knows, as they were made
+        self.has_unbacked = False  # whether sizes of inputs are not looked at
         self.inputs: dict[Any, SymValue] = {}
         self.numbers: dict[Any, Any] = {}  # symbol → access path of an int of the program
         self.decide = Decisions(tr)
@@ -179,6 +182,7 @@ class Symbols:
 
     def _unbacked(self, value: int, node: Any, text: str, bounds: Bounds | None, shape_id: str | None) -> Any:
         """A size that the trace does not know. Those with one `shape_id` are one symbol."""
+        self.has_unbacked = True
         sym = self.shape_ids.get(shape_id) if shape_id is not None else None
         if sym is None:
             with without_compiler, self.env.ignore_fresh_unbacked_symbols():
@@ -333,6 +337,18 @@ class Symbols:
 
     # -- guards
 
+    def note_new_numbers(self) -> None:
+        """An operator has been run, and may have made numbers."""
+        made = self.env.pending_fresh_unbacked_symbols
+        if len(made) > len(self.first_ranges):
+            for symbol in made:
+                self.first_ranges.setdefault(symbol, self.env.var_to_range.get(symbol))
+
+    def add_runtime_asserts(self, builder: Any) -> None:
+        """Have the graph assert what was assumed about numbers that it makes."""
+        if not self.is_of_inputs():
+            add_runtime_asserts(builder, self)
+
     def add_guards(self) -> None:
         """Give everything that was assumed about the inputs' numbers to the guards. Raises UserError if a promise
         was broken."""
@@ -362,6 +378,9 @@ class Symbols:
                     (symbol,) = expr.free_symbols
                     refuse_condition(promises[symbol], self._readable(_printed(expr), canonical), user)
                 self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, user)
+            for asserted in self.env.deferred_runtime_asserts.values():
+                for item in asserted:
+                    self._add(_printed(item.expr), sorted(item.expr.free_symbols, key=str), canonical, None)
             self.specializations += self.decide.specializations()
             self.tr.guards.sizes = self._numbers(canonical)
             self.decide.add_guards(lambda value: self._text_of(value, canonical))

@@ -37,6 +37,7 @@ from .descr import (
 from .dict import DictVariable
 from .dispatch import DIRECT_CALLS, HANDLERS, PURE
 from .getargs import argument_error, ignores_keywords
+from .markers import refuse_marked
 from .native import object_repr, optional_attr
 from .slots import SLOTDEFS, call_slot
 from .stand import call_host, can_be_host, declines
@@ -507,6 +508,7 @@ def call_handler(
     tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Call a registered handler; for arguments that don't fit its signature the real callable raises its own error."""
+    refuse_marked(fn)
     try:
         result = handler(tx, *args, **kwargs)
     except TypeError as error:

@@ -35,6 +35,7 @@ from .descr import METHOD_DESCRIPTORS, DescriptorVariable
 from .dispatch import HANDLERS, builtin, constructor, refuse
 from .function import MethodVariable, build_function, call_handler
 from .list import ListVariable
+from .markers import refuse_marked
 from .module import ModuleVariable
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import TensorVariable
@@ -132,6 +133,7 @@ class TorchFunctionVariable(DescriptorVariable):
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         fn = self.value
+        refuse_marked(fn)
         handler = HANDLERS.get(fn)
         if handler is not None and tx.tr.overrides is None:
             _look_at(args)

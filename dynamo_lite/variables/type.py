@@ -25,6 +25,7 @@ from .dispatch import CONSTRUCTORS, PURE, builtin, method
 from .function import call_handler
 from .genericalias import combine
 from .list import ListVariable
+from .markers import refuse_marked
 from .native import emit_call, readonly
 from .slot_functions import UserSlots, special
 from .wrap import builds, builds_subclasses
@@ -294,6 +295,7 @@ def type_call(
 ) -> VariableTracker:
     """`type_call`: `__new__`, then `__init__` if the result is an instance."""
     real = cls.value
+    refuse_marked(real)
     handler = CONSTRUCTORS.get(real)
     if handler is None and adopt(real):
         handler = CONSTRUCTORS.get(real)
