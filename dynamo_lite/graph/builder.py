@@ -67,7 +67,7 @@ from .values import (
 from .versions import changed_results, check_views, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, is_asked, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
-from .writes import returns_new_tensors
+from .writes import resizes_silently, returns_new_tensors
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -412,6 +412,8 @@ class GraphBuilder:
             if dtype is not None:
                 fx_kwargs["dtype"] = dtype
                 packing.key += ("dtype", dtype)
+        if resizes_silently(target, fx_args, fx_kwargs, lambda node: values[node].meta.shape):
+            unsupported("tensor-attribute", f"{getattr(target, '__name__', target)} resizes an input")
         made_op, called, fx_args, fx_kwargs = with_writable_names(op, target, fx_args, fx_kwargs)
         asks = self.asks_by_node and is_asked(self, tensors)
         if asks:
