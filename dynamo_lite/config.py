@@ -75,6 +75,7 @@ class Config:
     assume_static_by_default: bool = True  # sizes are constants until they change
     automatic_dynamic_shapes: bool = True  # a size or int that changed becomes symbolic at the recompile
     automatic_dynamic_strides: bool = True  # so does a stride that no size explains, also beside a symbolic size
+    automatic_dynamic_shapes_mark_as: str = "dynamic"  # or "unbacked": nothing may depend on what the number is
     specialize_zero_one: bool = True  # sizes 0 and 1 are constants
     use_duck_shape: bool = True  # sizes that are equal at first are one symbol
     specialize_int: bool = False  # ints are always constants

@@ -326,7 +326,11 @@ class Region(_eval_frame.Region):
     def _check_tracer(self, fn: FunctionType) -> None:
         """A tracer of torch calls a compiled function. Raises RuntimeError unless a setting says that it is to see the function itself."""
         key = side.tracer()
-        if key is not None and getattr(config, key):
+        raises = {
+            "error_on_nested_jit_trace": config.error_on_nested_jit_trace,
+            "error_on_nested_fx_trace": config.error_on_nested_fx_trace,
+        }
+        if key is not None and raises[key]:
             raise RuntimeError(
                 f"{TRACERS[key]} calls {_described(fn)}: have it trace the original ({ORIGINALS}), or set dynamo_lite.config.{key} "
                 "= False, with which the original runs inside of what is traced"

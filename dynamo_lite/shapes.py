@@ -80,6 +80,22 @@ def unbacked_dims(tensor: Any) -> frozenset[int]:
     return frozenset((*marked.get(UNBACKED, ()), *marked.get(STRICT_UNBACKED, ()))) if marked else NONE
 
 
+def automatic_unbacked_dims(tr: Any, tensor: Any, source: Any, is_parameter: bool) -> frozenset[int]:
+    """The dimensions that have changed, if `automatic_dynamic_shapes_mark_as` has them symbolic without a look at their size."""
+    if config.automatic_dynamic_shapes_mark_as == "dynamic":
+        return NONE
+    if config.automatic_dynamic_shapes_mark_as != "unbacked":
+        raise ValueError(f"invalid automatic_dynamic_shapes_mark_as: {config.automatic_dynamic_shapes_mark_as!r}")
+    fixed = is_parameter and config.force_parameter_static_shapes
+    if fixed or tr.region.dynamic is not None or not config.automatic_dynamic_shapes or is_buffer(source):
+        return NONE
+    sizes = tuple([n if type(n) is int else None for n in tensor.shape])
+    marked = tensor.__dict__
+    return frozenset(changed_dims(tr.dynamic_hints, source.path, sizes)).difference(
+        *[marked.get(mark, ()) for mark in (STATIC, *_DYNAMIC_MARKS)]
+    )
+
+
 def is_buffer(source: Any) -> bool:
     """True for the access path of a module's buffer, whose sizes are the module's and not the data's."""
     return source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers"

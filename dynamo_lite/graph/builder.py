@@ -56,6 +56,7 @@ from .values import (
     ConstantResult,
     SameResult,
     SequenceResult,
+    SequenceValue,
     SymResult,
     SymValue,
     TensorResult,
@@ -209,8 +210,10 @@ class GraphBuilder:
     def _plain_input(self, value: torch.Tensor, source: Any, origin: Any) -> TensorValue:
         if HAS_MARKS in value.__dict__:
             check_marks(value, spoken(source, self.tr))
-        dynamic = shapes.dynamic_dims(self.tr, value, source, isinstance(value, torch.nn.Parameter))
-        unbacked = shapes.unbacked_dims(value)
+        is_parameter = isinstance(value, torch.nn.Parameter)
+        dynamic = shapes.dynamic_dims(self.tr, value, source, is_parameter)
+        unbacked = shapes.unbacked_dims(value) | shapes.automatic_unbacked_dims(self.tr, value, source, is_parameter)
+        dynamic -= unbacked
         own_strides = self.own_strides(value, source, bool(dynamic or unbacked))
         if not dynamic and not unbacked and not own_strides:
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
@@ -327,12 +330,12 @@ class GraphBuilder:
         """Add the call of an operator that returns a tuple of new tensors, or None, whose fakes are known. Arguments are nodes."""
         node = self._create("call_function", target, tuple(args), kwargs)
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
-        return [
-            MODELS.tensor(TensorValue(meta_of_fake(fake), None, ("item", node, i), fake))
-            if fake is not None
-            else MODELS.constant(tx, None)
+        values = [
+            TensorValue(meta_of_fake(fake), None, ("item", node, i), fake) if fake is not None else None
             for i, fake in enumerate(fakes)
         ]
+        node.meta.sequence = SequenceValue(tuple, values)
+        return [MODELS.tensor(value) if value is not None else MODELS.constant(tx, None) for value in values]
 
     def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
         last = self.inputs[-1].node if self.inputs else self.graph._root
@@ -465,6 +468,8 @@ class GraphBuilder:
         if is_random and self.scope is None:
             self.random.append(node)
         if type(result) is ArgumentResult:
+            given = fx_args[result.key] if type(result.key) is int else fx_kwargs[result.key]
+            node.meta.sequence = SequenceValue(type(given), [values.get(a, a) for a in given])
             return args[result.key] if type(result.key) is int else kwargs[result.key]
         return self._wrap_result(tx, result, node, tensors, fakes)
 
@@ -503,7 +508,10 @@ class GraphBuilder:
                 self.made_leaves[value].nodes.append(node)
             return value.tracker
         if kind is SequenceResult:
-            return self._wrap_items(tx, result, node, (), tensors, iter(fakes) if fakes is not None else None)
+            made, node.meta.sequence = self._wrap_items(
+                tx, result, node, (), tensors, iter(fakes) if fakes is not None else None
+            )
+            return made
         if kind is SymResult:
             value = SymValue(result.sym, node)
             node.meta.subject = value
@@ -518,8 +526,8 @@ class GraphBuilder:
         path: tuple[int, ...],
         tensors: list[TensorValue],
         fakes: Iterator[Any] | None,
-    ) -> Any:
-        items = []
+    ) -> tuple[Any, SequenceValue]:
+        items, values = [], []
         for i, item in zip(result.keys or range(len(result.items)), result.items, strict=True):
             kind = type(item)
             origin = ("item", node, *path, i)
@@ -528,18 +536,24 @@ class GraphBuilder:
                 self._meet(value, tensors)
                 if item.base is not None:
                     _join_family(tensors[item.base], value)
-                items.append(MODELS.tensor(value))
+                made = MODELS.tensor(value)
             elif kind is SameResult:
-                items.append(tensors[item.index].tracker)
+                value = tensors[item.index]
+                made = value.tracker
             elif kind is SequenceResult:
-                items.append(self._wrap_items(tx, item, node, (*path, i), tensors, fakes))
+                made, value = self._wrap_items(tx, item, node, (*path, i), tensors, fakes)
             elif kind is SymResult:
-                items.append(MODELS.symbol(SymValue(item.sym, None, origin)))
+                value = SymValue(item.sym, None, origin)
+                made = MODELS.symbol(value)
             else:
-                items.append(MODELS.constant(tx, item.value))
+                value = item.value
+                made = MODELS.constant(tx, value)
+            items.append(made)
+            values.append(value)
+        sequence = SequenceValue(result.type, values, result.keys)
         if result.keys is not None:
-            return MODELS.mapping(tx, result.keys, items)
-        return MODELS.sequence(tx, result.type, items)
+            return MODELS.mapping(tx, result.keys, items), sequence
+        return MODELS.sequence(tx, result.type, items), sequence
 
     def _meet(self, value: TensorValue, tensors: list[TensorValue]) -> None:
         """An operator on `tensors` returns this one."""
@@ -791,11 +805,9 @@ class GraphBuilder:
         """Cut what leads from the nodes, which live as long as the compiled code, to real tensors and trackers."""
         for node in self.graph.nodes:
             meta = node.meta
-            subject = meta.subject if type(meta) is NodeMeta else None
-            if type(subject) is TensorValue:
-                subject.origin = subject.tracker = subject.family = None
-            elif subject is not None and not isinstance(subject, FloatValue):  # the guards are made of those
-                subject.origin = None
+            if type(meta) is NodeMeta:
+                _let_go_of(meta.subject)
+                _let_go_of(meta.sequence)
 
     def release(self) -> None:
         """The run is over: let go of the program's tensors. The graph may live on, in compiled code or in a reference cycle, and
@@ -851,6 +863,16 @@ _NODE_MAKERS = {
     "method": GraphBuilder._method,
     "call": GraphBuilder._sym_call,
 }
+
+
+def _let_go_of(value: Any) -> None:
+    if type(value) is TensorValue:
+        value.origin = value.tracker = value.family = None
+    elif type(value) is SequenceValue:
+        for item in value.items:
+            _let_go_of(item)
+    elif isinstance(value, SymValue) and not isinstance(value, FloatValue):  # the guards are made of those
+        value.origin = None
 
 
 _SCHEMA_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)

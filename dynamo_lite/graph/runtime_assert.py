@@ -8,21 +8,23 @@ Mirrors `torch/fx/passes/runtime_assert.py`.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
 import sympy
 import torch
 from torch.fx import Node, Proxy
-from torch.fx.experimental.symbolic_shapes import _has_uninterpretable_sympy_function
 from torch.fx.proxy import GraphAppendingTracer
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from .lean import without_compiler
 from .nodes import NodeMeta
 from .values import SymValue, TensorValue
 
+_UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 _set_meta = torch._C._NodeBase.meta.__set__
 
 
@@ -52,7 +54,34 @@ def _facts(symbols: Any, made_at: dict[Any, _Place]) -> list[Any]:
             facts[sympy.Le(symbol, bounds.upper)] = None
     for asserted in env.deferred_runtime_asserts.values():
         facts.update(dict.fromkeys([item.expr for item in asserted if item.expr.free_symbols & made_at.keys()]))
-    return [fact for fact in facts if not _has_uninterpretable_sympy_function(fact)]
+    return list(facts)
+
+
+class _Nodes(PythonReferenceAnalysis):
+    """What the functions of an expression are as calls in the graph."""
+
+    @staticmethod
+    def _call(function: Any, *args: Any) -> Any:
+        if not any(isinstance(a, Proxy) for a in args):
+            return function(*args)
+        tracer = next(a.tracer for a in args if isinstance(a, Proxy))
+        return tracer.create_proxy("call_function", function, args, {})
+
+    @staticmethod
+    def trunc_to_int(x: Any, dtype: Any) -> Any:
+        return _Nodes._call(torch.sym_int, x)
+
+    @staticmethod
+    def ceil_to_int(x: Any, dtype: Any) -> Any:
+        return _Nodes._call(math.ceil, x)
+
+    @staticmethod
+    def floor_to_int(x: Any, dtype: Any) -> Any:
+        return _Nodes._call(math.floor, x)
+
+    @staticmethod
+    def to_dtype(x: Any, dtype: Any) -> Any:
+        return _Nodes._call(torch.sym_float, x)
 
 
 class _Place:
@@ -68,7 +97,7 @@ class _Place:
 def _places(builder: Any, symbols: Any) -> dict[Any, _Place]:
     """The symbols that nodes of the graph make. Numbers may have become known since: what counts is what they were made as."""
     found: dict[Any, _Place] = {}
-    env, inputs = symbols.env, symbols.inputs
+    inputs = symbols.inputs
     for position, node in enumerate(builder.graph.nodes):
         subject = getattr(node.meta, "subject", None)
         if node.op == "placeholder":
@@ -80,8 +109,8 @@ def _places(builder: Any, symbols: Any) -> dict[Any, _Place]:
         else:
             continue
         for dim, number in numbers:
-            expr = number.node._expr if isinstance(number, torch.SymInt) else None
-            if isinstance(expr, sympy.Symbol) and expr not in inputs and env.is_unbacked_symint(expr):
+            expr = number.node._expr if isinstance(number, torch.SymInt | torch.SymFloat) else None
+            if isinstance(expr, sympy.Symbol) and expr not in inputs and symbol_is_type(expr, _UNBACKED):
                 found.setdefault(expr, _Place(node, position, dim))
     return found
 
@@ -104,7 +133,7 @@ class _Writer:
         values = {s: self.builder.node(self.inputs[s]) for s in inputs}
         values.update((s, self._number(s)) for s in made)
         with self.graph.inserting_before(self.made_at[made[-1]].next):
-            holds = sympy_interp(PythonReferenceAnalysis, {s: Proxy(n, self.tracer) for s, n in values.items()}, fact)
+            holds = sympy_interp(_Nodes, {s: Proxy(n, self.tracer) for s, n in values.items()}, fact)
             if isinstance(holds, Proxy):
                 text = f"{fact} does not hold, on which the compiled program rests"
                 self.graph.call_function(torch.ops.aten._assert_scalar.default, (holds.node, text))

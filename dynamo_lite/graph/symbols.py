@@ -231,6 +231,9 @@ class Symbols:
 
     def _int_of(self, value: int, source: Any) -> SymValue:
         self.made_for.append((source, (), ()))
+        if config.automatic_dynamic_shapes_mark_as == "unbacked" and self.tr.region.dynamic is None:
+            sym = self._unbacked(value, source, spoken(source, self.tr), None, None)
+            return self.inputs[sym.node.expr]
         with without_compiler:
             name = InputSource(source.path)
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)

@@ -62,6 +62,15 @@ class SymValue:
         return f"SymValue({self.sym})"
 
 
+class SequenceValue(NamedTuple):
+    """What a node with several results stands for: an instance of `type` with these values and constants as items, or a dict with the
+    given keys."""
+
+    type: type
+    items: list[Any]
+    keys: tuple[Any, ...] | None = None
+
+
 class TensorResult(NamedTuple):
     """An operator returns a new tensor; `base` is the position among its tensor arguments of one that it is a view
     of."""

@@ -1,5 +1,7 @@
 """What is assumed about numbers that only the graph knows is asserted in it; where that fails, the program runs and raises as it does."""
 
+import math
+
 import pytest
 import torch
 
@@ -175,3 +177,33 @@ def test_assumptions_about_sizes_that_are_marked_unbacked(name):
                 outcomes.append((type(error).__name__, str(error)))
         assert not list(differences(*outcomes)), (n, m)
     assert counter.frame_count <= 5
+
+
+FLOATS = {
+    "truncated": lambda x: (torch._check(int(x.sum()) > 2), torch.ones(int(x.sum())))[1],
+    "ceiling": lambda x: (torch._check(math.ceil(x.sum().item()) > 2), x * 2)[1],
+    "floor": lambda x: (torch._check(math.floor(x.sum().item()) > 2), x * 2)[1],
+    "a float": lambda x: (torch._check(x.sum().item() > 2.5), x * 2)[1],
+    "quotient": lambda x: (torch._check(int(x.sum()) / 2 > 1.25), x * 2)[1],
+    "remainder": lambda x: (torch._check(int(x.sum()) % 2 == 0), x * 2)[1],
+    "power": lambda x: (torch._check(int(x.sum()) ** 2 > 5), x * 2)[1],
+    "of two": lambda x: (torch._check(int(x.sum()) >= int(x.max())), x * 2)[1],
+    "made float": lambda x: (torch._check(float(int(x.sum())) > 2.5), x * 2)[1],
+    "largest": lambda x: (torch._check(max(int(x.sum()), 1) > 2), x * 2)[1],
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", FLOATS)
+def test_conditions_of_all_kinds(name, backend):
+    call = FLOATS[name]
+    compiled = dynamo_lite.compile(call, backend=backend)
+    with config.patch(CAPTURED):
+        for values in ((4.0, 2.0), (1.0, 0.5), (3.0, 1.0), (-4.0, 2.0), (5.0, 1.5)):
+            outcomes = []
+            for fn in (call, compiled):
+                try:
+                    outcomes.append(fn(torch.tensor(values)))
+                except RuntimeError as error:
+                    outcomes.append(str(error))
+            assert not list(differences(*outcomes, tol=1e-6)), values
