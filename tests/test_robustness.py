@@ -119,7 +119,7 @@ def raise_signal_in(monkeypatch, where, name):
 
 
 INSIDE = [
-    pytest.param("dynamo_lite.graph.fake.Propagator", "_substitute", id="propagation"),
+    pytest.param("dynamo_lite.graph.fake.Propagator", "substitute", id="propagation"),
     pytest.param("dynamo_lite.variables.abstract", "call", id="interpretation"),
     pytest.param("dynamo_lite.graph.torch_side", "call_backend", id="before-the-backend"),
     pytest.param("torch._ops.OpOverload", "__call__", id="inside-an-operator"),
