@@ -35,7 +35,7 @@ from .variables.bytearray import BytearrayVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS, slug_of_foreign
-from .variables.function import FunctionVariable, MethodVariable, call_handler
+from .variables.function import FunctionVariable, MethodVariable, call_handler, call_stand_in
 from .variables.generator import ExcState
 from .variables.instance import special
 from .variables.iter import SequenceIteratorVariable
@@ -585,7 +585,7 @@ class Trace:
                 return marked
             polyfill = find_polyfill(real)
             if polyfill is not None:
-                return tx.call(self.build_constant_object(polyfill), args, kwargs)
+                return call_stand_in(tx, real, polyfill, args, kwargs)
             reason = skip.why_not_inlined(real)
             if reason is not None:
                 target = skip.transparent_target(real)

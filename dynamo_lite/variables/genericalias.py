@@ -7,10 +7,17 @@ Mirrors `Objects/genericaliasobject.c` and `Objects/unionobject.c`.
 
 from __future__ import annotations
 
+import builtins
+import collections
 import contextlib
+import contextvars
 import functools
+import itertools
 import operator
+import re
 import types
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from ..exc import unsupported
@@ -116,6 +123,21 @@ def build_union(tr: Any, value: Any, source: Any) -> UnionVariable:
 @constructor(types.GenericAlias)
 def new_alias(tx: Any, cls: VariableTracker, origin: VariableTracker, args: VariableTracker, /) -> VariableTracker:
     return fold(tx, types.GenericAlias, [origin, args], {})
+
+
+def _generic_classes() -> Iterator[Any]:
+    """The `__class_getitem__` of classes written in C."""
+    for module in (builtins, collections, contextvars, functools, itertools, re, weakref):
+        for cls in vars(module).values():
+            raw = vars(cls).get("__class_getitem__") if isinstance(cls, type) else None
+            if type(raw) is types.ClassMethodDescriptorType:
+                yield raw
+
+
+@method(*dict.fromkeys(_generic_classes()))
+def class_getitem(tx: Any, cls: VariableTracker, item: VariableTracker, /) -> VariableTracker:
+    """`Py_GenericAlias`."""
+    return fold(tx, types.GenericAlias, [cls, item], {})
 
 
 @method(types.GenericAlias.__mro_entries__)
