@@ -747,6 +747,7 @@ class Analysis:
             leave_out(tr)
         self._check_own_changes(tr)
         check_finalizers(tr)
+        self._check_profilers(tr)
         if tr.graph.is_empty and not tr.mutations and not config.capture_pure_python:
             return self._eager_entry(tr)
         codegen = Codegen(tr)
@@ -756,6 +757,12 @@ class Analysis:
     def _check_own_changes(tr: Trace) -> None:
         if note_own_changes(tr):
             raise Restart("the frame changes numbers that were held to be constants")
+
+    @staticmethod
+    def _check_profilers(tr: Trace) -> None:
+        """A profiler that was left out may not run on when the frame ends or breaks."""
+        for profiler in tr.profilers:
+            raise profiler.saved
 
     def _break(self, tr: Trace) -> Any:
         tr.state.restore()
@@ -768,6 +775,7 @@ class Analysis:
             return self._eager_entry(tr)
         self._check_own_changes(tr)
         check_finalizers(tr)
+        self._check_profilers(tr)
         codegen = Codegen(tr)
         breaks = [] if self.pending is None else [BreakRecord.of(self.pending)]
         code = codegen.finish_break(frames[::-1])

@@ -47,9 +47,14 @@ SKIPPED_TORCH = (
     "torch.utils.tensorboard",
 )
 
-# A mode by which `torch.nn.attention` rewrites indexing lives there; modules made of graphs are called through the others.
 FOLLOWED_TORCH = frozenset(
-    {"torch._dynamo._trace_wrapped_higher_order_op", "torch.fx._pytree", "torch.fx.graph_module"}
+    {
+        "torch._dynamo._trace_wrapped_higher_order_op",  # has a mode by which `torch.nn.attention` rewrites indexing
+        "torch.fx._pytree",  # modules made of graphs are called through these
+        "torch.fx.graph_module",
+        "torch.profiler._utils",  # computes with events
+        "torch.profiler.itt",
+    }
 )
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

@@ -128,5 +128,6 @@ if find_spec("torch") is not None:
         torch_module_hooks,
         torch_optim,
         torch_overrides,
+        torch_profiler,
         torch_saved_tensors,
     )

@@ -1,7 +1,6 @@
-"""What stands around the computation in `torch.optim` and training loops.
+"""Operators that `torch.optim` calls with a tensor for a number, and optimisers that look at numbers in tensors.
 
-Input: calls of `record_function`, and operators with a tensor for a number. Output: nothing where only a profiler
-would see it; operators that take a tensor in that place.
+Input: their calls. Output: operators that take a tensor in that place.
 Invariant: results are those of eager execution; where a tensor stands for a number, compiled ones up to rounding.
 """
 
@@ -11,34 +10,15 @@ import types
 from typing import Any
 
 import torch
-from torch.autograd.profiler import record_function
 from torch.optim.asgd import asgd
 from torch.optim.radam import radam
 
-from ..exc import unsupported
 from ..graph import functional
 from .base import VariableTracker
-from .constant import FALSE, NONE, TRUE, ConstantVariable
+from .constant import TRUE, ConstantVariable
 from .dispatch import HANDLERS, builtin
 from .list import ListVariable
 from .tensor import TensorVariable
-
-_CALLBACKS = "run_callbacks_on_exit"
-
-
-@builtin(record_function.__enter__)
-def record_enter(tx: Any, self: VariableTracker) -> VariableTracker:
-    """A profiler sees the graph, not what it was made of. Should the block be left after a break, there is nothing to end."""
-    self.tp_setattro(tx, _CALLBACKS, FALSE)
-    return self
-
-
-@builtin(record_function.__exit__)
-def record_exit(tx: Any, self: VariableTracker, *exc_info: VariableTracker) -> VariableTracker:
-    if self.tp_getattro(tx, _CALLBACKS).as_python_constant():
-        return unsupported("call-skipped-function", "record_function.__exit__ of a block that was entered before")
-    self.tp_setattro(tx, _CALLBACKS, TRUE)
-    return NONE
 
 
 def _takes_tensor(vt: Any) -> bool:

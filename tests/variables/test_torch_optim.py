@@ -252,23 +252,6 @@ def test_tensor_for_a_number():
     torch.testing.assert_close(dynamo_lite.compile(fn, backend="eager", fullgraph=True)(a, v), fn(a, 0.5))
 
 
-def test_record_function_around_a_break():
-    def fn(a):
-        with torch.profiler.record_function("block"):
-            a = a + 1
-            dynamo_lite.graph_break()
-            a = a * 2
-        return a
-
-    def whole(a):
-        with torch.profiler.record_function("block"):
-            return a + 1
-
-    a = torch.ones(2)
-    torch.testing.assert_close(dynamo_lite.compile(fn, backend="eager")(a), fn(a))
-    torch.testing.assert_close(dynamo_lite.compile(whole, backend="eager", fullgraph=True)(a), whole(a))
-
-
 def test_where_torch_compile_has_run():
     """It disables what it cannot follow of the optimisers: we can."""
     from torch._dynamo.eval_frame import TorchPatcher
