@@ -20,6 +20,7 @@ from . import (  # noqa: F401
     classes,
     code,
     compiled,
+    context,
     coroutine,
     dictview,
     enum,
