@@ -125,6 +125,9 @@ class Trace:
         self.mutations: list[VariableTracker] = []
         self.cached: list[Any] = []  # results of functions with a cache that were followed
         self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
+        self.provisos: list[
+            Any
+        ] = []  # what has to hold when it is known what escapes: `check(tr, escaping)` raises where it does not
         self.profilers: list[Any] = []  # models of those that the traced code has begun and not yet ended
         self.handlers = OPS
         # arguments with a finalizer to which the frame may hold the last references

@@ -333,3 +333,18 @@ def test_a_wrapper_is_blamed_for_each_class_by_itself():
     sizes = [graph.op_count for record in log.snapshot() for graph in record.graphs]
     assert max(sizes) >= 8  # the second loop is in one graph
     assert counter.frame_count == len(sizes)
+
+
+def test_numbers_on_the_stack_are_not_looked_at():
+    """What only lies there while an instruction breaks is guarded by nothing."""
+    numbers = iter([1.5, 2.5, 3.5])
+    draw, wait = dynamo_lite.disable(lambda: next(numbers)), dynamo_lite.disable(lambda: None)
+
+    def f(x):
+        number = draw()
+        return x + 1, number, wait()
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(f, backend=counter)
+    assert [compiled(torch.ones(2))[1] for _ in range(3)] == [1.5, 2.5, 3.5]
+    assert counter.frame_count == 1

@@ -19,7 +19,6 @@ from ..exc import NotConstant, unsupported
 from ..graph import functional
 from ..graph.arguments import Packing, packs
 from ..graph.numbers import present
-from ..guards import ir
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, is_true, richcompare
 from .base import MISSING, VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
@@ -41,13 +40,13 @@ numpy: Any = sys.modules.get("numpy")
 
 
 class ScalarVariable(VariableTracker):
-    """A float64 of numpy's. `number` is the Python number that it is."""
+    """A float of numpy's. `number` is the Python number that it is."""
 
-    def __init__(self, cls: type, number: VariableTracker) -> None:
+    def __init__(self, cls: type, number: VariableTracker, value: Any = MISSING, source: Any = None) -> None:
         self.cls = cls
         self.number = number
-        self.source = None
-        self.value = MISSING
+        self.source = source
+        self.value = value
 
     def python_type(self) -> type:
         return self.cls
@@ -107,7 +106,7 @@ class ScalarVariable(VariableTracker):
 
 
 class IntScalarVariable(ScalarVariable):
-    """An int64."""
+    """An int."""
 
     def nb_index(self, tx: Any) -> VariableTracker:
         return self.number
@@ -117,20 +116,6 @@ _OF_ALL = frozenset({"dtype", "itemsize", "nbytes", "ndim", "shape", "size", "st
 """Attributes that are the same for all numbers of a class."""
 
 SPECIALIZED.append(ScalarVariable)
-
-
-def build_varying(tr: Any, value: Any, source: Any) -> VariableTracker | None:
-    """The model of a scalar from outside that has been another one, None for one that has not."""
-    cls = type(value)
-    node = tr.source(source, ir.CALL, _PLAIN[cls])
-    symbolic = tr.graph.symbolic_int if cls is numpy.int64 else tr.graph.symbolic_float
-    number = symbolic(_PLAIN[cls](value), node)
-    if number is None:
-        return None
-    tr.guard(source, ir.TYPE_IS, cls)
-    made = _MODELS[cls](cls, number)
-    made.source = source
-    return made
 
 
 def is_number(vt: VariableTracker) -> bool:
@@ -188,7 +173,7 @@ def call_on_numbers(
         number = of_floats(tx, call[0], call[1:]) if is_float else ConstantVariable(tx.tr.graph.symbols.decide(*call))
     if not isinstance(number, SymNodeVariable):
         return ConstantVariable(type(now)(number.value))
-    return _MODELS[type(now)](type(now), number)
+    return MODELS[type(now)](type(now), number)
 
 
 def _form(vt: VariableTracker, numbers: list[VariableTracker]) -> Any:
@@ -246,9 +231,9 @@ _COMPARISONS: dict[Any, str] = {function: op for op, function in COMPARE_OPS.ite
 _ARITHMETIC: dict[Any, Callable[..., Any]] = {
     f: f for f in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, abs)
 }
-_MODELS: dict[type, Any] = {}
-_PLAIN: dict[type, Callable[[Any], Any]] = {}
-"""Class of scalars → what makes Python's number of one."""
+MODELS: dict[type, type[ScalarVariable]] = {}
+"""Class of numpy's → model of its scalars that vary."""
+
 _OF_TWO: dict[Any, Any] = {}
 _OF_MANY: dict[Any, Any] = {}
 _EXACT: tuple[type, ...] = ()
@@ -262,8 +247,8 @@ if numpy is not None:
     _ARITHMETIC |= {numpy.floor_divide: operator.floordiv, numpy.mod: operator.mod}
     _ARITHMETIC |= {numpy.negative: operator.neg, numpy.absolute: abs}
     _ARITHMETIC[numpy.int64] = operator.pos
-    _PLAIN |= {numpy.float64: float, numpy.int64: operator.index}
-    _MODELS |= {numpy.float64: ScalarVariable, numpy.int64: IntScalarVariable}
+    MODELS |= dict.fromkeys((numpy.float16, numpy.float32, numpy.float64), ScalarVariable)
+    MODELS |= dict.fromkeys((numpy.int8, numpy.int16, numpy.int32, numpy.int64, numpy.uint8), IntScalarVariable)
     for _name, _raw in vars(numpy.generic).items():
         if isinstance(_raw, types.MethodDescriptorType) and _name not in _EFFECTS and _name[:2] != "__":
             METHODS[_raw] = _name

@@ -325,7 +325,17 @@ def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) 
         result = overrides.operator(tx, function, args)
         if result is not None:
             return result
+    foreign = next((FOREIGN_OPERANDS[a.__class__] for a in args if a.__class__ in FOREIGN_OPERANDS), None)
+    if foreign is not None:
+        return foreign(tx, function, args)
     return tx.tr.graph.call(tx, "call_function", function, args)
+
+
+FOREIGN_OPERANDS: dict[type, Callable[..., VariableTracker]] = {}
+"""Model of what may stand beside a tensor without being one → function(tx, operator, arguments)."""
+
+FOREIGN_ARGUMENTS: dict[type, Callable[..., VariableTracker]] = {}
+"""The same for functions and methods of torch → function(tx, function, arguments, keywords)."""
 
 
 def _binary(function: Callable[..., Any]) -> Any:

@@ -7,6 +7,7 @@ Mirrors `torch/csrc/utils/tensor_new.cpp` and `torch/csrc/tensor/python_tensor.c
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from .dispatch import builtin, constructor, method
 from .list import ListVariable
 from .numpy import ArrayVariable, holds_inexact_scalars, holds_scalars, tensor_of_array
 from .symnode import SymNodeVariable, is_unbacked
-from .tensor import TensorVariable
+from .tensor import TensorVariable, ValueVariable
 from .torch_misc import with_named_size
 from .tuple import TupleVariable
 from .type import TypeVariable
@@ -27,10 +28,10 @@ from .type import TypeVariable
 _CLASSES = [cls for cls in torch._tensor_classes if isinstance(cls, type(torch.FloatTensor))]
 
 
-def _tensors_within(vt: VariableTracker) -> list[TensorVariable]:
+def _tensors_within(vt: VariableTracker) -> list[TensorVariable | ArrayVariable]:
     if isinstance(vt, ListVariable | TupleVariable):
         return [tensor for item in vt.items for tensor in _tensors_within(item)]
-    return [vt] if isinstance(vt, TensorVariable) else []
+    return [vt] if isinstance(vt, TensorVariable | ArrayVariable) else []
 
 
 @builtin(torch.tensor)
@@ -49,25 +50,34 @@ def tensor(
     given = {name: value for name, value in options.items() if value is not None and not _is_default(value)}
     if isinstance(data, ArrayVariable) and set(given) <= {"dtype", "device"}:
         return tensor_of_array(tx, data, given, copy=True)
-    if dtype is None and holds_scalars(data):
+    within = _tensors_within(data)
+    if not within and dtype is None and holds_scalars(data):
         return unsupported("numpy", "torch.tensor of numpy's scalars")
     if _has_varying_ints(data):
         result = _of_varying_ints(tx, data, given)
         if result is not None:
             return result
-    within = _tensors_within(data)
     if not within or isinstance(data, TensorVariable):
         return call(tx, "call_function", torch.tensor, [data], given)
-    if any(t.proxy.meta.numel() != 1 or t.proxy.meta.dtype != within[0].proxy.meta.dtype for t in within):
-        return unsupported("data-dependent-operator", "torch.tensor of tensors with several elements or dtypes")
+    if any(t.proxy.meta.numel() != 1 for t in within if isinstance(t, TensorVariable)):
+        return unsupported("data-dependent-operator", "torch.tensor of tensors with several elements")
     with tx.tr.state.grad_mode(False):
-        stacked = _stack(tx, data, within[0])
+        stacked = _stack(tx, data, functools.reduce(torch.promote_types, _dtypes_within(data)))
         target = {"dtype": given.get("dtype"), "device": given.get("device", ConstantVariable(torch.device("cpu")))}
         result = call(tx, "call_method", "to", [stacked], {k: v for k, v in target.items() if v is not None})
         result = call(tx, "call_method", "detach", [result])
     if "pin_memory" in given:
         return unsupported("tensor-attribute", "torch.tensor(pin_memory=True)")
     return call(tx, "call_method", "requires_grad_", [result]) if "requires_grad" in given else result
+
+
+@builtin(torch.asarray)
+def asarray(tx: Any, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
+    """`torch.asarray`: as `as_tensor` for an array and what is within."""
+    if isinstance(obj, ArrayVariable) or (_tensors_within(obj) and not isinstance(obj, TensorVariable)):
+        if set(options) <= {"dtype", "device"}:
+            return as_tensor(tx, obj, **options)
+    return tx.tr.graph.call(tx, "call_function", torch.asarray, [obj], options)
 
 
 @builtin(torch.as_tensor)
@@ -141,18 +151,31 @@ def _is_default(vt: VariableTracker) -> bool:
     return is_none(vt) or vt.is_python_constant() and vt.as_python_constant() is False
 
 
-def _stack(tx: Any, vt: VariableTracker, like: TensorVariable) -> VariableTracker:
-    """The nested sequence as one tensor, numbers in it as tensors like `like`."""
+def _dtypes_within(vt: VariableTracker) -> list[torch.dtype]:
+    """What torch takes each item of nested sequences for."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        return [dtype for item in vt.items for dtype in _dtypes_within(item)]
+    if isinstance(vt, TensorVariable | ArrayVariable):
+        return [vt.proxy.meta.dtype]
+    if not vt.is_python_constant() or not isinstance(vt.as_python_constant(), (bool, int, float, complex)):
+        return unsupported("data-dependent-operator", "torch.tensor of tensors and other values")
+    return [torch.tensor(vt.as_python_constant()).dtype]
+
+
+def _stack(tx: Any, vt: VariableTracker, dtype: torch.dtype) -> VariableTracker:
+    """The nested sequence as one tensor."""
     call = tx.tr.graph.call
     if isinstance(vt, ListVariable | TupleVariable):
-        items = [_stack(tx, item, like) for item in vt.items]
+        items = [_stack(tx, item, dtype) for item in vt.items]
         return call(tx, "call_function", torch.stack, [ListVariable(items)])
-    if isinstance(vt, TensorVariable):
-        return call(tx, "call_method", "reshape", [vt, TupleVariable([])])
-    if not vt.is_python_constant() or type(vt.as_python_constant()) not in (int, bool):
-        return unsupported("data-dependent-operator", "torch.tensor of tensors and other values")
-    dtype, device = ConstantVariable(like.proxy.meta.dtype), ConstantVariable(like.proxy.meta.device)
-    return call(tx, "call_function", torch.tensor, [vt], {"dtype": dtype, "device": device})
+    if not isinstance(vt, TensorVariable | ArrayVariable):
+        return call(tx, "call_function", torch.tensor, [vt], {"dtype": ConstantVariable(dtype)})
+    value: VariableTracker = ValueVariable(vt.proxy)
+    if vt.proxy.meta.device.type != "cpu":
+        value = call(tx, "call_method", "to", [value, ConstantVariable(torch.device("cpu"))])
+    if vt.proxy.meta.dtype is not dtype:
+        value = call(tx, "call_method", "to", [value, ConstantVariable(dtype)])
+    return call(tx, "call_method", "reshape", [value, TupleVariable([])]) if isinstance(vt, TensorVariable) else value
 
 
 def _check_data(args: tuple[VariableTracker, ...], dtype: torch.dtype, what: str) -> None:

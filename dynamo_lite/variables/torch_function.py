@@ -38,7 +38,7 @@ from .list import ListVariable
 from .markers import refuse_marked
 from .module import ModuleVariable
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
-from .tensor import TensorVariable
+from .tensor import FOREIGN_ARGUMENTS, TensorVariable
 from .torch_overrides import NOT_OVERRIDABLE, activate, announced, overloaded_arguments
 from .wrap import builds, builds_if, builds_subclasses
 
@@ -184,6 +184,9 @@ class HigherOrderFunctionVariable(TorchFunctionVariable):
 def call_in_graph(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
     """Add a call of `fn` to the graph; a method of tensors as `call_method`."""
     graph = tx.tr.graph
+    foreign = next((FOREIGN_ARGUMENTS[a.__class__] for a in args if a.__class__ in FOREIGN_ARGUMENTS), None)
+    if foreign is not None:
+        return foreign(tx, fn, args, kwargs)
     if is_tensor_method(fn) and args and isinstance(args[0], TensorVariable):
         return graph.call(tx, "call_method", fn.__name__, args, kwargs)
     return graph.call(tx, "call_function", fn, args, kwargs, memo=_is_torchs_own(fn))

@@ -19,6 +19,7 @@ from .constant import TRUE, ConstantVariable
 from .dispatch import HANDLERS, builtin
 from .list import ListVariable
 from .tensor import TensorVariable
+from .torch_function import call_in_graph
 
 
 def _takes_tensor(vt: Any) -> bool:
@@ -35,14 +36,13 @@ def _is_list(vt: Any) -> bool:
 def _with_tensor_for_number(raw: Any, name: str, option: str, n_args: int) -> None:
     """An operator with a tensor as the argument `option`. Methods have it as a keyword only."""
     op = "call_function" if isinstance(raw, types.BuiltinFunctionType) else "call_method"
-    target = raw if op == "call_function" else name
 
     def handler(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
         call = tx.tr.graph.call
         given = dict(kwargs)
         number = args[n_args] if len(args) > n_args and op == "call_function" else given.pop(option, None)
         if not _takes_tensor(number) or given or len(args) < n_args or (option == "weight" and _is_list(number)):
-            return call(tx, op, target, list(args), kwargs)
+            return call_in_graph(tx, raw, list(args), kwargs)
         function = ConstantVariable(name)
         return call(tx, "call_function", functional.with_tensor_for_number, [function, number, *args[:n_args]])
 
