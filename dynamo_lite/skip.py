@@ -57,6 +57,9 @@ FOLLOWED_TORCH = frozenset(
     }
 )
 
+# Of modules that are not followed: making an instance of a class that torch.fx can trace.
+_FOLLOWED_FUNCTIONS = frozenset({("torch.fx._symbolic_trace", "ProxyableClassMeta.__call__")})
+
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -86,7 +89,7 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
         return None
     if top in SKIPPED_MODULES:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
-    if _is_skipped_torch(module):
+    if _is_skipped_torch(module) and (module, fn.__qualname__) not in _FOLLOWED_FUNCTIONS:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
     return None
 

@@ -164,6 +164,14 @@ class TorchFunctionVariable(DescriptorVariable):
             # An argument that no graph can hold, such as a function: follow the Python code.
             return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
 
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        tx.tr.bound_to_process("the address of a function")
+        return ConstantVariable(repr(self.value))
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        tx.tr.bound_to_process("the address of a function")
+        return ConstantVariable(str(self.value))
+
 
 def _look_at(args: list[VariableTracker]) -> None:
     """Find out whether a tensor among the arguments, none of which may have been looked at, is of a subclass."""
@@ -401,7 +409,37 @@ _folded(
     ),
     *_existing("_C._is_autocast_available", "_C._get_privateuse1_backend_name", "amp.is_autocast_available"),
     *_existing("backends.cuda.is_flash_attention_available", "accelerator.is_available", "_C._get_accelerator"),
+    *_existing(
+        "_C._get_cpu_capability", "_C._cpu._get_cpu_capability", "_C._supported_qengines", "_C._is_ck_sdpa_available"
+    ),
+    *_existing("_C._mtia_isBuilt", "_C._mtia_getDeviceCount", "_C._accelerator_getAccelerator", "_C._show_config"),
+    *_existing("get_num_interop_threads", "profiler.supported_activities"),
 )
+
+
+# -- settings that are asked for, and that only functions without a model change
+
+
+def _ask(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+def _guarded(function: Any) -> Any:
+    def handler(tx: Any) -> VariableTracker:
+        node = tx.tr.source(tx.tr.constant_source(function), ir.CALL, _ask)
+        return tx.tr.wrap(function(), node)
+
+    return handler
+
+
+_PRECISION = ("fp16_accumulation", "fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction")
+for _function in _existing(
+    *(f"_C._get_{name}" for name in ("qengine", "warnAlways", "onednn_allow_tf32", "onednn_deterministic")),
+    *(f"_C._get_{name}_preferred_backend" for name in ("blas", "linalg", "rocm_fa")),
+    *(f"_C._get_cublas_allow_{name}" for name in _PRECISION),
+    "_C._get_math_sdp_allow_fp16_bf16_reduction",
+):
+    HANDLERS.setdefault(_function, _guarded(_function))
 
 
 # -- assertions
