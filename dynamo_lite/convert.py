@@ -734,6 +734,8 @@ class Analysis:
             on_raise = getattr(self.region.backend, "dynamo_lite_raises", None)
             if on_raise is not None:
                 on_raise(error.exc)
+            else:
+                self._keep_graph(tr, error.exc)
         if broken:
             return self._break(tr)
         if result is None:
@@ -752,6 +754,15 @@ class Analysis:
             return self._eager_entry(tr)
         codegen = Codegen(tr)
         return self._commit(tr, codegen.finish(result), False, codegen)
+
+    def _keep_graph(self, tr: Trace, exc: Any) -> None:
+        """The call raises: break before the instruction of this frame that does, if there are operators before it."""
+        step = exc.raise_step
+        may_break = not (self.region.fullgraph or config.error_on_graph_break)
+        if may_break and not tr.graph.is_empty and step > 0 and (self.break_step < 0 or step < self.break_step):
+            error = Unsupported("uncaught-exception", exc.python_type().__qualname__)
+            error.break_step = step
+            raise error
 
     @staticmethod
     def _check_own_changes(tr: Trace) -> None:
