@@ -457,8 +457,9 @@ class GraphBuilder:
         if changes:
             self._refuse_resize(target, tensors, changes)
             self._apply_changes(tensors, changes, fakes is None)
-        if type(result) is ConstantResult and result.value is not None and not changes:
-            return MODELS.constant(tx, result.value)
+        if type(result) is ConstantResult and not changes:
+            if result.value is not None or (not tensors and getattr(target, "__module__", None) in _WITHOUT_EFFECTS):
+                return MODELS.constant(tx, result.value)
         if packing.scalar_types:
             fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), as_dtype)
         node = self._create(made_op, called, fx_args, fx_kwargs)
@@ -776,6 +777,7 @@ class GraphBuilder:
                 self._symbols.add_runtime_asserts(self)
             self.state.at_end(self)
             self._remove_dead(checked)
+            self._remove_aliases(checked)
             if self._symbols is not None:
                 settle_inputs(self)
             unseen = unseen_by_compilers(self)
@@ -829,6 +831,32 @@ class GraphBuilder:
         used = {node.target for node in self.graph.nodes if node.op == "get_attr"}
         self.bodies = {name: module for name, module in self.bodies.items() if name in used}
 
+    def _remove_aliases(self, checked: list[Node]) -> None:
+        """An alias of a result that nothing else uses is that result: what a tensor becomes by `as_subclass`."""
+        known = {
+            *self.outputs,
+            *checked,
+            *self.hook_calls,
+            *self.body_hooks,
+            *self.tensor_hooks,
+            *self.cuts,
+            *self.stages,
+        }
+        leaves = {*self.made_leaves, *self.viewed_leaves, *self.viewed_leaves.values()}
+        for node in list(self.graph.nodes):
+            if node.target is not torch.ops.aten.alias.default:
+                continue
+            (source,) = node.args
+            values = {source.meta.subject, node.meta.subject}
+            if source.op == "placeholder" or len(source.users) > 1 or source in known or not leaves.isdisjoint(values):
+                continue
+            self.outputs = [source if output is node else output for output in self.outputs]
+            known = {source if found is node else found for found in known}
+            node.replace_all_uses_with(source)
+            if node.meta.subject.node is node:
+                node.meta.subject.node = source
+            self.graph.erase_node(node)
+
     def example_inputs(self) -> list[Any]:
         """The real inputs in placeholder order."""
         return [i.value for i in self.inputs]
@@ -856,6 +884,9 @@ class ShapeGuards:
         lines = {constant.user for constant in symbols.constants()}
         return {function for line in lines for function in symbols.env.functions_at.get(line, ())}
 
+
+_WITHOUT_EFFECTS = frozenset({"torch.nn.functional", "torch.functional"})
+"""Modules whose functions do nothing without tensors but look at their arguments: a call that returns None need not be in the graph."""
 
 _NODE_MAKERS = {
     "input": GraphBuilder._placeholder,
