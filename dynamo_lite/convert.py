@@ -56,9 +56,9 @@ from .guards.program import build_program
 from .hints import Memory, hints_of, note_call, note_values
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
-from .isa.flow import is_in_loop, leads_to_loop
+from .isa.flow import is_in_loop
 from .record import STATS, BreakRecord, FrameRecord, Function, Miss, log
-from .resume import PREFIXES, is_resumed
+from .resume import is_resumed
 from .signals import HandlerRaised, let_through, relayed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
@@ -541,24 +541,6 @@ def _class_of_first(args: list[Any]) -> int:
     return id(type(value) if value is not MISSING else first.python_type())
 
 
-def _own_locals(frame: Frame) -> list[Any]:
-    """The variables of a frame without those that continue another one's stack."""
-    own = zip(frame.lifted.local_names, frame.locals, strict=True)
-    return [value for name, value in own if not name.startswith(PREFIXES)]
-
-
-def _loops_follow(frame: Frame | None) -> bool:
-    """Whether there are loops of the program still to come around a frame; those of modules go through their parts."""
-    while frame is not None:
-        own = _own_locals(frame)
-        first = own[0].content if own and type(own[0]) is CellVariable else next(iter(own), MISSING)
-        of_module = first is not MISSING and side.is_module(real_object(first))
-        if not of_module and not skip.is_of_torch(frame.globals.value) and leads_to_loop(frame.lifted, frame.cur):
-            return True
-        frame = frame.parent
-    return False
-
-
 def _forget_frames(error: BaseException) -> None:
     """Take away what leads from an exception, and from its causes, to the frames that it has passed, and to those that had called
     them: they hold the program's objects, and may hold the exception."""
@@ -716,7 +698,7 @@ class Analysis:
         except RunsEagerly as reason:
             self.record.skipped = f"runs eagerly: {reason}"
             return self._eager_entry(tr)
-        if isinstance(error, FirstUse) and not _loops_follow(tr.frame):
+        if isinstance(error, FirstUse) and not tr.loops_follow():
             # The frame will be another one from the next call on, so that its pieces are not worth compiling.
             return self._eager_entry(tr, needs_hook=False)
         learned = self._learn(tr, error)

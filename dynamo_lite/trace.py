@@ -26,12 +26,15 @@ from .interp.call import bind_arguments
 from .interp.frame import OPS, Frame, GraphBreak, Lasti
 from .isa.canon import Op
 from .isa.codec import Place
+from .isa.flow import leads_to_loop
 from .isa.lift import lift
 from .polyfills.registry import find_polyfill
 from .record import Function
+from .resume import PREFIXES
 from .variables import abstract, classes, subclass
 from .variables.base import MISSING, UNREAD, LazyVariable, VariableTracker, is_lazy, real_object
 from .variables.bytearray import BytearrayVariable
+from .variables.cell import CellVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS, slug_of_foreign
@@ -672,6 +675,18 @@ class Trace:
             f = f.parent
         return stack[::-1]
 
+    def loops_follow(self) -> bool:
+        """Whether there are loops of the program still to come around the current frame; those of modules go through their parts."""
+        frame = self.frame
+        while frame is not None:
+            own = _own_locals(frame)
+            first = own[0].content if own and type(own[0]) is CellVariable else next(iter(own), MISSING)
+            of_module = first is not MISSING and side.is_module(real_object(first))
+            if not of_module and not skip.is_of_torch(frame.globals.value) and leads_to_loop(frame.lifted, frame.cur):
+                return True
+            frame = frame.parent
+        return False
+
     def failing_step(self, frame: Frame | None = None) -> int:
         """Where the next run has to break because of what failed now, in the current instruction of `frame` (default: the
         innermost): the innermost point from which every frame above can be resumed."""
@@ -683,6 +698,12 @@ class Trace:
                 step = f.call_step
             f = f.parent
         return step
+
+
+def _own_locals(frame: Frame) -> list[Any]:
+    """The variables of a frame without those that continue another one's stack."""
+    own = zip(frame.lifted.local_names, frame.locals, strict=True)
+    return [value for name, value in own if not name.startswith(PREFIXES)]
 
 
 def _current_exception(_: Any) -> BaseException | None:

@@ -13,8 +13,10 @@ import torch
 from torch.optim.asgd import asgd
 from torch.optim.radam import radam
 
+from ..exc import FirstUse
 from ..graph import functional
-from .base import VariableTracker
+from .abstract import get_attr, is_true
+from .base import MISSING, VariableTracker
 from .constant import TRUE, ConstantVariable
 from .dispatch import HANDLERS, builtin
 from .list import ListVariable
@@ -70,3 +72,36 @@ def _as_capturable(function: Any) -> None:
 
 for _function in (asgd, radam):
     _as_capturable(_function)
+
+
+# -- state that an optimiser makes at its first step
+
+
+_CHECK = "_need_device_dtype_check_for_fused"
+
+
+def _with_state(function: Any) -> None:
+    """A function that makes the state of parameters which have none yet, and has the optimiser remember what it need not check again. The
+    step that does so runs eagerly: the next one is another."""
+
+    @builtin(function)
+    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        tr = tx.tr
+        checks = self.value is not MISSING and _CHECK in vars(self.value) and is_true(tx, get_attr(tx, self, _CHECK))
+        state = get_attr(tx, self, "state")
+        tr.followed[id(function)] = function  # as any other function
+        try:
+            result = tx.call(tr.build_constant_object(function), [self, *args], kwargs)
+        finally:
+            del tr.followed[id(function)]
+        is_first = state.mutated or (checks and not is_true(tx, get_attr(tx, self, _CHECK)))
+        if is_first and not tr.loops_follow():
+            raise FirstUse(
+                "call-skipped-function", f"{self.python_type().__qualname__}, whose first step makes its state"
+            )
+        return result
+
+
+for _cls in {value for value in vars(torch.optim).values() if isinstance(value, type)}:
+    if "_init_group" in vars(_cls):
+        _with_state(_cls._init_group)

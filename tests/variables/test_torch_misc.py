@@ -123,7 +123,8 @@ torch.backends.cpu.get_cpu_capability(); torch.cpu._is_avx2_supported(); torch.c
 torch.backends.mkldnn.is_available(); torch.backends.mkldnn.allow_tf32; torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
 torch.backends.quantized.engine; torch.backends.quantized.supported_engines; torch.backends.cuda.preferred_linalg_library()
 torch.get_num_interop_threads(); torch.is_warn_always_enabled(); torch.__config__.show(); torch.profiler.supported_activities()
-torch.ops.aten.add.Tensor._schema.name; [a.name for a in torch.ops.aten.add.Tensor._schema.arguments]; str(torch.ops.aten.add.Tensor._schema)
+torch.ops.aten.add.Tensor._schema.name; [a.name for a in torch.ops.aten.add.Tensor._schema.arguments]
+str(torch.ops.aten.add.Tensor._schema)
 str(torch.ops.aten.add.Tensor); repr(torch.ops.aten.add); f"{torch.add}"; torch.ops.aten.add_.Tensor._schema.is_mutable
 """
 
