@@ -34,7 +34,6 @@ from .numpy_calls import Call, call_numpy
 from .scalarmath import ScalarVariable, any_within, varies
 from .tensor import FOREIGN_ARGUMENTS, FOREIGN_OPERANDS, TensorVariable, ValueVariable
 from .tensor import operate as operate_on_tensors
-from .torch_function import call_in_graph
 from .tuple import TupleVariable
 from .wrap import builds, builds_subclasses
 
@@ -96,10 +95,10 @@ _AMONG_TENSORS = frozenset(
 """Operators that round in the same way whether a number or a tensor takes part."""
 
 
-def _call_on_scalars(
+def _with_tensors(
     tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
-) -> VariableTracker:
-    """A function or method of torch's, with a scalar where it takes a number or a tensor."""
+) -> list[VariableTracker]:
+    """The arguments of a function or method of torch's, with tensors where scalars stand for a number or a tensor."""
     name = getattr(fn, "__name__", "")
     position = _TAKES_NUMBERS.get(name)
     if kwargs or position is None or len(args) <= position or not isinstance(args[position], TensorVariable):
@@ -112,7 +111,7 @@ def _call_on_scalars(
         if isinstance(a, TensorVariable)
     ):
         return unsupported("graph-argument-type", f"{name} of a number of another kind")
-    return call_in_graph(tx, fn, made, {})
+    return made
 
 
 _KEEP_DTYPE = frozenset({"masked_fill", "masked_fill_", "fill_"})
@@ -411,7 +410,7 @@ _WITH_EFFECTS = frozenset(
 _DATA_METHODS = ("item", "tolist", "tobytes", "dump", "dumps", "tofile", "byteswap", "setflags")
 
 FOREIGN_OPERANDS[ArrayVariable] = _operate_on_tensors
-FOREIGN_ARGUMENTS[ArrayVariable] = _call_on_scalars
+FOREIGN_ARGUMENTS[ArrayVariable] = _with_tensors
 
 if numpy is not None:
     builds_subclasses(numpy.dtype)(build_by_value)

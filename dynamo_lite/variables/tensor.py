@@ -334,8 +334,8 @@ def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) 
 FOREIGN_OPERANDS: dict[type, Callable[..., VariableTracker]] = {}
 """Model of what may stand beside a tensor without being one → function(tx, operator, arguments)."""
 
-FOREIGN_ARGUMENTS: dict[type, Callable[..., VariableTracker]] = {}
-"""The same for functions and methods of torch → function(tx, function, arguments, keywords)."""
+FOREIGN_ARGUMENTS: dict[type, Callable[..., list[VariableTracker]]] = {}
+"""The same for functions and methods of torch → function(tx, function, arguments, keywords) → the arguments that the graph can have."""
 
 
 def _binary(function: Callable[..., Any]) -> Any:

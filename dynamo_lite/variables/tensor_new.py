@@ -92,16 +92,6 @@ def as_tensor(tx: Any, data: VariableTracker, **options: VariableTracker) -> Var
     return tx.tr.graph.call(tx, "call_function", torch.as_tensor, [data], options)
 
 
-@method(torch.Tensor.new_tensor)
-def new_tensor(tx: Any, self: TensorVariable, data: VariableTracker, **options: VariableTracker) -> VariableTracker:
-    """`x.new_tensor`: `torch.tensor` with the dtype and device of `x`."""
-    if not _has_varying_ints(data):
-        return tx.tr.graph.call(tx, "call_method", "new_tensor", [self, data], options)
-    meta = self.proxy.meta
-    defaults = {"dtype": ConstantVariable(meta.dtype), "device": ConstantVariable(meta.device)}
-    return tensor(tx, data, **{**defaults, **{k: v for k, v in options.items() if not is_none(v)}})
-
-
 # -- ints that vary
 
 
@@ -217,6 +207,9 @@ def tensor_new_tensor(
     wanted = self.proxy.meta.dtype if dtype is None or is_none(dtype) else as_dtype(dtype.as_python_constant())
     if isinstance(data, ArrayVariable) and set(options) <= {"dtype"} and self.proxy.meta.device.type == "cpu":
         return tensor_of_array(tx, data, {"dtype": ConstantVariable(wanted)}, copy=True)
+    if _has_varying_ints(data):
+        defaults = {"dtype": ConstantVariable(wanted), "device": ConstantVariable(self.proxy.meta.device)}
+        return tensor(tx, data, **{**defaults, **{k: v for k, v in options.items() if not is_none(v)}})
     if not isinstance(data, TensorVariable):
         _check_data((data,), wanted, "Tensor.new_tensor")
     return tx.tr.graph.call(tx, "call_method", "new_tensor", [self, data], options)

@@ -194,7 +194,7 @@ def call_in_graph(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[st
     graph = tx.tr.graph
     foreign = next((FOREIGN_ARGUMENTS[a.__class__] for a in args if a.__class__ in FOREIGN_ARGUMENTS), None)
     if foreign is not None:
-        return foreign(tx, fn, args, kwargs)
+        args = foreign(tx, fn, args, kwargs)
     if is_tensor_method(fn) and args and isinstance(args[0], TensorVariable):
         return graph.call(tx, "call_method", fn.__name__, args, kwargs)
     return graph.call(tx, "call_function", fn, args, kwargs, memo=_is_torchs_own(fn))
