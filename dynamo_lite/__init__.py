@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         optimize,
         optimize_assert,
         reset,
+        reset_code_caches,
         run,
         set_default_backend,
     )
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
         is_inductor_supported,
         load_compiled_function,
         patch_dynamo_config,
-        reset_code_caches,
         set_enable_guard_collectives,
     )
     from .markers import (
@@ -93,6 +93,7 @@ _HOMES = {
         "optimize",
         "optimize_assert",
         "reset",
+        "reset_code_caches",
         "run",
         "set_default_backend",
     ),
@@ -112,7 +113,6 @@ _HOMES = {
         "load_compiled_function",
         "nested_compile_region",
         "patch_dynamo_config",
-        "reset_code_caches",
         "save_cache_artifacts",
         "set_enable_guard_collectives",
         "skip_all_guards_unsafe",

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -20,6 +21,17 @@ from pathlib import Path
 from . import __version__, _eval_frame
 from .config import ENVIRONMENT_PREFIX, config
 from .exc import BREAKS, slug_of
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Print a part of a report. Where nobody reads it any more (`| head`), the command ends as one that SIGPIPE ends, unless an
+    error of the script is on its way."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
+        if error.__context__ is None or isinstance(error.__context__, SystemExit):
+            raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         if options.html is not None:
             _write_html(measurement.coverage(), options)
         if options.coverage:
-            print(measurement.coverage(), flush=True)
+            _say(str(measurement.coverage()))
         _timing(options)
     return 0
 
@@ -86,11 +98,11 @@ def coverage(options: argparse.Namespace) -> int:
 def explain(options: argparse.Namespace) -> int:
     """Say what a break number means (`all`: as a table), or run a script and print graphs, breaks and guards."""
     if options.target == "all":
-        print("\n".join(_break_table()))
+        _say("\n".join(_break_table()))
         return 0
     if _is_break(options.target):
         kind = BREAKS[slug_of(options.target)]
-        print(f"{kind.code} {kind.title}\n  why: {kind.why}\n  do:  {kind.what_to_do}")
+        _say(f"{kind.code} {kind.title}\n  why: {kind.why}\n  do:  {kind.what_to_do}")
         return 0
     from .record import log
     from .report.coverage import Measurement
@@ -108,7 +120,7 @@ def explain(options: argparse.Namespace) -> int:
             _write_html(measurement.coverage(), options)
         else:
             for frame in log.snapshot():
-                print("\n".join(describe_frame(frame)), end="\n\n", flush=True)
+                _say("\n".join(describe_frame(frame)), end="\n\n")
     return 0
 
 
@@ -143,9 +155,9 @@ def check(options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return 2
     if options.json:
-        print(json.dumps([report.as_dict() for report in reports], indent=2))
+        _say(json.dumps([report.as_dict() for report in reports], indent=2))
     else:
-        print("\n\n".join(map(str, reports)))
+        _say("\n\n".join(map(str, reports)))
     return int(any(report.breaks for report in reports))
 
 
@@ -166,7 +178,7 @@ def support(options: argparse.Namespace) -> int:
 
     text = "\n".join(table()) + "\n"
     if options.write is None:
-        print(text, end="")
+        _say(text, end="")
     else:
         with open(options.write, "w", encoding="utf-8") as file:
             file.write(text)
@@ -237,7 +249,7 @@ def minify(options: argparse.Namespace) -> int:
     finder = Finder(options.backend, options.output, isolate=options.isolate, seconds=options.seconds, tell=tell)
     with redirected(finder):
         run_script(options.target, options.arguments, as_module=options.module)
-    print(f"{options.backend} does as eager execution on all {finder.graphs} graphs")
+    _say(f"{options.backend} does as eager execution on all {finder.graphs} graphs")
     return 0
 
 
@@ -245,9 +257,9 @@ def doctor(options: argparse.Namespace) -> int:
     """Say what this installation can do. The status is 1 if something needed is missing."""
     problems = []
     for name, value in _environment(problems):
-        print(f"{name:12} {value}")
+        _say(f"{name:12} {value}")
     for problem in problems:
-        print(f"problem:     {problem}")
+        _say(f"problem:     {problem}")
     return 1 if problems else 0
 
 

@@ -43,6 +43,7 @@
 #endif
 #ifndef _WIN32
 #  include <dlfcn.h>
+#  include <signal.h>
 #endif
 
 #include "_tensor.h"
@@ -252,6 +253,8 @@ static PyMethodDef module_methods[] = {
      "program_collects() -> bool\n\nDoes the program collect garbage? During an analysis nobody does."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,
      "program_recursion_limit() -> int\n\nWhat sys.getrecursionlimit() is for the program; an analysis has a higher one."},
+    {"replace_signal_handler", module_replace_signal_handler, METH_VARARGS,
+     "replace_signal_handler(signum, handler) -> previous\n\nsignal.signal(), which leaves alone what siginterrupt() has set."},
     {"set_region", module_set_region, METH_O,
      "set_region(region) -> previous\n\nMake a Region, or None, the active one of this thread."},
     {"set_metaclass", (PyCFunction)(void (*)(void))module_set_metaclass, METH_FASTCALL,

@@ -82,6 +82,7 @@ take_exception(void)
 #endif
 }
 
+/* Raise an exception, whose reference is taken, with the traceback and the context that it has. */
 static void
 put_exception(PyObject *error)
 {

@@ -57,14 +57,22 @@ region_dealloc(Region *region)
     Py_TYPE(region)->tp_free(region);
 }
 
+static PyObject *
+region_check_reader(PyObject *Py_UNUSED(region), PyObject *Py_UNUSED(fn))
+{
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef region_methods[] = {
     {"cache_for", (PyCFunction)region_cache_for, METH_O, "cache_for(code) -> Cache\n\nMade on demand."},
+    {"check_reader", region_check_reader, METH_O,
+     "check_reader(fn)\n\nCalled when somebody reads the code of a Callable; raises if that may not be."},
     {NULL}
 };
 
 static PyMemberDef region_members[] = {
     {"callback", T_OBJECT_EX, offsetof(Region, callback), 0,
-     "callback(cache, fn, locals) -> Entry | None, called on a miss; None: run the original this time"},
+     "callback(cache, fn, locals) -> Entry | None | exception, called on a miss; None: run the original this time"},
     {NULL}
 };
 
@@ -138,6 +146,33 @@ analysis_ends(void)
     }
 }
 
+/* replace_signal_handler(signum, handler): `signal.signal`, without what that does besides: it forgets `signal.siginterrupt`. */
+static PyObject *
+module_replace_signal_handler(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    int number;
+    PyObject *handler;
+    if (!PyArg_ParseTuple(args, "iO:replace_signal_handler", &number, &handler)) {
+        return NULL;
+    }
+    PyObject *signal_module = PyImport_ImportModule("_signal");
+    if (signal_module == NULL) {
+        return NULL;
+    }
+#ifdef HAVE_SIGACTION
+    struct sigaction action;
+    int known = sigaction(number, NULL, &action) == 0;
+#endif
+    PyObject *previous = PyObject_CallMethod(signal_module, "signal", "iO", number, handler);
+#ifdef HAVE_SIGACTION
+    if (previous != NULL && known) {
+        sigaction(number, &action, NULL);
+    }
+#endif
+    Py_DECREF(signal_module);
+    return previous;
+}
+
 /* Is a function of the program told about what runs on this thread? From 3.12 on there are many ways to have that: not telling
    it is less work than finding out. (A profiler in C, which measures time, is not kept from our calls on 3.11.) */
 static int
@@ -175,6 +210,10 @@ region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, P
     restore_region(thread, previous);
     if (answer == NULL || answer == Py_None) {
         return answer;
+    }
+    if (PyExceptionInstance_Check(answer)) {
+        put_exception(answer);   /* without entries of the callback in its traceback */
+        return NULL;
     }
     const char *mismatch = !Py_IS_TYPE(answer, &Entry_Type) ? "not an Entry"
         : replacement_mismatch(cache->code, ((Entry *)answer)->code);

@@ -640,7 +640,7 @@ static PyMethodDef tensor_functions[] = {
     {"init_modes", init_modes, METH_O,
      "init_modes(libraries) -> bool\n\nFind torch's stacks of modes; whether no_modes() can be used."},
     {"no_modes", no_modes, METH_NOARGS,
-     "no_modes() -> bool\n\nIs no torch function mode and no dispatch mode active on this thread?"},
+     "no_modes() -> bool\n\nIs no torch function mode, no dispatch mode and no tracer active on this thread?"},
     {"use_tensor_shim", use_tensor_shim, METH_O,
      "use_tensor_shim(flag) -> previous\n\nWhether programs built from now on read tensors through the shim."},
     {NULL}

@@ -204,10 +204,17 @@ wrapper_set_metadata(Wrapper *self, PyObject *value, void *name)
     return value != NULL ? PyDict_SetItemString(self->dict, name, value) : PyDict_DelItemString(self->dict, name);
 }
 
-/* What makes the function do what it does is shared with it. */
+/* What makes the function do what it does is shared with it. A Region may object to somebody who wants to read the code. */
 static PyObject *
 wrapper_get_shared(Wrapper *self, void *name)
 {
+    if (self->cache != NULL && strcmp(name, "__code__") == 0) {
+        PyObject *checked = PyObject_CallMethod((PyObject *)self->cache->region, "check_reader", "O", self->fn);
+        if (checked == NULL) {
+            return NULL;
+        }
+        Py_DECREF(checked);
+    }
     return PyObject_GetAttrString(self->fn, name);
 }
 
@@ -242,7 +249,15 @@ static PyGetSetDef wrapper_getset[] = {
     {NULL}
 };
 
+/* torch.jit.script compiles the function itself. */
+static PyObject *
+wrapper_prepare_scriptable(Wrapper *self, PyObject *Py_UNUSED(ignored))
+{
+    return Py_NewRef(self->fn);
+}
+
 static PyMethodDef wrapper_methods[] = {
+    {"__prepare_scriptable__", (PyCFunction)wrapper_prepare_scriptable, METH_NOARGS},
     {"__reduce__", (PyCFunction)wrapper_reduce, METH_NOARGS},
     {"__copy__", wrapper_copy, METH_NOARGS},
     {"__deepcopy__", wrapper_copy, METH_O},

@@ -2,8 +2,8 @@
 same names.
 
 Input: the user's functions, modules, classes and settings. Output: callables that go through a `convert.Region`.
-Invariant: wrapping compiles nothing and imports no backend; all work happens at the first call. Functions wrapped twice
-with equal settings share their compiled versions, which live as long as the function or module itself.
+Invariant: wrapping compiles nothing and imports no backend; all work happens at the first call. What is wrapped with equal settings and
+has one `sharing` key shares its compiled versions, which live as long as one of these functions or modules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,14 @@ import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.modules.module import _global_forward_pre_hooks
 
-from . import _eval_frame, convert, markers
+from . import _eval_frame, convert, markers, sharing
+from . import cache as kept
 from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
 from .config import config
+from .graph import side
 from .optimized_module import OptimizedModule, wrap_module
 from .record import log
+from .variables.compiled import nested_compiler
 
 Backend = str | CompilerFn
 
@@ -65,7 +68,7 @@ class Settings:
         return region
 
     def region_for(self, owner: Any) -> convert.Region:
-        """The region for these settings that lives with `owner`, a function or module; else a fresh one."""
+        """The region for these settings of `owner`, a function or module, and of those that share it; else a fresh one."""
         namespace = getattr(owner, "__dict__", None)
         if self.isolate or not isinstance(namespace, dict) or not _hashable(self):
             return self.new_region()
@@ -73,12 +76,31 @@ class Settings:
             table = namespace.get(_TABLE)
             if type(table) is not _RegionTable:
                 table = namespace[_TABLE] = _RegionTable()
-            if self not in table:
-                table[self] = self.new_region()
-            return table[self]
+            share = table.get(self)
+            if share is None:
+                key = self, sharing.key_of(owner)
+                share = _shares.get(key)
+                if share is None:
+                    share = _shares[key] = _Share(self.new_region())
+                table[self] = share
+                share.region.serve(owner)
+            return share.region
 
 
-class _RegionTable(dict[Settings, convert.Region]):
+class _Share:
+    """A region, held by the functions and modules that it serves. The last of them to go takes it out of the table of regions at once,
+    while the region itself may be part of a cycle."""
+
+    __slots__ = ("__weakref__", "region")
+
+    def __init__(self, region: convert.Region) -> None:
+        self.region = region
+
+
+_shares: weakref.WeakValueDictionary[tuple[Settings, Hashable], _Share] = weakref.WeakValueDictionary()
+
+
+class _RegionTable(dict[Settings, _Share]):
     """The regions of one function or module. Compiled code does not travel: copies of the owner get an empty dict."""
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -168,6 +190,9 @@ def compile(
     return _compile(model, settings)
 
 
+nested_compiler(compile)
+
+
 def _plain_options(options: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...] | None:
     if options is None:
         return None
@@ -178,7 +203,9 @@ def _plain_options(options: Mapping[str, Any] | None) -> tuple[tuple[str, Any], 
 
 def _compile(model: Any, settings: Settings) -> Any:
     target = _original(model)
-    owner = _original(target.__func__) if isinstance(target, types.MethodType) else target
+    owner = target
+    if isinstance(target, types.MethodType):
+        owner = target.__self__ if isinstance(target.__self__, torch.nn.Module) else _original(target.__func__)
     return _replace_calls(target, settings.region_for(owner).wrap, functools.partial(_compile, settings=settings))
 
 
@@ -459,24 +486,38 @@ def run(fn: Any = None) -> Any:
 
 
 def reset() -> None:
-    """Forget everything that was compiled and recorded. Settings and registrations stay.
+    """Forget everything that was compiled, learned and recorded in this process. Settings and registrations stay.
 
-    Compiled callables stay usable and compile again. Must not be called from captured code.
+    Compiled callables stay usable and compile again, from nothing: sizes that varied are constants again, and what this process has
+    kept on disk for others (compiled versions, winners of races) it does not read itself any more. Must not be called from captured code.
     """
-    for region in tuple(_live_regions):
-        region.reset()
+    reset_code_caches()
+    kept.forget()
     reset_backends()
+    side.forget()
     log.reset()
 
 
+def reset_code_caches() -> None:
+    """Forget what was compiled, and which sizes vary. What operators do to shapes, the log, and kept versions stay known."""
+    for region in tuple(_live_regions):
+        region.reset()
+
+
 _forced_eager: list[tuple[_eval_frame.Cache, int]] = []
+_forced_backend: Any = None
 
 
 def _apply_stance(stance: markers.Stance) -> None:
-    """`force_eager` has to reach calls whose guards hold, which run no Python code: switch their caches off.
+    """`force_eager` has to reach calls whose guards hold, which run no Python code: switch their caches off. So has `force_backend`.
 
     Caches made under the stance stay empty, because `convert` looks at the stance.
     """
+    global _forced_backend
+    if stance.force_backend is not _forced_backend:
+        for region in tuple(_live_regions):
+            region.exchange_versions(_forced_backend, stance.force_backend)
+        _forced_backend = stance.force_backend
     for cache, state in _forced_eager:
         cache.state = state
     _forced_eager.clear()

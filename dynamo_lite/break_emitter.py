@@ -121,7 +121,7 @@ class FrameState:
 
     def values(self) -> list[Any]:
         """All trackers in it."""
-        on_stack = [v.exc if isinstance(v, ExcInfo) else v for v in self.stack if not is_null(v)]
+        on_stack = [v.exc if type(v) is ExcInfo else v for v in self.stack if not is_null(v)]
         live = self.kept.union(*(live_slots(self.frame.lifted, i) for i in self._successors()))
         locals_ = [self.frame.locals[s] for s in live if self.frame.locals[s] is not None]
         return [*on_stack, *locals_, *(c for c in self.cells if c is not None)]
@@ -268,7 +268,7 @@ class BreakEmitter:
             else:
                 unsupported("opcode", f"{step.op.name} after a break at {instr.op.name}")
         following = i + 1
-        if instrs[following].op is Op.POP_TOP and stack and isinstance(stack[-1], str):
+        if instrs[following].op is Op.POP_TOP and stack and type(stack[-1]) is str:
             # A result that nobody wants dies here, not with the continuation's arguments.
             self.asm.load_fast_and_clear(stack.pop())
             self.asm.pop_top()

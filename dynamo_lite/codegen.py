@@ -23,8 +23,8 @@ from .interp.frame import OPS, ExcInfo, Frame, Lasti
 from .isa.canon import Op
 from .isa.codec import make_instr
 from .isa.emit import Assembler
-from .isa.flow import reads_its_frame
-from .isa.lift import NULL_FIRST
+from .isa.flow import can_be_cut
+from .isa.lift import LOCALS_ARE_SHARED, NULL_FIRST
 from .locks import Taking, release
 from .resume import resume_code
 from .source import emit_source
@@ -163,6 +163,8 @@ class Codegen:
         self._refuse_dead_generators(escaping)
         for result in self.tr.cached:
             result.check(self.tr.graph, escaping)
+        for proviso in self.tr.provisos:
+            proviso.check(self.tr, escaping)
         values = [vt for vt in escaping if self._is_graph_value(vt)]
         numbers = [vt for vt in escaping if not is_lazy(vt) and vt.is_symbolic and vt.source is not None]
         numbers += [vt for vt in values if vt.formula(self.tr) is not None]
@@ -400,7 +402,7 @@ class Codegen:
         """Code for a trace that stopped before the current instruction of the innermost frame; `frames` is outermost first."""
         self.has_break = True
         for frame in frames:
-            if reads_its_frame(frame.lifted):
+            if not can_be_cut(frame.lifted, frame.cur, frame.snapshot is not None and LOCALS_ARE_SHARED):
                 frame.needs_real_frame("frame-introspection", "a graph break in a function that looks at its own frame")
         leaf = frames[-1]
         instr = leaf.lifted.instrs[leaf.cur]
@@ -496,8 +498,8 @@ class Codegen:
             names,
             after=after,
             mode=mode,
-            exc_entries=tuple(i for i, e in enumerate(entries) if isinstance(e, ExcInfo)),
-            lasti_entries=tuple((i, e.value) for i, e in enumerate(entries) if isinstance(e, Lasti)),
+            exc_entries=tuple(i for i, e in enumerate(entries) if type(e) is ExcInfo),
+            lasti_entries=tuple((i, e.value) for i, e in enumerate(entries) if type(e) is Lasti),
         )
         return self.tr.region.resume_code(code)
 
@@ -520,13 +522,13 @@ class Codegen:
         """Push a resume function's arguments for stack entries (a str names a local of the new code) and locals; how many."""
         count = 0
         for entry in entries:
-            if is_null(entry) or isinstance(entry, Lasti):
+            if is_null(entry) or type(entry) is Lasti:
                 continue
             count += 1
-            if isinstance(entry, str):
+            if type(entry) is str:
                 self.asm.load_fast(entry)
             else:
-                self.load(entry.exc if isinstance(entry, ExcInfo) else entry)
+                self.load(entry.exc if type(entry) is ExcInfo else entry)
         for _, vt in locals_:
             self.load(vt)
         return count + len(locals_)

@@ -13,7 +13,7 @@ import torch
 import torch.compiler
 from torch.compiler import _cache
 
-from .api import compile, disable, get_default_backend, reset, set_default_backend
+from .api import compile, disable, get_default_backend, reset, reset_code_caches, set_default_backend
 from .backends.inductor import is_inductor_supported
 from .backends.registry import list_backends
 from .config import ConfigPatch, config
@@ -61,7 +61,6 @@ OF_TORCH = (
 """Names that are torch's own objects. The guard filters may be given to `compile`, which says that guards always run."""
 
 is_dynamo_compiling = is_compiling
-reset_code_caches = reset
 
 
 def __getattr__(name: str) -> Any:

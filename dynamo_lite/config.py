@@ -74,6 +74,8 @@ class Config:
     # Shapes and numbers
     assume_static_by_default: bool = True  # sizes are constants until they change
     automatic_dynamic_shapes: bool = True  # a size or int that changed becomes symbolic at the recompile
+    automatic_dynamic_strides: bool = True  # so does a stride that no size explains, also beside a symbolic size
+    automatic_dynamic_shapes_mark_as: str = "dynamic"  # or "unbacked": nothing may depend on what the number is
     specialize_zero_one: bool = True  # sizes 0 and 1 are constants
     use_duck_shape: bool = True  # sizes that are equal at first are one symbol
     specialize_int: bool = False  # ints are always constants
@@ -96,6 +98,9 @@ class Config:
     max_idle_steps: int = 200_000  # the same, and items iterated over, without a torch operation among them
     capture_pure_python: bool = False  # compile frames that hold no tensor operation at all
 
+    error_on_nested_jit_trace: bool = True  # torch.jit.trace of compiled functions raises; False: they run as they are
+    error_on_nested_fx_trace: bool = True  # the same for torch.fx.symbolic_trace
+
     # Choice of backends
     tune_store: str = ""  # file of the choices that races have led to; empty: beside the cache
 
@@ -104,7 +109,9 @@ class Config:
     cache_dir: str = ""  # where; empty: in the user's cache directory (XDG_CACHE_HOME)
 
     # Errors and insight
-    suppress_errors: bool = True  # an internal error runs the frame eagerly, once logged; False raises it
+    suppress_errors: bool = (
+        True  # an internal error runs the frame eagerly, once logged, and so does one of a backend; False raises them
+    )
     verbose: bool = False  # longer logs and errors
     debug: bool = False  # internal errors are raised, and tracebacks keep the compiler's own frames
     strict_guards: bool = False  # run the C guard program and its Python mirror on every call, and compare

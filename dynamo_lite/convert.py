@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from gc import disable as gc_disable
 from gc import enable as gc_enable
 from time import perf_counter  # bound here: programs replace functions of these modules in tests
@@ -26,32 +27,45 @@ from . import cache as kept
 from .codegen import Codegen
 from .config import config
 from .exc import (
+    ArgumentRead,
+    BackendCompilerFailed,
     FailOnRecompileLimitHit,
     FirstUse,
     InternalTorchDynamoError,
     NotConstant,
     RecompileError,
     Restart,
+    RunsEagerly,
     SkipFrame,
     TorchDynamoException,
+    UnfitSizes,
     Unsupported,
 )
-from .finalizers import check_finalizers, loses_argument, rebound_arguments, watch_arguments
+from .finalizers import (
+    check_finalizers,
+    is_held_by_garbage,
+    loses_argument,
+    mortal_arguments,
+    rebound_arguments,
+    watch_arguments,
+)
 from .graph import side
 from .guards.ir import GuardSet
 from .guards.mirror import Comparison, explain_miss, mirror_source
 from .guards.program import build_program
-from .hints import Memory, hints_of, note_call
+from .hints import Memory, hints_of, note_call, note_values
 from .interp import ops as _ops  # noqa: F401  (fills the handler table)
 from .interp.frame import Frame, GraphBreak
-from .isa.flow import is_in_loop, leads_to_loop
+from .isa.flow import is_in_loop
 from .record import STATS, BreakRecord, FrameRecord, Function, Miss, log
-from .resume import PREFIXES, is_resumed
+from .resume import is_resumed
+from .signals import HandlerRaised, let_through, relayed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
 from .variables.base import MISSING, ObservedException, real_object
 from .variables.cell import CellVariable
 from .variables.classes import forget_stand_ins
+from .variables.slice import open_ranges
 from .variables.tuple import TupleVariable
 from .variables.varying import note_own_changes
 
@@ -59,6 +73,9 @@ logger = logging.getLogger("dynamo_lite")
 
 UNCONCERNED_CALLS = 32
 """An inner frame that had nothing to do with torch so many times is not looked at again."""
+
+UNFIT_CALLS = 2
+"""After so many calls with sizes that a function does not allow for it is not analysed again."""
 
 TOO_LONG = 2
 """A function whose analysis has used up its budget so many times is not analysed again when it does so once more."""
@@ -71,6 +88,12 @@ a frame. A break counts for the innermost function, and for all that a loop lead
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
 
+MOST_COMPARED = 32
+"""Versions that a call is compared with to say why it is compiled: modules of one class have many together."""
+ORIGINALS = "compiled.__wrapped__, or module._orig_mod"
+TRACERS = {"error_on_nested_jit_trace": "torch.jit.trace", "error_on_nested_fx_trace": "torch.fx.symbolic_trace"}
+"""Setting → tracer of torch for which it says what compiled functions do."""
+
 _analysis_lock = threading.RLock()
 """One analysis at a time: torch's tracers and compilers keep their state in globals of the process."""
 
@@ -79,11 +102,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_analysis_lock._at_fork_reinit)
 
 
+def _key_of(backend: Any) -> Any:
+    return backend if isinstance(backend, str | None) else id(backend)
+
+
+def _described(fn: FunctionType) -> str:
+    is_call_of_module = fn.__module__ == "torch.nn.modules.module"
+    return "a compiled module" if is_call_of_module else f"the compiled function {fn.__qualname__}"
+
+
 class Version:
     """The Python side of one cache entry: what it rests on, for reports and for explaining misses. `guards` is a `GuardSet`, or makes one
     when somebody asks."""
 
-    def __init__(self, guards: Any, record: FrameRecord, owners: tuple[int, ...]) -> None:
+    def __init__(self, guards: Any, record: FrameRecord, owners: limits.Owners) -> None:
         self._guards = guards
         self.record = record
         self.owners = owners
@@ -99,6 +131,14 @@ class Version:
     def is_given_up(self) -> bool:
         """Whether it never fits again, because its checks have failed too often."""
         return bool(self.checks) and not self.checks.hold()
+
+
+def _nothing() -> None:
+    return None
+
+
+def _forget(table: dict[int, Any], key: int, _: Any) -> None:
+    table.pop(key, None)
 
 
 class _GuardText:
@@ -151,12 +191,29 @@ class Region(_eval_frame.Region):
         self.resume_functions: dict[tuple[int, int], FunctionType] = {}
         self.seen_once: set[CodeType] = set()
         self.unconcerned: Counter[CodeType] = Counter()  # calls of inner frames that had nothing to do with torch
+        self.aside: dict[Any, list[Any]] = {}  # backend that a stance has forced → versions made by it
+        self.unfit: Counter[CodeType] = Counter()  # calls with sizes that the program does not allow for
         self.too_long: Counter[tuple[str, int]] = Counter()
+        self.out_of_memory: Counter[CodeType] = Counter()
         self.inner_breaks: Counter[tuple[str, int, int]] = Counter()
         self.turns: set[CodeType] = set()  # resumed code that would have a version for each turn of a loop
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
         self.given_up: set[Function] = set()  # whose decisions by sizes have used up a recompile limit
+        self.served: dict[int, weakref.ref[Any]] = {}  # by id: the functions and modules whose region it is
+        self.used_up: dict[int, list[limits.Owners]] = {}  # id of a cache → the modules that have used up their limits
         self.callback = self.on_miss
+
+    def exchange_versions(self, before: Any, now: Any) -> None:
+        """The stance forces another backend than before (None: this region's own): put the versions of that one aside, and take up
+        those of the other."""
+        self.aside[_key_of(before)] = [(cache, cache.entries, cache.state) for cache in self.caches]
+        for cache in self.caches:
+            cache.clear()
+            cache.state = _eval_frame.COMPILE
+        for cache, entries, state in self.aside.pop(_key_of(now), ()):
+            for entry in reversed(entries):
+                cache.add(entry)
+            cache.state = state
 
     # -- entry points
 
@@ -193,25 +250,43 @@ class Region(_eval_frame.Region):
         return self.inner_breaks[_whose(code, arguments)] >= TOO_BROKEN
 
     def reset(self) -> None:
-        """Forget all compiled versions."""
+        """Forget all compiled versions, and what was learned of the program's values while they were made."""
         for cache in self.caches:
             cache.clear()
             cache.state = _eval_frame.COMPILE
+        self.aside.clear()
         self.hints.clear()
         self.seen_once.clear()
         self.too_long.clear()
+        self.out_of_memory.clear()
         self.inner_breaks.clear()
         self.turns.clear()
         self.failing.clear()
         self.given_up.clear()
+        self.used_up.clear()
 
     # -- the callback
 
     def on_miss(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
-        """Called by the C side when no entry of `cache` fits. Raises only what the user must see."""
+        """Called by the C side when no entry of `cache` fits: an entry, None to run the original, or an exception that the call raises,
+        without the frames of the engine unless debug mode is on."""
+        outer = sys.exception()
+        try:
+            return self._entry_for(cache, fn, values)
+        except HandlerRaised as raised:
+            return raised.error
+        except BaseException as error:
+            return error if config.debug else _as_raised_by_the_call(error, outer)
+
+    def _entry_for(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
+        """What runs a call: an entry, or None for the original. Raises only what the user must see."""
         if not own_builtins.are_intact():
             return None
         code = cache.code
+        if side.tracer() is not None:
+            if code in self.wanted:
+                self._check_tracer(fn)
+            return None
         stance = markers.current_stance().name
         if config.disable or stance in ("force_eager", "eager_on_recompile") or side.capture_is_off():
             return None
@@ -228,8 +303,11 @@ class Region(_eval_frame.Region):
         if code.co_flags & skip.GENERATOR_FLAGS:
             cache.state = _eval_frame.SKIP
             return None
-        if stance == "eager_then_compile" and code not in self.seen_once:
+        if self._is_used_up(cache, values):
+            return None
+        if stance in ("eager_then_compile", "aot_eager_then_compile") and code not in self.seen_once:
             self.seen_once.add(code)
+            note_values(self.hints, fn, values)
             return None
         with _analysis_lock:
             for entry in cache.entries:  # another thread may have been here first
@@ -237,44 +315,103 @@ class Region(_eval_frame.Region):
                     return entry
                 if entry.guards.outlived() or entry.owner.is_given_up():
                     cache.remove(entry)
-            if cache.entries and stance == "fail_on_recompile":
-                raise RecompileError(self._miss_text(cache, fn, values))
+            if stance == "fail_on_recompile" and (cache.entries or code in self.wanted):
+                what = self._miss_text(cache, fn, values) if cache.entries else "it is not compiled yet"
+                raise RecompileError(f"{code.co_qualname} would be compiled under the stance fail_on_recompile: {what}")
             if not self._may_compile(cache, fn, values):
                 return None
-            with log.capture_context():
+            with log.capture_context(), relayed():
                 return self._compile(cache, fn, values)
+
+    def _check_tracer(self, fn: FunctionType) -> None:
+        """A tracer of torch calls a compiled function. Raises RuntimeError unless a setting says that it is to see the function itself."""
+        key = side.tracer()
+        raises = {
+            "error_on_nested_jit_trace": config.error_on_nested_jit_trace,
+            "error_on_nested_fx_trace": config.error_on_nested_fx_trace,
+        }
+        if key is not None and raises[key]:
+            raise RuntimeError(
+                f"{TRACERS[key]} calls {_described(fn)}: have it trace the original ({ORIGINALS}), or set dynamo_lite.config.{key} "
+                "= False, with which the original runs inside of what is traced"
+            )
+
+    def check_reader(self, fn: FunctionType) -> None:
+        """Called by the C side when somebody reads the code of a compiled function. `torch.fx.symbolic_trace` does, just before it finds
+        that this is no function: it takes nothing else. Raises RuntimeError that says so."""
+        if side.tracer() == "error_on_nested_fx_trace":
+            raise RuntimeError(f"torch.fx.symbolic_trace of {_described(fn)}: trace the original ({ORIGINALS})")
 
     def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
         """The recompile limits. Instances of a module class that share code have a limit each, also where they go on after a break."""
-        if not cache.entries:
-            if Function.of(cache.code) in self.given_up:
+        owners = limits.Owners(cache.code, values)
+        if self.given_up and Function.of(cache.code) in self.given_up and not self._serves(owners):
+            if owners.modules:
+                self.used_up.setdefault(id(cache), []).append(owners)
+            elif not cache.entries:
                 cache.state = _eval_frame.RUN_ONLY
+            if owners.modules or not cache.entries:
                 return False
+        if not cache.entries:
             return True
-        if config.error_on_recompile:
+        if config.error_on_recompile and self._is_recompilation(cache, fn, values):
             raise RecompileError(self._miss_text(cache, fn, values))
-        owners = limits.owners(cache.code, values)
-        same = sum(e.owner.owners == owners for e in cache.entries)
+        same = sum(e.owner.owners.are(owners) for e in cache.entries)
         limit = self.recompile_limit if self.recompile_limit is not None else config.recompile_limit
         if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
             return not self._is_in_vain(cache, fn, values, owners)
-        text = f"{cache.code.co_qualname} reached the limit of {limit} compiled versions; it runs eagerly where none fits.\n"
+        most = limit if same >= limit else config.accumulated_recompile_limit
+        text = f"{cache.code.co_qualname} reached the limit of {most} compiled versions; it runs eagerly where none fits.\n"
         text += self._miss_text(cache, fn, values)
         if config.fail_on_recompile_limit_hit or self.fullgraph:
             raise FailOnRecompileLimitHit(text)
         logger.warning(text)
         if limits.took_too_much(self.hints, cache.code, values):
             cache.state = _eval_frame.RUN_ONLY_ALL
+            return False
+        versions = cache.entries
+        if owners.modules and same >= limit:
+            versions = [e for e in versions if e.owner.owners.are(owners)]
+            for i in owners.ids:
+                self.served.pop(i, None)
+            self.used_up.setdefault(id(cache), []).append(owners)
         else:
             cache.state = _eval_frame.RUN_ONLY
-            self.given_up |= limits.deciders((e.owner.record, self._misses(e, fn, values)) for e in cache.entries)
+            self.served.clear()
+        self.given_up |= limits.deciders((e.owner.record, self._misses(e, fn, values)) for e in versions)
         return False
 
-    def _is_in_vain(self, cache: Any, fn: FunctionType, values: tuple[Any, ...], owners: tuple[int, ...]) -> bool:
+    def serve(self, owner: Any) -> None:
+        """Note what was given to `compile`: until its own limit is used up, it does not matter what others have given up."""
+        if type(owner).__weakrefoffset__:
+            self.served[id(owner)] = weakref.ref(owner, partial(_forget, self.served, id(owner)))
+
+    def _serves(self, owners: limits.Owners) -> bool:
+        """Whether one of these modules was given to `compile` itself, and is no part of one that has used up its limit."""
+        return any(self.served.get(i, _nothing)() is not None for i in owners.ids)
+
+    def _is_used_up(self, cache: Any, values: tuple[Any, ...]) -> bool:
+        """Whether the limit of the module whose call it is was used up before. The versions of others of its class do not stop."""
+        known = self.used_up.get(id(cache))
+        if not known:
+            return False
+        owners = limits.Owners(cache.code, values)
+        return any(each.are(owners) for each in known)
+
+    def _is_recompilation(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
+        """Whether there is a version already: for a module that shares versions with others one of its own, or one that holds for it but
+        not for the other arguments."""
+        owners = limits.Owners(cache.code, values)
+        if not owners.modules or any(e.owner.owners.are(owners) for e in cache.entries):
+            return bool(cache.entries)
+        names = limits.names_of_modules(cache.code, values)
+        return any(not limits.concern(self._misses(e, fn, values), names) for e in cache.entries)
+
+    def _is_in_vain(self, cache: Any, fn: FunctionType, values: tuple[Any, ...], owners: limits.Owners) -> bool:
         """Whether there would be a version for each turn of a loop, see `limits`; then nothing more is compiled for this code. If it is
         the code of a frame that waits within others, those are compiled once more, without it."""
         _, first, _ = limits.innermost(cache.code, values)
-        alike = [e for e in cache.entries if first is cache.code or e.owner.owners == owners]
+        alike = [e for e in cache.entries if first is cache.code or e.owner.owners.are(owners)]
         newest = max(alike, key=lambda entry: entry.owner.record.entry_index, default=None)
         if newest is None or self.fullgraph or not limits.breaks_in_loop(cache.code, values, newest.owner.record):
             return False
@@ -300,9 +437,9 @@ class Region(_eval_frame.Region):
         return explain_miss(entry.owner.guards, values, fn.__closure__)
 
     def _nearest(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Miss:
-        """Why the nearest entry does not fit."""
+        """Why the nearest entry does not fit, of those that were used last."""
         nearest = Miss(0, [])
-        for entry in cache.entries:
+        for entry in cache.entries[:MOST_COMPARED]:
             failures = self._misses(entry, fn, values)
             if failures and (not nearest.failures or len(failures) < len(nearest.failures)):
                 nearest = Miss(entry.owner.record.entry_index, failures)
@@ -310,7 +447,7 @@ class Region(_eval_frame.Region):
 
     def _new_record(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> FrameRecord:
         code = cache.code
-        record = FrameRecord(code, code.co_qualname, code.co_filename, code.co_firstlineno)
+        record = FrameRecord(code.co_qualname, code.co_filename, code.co_firstlineno)
         record.is_resume = is_resumed(code)
         record.entry_index = len(cache.entries)
         if cache.entries:
@@ -331,10 +468,24 @@ class Region(_eval_frame.Region):
                 record.breaks.append(BreakRecord.of(error.reason))
             cache.state = _eval_frame.SKIP if error.callees else _eval_frame.SKIP_ALL
             return None
+        except UnfitSizes as error:
+            record.skipped = f"sizes that the program does not allow for: {error}"
+            self.unfit[code] += 1
+            if self.unfit[code] >= UNFIT_CALLS:
+                cache.state = _eval_frame.RUN_ONLY
+            return None
         except TorchDynamoException as error:
             record.skipped = str(error)
             raise
+        except MemoryError:
+            # Whether the program has too little as well, and where it finds out, eager execution shows.
+            record.skipped = "the analysis was out of memory"
+            self.out_of_memory[code] += 1
+            if self.out_of_memory[code] >= TOO_LONG:
+                cache.state = _eval_frame.SKIP
+            return None
         except Exception as error:
+            let_through(error)
             record.skipped = f"internal error: {error!r}"
             if config.debug or not config.suppress_errors:
                 raise InternalTorchDynamoError(f"{type(error).__name__}: {error}") from error
@@ -353,6 +504,18 @@ class Region(_eval_frame.Region):
 
 
 side.hide_code(Region.on_miss.__code__)
+
+
+def _as_raised_by_the_call(error: BaseException, outer: BaseException | None) -> BaseException:
+    """An exception without what the engine did before it: the program's call raises it while the program handles `outer`. What a
+    backend or an internal error was caused by is kept."""
+    if isinstance(error, TorchDynamoException) and not isinstance(
+        error, BackendCompilerFailed | InternalTorchDynamoError
+    ):
+        error.__cause__ = None
+        error.__suppress_context__ = False
+    error.__context__ = outer
+    return error.with_traceback(None)
 
 
 def _place_of(code: CodeType) -> tuple[str, int]:
@@ -378,22 +541,22 @@ def _class_of_first(args: list[Any]) -> int:
     return id(type(value) if value is not MISSING else first.python_type())
 
 
-def _own_locals(frame: Frame) -> list[Any]:
-    """The variables of a frame without those that continue another one's stack."""
-    own = zip(frame.lifted.local_names, frame.locals, strict=True)
-    return [value for name, value in own if not name.startswith(PREFIXES)]
+def _forget_frames(error: BaseException) -> None:
+    """Take away what leads from an exception, and from its causes, to the frames that it has passed, and to those that had called
+    them: they hold the program's objects, and may hold the exception."""
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__ = cause.__context__ = None
+        cause = cause.__cause__
 
 
-def _loops_follow(frame: Frame | None) -> bool:
-    """Whether there are loops of the program still to come around a frame; those of modules go through their parts."""
+def _open_ranges(frame: Frame | None) -> set[int]:
+    """The loops over ranges that are under way."""
+    found: set[int] = set()
     while frame is not None:
-        own = _own_locals(frame)
-        first = own[0].content if own and type(own[0]) is CellVariable else next(iter(own), MISSING)
-        of_module = first is not MISSING and side.is_module(real_object(first))
-        if not of_module and not skip.is_of_torch(frame.globals.value) and leads_to_loop(frame.lifted, frame.cur):
-            return True
+        found |= open_ranges(frame.held())
         frame = frame.parent
-    return False
+    return found
 
 
 class _Later:
@@ -425,6 +588,8 @@ class Analysis:
         self.pending: Unsupported | None = None  # why the next run breaks
         self.has_changed = False  # whether a guard has failed on the values it was made from
         self.cut: tuple[str | None, Any] = (None, None)  # name of the node before which the graph has to end, and why
+        self.reads_arguments = False  # whether arguments that are one object are looked at before they are read
+        self.open_ranges: set[int] = set()  # steps at which loops began that break in one of their turns
         self.numbers_in_texts: set[tuple[int, int]] = set()  # instructions whose texts of numbers decide something
         self.asks_by_node = False  # whether single nodes of the graph ask classes of tensors about torch functions
         self.followed_hooks: dict[int, Unsupported] = {}  # registrations of hooks that are no bodies of graphs, and why
@@ -433,9 +598,14 @@ class Analysis:
         self.tr: Trace | None = None
 
     @cached_property
-    def rebound_arguments(self) -> list[tuple[int, type | None]]:
+    def rebound_arguments(self) -> list[tuple[int, type | None, int]]:
         """What `finalizers` has to watch, the same for each run."""
         return rebound_arguments(self.fn.__code__, self.values)
+
+    @cached_property
+    def mortal_arguments(self) -> list[int]:
+        """The slots of arguments whose end the program may see, the same for each run."""
+        return mortal_arguments(self.values)
 
     def entry(self) -> Any:
         """An entry for these arguments: one that was kept, else that of an analysis."""
@@ -512,6 +682,8 @@ class Analysis:
         except (Unsupported, NotConstant) as reason:
             is_break = isinstance(reason, Unsupported)
             error = reason if is_break else Unsupported("operation-on-unknown-object", str(reason))
+            if not config.debug:
+                _forget_frames(error)
         except RecursionError:
             # Not while the program was followed (`Trace.too_deep`): what it built is too deep for codegen to walk.
             reason = Unsupported("recursion-limit", self.fn.__qualname__)
@@ -520,13 +692,17 @@ class Analysis:
             raise SkipFrame(reason.context, reason) from None
         except Restart as restart:
             self.record.restarts += 1
+            self.reads_arguments = self.reads_arguments or isinstance(restart, ArgumentRead)
             logger.debug("restart: %s", restart)
             return None
-        if isinstance(error, FirstUse) and not _loops_follow(tr.frame):
+        except RunsEagerly as reason:
+            self.record.skipped = f"runs eagerly: {reason}"
+            return self._eager_entry(tr)
+        if isinstance(error, FirstUse) and not tr.loops_follow():
             # The frame will be another one from the next call on, so that its pieces are not worth compiling.
             return self._eager_entry(tr, needs_hook=False)
         learned = self._learn(tr, error)
-        error.__traceback__ = error.__context__ = None  # its frames hold the program's objects, and this one holds it
+        _forget_frames(error)
         return None if learned else self._eager_entry(tr)
 
     def _capture(self, tr: Trace) -> Any:
@@ -540,28 +716,46 @@ class Analysis:
             on_raise = getattr(self.region.backend, "dynamo_lite_raises", None)
             if on_raise is not None:
                 on_raise(error.exc)
+            else:
+                self._keep_graph(tr, error.exc)
         if broken:
             return self._break(tr)
         if result is None:
             # The call raises: eager execution gives the exception its true traceback.
             return self._eager_entry(tr)
         tr.state.restore()
-        if loses_argument(tr, result):
+        if loses_argument(tr, result) or is_held_by_garbage(tr, result):
             return self._eager_entry(tr)
         leave_out = getattr(self.region.backend, "dynamo_lite_leaves_out", None)
         if leave_out is not None:
             leave_out(tr)
         self._check_own_changes(tr)
         check_finalizers(tr)
+        self._check_profilers(tr)
         if tr.graph.is_empty and not tr.mutations and not config.capture_pure_python:
             return self._eager_entry(tr)
         codegen = Codegen(tr)
         return self._commit(tr, codegen.finish(result), False, codegen)
 
+    def _keep_graph(self, tr: Trace, exc: Any) -> None:
+        """The call raises: break before the instruction of this frame that does, if there are operators before it."""
+        step = exc.raise_step
+        may_break = not (self.region.fullgraph or config.error_on_graph_break)
+        if may_break and not tr.graph.is_empty and step > 0 and (self.break_step < 0 or step < self.break_step):
+            error = Unsupported("uncaught-exception", exc.python_type().__qualname__)
+            error.break_step = step
+            raise error
+
     @staticmethod
     def _check_own_changes(tr: Trace) -> None:
         if note_own_changes(tr):
             raise Restart("the frame changes numbers that were held to be constants")
+
+    @staticmethod
+    def _check_profilers(tr: Trace) -> None:
+        """A profiler that was left out may not run on when the frame ends or breaks."""
+        for profiler in tr.profilers:
+            raise profiler.saved
 
     def _break(self, tr: Trace) -> Any:
         tr.state.restore()
@@ -570,10 +764,11 @@ class Analysis:
         while frame is not None:
             frames.append(frame)
             frame = frame.parent
-        if loses_argument(tr, None):
+        if loses_argument(tr, None) or is_held_by_garbage(tr, None):
             return self._eager_entry(tr)
         self._check_own_changes(tr)
         check_finalizers(tr)
+        self._check_profilers(tr)
         codegen = Codegen(tr)
         breaks = [] if self.pending is None else [BreakRecord.of(self.pending)]
         code = codegen.finish_break(frames[::-1])
@@ -623,6 +818,7 @@ class Analysis:
             return False
         self.break_step = step
         self.pending = error
+        self.open_ranges |= _open_ranges(tr.frame)
         self.record.restarts += 1
         return True
 
@@ -647,6 +843,8 @@ class Analysis:
             raise Restart("the program's state changed during the analysis")  # by an import, say
         if not holds:
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
+            if tr.graph.assumes_sizes:
+                raise UnfitSizes("; ".join(map(str, failures)))
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)
         self.record.breaks += breaks
@@ -660,13 +858,14 @@ class Analysis:
     def _entry(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None) -> Any:
         tr.guards.settle()
         self.record.steps = tr.steps
+        self.record.guard_lines = tr.functions_at
         program = build_program(tr.guards, codegen.graph, codegen.handed) if codegen else build_program(tr.guards)
         if codegen is not None and codegen.taking is not None:
             codegen.taking.program = program
         return self._entry_of(tr.guards, program, code, needs_hook)
 
     def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:
-        version = Version(guards, self.record, limits.owners(self.fn.__code__, self.values))
+        version = Version(guards, self.record, limits.Owners(self.fn.__code__, self.values))
         self.record.guards = _GuardText(version, len(guards))
         strict = Comparison(version.guards) if config.strict_guards else None
         return _eval_frame.Entry(program, code, version, needs_hook, strict)

@@ -627,6 +627,10 @@ class Restart(TorchDynamoException):
 RestartAnalysis = Restart
 
 
+class ArgumentRead(Restart):
+    """Arguments that are one object have to have one model from the start."""
+
+
 class SkipFrame(TorchDynamoException):
     """This frame is not worth or not possible to capture: it runs as it is, for ever. `reason` is the break that says why, if
     it is one; `callees`: what the frame calls may still be captured.
@@ -638,12 +642,20 @@ class SkipFrame(TorchDynamoException):
         self.callees = callees
 
 
+class RunsEagerly(TorchDynamoException):
+    """The frame is to run as it is for these arguments: the graph can't be compiled for a reason that lies in the program."""
+
+
 class Refused(TorchDynamoException):
     """Raised while a compiled version is written to the cache: it rests on something that another process could not find or compare."""
 
 
 class Mismatch(TorchDynamoException):
     """Raised while a compiled version is read from the cache: something is another thing in this process."""
+
+
+class UnfitSizes(Exception):
+    """The sizes of this call are not what the program says they are (`torch._check` on sizes that are marked unbacked)."""
 
 
 class NotConstant(TorchDynamoException):
@@ -730,6 +742,13 @@ class UserError(TorchDynamoException):
         self.msg = msg
         self.message = msg
         self.case_name = case_name
+
+
+class ForbiddenCallError(UserError, AssertionError):
+    """Captured code calls what was given to `forbid_in_graph`, or what must be called before the compiled function."""
+
+    def __init__(self, msg: str) -> None:
+        super().__init__(UserErrorType.ANTI_PATTERN, msg)
 
 
 class UncapturedHigherOrderOpError(TorchDynamoException):

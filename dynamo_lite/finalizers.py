@@ -1,9 +1,10 @@
 """Objects whose end the program can see.
 
 Input: a trace. Output: breaks: at the step where the program first changed an object that now lets go of such an object, or where it binds
-a variable anew that held one.
+a variable anew that held one; refusals of frames where such an object would end early.
 Invariant: changes are replayed after the graph has run, so what they let go dies later than in eager execution; nothing whose death
-runs code of the program may die in a replay.
+runs code of the program may die in a replay. New objects that nothing leads to at the end are not built: garbage in a reference cycle,
+which waits for the collector in eager execution, would not be there to hold such an object.
 Mirrors `PyObject_CallFinalizerFromDealloc` (`Objects/object.c`) and `slot_tp_finalize` (`Objects/typeobject.c`).
 """
 
@@ -11,16 +12,18 @@ from __future__ import annotations
 
 import gc
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .exc import SkipFrame, Unsupported, unsupported
+from .graph import side
 from .guards import ir
 from .guards.mirror import has_finalizer
 from .isa.canon import Op
 from .isa.lift import lift
-from .variables.base import MISSING
+from .variables.base import MISSING, is_lazy, real_object
 from .variables.constant import ATOMIC_TYPES
+from .variables.traceback import TracebackVariable
 
 MAX_FOLLOWED = 1000
 """Objects looked at for one that is let go. What is larger than that is taken to outlive the call."""
@@ -51,9 +54,12 @@ def check_finalizers(tr: Any) -> None:
 
 
 def watch_arguments(tr: Any) -> None:
-    """Have the trace break where a variable that is bound anew may hold the last reference to an argument with a finalizer."""
+    """Have the trace break where a variable that is bound anew may hold the last reference to an argument with a finalizer, and keep the
+    frames that end if some argument has one, or may hold an object that has."""
+    if tr.analysis.mortal_arguments:
+        tr.ended_frames = []
     watched: dict[int, Any] = {}
-    for slot, found in tr.analysis.rebound_arguments:
+    for slot, found, _ in tr.analysis.rebound_arguments:
         if found is not None:
             tr.guard(tr.source(None, ir.LOCAL, slot), ir.TYPE_IS, type(tr.analysis.values[slot]))
             watched[id(tr.arguments[slot])] = tr.arguments[slot]
@@ -78,23 +84,120 @@ def _watching(watched: dict[int, Any], handler: Any) -> Any:
 
 
 def loses_argument(tr: Any, result: Any) -> bool:
-    """Whether an argument with a finalizer has died on the way, nobody knows where: its variable was only its first place."""
+    """Whether an argument with a finalizer has died on the way, nobody knows where: its variable was only its first place. (It may be
+    part of an argument, such as the object of a bound method, that something else holds as well.)"""
     kept = [result, *tr.root_frame.held()]
-    return any(not tr.is_reachable(vt, kept) for vt in tr.finalized)
+    parts = {
+        id(tr.arguments[slot]): wanted for slot, found, wanted in tr.analysis.rebound_arguments if found is not None
+    }
+    return any(not tr.is_reachable(vt, kept) and not _is_held(tr, kept, parts[id(vt)]) for vt in tr.finalized)
+
+
+def _is_held(tr: Any, kept: list[Any], wanted: int) -> bool:
+    """Whether something that is still there, and was not changed, leads to the real object of this id."""
+    for vt in tr.reachable(kept):
+        if vt is not None and vt.__dict__.get("source") is not None and not vt.__dict__.get("mutated"):
+            real = real_object(vt)
+            if real is not MISSING and any(id(value) == wanted for value in _held_by(real)):
+                return True
+    return False
+
+
+def is_held_by_garbage(tr: Any, result: Any) -> bool:
+    """Whether reference cycles that the frame leaves behind, or tracebacks, hold an argument with a finalizer: in eager execution, and
+    not in generated code, which builds neither such cycles nor the variables of frames in tracebacks. That what they hold has no
+    finalizer is guarded."""
+    mortal = tr.analysis.mortal_arguments
+    if not mortal:
+        return False
+    roots = [vt for frame in tr.ended_frames for vt in frame.held()]
+    if result is not None:
+        roots.append(result)
+    held = {id(vt) for vt in _reachable(_holders([*roots, *tr.mutations]))}
+    slots = [slot for slot in mortal if id(tr.arguments[slot]) in held]
+    if not all(ends_silently(tr.analysis.values[slot]) for slot in slots):
+        return True
+    for slot in slots:
+        tr.guard(tr.source(None, ir.LOCAL, slot), ir.PYTHON, ends_silently)
+    return False
+
+
+def _holders(roots: list[Any]) -> list[Any]:
+    """The objects among those that these lead to which are on a reference cycle, and what is in the variables of frames in tracebacks."""
+    found: list[Any] = []
+    state: dict[int, bool] = {}  # id of an object → whether the way to the current one leads through it
+    pending = [(vt, False) for vt in roots]
+    while pending:
+        vt, is_done = pending.pop()
+        if is_done:
+            state[id(vt)] = False
+            continue
+        if id(vt) in state:
+            if state[id(vt)]:
+                found.append(vt)
+            continue
+        state[id(vt)] = True
+        pending.append((vt, True))
+        pending += [(child, False) for child in _children(vt)]
+        if isinstance(vt, TracebackVariable):
+            found += vt.frame.frame.held()
+    return found
+
+
+def _children(vt: Any) -> list[Any]:
+    """What an object that the traced code has made or changed leads to."""
+    if is_lazy(vt) or (vt.source is not None and not vt.mutated):
+        return []
+    return [child for child in vt.children() if child is not None]
+
+
+def _reachable(roots: list[Any]) -> list[Any]:
+    seen = {}
+    pending = list(roots)
+    while pending:
+        vt = pending.pop()
+        if id(vt) not in seen:
+            seen[id(vt)] = vt
+            pending += _children(vt)
+    return list(seen.values())
 
 
 def guard_arguments(tr: Any) -> None:
     """Other arguments of variables that are bound anew have no finalizer at the next call either."""
-    for slot, _ in tr.analysis.rebound_arguments:
+    for slot, *_ in tr.analysis.rebound_arguments:
         source = tr.source(None, ir.LOCAL, slot)
         if not _has_known_type(source):
             tr.guard(source, ir.NO_FINALIZER)
 
 
-def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple[int, type | None]]:
-    """`(slot, class that has the finalizer)` of the arguments whose variables the code binds anew; None for no finalizer."""
+def mortal_arguments(values: Sequence[Any]) -> list[int]:
+    """The slots of the arguments that have a finalizer, or may hold something that has. Models outlive their calls."""
+    return [slot for slot, value in enumerate(values) if value is not MISSING and not _is_harmless(value)]
+
+
+def ends_silently(value: Any) -> bool:
+    """Whether no code of the program runs when an object dies and all that it holds with it."""
+    return _finalized(value) is None
+
+
+def _is_harmless(value: Any) -> bool:
+    cls = type(value)
+    return (
+        cls in ATOMIC_TYPES
+        or issubclass(cls, _HELD_ELSEWHERE)
+        or side.sizes_of(value) is not None
+        or side.is_module(value)
+    )
+
+
+def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple[int, type | None, int]]:
+    """`(slot, class that has the finalizer, id of its object)` of the arguments whose variables the code binds anew; None: no finalizer."""
     rebound = sorted({instr.arg for instr in lift(code).instrs if instr.op in _BINDING})
-    return [(slot, _finalized(values[slot])) for slot in rebound if slot < len(values) and values[slot] is not MISSING]
+    return [
+        (slot, *_finalized_object(values[slot]))
+        for slot in rebound
+        if slot < len(values) and values[slot] is not MISSING
+    ]
 
 
 def _has_known_type(source: Any) -> bool:
@@ -103,12 +206,24 @@ def _has_known_type(source: Any) -> bool:
 
 def _finalized(real: Any) -> type | None:
     """The class of an object that would die with `real` and whose death runs code of the program, if it holds the last references."""
+    return _finalized_object(real)[0]
+
+
+def _finalized_object(real: Any) -> tuple[type | None, int]:
+    """That class, and the id of the object."""
+    for value in _held_by(real):
+        cls = type(value)
+        if has_finalizer(cls) or (cls is types.GeneratorType and value.gi_suspended):
+            return cls, id(value)
+    return None, 0
+
+
+def _held_by(real: Any) -> Iterator[Any]:
+    """An object and those that would die with it, if it holds the last references."""
     pending, seen = [] if issubclass(type(real), _HELD_ELSEWHERE) else [real], {id(real)}
     while pending and len(seen) < MAX_FOLLOWED:
         value = pending.pop()
-        cls = type(value)
-        if has_finalizer(cls) or (cls is types.GeneratorType and value.gi_suspended):
-            return cls
+        yield value
         for child in _referents(value):
             if (
                 type(child) not in ATOMIC_TYPES
@@ -117,7 +232,6 @@ def _finalized(real: Any) -> type | None:
             ):
                 seen.add(id(child))
                 pending.append(child)
-    return None
 
 
 def _referents(value: Any) -> list[Any]:

@@ -82,6 +82,28 @@ def note_call(tr: Any, code: CodeType, arguments: Sequence[Any]) -> None:
     _note(tr, place, zip(code.co_varnames, arguments, strict=False))
 
 
+def note_values(known: Memory, function: FunctionType, values: Sequence[Any]) -> None:
+    """Remember the sizes in a call that is not followed; `values` are real ones, in the order of the variables."""
+    hints = hints_of(known, function, values)
+    for name, value in zip(function.__code__.co_varnames, values, strict=False):
+        _note_value(hints, name, value)
+
+
+def _note_value(hints: Any, path: str, value: Any) -> None:
+    if type(value) in (list, tuple):
+        for i, item in enumerate(value):
+            _note_value(hints, f"{path}[{i}]", item)
+    elif type(value) is dict:
+        for key, item in value.items():
+            _note_value(hints, f"{path}[{key!r}]", item)
+    elif type(value) is int:
+        hints.setdefault(path, value)
+    else:
+        sizes = side.sizes_of(value)
+        if sizes is not None:
+            shapes.changed_dims(hints, path, sizes)
+
+
 def note_rest(tr: Any, code: CodeType, variables: Iterable[tuple[str, Any]]) -> None:
     """Remember the sizes of what resumed code goes on with: names and models."""
     _note(tr, Function.of(code), variables)

@@ -2,21 +2,26 @@
 
 Input: the code object of a call that no version fits, the call's values, and the versions. Output: whose versions count for it; once there
 are too many, whether anything below may be compiled, and the functions that give up with it.
-Invariant: a limit is used up once for one reason. A function that runs eagerly calls others through the hook, wrappers around the same
-work most of all; each of them would use up a limit of its own on what has just been given up. So all functions from the one that gave up
-down to the line that decides by a size run eagerly; what they call besides is captured by itself. For a size that takes too much
-reasoning nobody knows such a line; then nothing more is compiled below. Numbers that differ become symbolic, a text and the length of a
-list can't, nor a size that the program makes a constant: what breaks in a loop would be compiled for each turn, and has one version.
+Invariant: modules that share versions have a limit each. A limit is used up once for one reason. A function that runs eagerly calls others
+through the hook, wrappers around the same work most of all; each of them would use up a limit of its own on what has just been given up.
+So all functions from the one that gave up down to the line that decides by a size, a text or another constant run eagerly; what they call
+besides is captured by itself. For a size that takes too much reasoning nobody knows such a line; then nothing more is compiled below.
+Numbers that differ become symbolic, a text and the length of a list can't, nor a size that the program makes a constant: what breaks in a
+loop would be compiled for each turn, and has one version.
 """
 
 from __future__ import annotations
 
+import re
+import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any
 
 from . import shapes
+from .graph import side
+from .guards import ir
 from .hints import Memory, module_of, paths_of_waiting, seen_by
 from .isa.flow import begins_in_loop
 from .isa.lift import lift
@@ -24,17 +29,37 @@ from .record import FrameRecord, Function, MissedGuard
 from .resume import is_resumed, waiting_frames
 
 
-def owners(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
-    """Whose version it is: a module's; with a resumed frame, what the calls are that it waits for, and whose."""
-    found = _owner(code, values)
-    for inner, variables in waiting_frames(code, values):
-        found += (id(inner), *_owner(inner, variables))
-    return found
+class Owners:
+    """Whose version it is: a module's; with a resumed frame, what the calls are that it waits for, and whose. Others of the same class may
+    use the version as well. A module that is gone owns nothing: another one may have its address."""
+
+    def __init__(self, code: CodeType, values: Sequence[Any]) -> None:
+        ids: list[int] = []
+        modules = []
+        for each, variables in ((code, values), *waiting_frames(code, values)):
+            if each is not code:
+                ids.append(id(each))
+            module = module_of(each, variables)
+            if module is not None:
+                ids.append(id(module))
+                modules.append(module)
+        self.ids = tuple(ids)
+        self.modules = tuple(map(weakref.ref, modules))
+
+    def are(self, others: Owners) -> bool:
+        """Whether these own a version of which the others say that they want one."""
+        return self.ids == others.ids and all(module() is not None for module in self.modules)
 
 
-def _owner(code: CodeType, values: Sequence[Any]) -> tuple[int, ...]:
-    module = module_of(code, values)
-    return () if module is None else (id(module),)
+def names_of_modules(code: CodeType, values: Sequence[Any]) -> list[str]:
+    """The variables that hold modules."""
+    return [name for name, value in zip(code.co_varnames, values, strict=False) if side.is_module(value)]
+
+
+def concern(misses: Sequence[MissedGuard], names: Sequence[str]) -> bool:
+    """Whether a guard that has failed is about what one of these variables holds."""
+    found = {re.split(r"[^\w]", miss.path, maxsplit=1)[0] for miss in misses}
+    return not found.isdisjoint(names)
 
 
 def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
@@ -104,10 +129,10 @@ _PLAIN = frozenset({*_TEXTS, *_NUMBERS, type(None)})
 
 
 def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> set[Function]:
-    """The functions whose lines, or whose calls, made versions that do not fit: by a size that is a constant, and another one in other
-    versions, or by a condition on sizes. Input: of each version, its record and the guards that have failed."""
-    values: dict[str, set[Any]] = defaultdict(set)
-    functions: dict[str, set[Function]] = defaultdict(set)
+    """The functions whose lines, or whose calls, made versions that do not fit: by a size or another value that is a constant, and another
+    one in other versions, or by a condition on sizes. Input: of each version, its record and the guards that have failed."""
+    values: dict[Any, set[Any]] = defaultdict(set)
+    functions: dict[Any, set[Function]] = defaultdict(set)
     found: set[Function] = set()
     for record, misses in versions:
         lines = record.size_lines
@@ -115,4 +140,8 @@ def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> s
             values[constant.text].add(constant.value)
             functions[constant.text].update(lines.get(constant.user, ()))
         found.update(*[lines.get(miss.user_line, ()) for miss in misses])
-    return found.union(*[functions[text] for text, seen in values.items() if len(seen) > 1])
+        for miss in misses:
+            if miss.kind != ir.TENSOR:
+                values["guard", miss.path].add(miss.expected)
+                functions["guard", miss.path].update(record.guard_lines.get(miss.user_line, ()))
+    return found.union(*[functions[key] for key, seen in values.items() if len(seen) > 1])

@@ -74,6 +74,34 @@ def is_allowed_in_graph(fn: Any) -> bool:
     return fn in ALLOWED_IN_GRAPH or (torch_rules is not None and id(fn) in torch_rules._allowed_callable_ids)
 
 
+FORBIDDEN = "_dynamo_forbidden"
+"""The attribute that torch's `forbid_in_graph` sets."""
+
+
+def refusal(fn: Any) -> str | None:
+    """Which of `forbid_in_graph` and `disallow_in_graph` a callable was given to, ours or that of torch.compile."""
+    torch_rules = sys.modules.get("torch._dynamo.trace_rules")
+    if torch_rules is None and not DISALLOWED_IN_GRAPH and len(FORBIDDEN_IN_GRAPH) == len(_FORBIDDEN_MARKERS):
+        return None
+    if any(fn is one for one in FORBIDDEN_IN_GRAPH) or (torch_rules is not None and _attribute(fn, FORBIDDEN) is True):
+        return "forbid_in_graph"
+    if any(fn is one for one in DISALLOWED_IN_GRAPH):
+        return "disallow_in_graph"
+    if torch_rules is not None and id(fn) in torch_rules._disallowed_callable_ids:
+        return "disallow_in_graph"
+    return None
+
+
+def _attribute(fn: Any, name: str) -> Any:
+    """An attribute of the callable itself: no base class has given it, and no code of the program is asked."""
+    getter = type if isinstance(fn, type) else object
+    try:
+        namespace = getter.__getattribute__(fn, "__dict__")
+    except AttributeError:
+        return None
+    return namespace.get(name)
+
+
 def _mark_all(target: set[Any], fn: T) -> T:
     for one in fn if isinstance(fn, list | tuple) else (fn,):
         if not callable(one):
@@ -269,7 +297,9 @@ def mark_static_address(t: Any, guard: bool = False) -> None:
 
 # The stance: what a call does when no compiled version fits
 
-StanceName = Literal["default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile"]
+StanceName = Literal[
+    "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"
+]
 
 
 class Stance(NamedTuple):
@@ -319,6 +349,7 @@ def thread_stance(stance: Stance) -> Iterator[None]:
         _thread.override = previous
 
 
+@forbid_in_graph
 class set_stance:  # a verb, as in torch: plain call, decorator and context manager in one
     """Choose what compiled functions do, for the whole process.
 
@@ -326,11 +357,13 @@ class set_stance:  # a verb, as in torch: plain call, decorator and context mana
     - `force_eager`: ignore all compiled versions and compile nothing.
     - `eager_on_recompile`: use the versions that exist; where none fits, run eagerly.
     - `fail_on_recompile`: use the versions that exist; where none fits, raise RecompileError.
-    - `eager_then_compile`: run the first call of each function eagerly, compile from the second on.
+    - `eager_then_compile`: run the first call of each function eagerly, compile from the second on, with sizes symbolic that have changed.
+    - `aot_eager_then_compile`: the same.
 
     `set_stance("force_eager")` takes effect at once and stays. As a context manager it ends with the block, as a
     decorator it holds during calls of the function. `skip_guard_eval_unsafe` is accepted and has no effect: guards
-    always run. Raises ValueError for an unknown stance.
+    always run. Under `force_backend` functions have versions of their own, made by that backend. Raises ValueError for an unknown stance,
+    RuntimeError for a `force_backend` with another stance than `default`. Captured code must not call it.
     """
 
     def __init__(
@@ -343,7 +376,7 @@ class set_stance:  # a verb, as in torch: plain call, decorator and context mana
         if stance not in get_args(StanceName):
             raise ValueError(f"unknown stance {stance!r}; there are {', '.join(get_args(StanceName))}")
         if force_backend is not None and stance != "default":
-            raise ValueError("force_backend needs the default stance: the others compile nothing")
+            raise RuntimeError("force_backend needs the default stance: the others compile nothing")
         self.stance = Stance(stance, force_backend)
         self.previous = _set_process_stance(self.stance)
 
@@ -368,3 +401,7 @@ class set_stance:  # a verb, as in torch: plain call, decorator and context mana
 
         setattr(under_stance, DISABLED, True)
         return under_stance
+
+
+_FORBIDDEN_MARKERS = frozenset(FORBIDDEN_IN_GRAPH)
+"""Those of this module."""

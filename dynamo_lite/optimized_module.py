@@ -41,6 +41,10 @@ class OptimizedModule:
     def _orig_mod(self) -> Any:
         return type(self)._original
 
+    def __prepare_scriptable__(self) -> Any:
+        """What `torch.jit.script` compiles."""
+        return type(self)._original
+
     def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
         return type(self)._rebuild, (type(self)._original,)
 

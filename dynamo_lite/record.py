@@ -35,12 +35,14 @@ UNUSED_RANDOM = "dynamo_lite_unused_random"
 
 
 class MissedGuard(Protocol):
-    """What a `Miss` offers to reports: the path of a value, the user's line, what the version was made for, and what came."""
+    """What a `Miss` offers to reports: the path of a value, the user's line, what the version was made for, and what came. `kind`: that of
+    the check, None for a relation and for a value that is not there."""
 
     path: str
     user_line: tuple[str, int] | None
     expected: str
     found: str
+    kind: int | None
 
 
 class GuardText(Protocol):
@@ -183,14 +185,14 @@ class Miss(NamedTuple):
 
 @dataclass(slots=True)
 class FrameRecord:
-    """One finished analysis of one code object: the entry that it made, its graphs, breaks, guards and times.
+    """One finished analysis of one code object: the entry that it made, its graphs, breaks, guards and times. It keeps none of these
+    alive, nor the code.
 
     `entry_index` is the position among the entries of this code object: 0 for the first compilation, more for
     recompilations. `recompile_reason` says which guards of the `nearest` earlier entry failed. `skipped` says why no entry
     was made, if so.
     """
 
-    code: types.CodeType
     name: str
     filename: str
     lineno: int
@@ -210,6 +212,8 @@ class FrameRecord:
     specializations: list[Specialization] = field(default_factory=list)
     size_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
     """The user's lines that decide by sizes or need them as constants, and the functions that were called to get there."""
+    guard_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
+    """The like for all lines that need a guard."""
     breaks_in_loop: bool = False
     """Whether the version ends with a break in a loop of the frame itself."""
     steps: int = 0

@@ -24,6 +24,7 @@ reads an unbound one must find a local variable.
 
 import opcode
 import re
+import sys
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import CO_GENERATOR
@@ -34,10 +35,18 @@ from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
 
 from dynamo_lite._eval_frame import call_moved, raise_again
 from dynamo_lite.isa import codec, emit
+from dynamo_lite.isa.canon import Op
+from dynamo_lite.isa.flow import SHOW_VARIABLES
 from dynamo_lite.isa.lift import PREPARES
 
 PREFIXES = ("__stack_", "__inner", "__exc")
 """Names of parameters that are no variables of the original begin with one of these."""
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a variable of a continuation is none of the original."""
+    return name.startswith(PREFIXES) or name.endswith(_PASSED)
+
 
 _MODES = ("value", "raise", "call")
 _NEEDED = emit.CO_OPTIMIZED | emit.CO_NEWLOCALS
@@ -89,6 +98,19 @@ def _empty_generator():
 # Up to RESUME, without which a frame counts as incomplete.
 _GENERATOR_START = _empty_generator.__code__.co_code[:6]
 _NOP = bytes((opcode.opmap["NOP"], 0))
+
+
+def _names_in_order(code: CodeType) -> tuple[str, ...]:
+    """The variables in the order in which `locals()` has them."""
+    return tuple(dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)))
+
+
+_LOADS_NAME = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"})
+
+
+def _name_of(arg: Any) -> str:
+    """The name in the argument of such an instruction, which may say besides whether a NULL or a method is pushed."""
+    return arg[-1] if type(arg) is tuple else arg
 
 
 class CannotResume(Exception):
@@ -157,6 +179,26 @@ def _known(code: CodeType) -> dict:
     return known
 
 
+def own_variables(shown: Any, names: tuple[str, ...]) -> Any:
+    """What `locals()`, `vars()` or `dir()` gave in a continuation, as the original would have it: without the names that are none of its
+    variables, in its order. Anything else, which a function of the program with such a name gave, is left as it is."""
+    variables = sys._getframe(1).f_locals  # from 3.13 on a proxy
+    if type(shown) is list:
+        if shown == sorted(variables):
+            shown[:] = [name for name in shown if not is_own_name(name)]
+    elif type(shown) is dict and (shown is variables or _is_same(shown, dict(variables))):
+        known = {name: shown[name] for name in names if name in shown}
+        known.update({name: value for name, value in shown.items() if not is_own_name(name)})
+        shown.clear()
+        shown.update(known)
+    return shown
+
+
+def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two dictionaries have the same items."""
+    return one.keys() == other.keys() and all(value is other[name] for name, value in one.items())
+
+
 class _Resume:
     """One continuation while it is built."""
 
@@ -212,7 +254,7 @@ class _Resume:
             cellvars=code.co_cellvars,
             freevars=self.freevars,
             consts=(None,),
-            stacksize=max(code.co_stacksize + 2 * self.is_original, self.stack_len + 6),
+            stacksize=max(code.co_stacksize + 3 * self.is_original, self.stack_len + 6),
         )
         return codec.encode(items, header)
 
@@ -356,7 +398,29 @@ class _Resume:
         items = codec.to_items(self.body, keep)
         if "super" in self.code.co_names and "__class__" in self.freevars and self.code.co_argcount:
             items = self._explicit_super(items)
+        if self.is_original and not SHOW_VARIABLES.isdisjoint(self.code.co_names):
+            items = self._own_variables(items)
         return items
+
+    def _own_variables(self, items: list) -> list:
+        """Have `locals()`, `vars()` and `dir()` show what they would show in the original, see `own_variables`."""
+        out: list = []
+        wanted = False
+        for item in items:
+            out.append(item)
+            if not isinstance(item, Instr) or item.name in ("PUSH_NULL", "PRECALL"):
+                continue
+            if wanted and item.name == "CALL" and item.arg == 0:
+                asm = emit.Assembler()
+                asm._location = item.location
+                asm.push_callable(lambda asm=asm: asm.load_const(own_variables))
+                asm.emit_op(Op.SWAP, 2)
+                asm.emit_op(Op.SWAP, 3)
+                asm.load_const(_names_in_order(self.code))
+                asm.call(2)
+                out += asm.items
+            wanted = item.name in _LOADS_NAME and _name_of(item.arg) in SHOW_VARIABLES
+        return out
 
     def _explicit_super(self, items: list) -> list:
         """`super()` looks at the frame's first argument, which is another one here: pass it what it would find. (3.12+

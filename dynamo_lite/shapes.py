@@ -7,13 +7,14 @@ Invariant: static first; a size or int becomes symbolic when it differs from tha
 marked, or when everything was asked to be (except for buffers); a number that the frame itself changes does at once. 0 and 1
 are constants unless `config.specialize_zero_one` is off (or for ints that changed). Nothing here imports torch.
 
-`tr.dynamic_hints` is the memory: access path → number, (rank, access path) → tuple of sizes; None in place of a number says that it varies.
+`tr.dynamic_hints` is the memory: access path → number, (rank, access path) → tuple of sizes, (STRIDES, access path) → tuple of strides;
+None in place of a number says that it varies.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .config import config
@@ -45,18 +46,18 @@ def dynamic_dims(
         chosen.update(changed_dims(tr.dynamic_hints, source.path, known))
     if not chosen:
         return NONE
-    chosen.difference_update(marked.get(STATIC, ()))
-    chosen.difference_update(tr.dynamic_hints.get(("fixed", source.path), NONE) - set(marked.get(DYNAMIC, ())))
+    chosen.difference_update(set(marked.get(STATIC, ())) - set(marked.get(DYNAMIC, ())))
+    chosen.difference_update(tr.dynamic_hints.get((_FIXED_SIZES, source.path), NONE) - set(marked.get(DYNAMIC, ())))
     chosen.difference_update(unbacked_dims(tensor))
     constant = (0, 1) if config.specialize_zero_one else ()
     return frozenset(dim for dim in chosen if type(sizes[dim]) is int and sizes[dim] not in constant)
 
 
-def fix(tr: Any, source: Any, dim: int) -> None:
-    """The number at an access path, or size `dim` of the tensor that it is read from, is a constant in later compilations."""
+def fix(tr: Any, source: Any, dim: int, of_stride: bool = False) -> None:
+    """The number at an access path, or a size or stride of the tensor that it is read from, is a constant in later compilations."""
     hints = tr.dynamic_hints
     if source.kind == ir.CALL:
-        key = ("fixed", source.parent.path)
+        key = (_FIXED_STRIDES if of_stride else _FIXED_SIZES, source.parent.path)
         hints[key] = hints.get(key, NONE) | {dim}
     else:
         hints[source.path] = FIXED
@@ -64,7 +65,10 @@ def fix(tr: Any, source: Any, dim: int) -> None:
 
 def is_fixed(key: Any, value: Any) -> bool:
     """Whether an item of `tr.dynamic_hints` says that something is a constant for good."""
-    return value is FIXED or (type(key) is tuple and key[0] == "fixed")
+    return value is FIXED or (type(key) is tuple and key[0] in (_FIXED_SIZES, _FIXED_STRIDES))
+
+
+_FIXED_SIZES, _FIXED_STRIDES = "fixed", "fixed strides"
 
 
 _DYNAMIC_MARKS = (DYNAMIC, WEAK_DYNAMIC, PROPAGATED_DYNAMIC)
@@ -74,6 +78,22 @@ def unbacked_dims(tensor: Any) -> frozenset[int]:
     """The dimensions that `mark_unbacked` makes symbolic without a look at their size."""
     marked = tensor.__dict__
     return frozenset((*marked.get(UNBACKED, ()), *marked.get(STRICT_UNBACKED, ()))) if marked else NONE
+
+
+def automatic_unbacked_dims(tr: Any, tensor: Any, source: Any, is_parameter: bool) -> frozenset[int]:
+    """The dimensions that have changed, if `automatic_dynamic_shapes_mark_as` has them symbolic without a look at their size."""
+    if config.automatic_dynamic_shapes_mark_as == "dynamic":
+        return NONE
+    if config.automatic_dynamic_shapes_mark_as != "unbacked":
+        raise ValueError(f"invalid automatic_dynamic_shapes_mark_as: {config.automatic_dynamic_shapes_mark_as!r}")
+    fixed = is_parameter and config.force_parameter_static_shapes
+    if fixed or tr.region.dynamic is not None or not config.automatic_dynamic_shapes or is_buffer(source):
+        return NONE
+    sizes = tuple([n if type(n) is int else None for n in tensor.shape])
+    marked = tensor.__dict__
+    return frozenset(changed_dims(tr.dynamic_hints, source.path, sizes)).difference(
+        *[marked.get(mark, ()) for mark in (STATIC, *_DYNAMIC_MARKS)]
+    )
 
 
 def is_buffer(source: Any) -> bool:
@@ -90,8 +110,64 @@ def changed_dims(hints: Any, path: str, sizes: tuple[int | None, ...]) -> Iterab
     return [dim for dim, size in enumerate(seen) if size is None]
 
 
+def symbolic_strides(
+    tr: Any, source: Any, sizes: Sequence[int], strides: Sequence[int], has_symbols: bool
+) -> frozenset[int]:
+    """The dimensions of an input tensor whose stride becomes a symbol of its own. Remembers what the strides follow from.
+
+    Such a tensor is a part of another one, whose sizes are no inputs: the stride follows from no size of its own. It has been another one,
+    or sizes of the tensor are symbolic (`has_symbols`). Strides 0 and 1 are constants: an expanded dimension, and elements side by side,
+    are treated differently from others.
+    """
+    if tr.region.dynamic is False or not (config.automatic_dynamic_strides and config.automatic_dynamic_shapes):
+        return NONE
+    hints, path = tr.dynamic_hints, source.path
+    key = STRIDES, path
+    dims = followed_dims(sizes, strides)
+    seen = hints.get(key, ())
+    if len(seen) != len(strides):
+        seen = [_UNSEEN] * len(strides)
+    now = list(seen)
+    chosen = set()
+    for dim, followed in dims:
+        stride = strides[dim]
+        if stride in (0, 1):
+            continue
+        if seen[dim] is _UNSEEN:
+            now[dim] = stride if followed is None else (followed,)
+        elif stride != _expected(seen[dim], sizes, strides):
+            now[dim] = None
+        if now[dim] is None or (followed is None and has_symbols):
+            chosen.add(dim)
+    hints[key] = tuple(now)
+    return frozenset(chosen - hints.get((_FIXED_STRIDES, path), NONE))
+
+
+STRIDES = "strides"
+"""In `tr.dynamic_hints`, the kind of what is remembered of a tensor's strides. Of each dimension a number, `(d,)` for a stride that follows
+from dimension d, None for one that varies by itself, and `_UNSEEN`."""
+
+_UNSEEN = 0
+
+
+def _expected(seen: Any, sizes: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The stride that a dimension has by what is remembered of it; None: any."""
+    return strides[seen[0]] * sizes[seen[0]] if type(seen) is tuple else seen
+
+
+def followed_dims(sizes: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int | None]]:
+    """The dimensions of a tensor, those with smaller strides first, each with the one that its stride follows from: it is as long as that
+    one reaches. None: it follows from none."""
+    reaches: dict[int, int] = {}  # how far a dimension reaches → the dimension
+    found = []
+    for dim in sorted(range(len(strides)), key=lambda d: (strides[d], sizes[d])):
+        found.append((dim, reaches.get(strides[dim])))
+        reaches[strides[dim] * sizes[dim]] = dim
+    return found
+
+
 def strict_dims(tensor: Any) -> frozenset[int]:
-    """The dimensions that `mark_dynamic` promises to vary: it is an error if the code makes them constant."""
+    """The dimensions that `mark_dynamic` promises to vary: it is an error if the code makes them constant. A size of 0 or 1 is one."""
     return frozenset(tensor.__dict__.get(DYNAMIC, ()))
 
 

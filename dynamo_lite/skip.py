@@ -47,13 +47,22 @@ SKIPPED_TORCH = (
     "torch.utils.tensorboard",
 )
 
-# A mode by which `torch.nn.attention` rewrites indexing lives there; modules made of graphs are called through the others.
 FOLLOWED_TORCH = frozenset(
-    {"torch._dynamo._trace_wrapped_higher_order_op", "torch.fx._pytree", "torch.fx.graph_module"}
+    {
+        "torch._dynamo._trace_wrapped_higher_order_op",  # has a mode by which `torch.nn.attention` rewrites indexing
+        "torch.fx._pytree",  # modules made of graphs are called through these
+        "torch.fx.graph_module",
+        "torch.profiler._utils",  # computes with events
+        "torch.profiler.itt",
+    }
 )
 
 # Called as they are, these functions have torch.compile capture the functions given, then call an operator. Captured, they call it at once.
 ONE_STEP = ("torch._higher_order_ops", "torch.nn.attention.flex_attention")
+
+
+# Of modules that are not followed: making an instance of a class that torch.fx can trace.
+_FOLLOWED_FUNCTIONS = frozenset({("torch.fx._symbolic_trace", "ProxyableClassMeta.__call__")})
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -66,7 +75,7 @@ def is_internal(code: types.CodeType) -> bool:
 
 def is_one_step(globals_: dict[str, Any]) -> bool:
     """True for the globals of a module of torch whose functions do another thing where they are compiled: they are run whole or not at
-    all."""
+    all. A break belongs before their call."""
     return (globals_.get("__name__") or "").startswith(ONE_STEP)
 
 
@@ -81,7 +90,7 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
         return None
     if top in SKIPPED_MODULES:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
-    if _is_skipped_torch(module):
+    if _is_skipped_torch(module) and (module, fn.__qualname__) not in _FOLLOWED_FUNCTIONS:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
     return None
 
@@ -121,8 +130,8 @@ TORCH_MARKERS = {
 
 
 def transparent_target(fn: Any) -> Any:
-    """What a function of torch.compile's own stands for here: our marker, the function that a wrapper counts calls of or gives
-    settings of torch.compile's to, or None.
+    """What a function of torch.compile's own stands for here: our marker, the function that a wrapper compiles, counts calls of or
+    gives settings of torch.compile's to, or None.
 
     Once torch.compile has run in a process, nn.Module.__init__ and __setstate__ are wrapped so that modules are
     counted, and parts of the optimisers are disabled, because it cannot follow them.
@@ -133,6 +142,8 @@ def transparent_target(fn: Any) -> Any:
         return marker
     if str(fn.__dict__.get("_torchdynamo_disable_msg")).startswith(_UNABLE):
         return fn._torchdynamo_orig_callable
+    if module == _COMPILED and not fn.__dict__.get("_torchdynamo_disable"):
+        return fn.__dict__.get("_torchdynamo_orig_callable")
     if (module, fn.__qualname__) == _WITH_SETTINGS:
         return inspect.getclosurevars(fn).nonlocals["func"]
     if module != "torch._dynamo.mutation_guard" or fn.__closure__ is None:
@@ -141,6 +152,7 @@ def transparent_target(fn: Any) -> Any:
     return contents[0] if len(contents) == 1 and isinstance(contents[0], types.FunctionType) else None
 
 
+_COMPILED = "torch._dynamo.eval_frame"
 _WITH_SETTINGS = ("torch._dynamo.external_utils", "wrap_dunder_call_ctx_manager.<locals>.inner")
 _UNABLE = ("optimizer <class 'torch.optim.", "don't trace into fused optimizer")
 

@@ -11,6 +11,7 @@ import builtins
 import collections
 import sys
 import types
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from . import skip
@@ -23,16 +24,21 @@ from .guards.mirror import has_finalizer
 from .hints import note_call
 from .interp.call import bind_arguments
 from .interp.frame import OPS, Frame, GraphBreak, Lasti
+from .isa.canon import Op
 from .isa.codec import Place
+from .isa.flow import leads_to_loop
+from .isa.lift import lift
 from .polyfills.registry import find_polyfill
 from .record import Function
+from .resume import PREFIXES
 from .variables import abstract, classes, subclass
-from .variables.base import MISSING, LazyVariable, VariableTracker, is_lazy
+from .variables.base import MISSING, UNREAD, LazyVariable, VariableTracker, is_lazy, real_object
 from .variables.bytearray import BytearrayVariable
+from .variables.cell import CellVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS, slug_of_foreign
-from .variables.function import FunctionVariable, MethodVariable, call_handler
+from .variables.function import FunctionVariable, MethodVariable, call_handler, call_stand_in
 from .variables.generator import ExcState
 from .variables.instance import special
 from .variables.iter import SequenceIteratorVariable
@@ -43,6 +49,31 @@ from .variables.set import SetVariable
 from .variables.slot_functions import asking
 from .variables.tuple import TupleVariable
 from .variables.wrap import find_builder
+
+
+def _shared_slots(code: types.CodeType, values: Sequence[Any], analysis: Any) -> set[int]:
+    """The variables of arguments of which one object is several, and which may be left unread."""
+    if analysis.reads_arguments:
+        return set()
+    is_cell = lift(code).is_cell
+    finalized = {slot for slot, found, _ in analysis.rebound_arguments if found is not None}
+    slots: dict[int, list[int]] = {}
+    for slot, value in enumerate(values):
+        if value is not MISSING and type(value) not in ATOMIC_TYPES and not is_cell[slot] and slot not in finalized:
+            slots.setdefault(id(value), []).append(slot)
+    return {slot for same in slots.values() if len(same) > 1 for slot in same}
+
+
+def _reading(handler: Any) -> Any:
+    """The handler of an instruction that reads a variable."""
+
+    def read(f: Frame, instr: Any) -> Any:
+        held = f.locals[instr.arg]
+        if held is not None and UNREAD in held.__dict__:
+            f.tr.read_argument(f, instr.arg, held)
+        return handler(f, instr)
+
+    return read
 
 
 class Trace:
@@ -64,6 +95,7 @@ class Trace:
         self.analysis = analysis
         self.region = analysis.region
         self.function = function
+        self.functions_at: dict[Any, tuple[Function, ...]] = {}  # line that needs a guard → the calls that led to it
         self.steps = 0
         self.items = 0
         self.max_items = config.max_idle_steps
@@ -96,8 +128,14 @@ class Trace:
         self.mutations: list[VariableTracker] = []
         self.cached: list[Any] = []  # results of functions with a cache that were followed
         self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
+        self.provisos: list[
+            Any
+        ] = []  # what has to hold when it is known what escapes: `check(tr, escaping)` raises where it does not
+        self.profilers: list[Any] = []  # models of those that the traced code has begun and not yet ended
         self.handlers = OPS
-        self.finalized: list[VariableTracker] = []  # arguments that the frame may hold the last references to
+        # arguments with a finalizer to which the frame may hold the last references
+        self.finalized: list[VariableTracker] = []
+        self.ended_frames: list[Frame] | None = None  # kept if an argument may have a finalizer
         self.root_frame: Frame | None = None
         self.recipes: dict[
             int, tuple[Any, tuple[Any, ...]]
@@ -109,10 +147,15 @@ class Trace:
         self._plan_stop()
         self.state = self.graph.state
         self.root = self._root_function(function)
+        shared = _shared_slots(self.root.code, values, analysis)
         self.arguments = [
-            self.wrap(value, self.source(None, ir.LOCAL, slot)) if value is not MISSING else None
+            self._argument(value, self.source(None, ir.LOCAL, slot), slot in shared) if value is not MISSING else None
             for slot, value in enumerate(values)
         ]
+        if shared:
+            self.handlers = [*self.handlers]
+            for op in (Op.LOAD_FAST, Op.LOAD_FAST_AND_CLEAR):
+                self.handlers[op] = _reading(self.handlers[op])
 
     def release(self) -> None:
         """Let go of the program's objects, which the reference cycles of a finished run would keep until the next collection."""
@@ -124,10 +167,15 @@ class Trace:
         self.keep_alive.clear()
         self.arguments.clear()
         self.finalized.clear()
+        self.ended_frames = None
         self.frame = self.root_frame = self.root = self.function = self.analysis = self._outer = None
+        self.region = (
+            None  # torch remembers answers about sizes with the environment that gave them, and that leads here
+        )
         if not self.guards.is_settled:
             self.guards.abandon()
         self.exc_state = ExcState()
+        self.graph.release()
 
     def _root_function(self, function: types.FunctionType) -> FunctionVariable:
         closure = [
@@ -204,6 +252,14 @@ class Trace:
         self.heap[id(value)] = lazy
         self.keep_alive.append(value)
         return lazy
+
+    def _argument(self, value: Any, source: Any, is_shared: bool) -> Any:
+        return LazyVariable(self, value, source, **{UNREAD: True}) if is_shared else self.wrap(value, source)
+
+    def read_argument(self, frame: Frame, slot: int, unread: Any) -> None:
+        """The frame reads a variable that holds an argument which another variable holds as well: from now on it matters that they do."""
+        frame.locals[slot] = self.wrap(real_object(unread), unread.__dict__["source"])
+        self.arguments = [frame.locals[slot] if vt is unread else vt for vt in self.arguments]
 
     def _alias(self, found: Any, value: Any, source: Any) -> None:
         """A second path to a known object: the paths must keep leading to one object."""
@@ -313,6 +369,10 @@ class Trace:
 
     def is_reachable(self, wanted: Any, roots: Any = ()) -> bool:
         """Whether a frame, a changed object or an exception that is handled leads to an object."""
+        return any(vt is wanted for vt in self.reachable(roots))
+
+    def reachable(self, roots: Any = ()) -> Iterator[Any]:
+        """What frames, changed objects and the exception that is handled lead to. What existed before the frame is not looked into."""
         # The nearest first: what is asked for is mostly a few steps from a variable of the innermost frame.
         pending: collections.deque[Any] = collections.deque()
         frame, state = self.frame, self.exc_state
@@ -328,13 +388,11 @@ class Trace:
         seen = set()
         while pending:
             vt = pending.popleft()
-            if vt is wanted:
-                return True
+            yield vt
             if vt is not None and id(vt) not in seen and not is_lazy(vt) and vt.source is None:
                 seen.add(id(vt))
                 if not vt.holds_weakly:
                     pending.extend(vt.children())
-        return False
 
     # -- the exception being handled
 
@@ -363,7 +421,14 @@ class Trace:
     def guard(self, source: Any, kind: int, arg: Any = None) -> None:
         """Require a property of what `source` leads to."""
         if source.kind != ir.CONST or kind in (ir.LEN, ir.DICT_KEYS, ir.HAS_KEY, ir.LACKS_KEY):
-            self.guards.check(source, kind, arg, self.here())
+            self.guards.check(source, kind, arg, self.line_of_guard())
+
+    def line_of_guard(self) -> tuple[str, int] | None:
+        """The user's line now, which needs a guard."""
+        line = self.here()
+        if line not in self.functions_at:
+            self.functions_at[line] = self.functions()
+        return line
 
     def bound_to_process(self, reason: str) -> None:
         """Something was looked at that is another thing in each process, and that no guard compares."""
@@ -527,7 +592,7 @@ class Trace:
                 return marked
             polyfill = find_polyfill(real)
             if polyfill is not None:
-                return tx.call(self.build_constant_object(polyfill), args, kwargs)
+                return call_stand_in(tx, real, polyfill, args, kwargs)
             reason = skip.why_not_inlined(real)
             if reason is not None:
                 target = skip.transparent_target(real)
@@ -610,6 +675,18 @@ class Trace:
             f = f.parent
         return stack[::-1]
 
+    def loops_follow(self) -> bool:
+        """Whether there are loops of the program still to come around the current frame; those of modules go through their parts."""
+        frame = self.frame
+        while frame is not None:
+            own = _own_locals(frame)
+            first = own[0].content if own and type(own[0]) is CellVariable else next(iter(own), MISSING)
+            of_module = first is not MISSING and side.is_module(real_object(first))
+            if not of_module and not skip.is_of_torch(frame.globals.value) and leads_to_loop(frame.lifted, frame.cur):
+                return True
+            frame = frame.parent
+        return False
+
     def failing_step(self, frame: Frame | None = None) -> int:
         """Where the next run has to break because of what failed now, in the current instruction of `frame` (default: the
         innermost): the innermost point from which every frame above can be resumed."""
@@ -624,6 +701,12 @@ class Trace:
 
 def _is_never_cut(f: Frame) -> bool:
     return skip.is_internal(f.code) or skip.is_one_step(f.globals.value)
+
+
+def _own_locals(frame: Frame) -> list[Any]:
+    """The variables of a frame without those that continue another one's stack."""
+    own = zip(frame.lifted.local_names, frame.locals, strict=True)
+    return [value for name, value in own if not name.startswith(PREFIXES)]
 
 
 def _current_exception(_: Any) -> BaseException | None:

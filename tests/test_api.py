@@ -495,7 +495,7 @@ def test_stance_forms(counted):
     assert counter.frame_count == 1
     with pytest.raises(ValueError, match="unknown stance 'lazy'"):
         dynamo_lite.set_stance("lazy")
-    with pytest.raises(ValueError, match="force_backend"):
+    with pytest.raises(RuntimeError, match="force_backend"):
         dynamo_lite.set_stance("force_eager", force_backend="eager")
 
 
@@ -547,6 +547,61 @@ def test_force_backend(counted):
     with dynamo_lite.set_stance(force_backend=other):
         compiled(X)
     assert (counter.frame_count, other.frame_count) == (0, 1)
+
+
+@pytest.mark.parametrize("stance", ["eager_then_compile", "aot_eager_then_compile"])
+def test_the_first_eager_call_tells_what_varies(stance):
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda x, xs, n: (x + n, xs[0] * 2), backend=counter)
+    with dynamo_lite.set_stance(stance):
+        for n in (3, 4, 5, 6):
+            compiled(torch.ones(n), [torch.ones(n + 1)], n + 2)
+    assert counter.frame_count == 1
+
+
+def test_fail_on_recompile_compiles_nothing():
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda x: x + 1, backend=counter)
+    with (
+        dynamo_lite.set_stance("fail_on_recompile"),
+        pytest.raises(RuntimeError, match="fail_on_recompile: it is not compiled yet"),
+    ):
+        compiled(X)
+    compiled(X)
+    assert counter.frame_count == 1
+
+
+def test_versions_of_a_forced_backend_are_its_own(counted):
+    compiled, counter = counted
+    other, third = CompileCounter(), CompileCounter()
+    for _ in range(2):
+        compiled(X)
+        for forced in (other, third):
+            with dynamo_lite.set_stance(force_backend=forced):
+                compiled(X)
+                compiled(X)
+        compiled(X)
+    assert (counter.frame_count, other.frame_count, third.frame_count) == (1, 1, 1)
+
+
+def test_a_stance_inside_of_captured_code():
+    def inside(x):
+        with dynamo_lite.set_stance("force_eager"):
+            return x + 1
+
+    def torchs(x):
+        torch.compiler.set_stance("force_eager")
+        return x + 1
+
+    def called(x):
+        dynamo_lite.set_stance("force_eager")
+        return x + 1
+
+    for fn in (inside, torchs, called):
+        for error in (exc.UserError, AssertionError):
+            with pytest.raises(error, match="set_stance must not be called in captured code"):
+                dynamo_lite.compile(fn, backend="eager")(X)
+    assert markers.current_stance().name == "default"
 
 
 def test_thread_stance_is_of_one_thread():

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import traceback
 
 import pytest
 import torch
@@ -333,3 +334,106 @@ def test_a_wrapper_is_blamed_for_each_class_by_itself():
     sizes = [graph.op_count for record in log.snapshot() for graph in record.graphs]
     assert max(sizes) >= 8  # the second loop is in one graph
     assert counter.frame_count == len(sizes)
+
+
+def test_numbers_on_the_stack_are_not_looked_at():
+    """What only lies there while an instruction breaks is guarded by nothing."""
+    numbers = iter([1.5, 2.5, 3.5])
+    draw, wait = dynamo_lite.disable(lambda: next(numbers)), dynamo_lite.disable(lambda: None)
+
+    def f(x):
+        number = draw()
+        return x + 1, number, wait()
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(f, backend=counter)
+    assert [compiled(torch.ones(2))[1] for _ in range(3)] == [1.5, 2.5, 3.5]
+    assert counter.frame_count == 1
+
+
+def raises_text(x):
+    y = x + 1
+    raise ValueError(str(y))
+
+
+def raises_tensor(x):
+    raise ValueError("bad", x + 1)
+
+
+def raises_inside(x):
+    def inner(z):
+        z = z * 2
+        raise KeyError(tuple(z.shape))
+
+    inner(x + 1)
+
+
+def raises_through_finally(x):
+    y = x + 1
+    try:
+        raise ValueError("first")
+    finally:
+        y.mul_(3)
+
+
+def raises_from(x):
+    y = x + 1
+    try:
+        raise ValueError("first")
+    except ValueError as error:
+        y = y * 3
+        raise KeyError("second") from error
+
+
+def raises_in_a_loop(x):
+    for i in range(3):
+        x = x + 1
+        if i == 2:
+            raise ValueError(i)
+
+
+def raises_after_a_change(x):
+    x.add_(1)
+    return {}[3]
+
+
+def outcome_of(function, x):
+    try:
+        function(x)
+    except Exception as error:
+        frames = [(entry.name, entry.lineno) for entry in traceback.extract_tb(error.__traceback__)[1:]]
+        return type(error), repr(error), repr(error.__context__), repr(error.__cause__), frames, x.tolist()
+    return None
+
+
+@pytest.mark.parametrize(
+    ("program", "graphs", "operators"),
+    [
+        (raises_text, 1, 1),
+        (raises_tensor, 1, 1),
+        (raises_inside, 2, 2),
+        (raises_through_finally, 1, 1),
+        (raises_from, 1, 2),
+        (raises_in_a_loop, 1, 3),
+        (raises_after_a_change, 1, 1),
+    ],
+)
+def test_the_graph_before_an_exception_is_kept(program, graphs, operators):
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(program, backend=counter)
+    for _ in range(2):
+        expected, found = outcome_of(program, torch.ones(3)), outcome_of(compiled, torch.ones(3))
+        assert found == expected and expected is not None
+    assert (counter.frame_count, counter.op_count) == (graphs, operators)
+
+
+def test_an_exception_without_operators_before_it_is_left_to_the_original():
+    counter = CompileCounter()
+    with pytest.raises(ValueError):
+        dynamo_lite.compile(lambda x: int("x"), backend=counter)(torch.ones(3))
+    assert counter.frame_count == 0
+
+
+def test_fullgraph_raises_the_programs_exception():
+    with pytest.raises(KeyError):
+        dynamo_lite.compile(raises_inside, backend="eager", fullgraph=True)(torch.ones(3))

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -42,6 +43,28 @@ def test_the_report_is_printed_when_the_script_exits(tmp_path):
     path = tmp_path / "exits.py"
     path.write_text(script)
     assert "1 graph" in command("-m", "dynamo_lite", "run", "--coverage", "--backend", "eager", str(path), status=3)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["explain", TOY], ["explain", "all"], ["run", "--coverage", "--backend=eager", TOY]]
+)
+def test_a_report_that_nobody_reads_to_its_end(arguments):
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dynamo_lite", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    )
+    running.stdout.close()
+    assert (running.wait(), running.stderr.read()) == (128 + signal.SIGPIPE, b"")
+
+
+def test_an_error_of_the_script_is_told_where_nobody_reads_the_report(tmp_path):
+    path = tmp_path / "fails.py"
+    path.write_text("import torch\ntorch.compile(torch.sin)(torch.ones(2))\nraise KeyError('mine')")
+    command = [sys.executable, "-m", "dynamo_lite", "run", "--coverage", "--backend", "eager", str(path)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    running.stdout.close()
+    assert running.wait() == 1
+    said = running.stderr.read().decode()
+    assert said.endswith("KeyError: 'mine'\n") and "BrokenPipeError" not in said
 
 
 def test_arguments_module_and_redirection(tmp_path):

@@ -125,10 +125,19 @@ def test_what_there_is_not():
 
 
 @pytest.mark.parametrize(
-    "stance", ["default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile"]
+    "stance",
+    [
+        "default",
+        "force_eager",
+        "eager_on_recompile",
+        "fail_on_recompile",
+        "eager_then_compile",
+        "aot_eager_then_compile",
+    ],
 )
 def test_stance(stance):
     compiled = dynamo_lite.compile(lambda x: x + 1, backend="eager")
+    compiled(torch.ones(1))
     with dynamo_lite.set_stance(stance, skip_guard_eval_unsafe=False):
         assert compiled(torch.ones(1)).item() == 2
 

@@ -454,3 +454,65 @@ def test_a_backward_pass_of_what_came_before():
     assert torch.equal(captured(w * 2, w, GOOD), torch.tensor([2.0]))
     with pytest.raises(IndexError):
         captured(w * 2, w, BAD)
+
+
+def scatters(x, seen):
+    seen.append("before")
+    x.add_(1)
+    try:
+        y = (x * 2).scatter(0, torch.tensor([[9, 0]]), x)
+    except RuntimeError as error:
+        seen.append(type(error))
+        return x * 3
+    return y
+
+
+def leaves():
+    x = torch.arange(6.0).reshape(3, 2)
+    return [x, []] if not torch.is_grad_enabled() else [torch.ones(3, 2, requires_grad=True) * x, []]
+
+
+class WrongGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad[:1]
+
+
+def test_an_operator_whose_gradient_aotautograd_cannot_run():
+    """It raises while AOTAutograd runs the gradient on fake tensors, before anything has happened."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        same_as_eager(scatters, lambda _: leaves(), backend="aot_eager", calls=(GOOD, BAD))
+    assert len([w for w in told if "the function runs eagerly" in str(w.message)]) == 1
+
+    def f(x):
+        return WrongGradient.apply(x + 0)
+
+    with pytest.warns(UserWarning, match="backend 'aot_eager' failed, the function runs eagerly: RuntimeError"):
+        result = dynamo_lite.compile(f, backend="aot_eager")(torch.ones(3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="WrongGradientBackward returned an invalid gradient"):
+        result.sum().backward()
+
+
+def raising(gm, inputs):
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize("settings", [{"fullgraph": True}, {}])
+def test_backends_that_raise_where_errors_are_not_suppressed(settings):
+    def f(x):
+        return x + 1
+
+    with dynamo_lite.config.patch(suppress_errors=bool(settings)):
+        with pytest.raises(dynamo_lite.exc.BackendCompilerFailed) as info:
+            dynamo_lite.compile(f, backend=raising, **settings)(X)
+        assert type(info.value.inner_exception) is ValueError
+        assert info.value.__cause__ is info.value.inner_exception
+        with pytest.raises(dynamo_lite.exc.BackendCompilerFailed):
+            dynamo_lite.compile(lambda x: WrongGradient.apply(x + 0), backend="aot_eager", **settings)(
+                torch.ones(3, requires_grad=True)
+            )

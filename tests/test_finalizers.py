@@ -1,5 +1,6 @@
 """Objects with a `__del__` that captured code lets go of die when they die in eager execution."""
 
+import gc
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ from tests.variables.differential import captured
 
 LOG = []
 KEPT = None
+X = 1
 
 
 class Finalized:
@@ -276,3 +278,132 @@ def test_a_variable_bound_anew(program):
         LOG.clear()
         with config.patch(capture_pure_python=True, debug=True):
             assert (wrapped(*arguments()), LOG) == expected
+
+
+# -- reference cycles that wait for the collector
+
+
+class Node:
+    """No finalizer of its own."""
+
+
+def handles(x, held):
+    try:
+        raise ValueError
+    except ValueError as error:
+        kept = error  # noqa: F841  (a cycle through this frame)
+    return x + 1
+
+
+def fails(held):
+    raise ValueError
+
+
+def handles_what_a_callee_raises(x, held):
+    try:
+        fails(held)
+    except ValueError as error:
+        kept = error  # noqa: F841
+    return x + 1
+
+
+def keeps_an_exception(x, held):
+    try:
+        fails(held)
+    except ValueError as error:
+        LOG.append(error)
+    return x + 1
+
+
+def list_of_itself(x, held):
+    items = [held]
+    items.append(items)
+    return x + 1
+
+
+def dict_of_itself(x, held):
+    table = {"held": held}
+    table["me"] = table
+    held = None
+    return x + 1
+
+
+def function_of_itself(x, held):
+    def again():
+        return held, again
+
+    return x + 1
+
+
+def object_of_itself(x, held):
+    node = Node()
+    node.me, node.held = node, held
+    return x + 1
+
+
+def object_of_itself_in_a_callee(x, held):
+    object_of_itself(x, held)
+    return x + 1
+
+
+def breaks_after_a_cycle(x, held):
+    object_of_itself(x, held)
+    print(end="")
+    return x + 1
+
+
+def stores_what_is_there(x, held):
+    held.me = held
+    held = None
+    return x + 1
+
+
+def cyclic():
+    held = Finalized()
+    held.me = held
+    return held
+
+
+def ends(function, make):
+    """What the log has after each of three calls, and after a collection."""
+    LOG.clear()
+    gc.collect()
+    gc.disable()
+    lengths = []
+    for _ in range(3):
+        function(X, make())
+        lengths.append(LOG.count("it"))
+    gc.enable()
+    LOG[:] = [entry for entry in LOG if entry == "it"]
+    gc.collect()
+    return *lengths, LOG.count("it")
+
+
+@pytest.mark.parametrize("make", [Finalized, lambda: [Finalized()], lambda: Holder(Finalized()), cyclic])
+@pytest.mark.parametrize(
+    "program",
+    [
+        handles,
+        handles_what_a_callee_raises,
+        keeps_an_exception,
+        list_of_itself,
+        dict_of_itself,
+        function_of_itself,
+        object_of_itself,
+        object_of_itself_in_a_callee,
+        breaks_after_a_cycle,
+    ],
+)
+def test_garbage_holds_what_it_holds_in_eager_execution(program, make):
+    expected = ends(program, make)
+    compiled = captured(program)
+    assert ends(compiled, make) == expected
+    assert expected[:3] == (0, 0, 0)
+    compiled = captured(program)
+    compiled(X, Node())  # a version for an argument that nobody looks at
+    assert ends(compiled, make) == expected
+
+
+def test_an_object_that_is_stored_where_it_is_already():
+    compiled = captured(stores_what_is_there)
+    assert ends(compiled, cyclic) == ends(stores_what_is_there, cyclic) == (0, 0, 0, 3)

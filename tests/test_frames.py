@@ -1,6 +1,7 @@
 # ruff: noqa: F841
 """Frames of code that is cut by graph breaks look as those of eager execution: tracebacks, lifetimes, depth. Needs no torch."""
 
+import builtins
 import gc
 import os
 import sys
@@ -317,10 +318,136 @@ def cell_emptied_elsewhere(a):
     return x
 
 
+def shows_variables(a):
+    z = a
+    stop()
+    b = z + 1
+    first = dict(locals()), dir(), dict(vars())
+    stop()
+    c = b
+    return first, list(locals().items()), dir(), vars()["c"]
+
+
+def shows_variables_beside_constants(a):
+    stop()
+    nothing, pair = (), (1, "locals")
+    return nothing, pair, sorted(locals())
+
+
+def shows_cells(a):
+    z = a
+    stop()
+    b = lambda: (a, z)  # noqa: E731
+    stop()
+    return sorted(locals()), dir(), "a" in vars(), b()
+
+
+def shows_a_free_variable(a):
+    def inner(b):
+        stop()
+        c = a
+        return list(locals().items()), dir()
+
+    return inner(a + 1), sorted(name for name in locals() if name != "inner")
+
+
+def shows_variables_while_handling(a):
+    try:
+        fail(a)
+    except ValueError as error:
+        stop()
+        return sorted(locals())
+
+
+def shows_the_same_dictionary(a):
+    before = locals()
+    stop()
+    b = a
+    after = locals()
+    return (before is after, sorted(after)) if sys.version_info < (3, 13) else sorted(after)
+
+
+def shows_what_was_put_there(a):
+    stop()
+    locals()["put"] = a
+    b = a
+    return sorted(locals().items())
+
+
+def never_shows_variables(a):
+    b = a + 1
+    if a > 100:
+        return locals(), eval("b")
+    stop()
+    return a + b
+
+
+def shows_through_a_module(a):
+    """As the asserts do that pytest has rewritten."""
+    b = a + 1
+    stop()
+    return b if "b" not in builtins.locals() else sorted(builtins.locals())
+
+
+def shows_variables_of_a_callee(a):
+    def inner(b):
+        stop()
+        return sorted(locals())
+
+    c = a
+    found = inner(a)
+    return found, sorted(set(locals()) - {"inner"})
+
+
+def calls_a_function_of_that_name(a):
+    def locals():
+        return {"c": 1, "a": 2}
+
+    def dir():
+        return ["b", "a"]
+
+    stop()
+    c = b = a
+    return list(locals().items()), dir()
+
+
+def shows_variables_in_a_loop(a):
+    found = []
+    for i in range(3):
+        stop()
+        if i:
+            late = i
+        found.append(sorted(locals().items()))
+    return [[name for name, _ in items] for items in found]
+
+
+def deletes_variables(a):
+    b = a
+    stop()
+    del a
+    first = sorted(locals())
+    stop()
+    a = b
+    return first, sorted(locals())
+
+
 @pytest.mark.parametrize(
     "fn",
     [
         calls_locals,
+        shows_variables,
+        shows_variables_beside_constants,
+        shows_cells,
+        shows_a_free_variable,
+        shows_variables_while_handling,
+        shows_the_same_dictionary,
+        shows_what_was_put_there,
+        never_shows_variables,
+        shows_through_a_module,
+        shows_variables_of_a_callee,
+        calls_a_function_of_that_name,
+        shows_variables_in_a_loop,
+        deletes_variables,
         calls_eval,
         calls_exec,
         in_a_nested_function,
@@ -345,6 +472,27 @@ def test_looking_at_frames(fn):
 
     captured = capture(fn)
     assert [outcome(captured), outcome(captured)] == [outcome(fn)] * 2
+
+
+@pytest.mark.parametrize(
+    "fn, count",
+    [
+        (calls_locals, 2),
+        (shows_variables, 1),
+        (shows_cells, 3),
+        (never_shows_variables, 2),
+        (shows_through_a_module, 2),
+        (shows_the_same_dictionary, 0),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="each locals() is a dictionary of its own")
+def test_frames_that_show_variables_are_cut(fn, count):
+    """But for those whose dictionary somebody may have already, since that stays the frame's: what is left runs in one piece."""
+    captured = capture(fn)
+    captured(5)
+    pieces = [cache for cache in captured.region.caches if any(e.code is not cache.code for e in cache.entries)]
+    assert len(pieces) == count
 
 
 def test_a_tracer_sees_the_program_only():

@@ -1,10 +1,15 @@
 """What must never break a user's program: failures of the engine and of backends, interrupts, threads, limits, other hooks."""
 
 import contextlib
+import ctypes
+import functools
 import gc
 import logging
+import os
+import pkgutil
 import random
 import signal
+import sys
 import threading
 import warnings
 import weakref
@@ -78,6 +83,147 @@ def test_interrupts_at_random_moments_leave_the_state_of_torch_alone():
         signal.signal(signal.SIGALRM, previous)
 
 
+class TimeOut(Exception):
+    """What time-outs built on signals raise."""
+
+
+@pytest.fixture
+def alarm():
+    """Has a signal handler that raises `TimeOut` run at the n-th operator that an analysis propagates."""
+    previous = signal.getsignal(signal.SIGALRM)
+
+    def handler(signum, frame):
+        raise TimeOut("too late")
+
+    signal.signal(signal.SIGALRM, handler)
+    yield handler
+    signal.signal(signal.SIGALRM, previous)
+
+
+def said(caplog):
+    """What the engine has logged."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("dynamo_lite")]
+
+
+def raise_signal_in(monkeypatch, where, name):
+    """The handler runs in the midst of a function of the engine, once."""
+    original, left = getattr(where, name), [1]
+
+    def interrupted(*args, **kwargs):
+        if left:
+            left.pop()
+            signal.raise_signal(signal.SIGALRM)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(where, name, interrupted)
+
+
+INSIDE = [
+    pytest.param("dynamo_lite.graph.fake.Propagator", "substitute", id="propagation"),
+    pytest.param("dynamo_lite.variables.abstract", "call", id="interpretation"),
+    pytest.param("dynamo_lite.graph.torch_side", "call_backend", id="before-the-backend"),
+    pytest.param("torch._ops.OpOverload", "__call__", id="inside-an-operator"),
+    pytest.param("dynamo_lite.convert.Analysis", "_learn", id="after-a-break"),
+]
+
+
+def breaks_once(x):
+    y = torch.relu(x) + 1
+    print(end="")
+    return y * 2
+
+
+@pytest.mark.parametrize("where, name", INSIDE)
+def test_what_a_signal_handler_raises_reaches_the_program(monkeypatch, caplog, alarm, where, name):
+    compiled = dynamo_lite.compile(breaks_once, backend="aot_eager")
+    with monkeypatch.context() as patch:
+        raise_signal_in(patch, pkgutil.resolve_name(where.rpartition(".")[0] + ":" + where.rpartition(".")[2]), name)
+        try:
+            raise KeyError("handled by the program")
+        except KeyError as outer:
+            with pytest.raises(TimeOut, match="too late") as info:
+                compiled(X)
+            assert info.value.__context__ is outer
+    functions = [entry.name for entry in info.traceback]
+    assert functions[0] == "test_what_a_signal_handler_raises_reaches_the_program" and functions[-1] == "handler"
+    assert len(functions) == 2
+    assert signal.getsignal(signal.SIGALRM) is alarm
+    assert not said(caplog) and gc.isenabled()
+    assert torch.equal(compiled(X), breaks_once(X))
+    assert not said(caplog)
+
+
+def test_a_signal_handler_that_returns_or_installs_another_one(alarm, monkeypatch):
+    seen = []
+
+    def once(signum, frame):
+        signal.signal(signal.SIGALRM, later)
+        seen.append("once")
+
+    def later(signum, frame):
+        seen.append("later")
+
+    signal.signal(signal.SIGALRM, once)
+    signal.siginterrupt(signal.SIGALRM, False)
+    compiled = dynamo_lite.compile(double, backend="eager")
+    with monkeypatch.context() as patch:
+        raise_signal_in(patch, convert.Analysis, "_commit")
+        assert torch.equal(compiled(X), X * 2)
+    assert seen == ["once"] and signal.getsignal(signal.SIGALRM) is later
+
+
+def test_what_another_thread_has_had_raised_reaches_the_program(monkeypatch, caplog):
+    # A C function, so that the exception comes up in code of the engine.
+    set_exception = functools.partial(
+        ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(threading.get_ident()), ctypes.py_object(TimeOut)
+    )
+    compiled = dynamo_lite.compile(double, backend="eager")
+    with monkeypatch.context() as patch:
+        patch.setattr(convert.kept, "is_on", set_exception)
+        with pytest.raises(TimeOut):
+            compiled(X)
+    assert not said(caplog)
+    assert torch.equal(compiled(X), X * 2)
+
+
+def test_a_report_that_cannot_be_written_is_the_programs_to_know(monkeypatch, caplog):
+    read, write = os.pipe()
+    os.close(read)
+    compiled = dynamo_lite.compile(double, backend="eager")
+    with os.fdopen(write, "w", buffering=1) as nobody_reads, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", nobody_reads)
+        with dynamo_lite.config.patch(timing=True), pytest.raises(BrokenPipeError):
+            compiled(X)
+        patch.undo()
+        with contextlib.suppress(BrokenPipeError):
+            nobody_reads.close()
+    assert not said(caplog)
+    assert torch.equal(compiled(X), X * 2)
+
+
+def test_lack_of_memory_during_an_analysis_is_left_to_eager_execution(monkeypatch, caplog):
+    def out_of_memory(self, tr):
+        raise MemoryError
+
+    compiled = dynamo_lite.compile(double, backend="eager")
+    with monkeypatch.context() as patch:
+        patch.setattr(convert.Analysis, "_capture", out_of_memory)
+        assert torch.equal(compiled(X), X * 2)
+    assert not said(caplog) and not compiled.cache.entries
+    compiled(X)
+    assert len(compiled.cache.entries) == 1
+
+    def allocates(x):
+        try:
+            return x, bytearray(1 << 60)
+        except MemoryError:
+            return x * 3
+
+    compiled = dynamo_lite.compile(allocates, backend="eager")
+    assert torch.equal(compiled(X), X * 3)
+    assert not said(caplog)
+
+
 def test_internal_error_runs_eagerly_and_is_logged_once(monkeypatch, caplog):
     def broken(self, result):
         raise ZeroDivisionError("a bug of ours")
@@ -136,7 +282,7 @@ def test_each_layer_that_breaks_has_a_recompile_limit_of_its_own(caplog):
         if batch == 5:
             versions = counter.frame_count
     assert versions >= 2 * n and counter.frame_count == versions
-    assert not caplog.records
+    assert not said(caplog)
 
 
 def test_recompile_limit_runs_eagerly_with_one_warning(caplog):

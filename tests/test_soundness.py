@@ -511,3 +511,116 @@ def test_return_identity():
     l = [1]
     r = g(X, l)[0]
     assert r[0] is X and r[1] is l and r[2][0] is X and r[2][1] is l
+
+
+# -- arguments that are one object
+
+
+def _first_only(a, b, c):
+    return [a[0] * 2]
+
+
+def _read_after_a_break(a, b, c):
+    x = a[0] * 2
+    dynamo_lite.graph_break()
+    return [x + b[0], c]
+
+
+def _never_read_after_a_break(a, b, c):
+    x = b[0] * 2
+    dynamo_lite.graph_break()
+    return [x + 1]
+
+
+def _changed_and_read(a, b, c):
+    a.append(X * 3)
+    return [len(b), b[-1] * 2, len(c)]
+
+
+def _changed_after_a_break(a, b, c):
+    x = c[0] * 2
+    dynamo_lite.graph_break()
+    a.append(x)
+    dynamo_lite.graph_break()
+    return [len(b), len(c), b[-1] + 1]
+
+
+def _compared(a, b, c):
+    x = a[0] * 2
+    dynamo_lite.graph_break()
+    return [x + (a is b) + 2 * (b is c)]
+
+
+def _bound_anew(a, b, c):
+    x = a[0] * 2
+    a = None
+    dynamo_lite.graph_break()
+    b = [x] if a is None else b
+    return [b[0], len(c)]
+
+
+def _shown(a, b, c):
+    x = a[0] * 2
+    names = locals()
+    return [x, names["b"][0] + len(names["c"])]
+
+
+def _in_cells(a, b, c):
+    def inner():
+        a.append(X)
+        return len(b) + len(c)
+
+    x = a[0] * 2
+    dynamo_lite.graph_break()
+    return [x * inner()]
+
+
+def _deleted(a, b, c):
+    x = a[0] * 2
+    del a
+    dynamo_lite.graph_break()
+    return [x, b[0], len(c)]
+
+
+def _in_a_callee(a, b, c):
+    def inner(p, q):
+        y = p[0] * 2
+        dynamo_lite.graph_break()
+        q.append(y)
+        return y + len(p)
+
+    return [inner(a, b), len(c)]
+
+
+_PATTERNS = [(0, 1, 2), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 0, 0), (2, 1, 0), (1, 1, 0), (1, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    "f, versions",
+    [
+        (_first_only, 1),
+        (_read_after_a_break, 2),
+        (_never_read_after_a_break, 2),
+        (_changed_and_read, None),
+        (_changed_after_a_break, None),
+        (_compared, None),
+        (_bound_anew, None),
+        (_shown, None),
+        (_in_cells, None),
+        (_deleted, None),
+        (_in_a_callee, None),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_arguments_that_are_one_object_or_several(f, versions):
+    compiled = comp(f)
+    for pattern in _PATTERNS:
+        lists, expected_lists = ([[X * k] for k in range(1, 4)] for _ in range(2))
+        result = compiled(*[lists[i] for i in pattern])
+        expected = f(*[expected_lists[i] for i in pattern])
+        torch.testing.assert_close(result, expected)
+        torch.testing.assert_close(lists, expected_lists)
+        places = [[[j for j, one in enumerate(lists) if one is item] for item in result]]
+        assert places == [[[j for j, one in enumerate(expected_lists) if one is item] for item in expected]]
+    if versions is not None:
+        assert compiled.c.frame_count == versions

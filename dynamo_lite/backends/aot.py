@@ -10,11 +10,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
-from .recurrent import keep_gradients
+from .recurrent import keep_gradients_and_dropout
 from .wrapper_views import put_together_anew
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
@@ -42,10 +46,10 @@ def aot_autograd(
     """
 
     def backend(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-        from torch._functorch.aot_autograd import aot_module_simplified
+        aot = load_compiler("torch._functorch.aot_autograd")
 
         return call_with_fakes(
-            lambda graph, fakes: aot_module_simplified(
+            lambda graph, fakes: aot.aot_module_simplified(
                 graph,
                 fakes,
                 fw_compiler=fw_compiler,
@@ -59,6 +63,41 @@ def aot_autograd(
 
     setattr(backend, FLOATS, "tensors")
     return backend
+
+
+def load_compiler(name: str) -> ModuleType:
+    """A module of torch's compilers, imported in a thread of its own if need be.
+
+    Modules of torch._dynamo call `torch.fx.wrap`, which leaves a reference cycle that holds the frame of the module. Through `f_back`
+    that frame holds all that wait for the import: until the next garbage collection those would keep the arguments of the program's call.
+    """
+    if name not in sys.modules:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(import_module, name).result()
+    return sys.modules[name]
+
+
+def raised_by_operator(error: BaseException) -> bool:
+    """Whether AOTAutograd raised an error while it ran the operators of the graph, and those of its gradients, on fake tensors: before
+    any compiler saw them."""
+    tracing = {
+        getattr(function, "__code__", None)
+        for module, names in _STAGES_BEFORE_COMPILERS.items()
+        for function in [getattr(sys.modules.get(module), name, None) for name in names]
+    }
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in tracing:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+_STAGES_BEFORE_COMPILERS = {
+    "torch._functorch.aot_autograd": ("create_aot_state",),
+    "torch._functorch._aot_autograd.graph_compile": ("aot_stage1_graph_capture",),
+}
+"""Modules of torch's and functions in them that run the graph on fake tensors. (Those that call compilers are called aot_stage2.)"""
 
 
 def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -89,7 +128,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
         if GRAPH_RECORD in gm.meta:
             gm.meta[GRAPH_RECORD].notes["AOTAutograd"] = [unseen]
         return gm.forward
-    keep_gradients(graph)
+    keep_gradients_and_dropout(graph)
     _mark_static_inputs(graph, placeholders, example_inputs)
     context = TracingContext.try_get() or TracingContext(detect_fake_mode(fakes))
     _provide_symbols(context.fake_mode)

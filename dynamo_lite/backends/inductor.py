@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from . import artifact
-from .aot import FLOATS, call_with_fakes
+from .aot import FLOATS, call_with_fakes, load_compiler
 from .freezing import freeze
 from .pooling import count_windows_right
 from .requirements import Requirements, frozen
@@ -32,8 +32,8 @@ def inductor(
     """Compile the graph and, when it is first needed, its backward. Raises RuntimeError for options that Inductor does
     not know.
     """
+    compile_fx = load_compiler("torch._inductor.compile_fx").compile_fx
     from torch._inductor import config
-    from torch._inductor.compile_fx import compile_fx
 
     patches = config_patches(mode, options)
 
@@ -88,6 +88,7 @@ def recording(gm: Any, example_inputs: list[Any], seen: list[Any]) -> Callable[.
     """As `inductor` without options; the ATen graphs that Inductor makes kernels of are appended to `seen`. AOTAutograd's cache is off:
     a program that an earlier process has compiled would come from it without its graphs.
     """
+    load_compiler("torch._inductor.compile_fx")
     from torch._functorch import config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 

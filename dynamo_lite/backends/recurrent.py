@@ -1,9 +1,10 @@
-"""LSTMs under AOTAutograd.
+"""Recurrent layers under AOTAutograd.
 
-Input: a copy of a captured graph. Output: its calls of `lstm` are traced into operators that have gradients.
-Invariant: the kernel that torch has for a whole layer keeps what its gradient needs only where gradients are recorded while it runs,
+Input: a copy of a captured graph. Output: its calls of `lstm`, `gru` and `rnn` are traced into operators that have gradients, and that drop
+out what eager execution drops out.
+Invariant: the kernel that torch has for a whole LSTM layer keeps what its gradient needs only where gradients are recorded while it runs,
 which is nowhere in a graph of AOTAutograd's. torch's decomposition takes it wherever the layer's input requires no gradients, whatever
-its weights do.
+its weights do. And the decompositions leave out the dropout between layers (torch 2.13): these are called one by one.
 """
 
 from __future__ import annotations
@@ -11,17 +12,44 @@ from __future__ import annotations
 from typing import Any
 
 
-def keep_gradients(graph: Any) -> None:
-    """Replace the calls of `lstm` in a `GraphModule`."""
+def keep_gradients_and_dropout(graph: Any) -> None:
+    """Replace the calls of recurrent layers in a `GraphModule`."""
     import torch
 
+    replacements = {torch.lstm: lstm, torch.gru: gru, torch.rnn_tanh: rnn_tanh, torch.rnn_relu: rnn_relu}
     for node in graph.graph.nodes:
-        if node.target is torch.lstm or node.target is torch._VF.lstm:
-            node.target = lstm
+        if node.op == "call_function" and not node.kwargs:
+            node.target = replacements.get(node.target, node.target)
 
 
 def lstm(*args: Any) -> Any:
-    """`torch.lstm`, without that kernel if something requires gradients."""
+    """`torch.lstm`."""
+    return _layer_by_layer(_lstm_with_gradients, args)
+
+
+def gru(*args: Any) -> Any:
+    """`torch.gru`."""
+    import torch
+
+    return _layer_by_layer(torch.gru, args)
+
+
+def rnn_tanh(*args: Any) -> Any:
+    """`torch.rnn_tanh`."""
+    import torch
+
+    return _layer_by_layer(torch.rnn_tanh, args)
+
+
+def rnn_relu(*args: Any) -> Any:
+    """`torch.rnn_relu`."""
+    import torch
+
+    return _layer_by_layer(torch.rnn_relu, args)
+
+
+def _lstm_with_gradients(*args: Any) -> Any:
+    """`torch.lstm`, without its kernel for a whole layer if something requires gradients."""
     import torch
 
     tensors = [t for arg in args for t in (arg if isinstance(arg, list | tuple) else [arg])]
@@ -34,3 +62,31 @@ def lstm(*args: Any) -> Any:
         return torch.lstm(*args)
     finally:
         torch._C._set_mkldnn_enabled(enabled)
+
+
+def _layer_by_layer(function: Any, args: tuple[Any, ...]) -> Any:
+    """A recurrent function, called for each layer alone if there is dropout between them. Its arguments are `(input, hx, params, …,
+    batch_first)`, or `(data, batch_sizes, hx, params, …)` of a packed sequence."""
+    is_packed = isinstance(args[3], list | tuple)
+    hx, params, has_biases, num_layers, dropout, train, bidirectional, *rest = args[1 + is_packed :]
+    if num_layers == 1 or not train or dropout == 0:
+        return function(*args)
+    import torch
+
+    batch_first = bool(rest) and rest[0]
+    output = args[0].transpose(0, 1) if batch_first else args[0]
+    states = [hx] if isinstance(hx, torch.Tensor) else hx
+    directions = 2 if bidirectional else 1
+    n_params = len(params) // num_layers
+    finals: list[list[Any]] = [[] for _ in states]
+    for i in range(num_layers):
+        before = [state[i * directions : (i + 1) * directions] for state in states]
+        given = (before[0] if isinstance(hx, torch.Tensor) else before, params[i * n_params : (i + 1) * n_params])
+        options = (has_biases, 1, 0.0, train, bidirectional, *([False] if rest else []))
+        output, *after = function(output, *args[1 : 1 + is_packed], *given, *options)
+        if i < num_layers - 1:
+            output = torch.dropout(output, dropout, True)
+        for final, state in zip(finals, after, strict=True):
+            final.append(state)
+    output = output.transpose(0, 1) if batch_first else output
+    return (output, *[torch.cat(final) for final in finals])

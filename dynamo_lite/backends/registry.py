@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from ..config import config
 from ..exc import BackendCompilerFailed, InvalidBackend, brief, first_line
 from ..markers import current_stance
+from ..signals import let_through
 from .aot import aot_eager
 from .cudagraphs import cudagraphs
 from .eager import eager
@@ -162,7 +164,8 @@ def call_backend(
 ) -> CompiledFn:
     """Compile `gm`. A backend that raises, or returns something that cannot be called, is replaced by the graph itself.
 
-    That gives one warning with the backend's name and error; under `fullgraph` it raises BackendCompilerFailed instead. `on_failure` is
+    That gives one warning with the backend's name and error; under `fullgraph`, or with `config.suppress_errors` off, it raises
+    BackendCompilerFailed instead. `on_failure` is
     called before, and may raise something else. `kept` (`cache.artifacts`) has what an earlier process has compiled, if the backend can say
     that as data, and takes it for a later one.
     """
@@ -178,11 +181,12 @@ def call_backend(
         if not callable(compiled):
             raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
     except Exception as error:
+        let_through(error)
         if on_failure is not None:
             on_failure(error)
         failure = BackendCompilerFailed(compiler_fn, error)
         failure.backend_name = backend_name(compiler_fn)
-        if fullgraph:
+        if fullgraph or not config.suppress_errors:
             raise failure from error
         warnings.warn(
             f"backend {failure.backend_name!r} failed, the graph runs eagerly: {brief(error)}",

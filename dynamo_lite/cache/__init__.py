@@ -30,9 +30,11 @@ __all__ = [
     "directory",
     "export_to",
     "files",
+    "forget",
     "import_from",
     "keep",
     "read",
+    "recall",
     "revived",
     "versions",
 ]
@@ -44,9 +46,12 @@ def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> It
     """The kept versions for a function that may hold for this call. Who takes one checks its guards."""
     code = function.__code__
     for path, item in store.find(keys.build(), keys.key(code, values, region.dynamic, region.fullgraph)):
+        if path in _forgotten:
+            continue
         version = store.attempt(path, lambda item=item: Version(marshal.loads(item.payload), function, values, region))
         if version is not None:
             version.path = path
+            _met.add(path)
             yield version
 
 
@@ -71,8 +76,25 @@ def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, gra
     }
     key = keys.key(tr.function.__code__, values, tr.region.dynamic, tr.region.fullgraph)
     path = store.put(keys.build(), key, about, payload)
-    STATS.cache_kept += path is not None
+    if path is not None:
+        STATS.cache_kept += 1
+        _met.add(path)
     return path
+
+
+def forget() -> None:
+    """Versions that this process has written, or taken over, are not taken again: it has been told to forget them."""
+    _forgotten.update(_met)
+    _met.clear()
+
+
+def recall() -> None:
+    """All files count again, as in a new process."""
+    _forgotten.clear()
+
+
+_met: set[Path] = set()
+_forgotten: set[Path] = set()
 
 
 def is_on() -> bool:

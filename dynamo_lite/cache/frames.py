@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from .. import shapes
 from .._eval_frame import Cache, GraphCall, GuardProgram
 from ..codegen import is_handed_over
 from ..exc import Refused, UserFrame
@@ -68,7 +69,8 @@ def write(
         "breaks": [_write_break(b) for b in record.breaks],
         "specializations": [(s.text, s.value, s.user, s.why) for s in record.specializations],
         "breaks_in_loop": record.breaks_in_loop,
-        "size_lines": [(line, [tuple(f) for f in functions]) for line, functions in record.size_lines.items()],
+        "size_lines": _write_lines(record.size_lines),
+        "guard_lines": _write_lines(record.guard_lines),
         # All that was mentioned comes last.
         "arguments": arguments.table,
         "files": files.names,
@@ -263,8 +265,18 @@ def _write_hints(hints: dict[Any, Any]) -> dict[Any, Any]:
     """What is known to vary, for the next compilation."""
     kinds = (int, float, tuple, type(None))
     return {
-        key: seen for key, seen in hints.items() if (type(key) is str or type(key[0]) is int) and type(seen) in kinds
+        key: seen
+        for key, seen in hints.items()
+        if (type(key) is str or type(key[0]) is int or key[0] == shapes.STRIDES) and type(seen) in kinds
     }
+
+
+def _write_lines(lines: dict[Any, tuple[Function, ...]]) -> list[tuple[Any, ...]]:
+    return [(line, [tuple(f) for f in functions]) for line, functions in lines.items()]
+
+
+def _read_lines(data: list[tuple[Any, ...]]) -> dict[Any, tuple[Function, ...]]:
+    return {line: tuple([Function(*function) for function in functions]) for line, functions in data}
 
 
 def _write_break(record: BreakRecord) -> tuple[Any, ...]:
@@ -386,8 +398,8 @@ class Version:
             record.breaks.append(BreakRecord(slug, context, tuple([UserFrame(*frame) for frame in frames])))
         record.specializations += [Specialization(*found) for found in self.data["specializations"]]
         record.breaks_in_loop = self.data["breaks_in_loop"]
-        for line, functions in self.data["size_lines"]:
-            record.size_lines[line] = tuple([Function(*function) for function in functions])
+        record.size_lines = _read_lines(self.data["size_lines"])
+        record.guard_lines = _read_lines(self.data["guard_lines"])
 
 
 _CONSTANTS: dict[str, Callable[..., Any]] = {

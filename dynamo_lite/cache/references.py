@@ -403,6 +403,8 @@ class Writer:
             return ("code",)
         if isinstance(value, _DESCRIPTORS) and vars(value.__objclass__).get(value.__name__) is value:
             return ("member", self(value.__objclass__), value.__name__)
+        if type(value) is types.BuiltinFunctionType and _is_own(value.__self__, value):  # `object.__new__`
+            return ("member", self(value.__self__), value.__name__)
         if issubclass(type(value), enum.Enum):
             if type(value).__members__.get(value.name) is not value:
                 raise Refused(f"{type(value).__qualname__} member without a name")
@@ -451,6 +453,11 @@ class Writer:
     def text(self, text: str) -> int:
         """The number of a string that occurs often."""
         return self.strings.setdefault(text, len(self.strings))
+
+
+def _is_own(cls: Any, function: types.BuiltinFunctionType) -> bool:
+    """Whether a class has a function written in C itself."""
+    return issubclass(type(cls), type) and type.__dict__["__dict__"].__get__(cls).get(function.__name__) is function
 
 
 _SEQUENCES = {tuple: "tuple", list: "list"}

@@ -6,8 +6,12 @@ Input: trackers. Output: what an FX graph may hold, and with it the key under wh
 
 from __future__ import annotations
 
+import itertools
+import keyword
 import operator
-from collections.abc import Callable
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,10 +50,13 @@ class Overridden(Unsupported):
 class Packing:
     """The arguments of one call on their way into the graph."""
 
-    __slots__ = ("builder", "floats", "indices", "key", "memorable", "scalar_types", "symbolic", "tensors", "values")
+    __slots__ = (
+        *("builder", "exact", "floats", "indices", "key", "memorable", "scalar_types", "symbolic", "tensors", "values"),
+    )
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, exact: bool = False) -> None:
         self.builder = builder
+        self.exact = exact  # the function may look at the classes of its arguments, which torch's own operators do not
         self.tensors: list[TensorValue] = []
         self.values: dict[Node, Any] = {}
         self.key: list[Any] = []
@@ -114,6 +121,8 @@ class Packing:
             self.key.append((kind, value))
         else:
             plain = next((base for base in (int, float, str) if isinstance(value, base)), None)
+            if self.exact:
+                unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
             if plain is None:
                 index = self._index(value)
                 self.indices = kind
@@ -142,6 +151,22 @@ class Packing:
             self.constant(item)
         return value
 
+    def container(self, cls: type, plain: Any) -> Any:
+        """A container of class `cls` whose items are those of the plain tuple, list or dict. torch.fx has plain ones only:
+        a function that may look at the class gets what a call of the class in the graph makes."""
+        if not self.exact or cls is type(plain):
+            return plain
+        parts = plain if hasattr(cls, "_make") else (plain,)
+        if cls not in _COPIED_CONTAINERS and not (issubclass(cls, tuple) and cls.__bases__ == (tuple,)):
+            unsupported("graph-argument-type", f"{cls.__module__}.{cls.__qualname__}")
+        self.memorable = False
+        node = self.builder.add_value(cls, parts)
+        for value in self.values.values():
+            if isinstance(value, TensorValue):
+                self.builder.propagator.fake_of(value)
+        self.values[node] = cls(*self.builder.propagator.substitute(parts, self.values))
+        return node
+
     def opens(self, kind: type, length: int) -> None:
         """A container of so many items follows."""
         self.key.append((kind, length))
@@ -152,6 +177,7 @@ _UNTAGGED = frozenset(
     {int, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format}
 )
 _ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
+_COPIED_CONTAINERS = frozenset({torch.Size, OrderedDict})
 _ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
@@ -162,6 +188,65 @@ SCALAR_TYPES = {bool: torch.bool, int: torch.int64, float: torch.float64, comple
 def as_dtype(value: Any) -> Any:
     """A dtype in the place of a type of Python's numbers; anything else as it is."""
     return SCALAR_TYPES[value] if isinstance(value, type) else value
+
+
+def with_writable_names(
+    op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, Any, tuple[Any, ...], dict[str, Any]]:
+    """The same call without keywords that the text of a graph can't have, such as `from`: by position where the operator's schema knows
+    the place, else through `with_names`."""
+    unwritable = [name for name in kwargs if not name.isidentifier() or keyword.iskeyword(name)]
+    if not unwritable:
+        return op, target, args, kwargs
+    for parameters in _positional_parameters(op, target):
+        placed = _by_position(parameters, args, kwargs, unwritable)
+        if placed is not None:
+            return (op, target, *placed)
+    function = getattr(torch.Tensor, target) if op == "call_method" else target
+    named = {name: value for name, value in kwargs.items() if name not in unwritable}
+    return "call_function", with_names(function, unwritable), (*args, *[kwargs[name] for name in unwritable]), named
+
+
+def _positional_parameters(op: str, target: Any) -> Iterator[list[Any]]:
+    """Of each overload of an operator, the parameters that may be given by position."""
+    if isinstance(target, torch._ops.OpOverload):
+        schemas = [target._schema]
+    elif isinstance(target, torch._ops.OpOverloadPacket):
+        schemas = [getattr(target, name)._schema for name in target.overloads()]
+    elif op == "call_method" or isinstance(target, types.BuiltinFunctionType):
+        name = target if op == "call_method" else target.__name__
+        schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    else:
+        schemas = []
+    for schema in schemas:
+        yield list(itertools.takewhile(lambda parameter: not parameter.kwarg_only, schema.arguments))
+
+
+def _by_position(
+    parameters: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments with those called `names`, and what stands before them, by position. None if they are not of this overload."""
+    places = {parameter.name: i for i, parameter in enumerate(parameters)}
+    if not all(places.get(name, -1) >= len(args) for name in names):
+        return None
+    placed, named = list(args), dict(kwargs)
+    for parameter in parameters[len(args) : max(places[name] for name in names) + 1]:
+        if parameter.name not in named and not parameter.has_default_value():
+            return None
+        placed.append(named.pop(parameter.name) if parameter.name in named else parameter.default_value)
+    return tuple(placed), named
+
+
+def with_names(function: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+    """A function that takes last, by position, the arguments that `function` takes under these names."""
+    n = len(names)
+
+    def run(*args: Any, **named: Any) -> Any:
+        return function(*args[:-n], **named, **dict(zip(names, args[-n:], strict=True)))
+
+    run.__name__ = function.__name__
+    run.__wrapped__ = function  # type: ignore[attr-defined]  # says whose function it is
+    return run
 
 
 def _find_packer(cls: type) -> Packer:

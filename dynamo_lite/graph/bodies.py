@@ -15,6 +15,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..exc import Unsupported, unsupported
+from ..signals import let_through
 from .detached import origins
 from .lean import without_compiler
 from .values import SymValue, TensorValue
@@ -180,6 +181,7 @@ class Body:
         except Unsupported:
             raise
         except Exception as error:
+            let_through(error)
             unsupported(BREAK, f"the body on its own: {error}", error)
         finally:
             torch._C._set_grad_enabled(grad)

@@ -31,7 +31,7 @@ from ..guards.tensor import tensor_spec
 from ..markers import HAS_MARKS
 from ..record import AS_CAPTURED, UNUSED_RANDOM, Function
 from . import modes
-from .arguments import Packing, as_dtype
+from .arguments import Packing, as_dtype, with_writable_names
 from .bodies import Body
 from .buffers import ask, known_number, truth
 from .checks import Checks
@@ -53,18 +53,22 @@ from .promises import check_marks, spoken
 from .stages import check_escape
 from .state import AmbientState
 from .values import (
+    ArgumentResult,
     ConstantResult,
     SameResult,
     SequenceResult,
+    SequenceValue,
     SymResult,
     SymValue,
     TensorResult,
     TensorValue,
+    has_constant,
     requires_grad,
 )
 from .versions import changed_results, check_views, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, is_asked, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
+from .writes import resizes_silently
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -204,18 +208,28 @@ class GraphBuilder:
     def _plain_input(self, value: torch.Tensor, source: Any, origin: Any) -> TensorValue:
         if HAS_MARKS in value.__dict__:
             check_marks(value, spoken(source, self.tr))
-        dynamic = shapes.dynamic_dims(self.tr, value, source, isinstance(value, torch.nn.Parameter))
-        unbacked = shapes.unbacked_dims(value)
-        if not dynamic and not unbacked:
+        is_parameter = isinstance(value, torch.nn.Parameter)
+        dynamic = shapes.dynamic_dims(self.tr, value, source, is_parameter)
+        unbacked = shapes.unbacked_dims(value) | shapes.automatic_unbacked_dims(self.tr, value, source, is_parameter)
+        dynamic -= unbacked
+        own_strides = self.own_strides(value, source, bool(dynamic or unbacked))
+        if not dynamic and not unbacked and not own_strides:
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
             known = known_number(self.tr, value, source)
             fake = fake_of_known(self.propagator.mode, value, value.clone()) if known else None
             return TensorValue(meta_of_input(value), origin=origin, fake=fake)
-        size, stride = self.symbols.shape_of(value, source, dynamic, shapes.strict_dims(value), unbacked)
+        strict = shapes.strict_dims(value)
+        size, stride = self.symbols.shape_of(value, source, dynamic, strict, unbacked, own_strides)
         fixed = [s if type(s) is int else None for s in stride]
         self.tr.guard(source, ir.TENSOR, tensor_spec(value, dynamic | unbacked, fixed))
         fake = self.propagator.symbolic_fake(size, stride, value)
         return TensorValue(meta_of_fake(fake), origin=origin, fake=fake)
+
+    def own_strides(self, value: torch.Tensor, source: Any, has_symbols: bool) -> frozenset[int]:
+        """The dimensions of an input whose stride is a symbol of its own."""
+        if isinstance(value, torch.nn.Parameter) and config.force_parameter_static_shapes:
+            return shapes.NONE
+        return shapes.symbolic_strides(self.tr, source, value.shape, value.stride(), has_symbols)
 
     @property
     def symbols(self) -> Any:
@@ -249,8 +263,8 @@ class GraphBuilder:
 
     def without_floats(self, error: Exception) -> None:
         """The backend needs the floats of this graph as constants: have the frame analysed again."""
-        for path in self.symbols.floats:
-            self.tr.dynamic_hints[path] = shapes.STATIC_FLOAT
+        for source in self.symbols.floats:
+            self.tr.dynamic_hints[source.path] = shapes.STATIC_FLOAT
         raise Restart(f"a graph with floats that vary cannot be compiled: {error}")
 
     def symint_input(self, value: int, source: Any) -> Any:
@@ -320,16 +334,24 @@ class GraphBuilder:
         """Add the call of an operator that returns a tuple of new tensors, ints, or None, whose fakes are known. Arguments are nodes."""
         node = self._create("call_function", target, tuple(args), kwargs)
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
-        results = []
+        values: list[Any] = []
         for i, fake in enumerate(fakes):
             origin = ("item", node, i)
             if isinstance(fake, torch.SymInt):
-                results.append(MODELS.symbol(SymValue(fake, None, origin)))
+                values.append(SymValue(fake, None, origin))
             elif fake is None or type(fake) is int:
-                results.append(MODELS.constant(tx, fake))
+                values.append(fake)
             else:
-                results.append(MODELS.tensor(TensorValue(meta_of_fake(fake), None, origin, fake)))
-        return results
+                values.append(TensorValue(meta_of_fake(fake), None, origin, fake))
+        node.meta.sequence = SequenceValue(tuple, values)
+        return [self._result(tx, value) for value in values]
+
+    @staticmethod
+    def _result(tx: Any, value: Any) -> Any:
+        """The model of a result of an operator."""
+        if type(value) is TensorValue:
+            return MODELS.tensor(value)
+        return MODELS.symbol(value) if type(value) is SymValue else MODELS.constant(tx, value)
 
     def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
         last = self.inputs[-1].node if self.inputs else self.graph._root
@@ -386,7 +408,7 @@ class GraphBuilder:
         `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for
         real.
         """
-        packing = Packing(self)
+        packing = Packing(self, exact=not memo and not isinstance(target, _SCHEMA_CLASSES))
         pack = packing.pack
         fx_args = tuple([pack(a) for a in args])
         fx_kwargs = {}
@@ -409,10 +431,13 @@ class GraphBuilder:
             if dtype is not None:
                 fx_kwargs["dtype"] = dtype
                 packing.key += ("dtype", dtype)
-        made_op, called = op, target
-        if self.asks_by_node and is_asked(self, tensors):
-            made_op, called = "call_function", modes.asking(target)
-        key = (target, ambient, *packing.key) if memo and packing.memorable and called is target else None
+        if resizes_silently(target, fx_args, fx_kwargs, lambda node: values[node].meta.shape):
+            unsupported("tensor-attribute", f"{getattr(target, '__name__', target)} resizes an input")
+        made_op, called, fx_args, fx_kwargs = with_writable_names(op, target, fx_args, fx_kwargs)
+        asks = self.asks_by_node and is_asked(self, tensors)
+        if asks:
+            made_op, called = "call_function", modes.asking(called)
+        key = (target, ambient, *packing.key) if memo and packing.memorable and not asks else None
         memory = self.propagator.memo if packing.symbolic else MEMO
         mode = self.propagator.mode
         items_read = mode.items_read
@@ -428,8 +453,12 @@ class GraphBuilder:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
+        if self._symbols is not None:
+            self._symbols.note_new_numbers()
+        if not memo and isinstance(target, _SCHEMA_CLASSES) and has_constant(outcome.result):
+            unsupported("data-dependent-operator", f"a number that {target} returns")  # the fake's is none of its own
         result, changes, written, is_random = outcome
-        if not memo and isinstance(target, _OPERATORS):
+        if not memo and isinstance(target, _SCHEMA_CLASSES):
             self._meet_operator(target, tensors, result)
         if written:
             changed = [tensors[i] for i, _ in written]
@@ -442,8 +471,9 @@ class GraphBuilder:
         if changes:
             self._refuse_resize(target, tensors, changes)
             self._apply_changes(tensors, changes, fakes is None)
-        if type(result) is ConstantResult and result.value is not None and not changes:
-            return MODELS.constant(tx, result.value)
+        if type(result) is ConstantResult and not changes:
+            if result.value is not None or (not tensors and getattr(target, "__module__", None) in _WITHOUT_EFFECTS):
+                return MODELS.constant(tx, result.value)
         if packing.scalar_types:
             fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), as_dtype)
         node = self._create(made_op, called, fx_args, fx_kwargs)
@@ -452,6 +482,10 @@ class GraphBuilder:
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         if is_random and self.scope is None:
             self.random.append(node)
+        if type(result) is ArgumentResult:
+            given = fx_args[result.key] if type(result.key) is int else fx_kwargs[result.key]
+            node.meta.sequence = SequenceValue(type(given), [values.get(a, a) for a in given])
+            return args[result.key] if type(result.key) is int else kwargs[result.key]
         return self._wrap_result(tx, result, node, tensors, fakes)
 
     def _meet_operator(self, target: Any, tensors: list[TensorValue], result: Any) -> None:
@@ -489,7 +523,10 @@ class GraphBuilder:
                 self.made_leaves[value].nodes.append(node)
             return value.tracker
         if kind is SequenceResult:
-            return self._wrap_items(tx, result, node, (), tensors, iter(fakes) if fakes is not None else None)
+            made, node.meta.sequence = self._wrap_items(
+                tx, result, node, (), tensors, iter(fakes) if fakes is not None else None
+            )
+            return made
         if kind is SymResult:
             value = SymValue(result.sym, node)
             node.meta.subject = value
@@ -504,8 +541,8 @@ class GraphBuilder:
         path: tuple[int, ...],
         tensors: list[TensorValue],
         fakes: Iterator[Any] | None,
-    ) -> Any:
-        items = []
+    ) -> tuple[Any, SequenceValue]:
+        items, values = [], []
         for i, item in zip(result.keys or range(len(result.items)), result.items, strict=True):
             kind = type(item)
             origin = ("item", node, *path, i)
@@ -514,18 +551,24 @@ class GraphBuilder:
                 self._meet(value, tensors)
                 if item.base is not None:
                     _join_family(tensors[item.base], value)
-                items.append(MODELS.tensor(value))
+                made = MODELS.tensor(value)
             elif kind is SameResult:
-                items.append(tensors[item.index].tracker)
+                value = tensors[item.index]
+                made = value.tracker
             elif kind is SequenceResult:
-                items.append(self._wrap_items(tx, item, node, (*path, i), tensors, fakes))
+                made, value = self._wrap_items(tx, item, node, (*path, i), tensors, fakes)
             elif kind is SymResult:
-                items.append(MODELS.symbol(SymValue(item.sym, None, origin)))
+                value = SymValue(item.sym, None, origin)
+                made = MODELS.symbol(value)
             else:
-                items.append(MODELS.constant(tx, item.value))
+                value = item.value
+                made = MODELS.constant(tx, value)
+            items.append(made)
+            values.append(value)
+        sequence = SequenceValue(result.type, values, result.keys)
         if result.keys is not None:
-            return MODELS.mapping(tx, result.keys, items)
-        return MODELS.sequence(tx, result.type, items)
+            return MODELS.mapping(tx, result.keys, items), sequence
+        return MODELS.sequence(tx, result.type, items), sequence
 
     def _meet(self, value: TensorValue, tensors: list[TensorValue]) -> None:
         """An operator on `tensors` returns this one."""
@@ -628,10 +671,10 @@ class GraphBuilder:
         return self._add("call_function", function, args, {}, None)
 
     def assume(self, condition: SymValue) -> None:
-        """Take a condition on numbers that only the graph knows for granted, and have the graph check it."""
+        """Take a condition on numbers that only the graph knows for granted. The graph will assert it, see `runtime_assert`."""
+        self.node(condition)
         with without_compiler:
             torch._check(condition.sym)
-        self._add("call_function", torch._check, (self.node(condition),), {}, None)
 
     def check(self, tx: Any, vt: Any, expected: bool, place: Any, saved: Any) -> None:
         """Take the truth of a tensor for granted, and have it tested after the graph; `saved` is the break that this saves."""
@@ -711,6 +754,11 @@ class GraphBuilder:
         return self._symbols is None
 
     @property
+    def assumes_sizes(self) -> bool:
+        """Whether sizes of inputs are taken to be what the program says, without a look at them."""
+        return self._symbols is not None and self._symbols.has_unbacked
+
+    @property
     def records_gradients(self) -> bool:
         """Whether autograd keeps something of what it computes."""
         subjects = [getattr(node.meta, "subject", None) for node in self.graph.nodes if node.op.startswith("call_")]
@@ -739,8 +787,11 @@ class GraphBuilder:
             if self.made_leaves:
                 settle(self)
             checked = self.checks.results(self)
+            if self._symbols is not None:
+                self._symbols.add_runtime_asserts(self)
             self.state.at_end(self)
             self._remove_dead(checked)
+            self._remove_aliases(checked)
             if self._symbols is not None:
                 settle_inputs(self)
             unseen = unseen_by_compilers(self) or self.propagator.mode.misled
@@ -770,11 +821,20 @@ class GraphBuilder:
         """Cut what leads from the nodes, which live as long as the compiled code, to real tensors and trackers."""
         for node in self.graph.nodes:
             meta = node.meta
-            subject = meta.subject if type(meta) is NodeMeta else None
-            if type(subject) is TensorValue:
-                subject.origin = subject.tracker = subject.family = None
-            elif subject is not None and not isinstance(subject, FloatValue):  # the guards are made of those
+            if type(meta) is NodeMeta:
+                _let_go_of(meta.subject)
+                _let_go_of(meta.sequence)
+
+    def release(self) -> None:
+        """The run is over: let go of the program's tensors. The graph may live on, in compiled code or in a reference cycle, and
+        leads through its nodes to their metadata and through symbolic sizes to torch's reasoning about them, but to no builder."""
+        for item in self.inputs:
+            subject = item.node.meta.subject
+            if subject is not None:
                 subject.origin = None
+        if self._symbols is not None:
+            self._symbols.release()
+        self.__dict__.clear()
 
     def _remove_dead(self, checked: list[Node]) -> None:
         wanted = {*self.outputs, *checked}
@@ -785,12 +845,35 @@ class GraphBuilder:
         used = {node.target for node in self.graph.nodes if node.op == "get_attr"}
         self.bodies = {name: module for name, module in self.bodies.items() if name in used}
 
+    def _remove_aliases(self, checked: list[Node]) -> None:
+        """An alias of a result that nothing else uses is that result: what a tensor becomes by `as_subclass`."""
+        known = {
+            *self.outputs,
+            *checked,
+            *self.hook_calls,
+            *self.body_hooks,
+            *self.tensor_hooks,
+            *self.cuts,
+            *self.stages,
+        }
+        leaves = {*self.made_leaves, *self.viewed_leaves, *self.viewed_leaves.values()}
+        for node in list(self.graph.nodes):
+            if node.target is not torch.ops.aten.alias.default:
+                continue
+            (source,) = node.args
+            values = {source.meta.subject, node.meta.subject}
+            if source.op == "placeholder" or len(source.users) > 1 or source in known or not leaves.isdisjoint(values):
+                continue
+            self.outputs = [source if output is node else output for output in self.outputs]
+            known = {source if found is node else found for found in known}
+            node.replace_all_uses_with(source)
+            if node.meta.subject.node is node:
+                node.meta.subject.node = source
+            self.graph.erase_node(node)
+
     def example_inputs(self) -> list[Any]:
         """The real inputs in placeholder order."""
         return [i.value for i in self.inputs]
-
-
-_OPERATORS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
 def _has_gradients(result: Any) -> bool:
@@ -820,6 +903,9 @@ class ShapeGuards:
         return {function for line in lines for function in symbols.env.functions_at.get(line, ())}
 
 
+_WITHOUT_EFFECTS = frozenset({"torch.nn.functional", "torch.functional"})
+"""Modules whose functions do nothing without tensors but look at their arguments: a call that returns None need not be in the graph."""
+
 _NODE_MAKERS = {
     "input": GraphBuilder._placeholder,
     "item": GraphBuilder._item,
@@ -828,10 +914,28 @@ _NODE_MAKERS = {
 }
 
 
+def _let_go_of(value: Any) -> None:
+    if type(value) is TensorValue:
+        value.origin = value.tracker = value.family = None
+    elif type(value) is SequenceValue:
+        for item in value.items:
+            _let_go_of(item)
+    elif isinstance(value, SymValue) and not isinstance(value, FloatValue):  # the guards are made of those
+        value.origin = None
+
+
+_SCHEMA_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+"""Operators whose arguments are of the types that their schema names."""
+
+
 def is_removable(node: Node) -> bool:
-    """True for nodes that can't fail and have no effect: inputs, items of results, basic indexing, sizes and
+    """True for nodes that can't fail and have no effect: inputs, containers, items of results, basic indexing, sizes and
     arithmetic on them."""
-    if node.op in ("placeholder", "get_attr"):
+    if (
+        node.op in ("placeholder", "get_attr")
+        or isinstance(node.target, type)
+        and issubclass(node.target, tuple | dict)
+    ):
         return True
     if node.target is operator.getitem:
         return len(node.all_input_nodes) == 1

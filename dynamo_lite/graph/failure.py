@@ -10,7 +10,8 @@ on fake tensors, here, so that neither a capture nor a call that succeeds pays f
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
@@ -25,6 +26,7 @@ from ..record import STATS
 from .fake import Propagator
 from .lean import without_compiler
 from .saved_tensors import hooks_around
+from .values import SymValue
 from .writes import arguments
 
 NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
@@ -162,6 +164,18 @@ def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], fir
     return Left(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
 
 
+def raises_on_fakes(gm: Any, args: Sequence[Any]) -> bool:
+    """Whether the graph raises whatever the data are."""
+    watch = _Anything(None)
+    try:
+        _run_on_fakes(gm, len(gm.graph.nodes), args, watch)
+    except _Trace:
+        return False
+    except Exception:
+        return True
+    return False
+
+
 class _Done(Exception):
     """Ends a run on fake tensors in such a way that the ambient state is put back."""
 
@@ -172,6 +186,9 @@ class _Trace(Exception):
 
 def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
     propagator = Propagator()
+    if any(map(_is_about_number, gm.graph.nodes)):
+        shapes = import_module("torch.fx.experimental.symbolic_shapes")  # which most processes do without
+        propagator.mode.shape_env = shapes.ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
     fakes = [propagator.slow_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
     grads = [_grad(f) for f in fakes]
     inputs = iter(fakes)
@@ -192,6 +209,12 @@ def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
     if any(_grad(f) is not g for f, g in zip(fakes, grads, strict=True)):
         watch.node = 0  # one that is not known
         raise _Trace("changed gradients")
+
+
+def _is_about_number(node: Node) -> bool:
+    """Whether a node stands for a number that varies, or asserts something of one."""
+    is_assertion = node.target is torch.ops.aten._assert_scalar.default
+    return is_assertion or isinstance(getattr(node.meta, "subject", None), SymValue)
 
 
 class _Leaves:
@@ -233,6 +256,7 @@ def _grad(value: Any) -> Any:
 
 def is_own(target: Any) -> bool:
     """Whether what a node calls is torch's or Python's, and does nothing but what it says."""
+    target = getattr(target, "__wrapped__", target)
     if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         name = target.name() if isinstance(target, torch._ops.OpOverload) else target._qualified_op_name
         return name.partition("::")[0] in NAMESPACES
@@ -292,6 +316,13 @@ class _Watch(TorchDispatchMode):
         if torch.Tag.pointwise in func.tags:
             return name not in DIVISIONS or all(t.is_floating_point() for t in written)
         return name in OVERWRITES and not combines and not changed & (self.read | read)
+
+
+class _Anything(_Watch):
+    """Lets operators change what they like: the graph is not going to run."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

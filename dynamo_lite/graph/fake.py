@@ -33,10 +33,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..exc import Unsupported, unsupported
 from ..record import STATS
+from ..signals import let_through
 from .lean import without_compiler
 from .meta import TensorMeta, meta_of_fake
 from .operators import as_declared, is_foreign
-from .values import ConstantResult, Outcome, SameResult, SequenceResult, SymResult, SymValue, TensorResult, TensorValue
+from .values import (
+    ArgumentResult,
+    ConstantResult,
+    Outcome,
+    SameResult,
+    SequenceResult,
+    SymResult,
+    SymValue,
+    TensorResult,
+    TensorValue,
+)
 from .wrappers import is_wrapper, memories_of
 from .writes import effects_of, note_writes
 
@@ -225,6 +236,7 @@ class Propagator:
             with without_compiler:
                 return self.mode.from_tensor(real, static_shapes=True)
         except Exception as error:
+            let_through(error)
             unsupported("sparse-or-quantized", f"{type(real).__name__} of layout {real.layout}", error)
 
     # -- propagation
@@ -291,8 +303,8 @@ class Propagator:
             _refuse(target, error)
 
     def _run(self, op: str, target: Any, args: Any, kwargs: Any, values: dict[Node, Any]) -> Any:
-        host = self._substitute(args, values)
-        host_kwargs = {name: self._substitute(arg, values) for name, arg in kwargs.items()} if kwargs else {}
+        host = self.substitute(args, values)
+        host_kwargs = {name: self.substitute(arg, values) for name, arg in kwargs.items()} if kwargs else {}
         was_disabled = _log.disabled
         _log.disabled = True
         # The cache of autocast would keep casts of fake parameters.
@@ -302,8 +314,10 @@ class Propagator:
         try:
             with self.mode, without_compiler, self.dispatcher():
                 if op == "call_method":
-                    return getattr(host[0], target)(*host[1:], **host_kwargs)
-                return target(*host, **host_kwargs)
+                    result = getattr(host[0], target)(*host[1:], **host_kwargs)
+                else:
+                    result = target(*host, **host_kwargs)
+                return _given(result, host, host_kwargs)
         except Unsupported:
             raise
         except Exception as error:
@@ -317,19 +331,29 @@ class Propagator:
         """Operators that take symbolic sizes apart do so in Python."""
         return _NOTHING if self.mode.shape_env is None else enable_python_dispatcher()
 
-    def _substitute(self, arg: Any, values: dict[Node, Any]) -> Any:
+    def substitute(self, arg: Any, values: dict[Node, Any]) -> Any:
+        """An argument with fake tensors and symbolic numbers in the place of nodes."""
         kind = type(arg)
         if kind is Node:
             value = values[arg]
             kind = type(value)
             return value.fake if kind is TensorValue else value.sym if isinstance(value, SymValue) else value
         if kind is tuple or kind is list:
-            return kind([self._substitute(item, values) for item in arg])
+            return kind([self.substitute(item, values) for item in arg])
         if kind is dict:
-            return {name: self._substitute(item, values) for name, item in arg.items()}
+            return {name: self.substitute(item, values) for name, item in arg.items()}
         if kind is slice:
-            return slice(*[self._substitute(item, values) for item in (arg.start, arg.stop, arg.step)])
+            return slice(*[self.substitute(item, values) for item in (arg.start, arg.stop, arg.step)])
         return arg
+
+
+def _given(result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result, or which of the lists among the arguments it is."""
+    if type(result) is list or type(result) is tuple:
+        for key, arg in (*enumerate(args), *kwargs.items()):
+            if arg is result and arg:  # there is one empty tuple
+                return ArgumentResult(key)
+    return result
 
 
 def span(meta: TensorMeta) -> int:
@@ -340,6 +364,7 @@ def span(meta: TensorMeta) -> int:
 
 def _refuse(target: Any, error: Exception) -> None:
     """Turn what an operator raised on fake tensors into the break that runs it for real."""
+    let_through(error)
     for cls, slug in _FAILURES.items():
         if isinstance(error, cls):
             unsupported(slug, _name(target), error)
@@ -413,6 +438,8 @@ def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], targe
         new.append(result)
         return TensorResult(meta_of_fake(result), _base_index(result, fakes))
     kind = type(result)
+    if kind is ArgumentResult:
+        return result
     if kind is tuple or kind is list or (isinstance(result, tuple) and kind is not torch.Size):
         return SequenceResult(kind, tuple([_describe(item, fakes, new, target) for item in result]))
     if kind is dict and all(type(key) in (str, int) for key in result):

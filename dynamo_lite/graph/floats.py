@@ -41,12 +41,12 @@ def _is_known(subject: Any) -> bool:
 
 
 class Lowered:
-    """A graph in two halves: `module` for the compiler, with inputs `examples`; the numbers. Once `compiled` is set, an object to call
-    like the whole."""
+    """A graph in two halves: `module` for the compiler, whose inputs `examples` gives, and the numbers. Once `compiled` is set, an
+    object to call like the whole."""
 
     compiled: Callable[..., Any]
 
-    def __init__(self, gm: GraphModule, example_inputs: list[Any], propagator: Any, forms: bool) -> None:
+    def __init__(self, gm: GraphModule, propagator: Any, forms: bool) -> None:
         self.propagator = propagator
         self.forms = _FORMS if forms else {}
         self.nodes = list(gm.graph.nodes)
@@ -63,7 +63,10 @@ class Lowered:
         place = {node: i for i, node in enumerate(dict.fromkeys(self.given))}
         self.places = [(True, place[node]) if node in place else (False, 0) for node in outputs]
         self.module = _Writer(self, gm).write()
-        self.examples = [example_inputs[i] for i in self.kept] + [_tensor(_subject(n).real) for n in self.frontier]
+
+    def examples(self, inputs: list[Any]) -> list[Any]:
+        """Inputs of the half for the compiler, from those of the whole."""
+        return [inputs[i] for i in self.kept] + [_tensor(_subject(n).real) for n in self.frontier]
 
     @property
     def has_operators(self) -> bool:

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from dynamo_lite._eval_frame import read_tensor
+
 _GLOBALS: dict[str, Any] = {"math": math, "torch": torch}
 _RECIPE = "dynamo_lite_recipe"
 
@@ -25,11 +27,19 @@ def _compiled(text: str) -> CodeType:
 
 @functools.cache
 def getter(method: str, dim: int) -> Callable[[Any], int]:
-    """`tensor.method(dim)`, a size or a stride; one function for each."""
-    function = eval(_compiled(f"lambda tensor: tensor.{method}({dim})"))
-    function.__name__ = f"{method}_{dim}"
-    setattr(function, _RECIPE, ("getter", method, dim))
-    return function
+    """`tensor.method(dim)`, a size or a stride, which no function mode or class of the program gets to know of; one function for each."""
+    part = {"size": 1, "stride": 2}[method]
+
+    def get(tensor: Any) -> int:
+        known = read_tensor(tensor)
+        if known is not None:
+            return known[part][dim]
+        with torch._C.DisableTorchFunction():
+            return getattr(tensor, method)(dim)
+
+    get.__name__ = f"{method}_{dim}"
+    setattr(get, _RECIPE, ("getter", method, dim))
+    return get
 
 
 def formula(text: str, names: tuple[str, ...]) -> Callable[..., Any]:

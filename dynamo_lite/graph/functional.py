@@ -305,10 +305,25 @@ def numpy_function(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     tensors, as `torch._numpy` has it."""
     is_operator = path.startswith("operator.")
     root = operator if is_operator else import_module("torch._numpy")
-    function = attrgetter(path.removeprefix("operator."))(root)
+    function = _OWN.get(path) or attrgetter(path.removeprefix("operator."))(root)
     if isinstance(function, property):
         function = function.fget
-    return _as_tensor(function(*_as_array(tuple(args)), **_as_array(dict(kwargs))))
+    result = _as_tensor(function(*_as_array(tuple(args)), **_as_array(dict(kwargs))))
+    if path in _KEEP_NAN and isinstance(args[0], torch.Tensor) and result.dtype.is_floating_point:
+        return torch.where(torch.isnan(args[0]), args[0].to(result.dtype), result)
+    return result
+
+
+def _fix(x: Any, out: Any = None) -> Any:
+    numpy = import_module("torch._numpy")
+    x = numpy.asarray(x)
+    return numpy.trunc(x, out) if x.dtype.name.startswith("float") else numpy.positive(x, out)
+
+
+_OWN: dict[str, Callable[..., Any]] = {"fix": _fix}
+"""Functions of numpy's in the place of those that `torch._numpy` has."""
+
+_KEEP_NAN = frozenset({"heaviside", "sign"})
 
 
 def numpy_scalar(path: str, form: tuple[Any, ...], named: tuple[tuple[str, Any], ...], *numbers: Any) -> Any:
@@ -337,6 +352,32 @@ def numpy_number(path: str, form: tuple[Any, ...], named: tuple[tuple[str, Any],
 def to_array(tensor: torch.Tensor) -> Any:
     """The numpy array in the memory of a result."""
     return tensor.detach().resolve_conj().resolve_neg().numpy()
+
+
+def to_array_like(tensor: torch.Tensor, strides: tuple[int, ...] | None, writeable: bool) -> Any:
+    """The array of a result with these strides: the same memory if only those of dimensions with one element are others, else a copy."""
+    array = to_array(tensor)
+    if strides is not None:
+        if all(n == 1 or a == b for n, a, b in zip(array.shape, array.strides, strides, strict=True)):
+            array = import_module("numpy").lib.stride_tricks.as_strided(array, strides=strides)
+        else:
+            array = laid_out(array, strides)
+    if not writeable:
+        array.flags.writeable = False
+    return array
+
+
+def laid_out(values: Any, strides: tuple[int, ...]) -> Any:
+    """An array with these values and these strides in memory of its own; `values` if it has them."""
+    if values.strides == strides or not values.size:
+        return values
+    numpy = import_module("numpy")
+    reach = [(n - 1) * step for n, step in zip(values.shape, strides, strict=True)]
+    low = sum(r for r in reach if r < 0)
+    memory = numpy.empty(sum(r for r in reach if r > 0) - low + values.itemsize, numpy.uint8)
+    made = numpy.ndarray(values.shape, values.dtype, memory, -low, strides)
+    made[...] = values
+    return made
 
 
 def to_scalar(tensor: torch.Tensor) -> Any:

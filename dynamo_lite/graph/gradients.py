@@ -22,6 +22,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from ..exc import Unsupported, unsupported
+from ..signals import let_through
 from .functional import cut
 from .lean import without_compiler
 from .saved_tensors import closed, enter
@@ -68,6 +69,7 @@ def gradients(
     except Unsupported:
         raise
     except Exception as error:
+        let_through(error)
         return unsupported(SLUG, f"grad: {error}", error)
     finally:
         torch.set_autocast_cache_enabled(caches_casts)
@@ -120,6 +122,7 @@ def at_the_end(builder: Any, ask: Callable[[dict[Node, Any]], Any]) -> Any:
         with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
             return ask(_run(builder))
     except Exception as error:
+        let_through(error)
         return unsupported(SLUG, f"the graph on its own: {error}", error)
 
 
@@ -226,6 +229,7 @@ def saved_tensors(builder: Any, hooks: dict[Node, Any], decomposed: bool) -> dic
     except Unsupported:
         raise
     except Exception as error:
+        let_through(error)
         return unsupported(HOOKS, f"the block on its own: {error}", error)
     finally:
         torch.set_autocast_cache_enabled(caches_casts)

@@ -17,6 +17,7 @@ class EmptyGraph:
     op_count = 0
     checks = None
     runs_foreign_code = False
+    assumes_sizes = False
     inputs: tuple[Any, ...] = ()
     counters: tuple[Any, ...] = ()
 
@@ -26,6 +27,9 @@ class EmptyGraph:
 
     def begin(self) -> None:
         """Nobody looks at operators."""
+
+    def release(self) -> None:
+        """There is nothing to let go of."""
 
     def symbolic_int(self, value: int, source: Any) -> None:
         """Ints are constants."""
@@ -52,9 +56,17 @@ def capture_is_off() -> bool:
     return False
 
 
+def tracer() -> None:
+    """Nobody traces."""
+
+
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
     """There are no tensors."""
     return False
+
+
+def forget() -> None:
+    """Nothing is remembered."""
 
 
 def hide_code(code: CodeType) -> None:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any
 
 from torch.fx import Graph, Node
 
 from .numbers import FloatValue
-from .values import SymValue, TensorValue
+from .values import SequenceValue, SymValue, TensorValue
 
 
 class NodeMeta(dict):
     """The `meta` of a node. "example_value" and "stack_trace" are made when something asks for them."""
 
-    __slots__ = ("place", "propagator", "subject")
+    __slots__ = ("place", "propagator", "sequence", "subject")
 
     def __init__(self, propagator: Any = None, subject: Any = None, place: Any = None) -> None:
         self.propagator = propagator
         self.subject = subject
         self.place = place
+        self.sequence: SequenceValue | None = None  # of a node with several results
 
     def __missing__(self, key: str) -> Any:
         maker = _MADE_ON_DEMAND.get(key)
@@ -55,7 +57,23 @@ def _example_value(meta: NodeMeta) -> Any:
         return meta.propagator.fake_of(subject)
     if isinstance(subject, FloatValue):
         return subject.real
-    return subject.sym if isinstance(subject, SymValue) else None
+    if isinstance(subject, SymValue):
+        return subject.sym
+    return _sequence(meta.propagator, meta.sequence) if meta.sequence is not None else None
+
+
+def _sequence(propagator: Any, value: Any) -> Any:
+    """The fake tensors and numbers of a node with several results."""
+    if isinstance(value, SequenceValue):
+        items = [_sequence(propagator, item) for item in value.items]
+        if value.keys is not None:
+            return dict(zip(value.keys, items, strict=True))
+        if value.type is list or value.type is tuple or hasattr(value.type, "n_sequence_fields"):
+            return value.type(items)
+        return tuple.__new__(value.type, items)
+    if isinstance(value, TensorValue):
+        return propagator.fake_of(value)
+    return value.sym if isinstance(value, SymValue) else value
 
 
 def _stack_trace(meta: NodeMeta) -> str | None:
@@ -79,6 +97,8 @@ class NodeFactory:
         self.bases: dict[Any, list[Any]] = {}  # target → [base name, number of the last node]
 
     def __call__(self, op: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Node:
+        if target is operator.pow and isinstance(args[0], int | float):
+            target = pow  # torch.fx writes `-2 ** x` for the operator, which means `-(2 ** x)`
         return self.named(self._name(target), op, target, args, kwargs or {})
 
     def named(self, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:

@@ -72,6 +72,7 @@ class Decisions:
     def __init__(self, tr: Any) -> None:
         self.tr = tr
         self.made: dict[Any, Decision] = {}
+        self.computed: dict[FloatValue, Any] = {}  # number → access path that computes it
 
     def __call__(self, function: Callable[..., Any], *operands: Any) -> Any:
         """What the function says of the numbers as they are now; the guards hold them to that. Exceptions propagate."""
@@ -86,6 +87,20 @@ class Decisions:
     def value(self, number: Any) -> Any:
         """A number itself, as a constant."""
         return self(_itself, number) if isinstance(number, SymValue) else number
+
+    def source_of(self, number: Any) -> Any:
+        """The access path of a float that varies: it is from outside, or computed from one such float and constants. None for any other
+        number."""
+        found = _inputs_of(number)
+        outside = found.pop() if len(found) == 1 else None
+        if not isinstance(outside, FloatValue) or outside.origin[0] != "input" or self.is_constant(outside):
+            return None
+        if number is outside:
+            return outside.origin[1]
+        if number not in self.computed:
+            function = Computed(_steps(number), f"float_{len(self.computed)}")
+            self.computed[number] = self.tr.source(outside.origin[1], ir.CALL, function)
+        return self.computed[number]
 
     def is_constant(self, number: FloatValue) -> bool:
         """Whether the version is for this very number."""
@@ -109,6 +124,43 @@ class Decisions:
         for decision in self.made.values():
             _Check(self.tr, leaf).add(decision)
         self.made.clear()
+        self.computed.clear()
+
+
+def _inputs_of(number: Any) -> set[Any]:
+    """The floats from outside that a float is computed from, and an int that varies for each that takes part."""
+    if not isinstance(number, FloatValue):
+        return {number} if isinstance(number, SymValue) else set()
+    kind, *parts = number.origin
+    if kind != "call":
+        return {number}
+    return set().union(*map(_inputs_of, parts[1]))
+
+
+def _steps(number: Any) -> Any:
+    """How a float is computed from the one from outside, as plain data: `(function, operands)`; `...` stands for that float."""
+    if not isinstance(number, FloatValue):
+        return number
+    kind, *parts = number.origin
+    return (parts[0], tuple(map(_steps, parts[1]))) if kind == "call" else ...
+
+
+class Computed:
+    """A function of one float: what a program computes from it. For guards."""
+
+    def __init__(self, steps: Any, name: str) -> None:
+        self.steps = steps
+        self.__name__ = name
+
+    def __call__(self, number: float) -> float:
+        return _run(self.steps, number)
+
+
+def _run(steps: Any, number: float) -> Any:
+    if type(steps) is not tuple:
+        return number if steps is ... else steps
+    function, operands = steps
+    return function(*[_run(operand, number) for operand in operands])
 
 
 def _itself(number: float) -> float:

@@ -7,15 +7,17 @@ Invariant: a promise of `mark_dynamic` is either kept by the compiled code or an
 
 from __future__ import annotations
 
+import functools
 import linecache
 import re
+from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 import torch
 
 from ..config import config
 from ..exc import UserError, UserErrorType
-from ..markers import DYNAMIC, DYNAMIC_RANGE, STATIC, STRICT_UNBACKED, UNBACKED, UNBACKED_BOUNDS
+from ..markers import DYNAMIC, DYNAMIC_RANGE, STRICT_UNBACKED, UNBACKED, UNBACKED_BOUNDS
 from ..record import Specialization
 
 
@@ -83,8 +85,8 @@ def bounds_of(tensor: torch.Tensor, dim: int) -> Bounds | None:
 def check_marks(tensor: torch.Tensor, path: str) -> None:
     """Raise UserError for marks of a tensor that contradict each other, or the tensor."""
     marks = tensor.__dict__
-    strict, static = set(marks.get(DYNAMIC, ())), set(marks.get(STATIC, ()))
     unbacked = {*marks.get(UNBACKED, ()), *marks.get(STRICT_UNBACKED, ())}
+    strict = set(marks.get(DYNAMIC, ())) - unbacked
     for dim in sorted(strict | unbacked):
         where = name_of(dim, path)
         mark = "dynamic" if dim in strict else "unbacked"
@@ -92,15 +94,7 @@ def check_marks(tensor: torch.Tensor, path: str) -> None:
             _contradiction(
                 f"{where} was marked {mark}, but {path} has {tensor.dim()} dimensions", "mark one that it has"
             )
-        for other, dims in (("static", static), ("unbacked", unbacked if dim in strict else ())):
-            if dim in dims:
-                _contradiction(f"{where} was marked {mark} as well as {other}", "keep one of the marks")
         _check_size(tensor.shape[dim], where, mark, bounds_of(tensor, dim))
-        if mark == "dynamic" and isinstance(tensor, torch.nn.Parameter) and config.force_parameter_static_shapes:
-            _contradiction(
-                f"{where} was marked dynamic, but the sizes of parameters are constants",
-                "remove the mark, or set config.force_parameter_static_shapes = False",
-            )
 
 
 def _check_size(size: int, where: str, mark: str, bounds: Bounds | None) -> None:
@@ -111,12 +105,6 @@ def _check_size(size: int, where: str, mark: str, bounds: Bounds | None) -> None
             f"{where} was marked {mark} {bounds}, but its size is {size}",
             None,
             "widen min and max, or pass another size",
-        )
-    if mark == "dynamic" and size in (0, 1) and config.specialize_zero_one:
-        _violation(
-            f"{where} was marked dynamic, but its size is {size}, and sizes 0 and 1 are constants",
-            None,
-            "compile with a size of at least 2, mark it with mark_unbacked, or set config.specialize_zero_one = False",
         )
 
 
@@ -179,7 +167,14 @@ def _contradiction(what: str, fix: str) -> NoReturn:
 
 
 def _violation(what: str, user: Any, fix: str) -> NoReturn:
-    raise UserError(UserErrorType.CONSTRAINT_VIOLATION, "\n".join([what, *line_of(user), f"  do:  {fix}"]))
+    raise _violation_error()(UserErrorType.CONSTRAINT_VIOLATION, "\n".join([what, *line_of(user), f"  do:  {fix}"]))
+
+
+@functools.cache
+def _violation_error() -> type[UserError]:
+    """The class of the error: torch's own as well, whose module most processes do without."""
+    torchs = import_module("torch.fx.experimental.symbolic_shapes").ConstraintViolationError
+    return type("ConstraintViolationError", (UserError, torchs), {"__module__": __name__, "__doc__": torchs.__doc__})
 
 
 def line_of(user: Any) -> list[str]:

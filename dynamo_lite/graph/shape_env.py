@@ -74,6 +74,12 @@ class Env(ShapeEnv):
         self._serves_backend = False
         self.is_exhausted = False  # whether a backend has asked too much
 
+    def release(self) -> None:
+        """The trace is over: let go of what leads to it. The environment lives as long as fake tensors of the graph do."""
+        for name in ("here", "functions", "describe", "given_up"):
+            self.__dict__.pop(name, None)
+        forget_answers()
+
     def int_of(self, expr: Any, hint: int) -> Any:
         """A symbolic int for an expression of symbols that have values; an int for a number."""
         if expr.is_Integer:
@@ -249,6 +255,15 @@ class Env(ShapeEnv):
 
     def _log_guard(self, *args: Any, **kwargs: Any) -> None:
         return None
+
+
+_ANSWERS = [method for method in vars(ShapeEnv).values() if hasattr(method, "cache_clear")]
+
+
+def forget_answers() -> None:
+    """Empty the caches of torch's reasoning: they belong to the class and would keep each environment that has asked."""
+    for method in _ANSWERS:
+        method.cache_clear()
 
 
 _FLIPPED = {

@@ -462,4 +462,8 @@ def _kind_of_mode(mode: Any) -> Any:
 def _same_modes(around: tuple[Any, ...]) -> Callable[[], bool]:
     """Tells whether the stack of function modes has modes of the same kinds again. What they depend on is guarded where it is read."""
     expected = list(map(_kind_of_mode, around))
-    return lambda: not _C._len_torch_dispatch_stack() and list(map(_kind_of_mode, modes.stack())) == expected
+    return lambda: (
+        not _C._len_torch_dispatch_stack()
+        and _C._get_tracing_state() is None
+        and list(map(_kind_of_mode, modes.stack())) == expected
+    )

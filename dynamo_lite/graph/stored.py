@@ -232,10 +232,10 @@ def _write_symbols(graph: GraphBuilder, writer: Any) -> dict[str, Any]:
     if not symbols.is_of_inputs():
         raise Refused("a graph with sizes that depend on data")
     numbers = writer.numbers
-    if not all(id(source) in numbers for source, _ in symbols.made_for):
+    if not all(id(source) in numbers for source, *_ in symbols.made_for):
         raise Refused("a graph with sizes of objects on which nothing depends")
     return {
-        "made for": [(numbers[id(source)], dims) for source, dims in symbols.made_for],
+        "made for": [(numbers[id(source)], dims, strides) for source, dims, strides in symbols.made_for],
         "names": symbols.names(),
     }
 
@@ -438,16 +438,22 @@ class StoredShapes:
         self.symbols = symbols = new_symbols(propagator.mode, paths)
         symbols.env.effort.endurance = inf  # it was enough when the graph was made
         self.subjects: dict[int, TensorValue | SymValue] = {}
-        for number, dims in data["made for"]:
+        for number, dims, own_strides in data["made for"]:
             real, source = reader.at(number), guards.nodes[number]
-            if not dims:
+            if not dims and not own_strides:
                 self.subjects[number] = _symbol_of(real, source, symbols)
                 continue
-            if not isinstance(real, torch.Tensor) or HAS_MARKS in real.__dict__ or real.dim() <= max(dims):
+            if (
+                not isinstance(real, torch.Tensor)
+                or HAS_MARKS in real.__dict__
+                or real.dim() <= max(*dims, *own_strides, -1)
+            ):
                 raise Mismatch("a tensor is another one")
             if config.specialize_zero_one and any(real.shape[dim] in (0, 1) for dim in dims):
                 raise Mismatch("a size is a constant")
-            shape = symbols.shape_of(real, source, frozenset(dims), frozenset())
+            if any(real.stride(dim) in (0, 1) for dim in own_strides):
+                raise Mismatch("a stride is a constant")
+            shape = symbols.shape_of(real, source, frozenset(dims), frozenset(), own_strides=frozenset(own_strides))
             fake = propagator.symbolic_fake(*shape, real)
             self.subjects[number] = TensorValue(meta_of_fake(fake), fake=fake)
         if symbols.names() != data["names"]:

@@ -26,7 +26,7 @@ from ..config import config
 from ..guards import ir
 from ..markers import SHAPE_IDS
 from ..record import Specialization
-from ..shapes import fix
+from ..shapes import fix, followed_dims
 from .calls import outcome
 from .direct import RULES
 from .effort import Effort
@@ -36,6 +36,7 @@ from .lean import without_compiler
 from .nested_int import is_nested, new_nested_int
 from .numbers import Decisions, FloatValue
 from .promises import Bounds, Promise, bounds_of, check_range, name_of, refuse_condition, refuse_constant, spoken
+from .runtime_assert import add_runtime_asserts
 from .shape_env import Env
 from .sizes import UNBOUNDED, Number, size_getter, stride_getter
 from .symbolic_meta import SymbolicMetas
@@ -78,6 +79,7 @@ class Tracked(NamedTuple):
     promise: Promise | None = None
     owner: Any = None
     dim: int = 0
+    is_stride: bool = False
 
 
 class Symbols:
@@ -101,14 +103,16 @@ class Symbols:
         self.specializations: list[Specialization] = []
         self.given_up: set[str] = set()  # texts of numbers that would have taken too much reasoning
         self.shape_ids: dict[str, Any] = {}
+        self.first_ranges: dict[Any, Any] = {}  # of numbers that only the graph knows, as they were made
+        self.has_unbacked = False  # whether sizes of inputs are not looked at
         self.inputs: dict[Any, SymValue] = {}
         self.numbers: dict[Any, Any] = {}  # symbol → access path of an int of the program
         self.decide = Decisions(tr)
-        self.floats: dict[str, FloatValue] = {}  # access path → float from outside
+        self.ints: dict[Any, SymValue] = {}  # access path → int from outside
+        self.floats: dict[Any, FloatValue] = {}  # access path → float from outside
         self.ragged: dict[Any, SymValue] = {}  # symbol of a nested int → the size of a tensor
-        self.made_for: list[
-            tuple[Any, tuple[int, ...]]
-        ] = []  # (path, symbolic dimensions) of each input with symbols, in order
+        # (path, symbolic sizes, strides with a symbol of their own) of each input with symbols, in order
+        self.made_for: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
         mode.shape_env = self.env
         mode.direct_rules, mode.extents = RULES, Extents(self.env, Max)
         mode.direct_outcome = outcome
@@ -127,12 +131,13 @@ class Symbols:
         dynamic: frozenset[int],
         strict: frozenset[int],
         unbacked: frozenset[int] = frozenset(),
+        own_strides: frozenset[int] = frozenset(),
     ) -> tuple[Any, Any]:
-        """Symbolic sizes and strides of a real tensor: the given dimensions, and the strides that follow from them. Those of
-        `unbacked` have no present value."""
+        """Symbolic sizes and strides of a real tensor: the given dimensions, the strides that follow from them, and those that have
+        symbols of their own (`own_strides`). Sizes of `unbacked` have no present value."""
         sizes: list[Any] = list(tensor.shape)
         path = spoken(source, self.tr)
-        self.made_for.append((source, tuple(sorted(dynamic))))
+        self.made_for.append((source, tuple(sorted(dynamic)), tuple(sorted(own_strides))))
         for dim in sorted(dynamic | unbacked):
             node = self.tr.source(source, ir.CALL, size_getter(dim))
             text = f"{path}.size({dim})"
@@ -144,15 +149,22 @@ class Symbols:
             promise = Promise(name_of(dim, path), bounds) if dim in strict else None
             sizes[dim] = self._symbol(sizes[dim], node, text, kind, bounds, promise, (ref(tensor), dim))
         strides = contiguous_strides(tensor, sizes) if unbacked else None
-        strides = self._strides(tensor, sizes) if strides is None else strides
+        strides = self._strides(tensor, sizes, own_strides, source, path) if strides is None else strides
         for dim, stride in enumerate(strides):
-            if type(stride) is not int:
+            if type(stride) is not int and dim not in own_strides:
                 node = self.tr.source(source, ir.CALL, stride_getter(dim))
                 self.tracked.append(Tracked(node, f"{path}.stride({dim})", stride))
         return sizes, strides
 
     def _symbol(
-        self, value: int, node: Any, text: str, kind: Any, bounds: Bounds | None, promise: Promise | None, place: Any
+        self,
+        value: int,
+        node: Any,
+        text: str,
+        kind: Any,
+        bounds: Bounds | None = None,
+        promise: Promise | None = None,
+        place: tuple[Any, ...] = (),
     ) -> Any:
         source = InputSource(text)
         constraint = None
@@ -170,6 +182,7 @@ class Symbols:
 
     def _unbacked(self, value: int, node: Any, text: str, bounds: Bounds | None, shape_id: str | None) -> Any:
         """A size that the trace does not know. Those with one `shape_id` are one symbol."""
+        self.has_unbacked = True
         sym = self.shape_ids.get(shape_id) if shape_id is not None else None
         if sym is None:
             with without_compiler, self.env.ignore_fresh_unbacked_symbols():
@@ -200,21 +213,32 @@ class Symbols:
         expr = value.sym.node.expr
         return self.inputs.get(expr) or self.ragged.get(expr, value)
 
-    @staticmethod
-    def _strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any]:
-        """Strides as products of inner sizes, wherever they are such products and a symbol takes part."""
-        real_sizes, real_strides = tensor.shape, tensor.stride()
-        strides: list[Any] = list(real_strides)
-        order = sorted(range(len(strides)), key=lambda d: (real_strides[d], real_sizes[d]))
-        spans = {1: 1}  # real extent of the dimensions so far → the same as an expression
-        for dim in order:
-            strides[dim] = spans.get(real_strides[dim], real_strides[dim])
-            spans[real_strides[dim] * real_sizes[dim]] = strides[dim] * sizes[dim]
+    def _strides(
+        self, tensor: torch.Tensor, sizes: list[Any], own: frozenset[int], source: Any, path: str
+    ) -> list[Any]:
+        """Strides as products of an inner size and stride, wherever they are such products; those of `own` as symbols of their own."""
+        strides: list[Any] = list(tensor.stride())
+        for dim, followed in followed_dims(tensor.shape, tensor.stride()):
+            if dim in own:
+                node = self.tr.source(source, ir.CALL, stride_getter(dim))
+                text = f"{path}.stride({dim})"
+                strides[dim] = self._symbol(strides[dim], node, text, DimDynamic.DYNAMIC, place=(None, dim, True))
+            elif followed is not None:
+                strides[dim] = strides[followed] * sizes[followed]
         return strides
 
     def int_of(self, value: int, source: Any) -> SymValue:
         """The graph value of an int input."""
-        self.made_for.append((source, ()))
+        known = self.ints.get(source)
+        if known is None:
+            known = self.ints[source] = self._int_of(value, source)
+        return known
+
+    def _int_of(self, value: int, source: Any) -> SymValue:
+        self.made_for.append((source, (), ()))
+        if config.automatic_dynamic_shapes_mark_as == "unbacked" and self.tr.region.dynamic is None:
+            sym = self._unbacked(value, source, spoken(source, self.tr), None, None)
+            return self.inputs[sym.node.expr]
         with without_compiler:
             name = InputSource(source.path)
             symbol = self.env.create_unspecified_symbol(value, name, DimDynamic.DYNAMIC)
@@ -248,7 +272,7 @@ class Symbols:
         for item in self.tracked:
             if symbol in (item.first, item.sym.node.expr):
                 self.given_up.add(item.text)
-                fix(self.tr, item.node, item.dim)
+                fix(self.tr, item.node, item.dim, item.is_stride)
 
     # -- nested ints
 
@@ -270,6 +294,12 @@ class Symbols:
     def track_nested_int(self, sym: Any, node: Any, text: str) -> None:
         """Say where guards find a nested int, and whose it is."""
         self.tracked.append(Tracked(node, text, sym))
+
+    def release(self) -> None:
+        """The run is over. Fake tensors of a graph that lives on lead to the `ShapeEnv`, which must not lead to the trace."""
+        self.env.release()
+        self.decide.tr = None
+        self.__dict__.clear()
 
     # -- for the cache
 
@@ -304,9 +334,9 @@ class Symbols:
 
     def float_of(self, value: float, source: Any) -> FloatValue:
         """The graph value of a float input."""
-        found = self.floats.get(source.path)
+        found = self.floats.get(source)
         if found is None:
-            found = self.floats[source.path] = FloatValue(self.decide, value, ("input", source, value))
+            found = self.floats[source] = FloatValue(self.decide, value, ("input", source, value))
         return found
 
     def _text_of(self, value: SymValue, canonical: dict[Any, Tracked]) -> tuple[str, list[tuple[Any, str]]]:
@@ -314,6 +344,18 @@ class Symbols:
         return _printed(expr), [(canonical[s].node, str(s)) for s in sorted(expr.free_symbols, key=str)]
 
     # -- guards
+
+    def note_new_numbers(self) -> None:
+        """An operator has been run, and may have made numbers."""
+        made = self.env.pending_fresh_unbacked_symbols
+        if len(made) > len(self.first_ranges):
+            for symbol in made:
+                self.first_ranges.setdefault(symbol, self.env.var_to_range.get(symbol))
+
+    def add_runtime_asserts(self, builder: Any) -> None:
+        """Have the graph assert what was assumed about numbers that it makes."""
+        if not self.is_of_inputs():
+            add_runtime_asserts(builder, self)
 
     def add_guards(self) -> None:
         """Give everything that was assumed about the inputs' numbers to the guards. Raises UserError if a promise
@@ -344,6 +386,9 @@ class Symbols:
                     (symbol,) = expr.free_symbols
                     refuse_condition(promises[symbol], self._readable(_printed(expr), canonical), user)
                 self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, user)
+            for asserted in self.env.deferred_runtime_asserts.values():
+                for item in asserted:
+                    self._add(_printed(item.expr), sorted(item.expr.free_symbols, key=str), canonical, None)
             self.specializations += self.decide.specializations()
             self.tr.guards.sizes = self._numbers(canonical)
             self.decide.add_guards(lambda value: self._text_of(value, canonical))

@@ -10,7 +10,9 @@ import contextlib
 import functools
 import itertools
 import linecache
+import sys
 import time
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +20,12 @@ from types import CodeType, ModuleType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..backends.aot import FLOATS
+from ..backends.aot import FLOATS, raised_by_operator
 from ..backends.registry import backend_name, call_backend
-from ..exc import Restart
+from ..config import config
+from ..exc import Restart, RunsEagerly, brief
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
@@ -29,7 +33,8 @@ from .builder import GraphBuilder
 from .checkpoints import runnable
 from .checks import CHECKS
 from .detached import with_aliases_after
-from .failure import Failure
+from .failure import Failure, raises_on_fakes
+from .fake import MEMO
 from .floats import Lowered
 from .gradients import with_freed
 from .leaves import with_revived
@@ -82,6 +87,16 @@ def capture_is_off() -> bool:
     )
 
 
+def tracer() -> str | None:
+    """The key of the setting that says what happens to compiled functions under the tracer of torch that is at work, if one is that
+    wants to see the operators of the program: those of torch.jit, and of torch.fx where no dispatch mode does its work."""
+    if torch._C._get_tracing_state() is not None:
+        return "error_on_nested_jit_trace"
+    if torch.fx._symbolic_trace._is_fx_tracing_flag and not torch._C._len_torch_dispatch_stack():
+        return "error_on_nested_fx_trace"
+    return None
+
+
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
     """Whether a frame that nobody asked for may compute with tensors: it gets some, or names something of torch."""
     return any(_holds_tensor(v, 2) for v in values) or any(_is_torch(globals_.get(name)) for name in code.co_names)
@@ -105,6 +120,14 @@ def _holds_tensor(value: Any, depth: int) -> bool:
     if depth and flags(type(value)) & Py_TPFLAGS_HEAPTYPE and type(value).__dictoffset__:
         return _holds_tensor(object.__getattribute__(value, "__dict__"), depth - 1)
     return False
+
+
+def forget() -> None:
+    """Drop what is remembered for the whole process: of operators on metadata, by us and by torch, and of facts about sizes."""
+    MEMO.clear()
+    FakeTensorMode.cache_clear()
+    if (shape_env := sys.modules.get(f"{__package__}.shape_env")) is not None:
+        shape_env.forget_answers()
 
 
 def hide_code(code: CodeType) -> None:
@@ -142,7 +165,8 @@ def compile_graph(
     gm.meta[GRAPH_RECORD] = record
     if graph.checks:
         gm.meta[CHECKS] = graph.checks.conditions()
-    weakref.finalize(gm, _forget_source, type(gm))
+    sources = torch.fx.graph_module._loader.eval_cache
+    known = len(sources)
     started = time.perf_counter()
     graph.propagator.give_to_compilers()
     env = graph.propagator.mode.shape_env
@@ -157,6 +181,8 @@ def compile_graph(
             graph.state.put_back()
             if env is not None:
                 env.end_backend()
+            made = list(itertools.islice(reversed(sources), max(len(sources) - known, 0)))
+            weakref.finalize(gm, _forget_sources, type(gm), made)
     record.compile_seconds = time.perf_counter() - started
     function = _function_of(compiled)
     if getattr(function, "__self__", None) is not gm and graph.records_gradients:
@@ -209,20 +235,41 @@ def _compile(
     form = getattr(backend, FLOATS, "items")
     if form == "numbers" or not graph.has_floats:
         fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
-        failed = functools.partial(_restart_if_exhausted, env)
-        return call_backend(backend, gm, graph.example_inputs(), fullgraph=fullgraph, kept=fixed, on_failure=failed)
-    lowered = Lowered(gm, graph.example_inputs(), graph.propagator, form == "tensors")
-    weakref.finalize(lowered.module, _forget_source, type(lowered.module))
+        inputs = graph.example_inputs()
+        strict = fullgraph or not config.suppress_errors
+        failed = functools.partial(_backend_failed, env, gm, inputs, strict, backend_name(backend))
+        return call_backend(backend, gm, inputs, fullgraph=fullgraph, kept=fixed, on_failure=failed)
+    lowered = Lowered(gm, graph.propagator, form == "tensors")
+    weakref.finalize(lowered.module, _forget_sources, type(lowered.module))
     if not lowered.has_operators:
         lowered.compiled = lowered.module.forward
     else:
         lowered.compiled = call_backend(
-            backend, lowered.module, lowered.examples, fullgraph=fullgraph, on_failure=graph.without_floats
+            backend,
+            lowered.module,
+            lowered.examples(graph.example_inputs()),
+            fullgraph=fullgraph,
+            on_failure=graph.without_floats,
         )
     return lowered
 
 
-def _restart_if_exhausted(env: Any, error: Exception | None = None) -> None:
+def _backend_failed(
+    env: Any, gm: torch.fx.GraphModule, inputs: Sequence[Any], strict: bool, name: str, error: Exception
+) -> None:
+    """Raise what is to be done where the backend is not to blame for its error; return where it is. AOTAutograd runs the operators of the
+    graph, and of its gradients: what it finds wrong with them the program will, in its own time, and may have an `except` for."""
+    _restart_if_exhausted(env)
+    if not raised_by_operator(error):
+        return
+    if not raises_on_fakes(gm, inputs):  # then it is about gradients, or about what AOTAutograd does to the graph
+        if strict:
+            return
+        warnings.warn(f"backend {name!r} failed, the function runs eagerly: {brief(error)}", stacklevel=2)
+    raise RunsEagerly(brief(error))
+
+
+def _restart_if_exhausted(env: Any) -> None:
     """Have the frame analysed again, with constants, if the backend has asked too much about sizes, whether or not it failed for that."""
     if env is not None and env.is_exhausted:
         raise Restart("the backend's reasoning about sizes was too much")
@@ -244,11 +291,12 @@ def _function_of(compiled: Any) -> Any:
     return runnable(module).forward
 
 
-def _forget_source(cls: type) -> None:
-    """Drop the source text that torch.fx and linecache keep for ever for each generated `forward`; `cls` is the dead module's own class."""
-    filename = cls.forward.__code__.co_filename
-    torch.fx.graph_module._loader.eval_cache.pop(filename, None)
-    linecache.cache.pop(filename, None)
+def _forget_sources(cls: type, others: Sequence[str] = ()) -> None:
+    """Drop the source text that torch.fx and linecache keep for ever for each generated `forward`. `cls` is the dead module's own class,
+    `others` are the files of the graphs that the backend has made of it."""
+    for filename in (cls.forward.__code__.co_filename, *others):
+        torch.fx.graph_module._loader.eval_cache.pop(filename, None)
+        linecache.cache.pop(filename, None)
 
 
 def _origins(gm: torch.fx.GraphModule) -> Callable[[], Counter[CallChain]]:

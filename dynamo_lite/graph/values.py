@@ -62,6 +62,15 @@ class SymValue:
         return f"SymValue({self.sym})"
 
 
+class SequenceValue(NamedTuple):
+    """What a node with several results stands for: an instance of `type` with these values and constants as items, or a dict with the
+    given keys."""
+
+    type: type
+    items: list[Any]
+    keys: tuple[Any, ...] | None = None
+
+
 class TensorResult(NamedTuple):
     """An operator returns a new tensor; `base` is the position among its tensor arguments of one that it is a view
     of."""
@@ -74,6 +83,12 @@ class SameResult(NamedTuple):
     """An operator returns its tensor argument number `index` itself."""
 
     index: int
+
+
+class ArgumentResult(NamedTuple):
+    """An operator returns the list or tuple that it was given, by position or by name, itself."""
+
+    key: int | str
 
 
 class SymResult(NamedTuple):
@@ -94,6 +109,13 @@ class SequenceResult(NamedTuple):
     type: type
     items: tuple[Any, ...]
     keys: tuple[Any, ...] | None = None
+
+
+def has_constant(result: Any) -> bool:
+    """Whether there is a Python value in a result, besides None."""
+    if type(result) is SequenceResult:
+        return any(map(has_constant, result.items))
+    return type(result) is ConstantResult and result.value is not None
 
 
 class Outcome(NamedTuple):

@@ -29,24 +29,26 @@ _C = torch._C
 
 @dataclass(slots=True)
 class _Tensor:
-    """A tensor, or a part of one, and which of its dimensions are to be symbolic."""
+    """A tensor, or a part of one, which of its sizes are to be symbolic, and which strides are to have a symbol of their own."""
 
     value: torch.Tensor
     source: Any
     sizes: frozenset[int]
     unbacked: frozenset[int]
+    own_strides: frozenset[int]
     nested: bool  # has a nested int among its sizes, or a nested int stands for it
     parts: dict[str, _Tensor] = field(default_factory=dict)
 
     @property
     def varies(self) -> bool:
-        return bool(self.sizes or self.unbacked or self.nested) or any(p.varies for p in self.parts.values())
+        own = self.sizes or self.unbacked or self.own_strides or self.nested
+        return bool(own) or any(p.varies for p in self.parts.values())
 
 
 def fake_wrapper(builder: Any, value: torch.Tensor, source: Any) -> tuple[torch.Tensor, Free]:
     """The fake of a real wrapper tensor, and what guards must leave open. Raises `Unsupported` if there is none."""
     with _C.DisableTorchFunctionSubclass():
-        plan = _plan(builder.tr, value, source, None)
+        plan = _plan(builder, value, source, None)
         if not plan.varies or _may_hold_sizes(plan):
             return builder.propagator.slow_fake(value), FIXED
         try:
@@ -75,17 +77,21 @@ def _is_data(value: Any) -> bool:
 _DATA = (bool, int, float, str, type, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-def _plan(tr: Any, value: torch.Tensor, source: Any, owner: _Tensor | None) -> _Tensor:
-    whole = owner or _Tensor(value, source, shapes.NONE, shapes.NONE, False)
+def _plan(builder: Any, value: torch.Tensor, source: Any, owner: _Tensor | None) -> _Tensor:
+    tr = builder.tr
+    whole = owner or _Tensor(value, source, shapes.NONE, shapes.NONE, shapes.NONE, False)
     fixed = isinstance(whole.value, torch.nn.Parameter)
     sizes = shapes.dynamic_dims(tr, value, source, fixed, shapes.is_buffer(whole.source))
     nested = any(is_nested(n) for n in value.shape) or (not is_wrapper(value) and nested_int_of(value) is not None)
-    plan = _Tensor(value, source, sizes, shapes.unbacked_dims(value), nested)
+    unbacked, own = shapes.unbacked_dims(value), shapes.NONE
+    if value.layout is torch.strided and not fixed and all(type(n) is int for n in (*value.shape, *value.stride())):
+        own = builder.own_strides(value, source, bool(sizes or unbacked))
+    plan = _Tensor(value, source, sizes, unbacked, own, nested)
     if is_wrapper(value):
         for name in value.__tensor_flatten__()[0]:
             part = getattr(value, name)
             if isinstance(part, torch.Tensor):
-                plan.parts[name] = _plan(tr, part, tr.source(source, ir.ATTR, name), owner or plan)
+                plan.parts[name] = _plan(builder, part, tr.source(source, ir.ATTR, name), owner or plan)
     return plan
 
 
@@ -97,10 +103,12 @@ def _fake_part(builder: Any, plan: _Tensor) -> tuple[torch.Tensor, Free]:
     value, propagator = plan.value, builder.propagator
     if not is_plain(value):
         return propagator.slow_fake(value), FIXED
-    if not plan.sizes and not plan.unbacked:
+    if not plan.sizes and not plan.unbacked and not plan.own_strides:
         fake, free = propagator.make_fake(meta_of_input(value)), FIXED
     else:
-        size, stride = builder.symbols.shape_of(value, plan.source, plan.sizes, shapes.NONE, plan.unbacked)
+        size, stride = builder.symbols.shape_of(
+            value, plan.source, plan.sizes, shapes.NONE, plan.unbacked, plan.own_strides
+        )
         fake, free = propagator.symbolic_fake(size, stride, value), _free(size, stride)
     give_nested_int(builder, fake, value, plan.source)
     return fake, free
@@ -142,7 +150,7 @@ def _outer(builder: Any, plan: _Tensor) -> tuple[Any, Any]:
     offsets than its own (`copy.deepcopy` makes such tensors) is none for a graph."""
     value, symbols = plan.value, builder.symbols
     if not plan.nested:
-        sizes, strides = symbols.shape_of(value, plan.source, plan.sizes, shapes.NONE, plan.unbacked)
+        sizes, strides = symbols.shape_of(value, plan.source, plan.sizes, shapes.NONE, plan.unbacked, plan.own_strides)
         return tuple(sizes), tuple(strides)
     path = spoken(plan.source, builder.tr)
     outer: list[Any] = list(value.shape)

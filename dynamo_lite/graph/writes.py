@@ -60,6 +60,29 @@ def is_written(func: Any, argument: Any) -> bool:
     return is_hidden or _is_declared(argument)
 
 
+_OBSERVERS = frozenset(
+    getattr(of, name)
+    for of in (torch, torch.ops.aten)
+    for name in ("fused_moving_avg_obs_fake_quant", "_fused_moving_avg_obs_fq_helper")
+    if hasattr(of, name)
+)
+_OBSERVERS |= {packet.default for packet in _OBSERVERS if isinstance(packet, torch._ops.OpOverloadPacket)}
+_RESIZED = ("running_min", "running_max", "scale", "zero_point")
+
+
+def resizes_silently(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shape_of: Any) -> bool:
+    """Whether an operator is going to resize what it writes to, of which fake tensors know nothing: the first call of a fused observer that
+    keeps numbers per channel. `shape_of(node)` is the shape of a tensor argument."""
+    if target not in _OBSERVERS:
+        return False
+    names = [parameter.name for parameter in torch.ops.aten.fused_moving_avg_obs_fake_quant.default._schema.arguments]
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    if not given.get("per_row_fake_quant") or not given.keys() >= {"self", "ch_axis", *_RESIZED}:
+        return False
+    channels = shape_of(given["self"])[given["ch_axis"]]
+    return any(tuple(shape_of(given[name])) != (channels,) for name in _RESIZED)
+
+
 def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
     """(name, value, whether it is written to) of the arguments of a call."""
     for i, argument in enumerate(func._schema.arguments):

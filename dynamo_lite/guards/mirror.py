@@ -558,6 +558,7 @@ class Failure:
     user_line: User
     expected: str
     found: str
+    kind: int | None = None
 
     def __str__(self) -> str:
         where = f"  ({_user_line(self.user_line)})" if self.user_line is not None else ""
@@ -607,7 +608,7 @@ def _explain_node(node: GuardNode, value: Any) -> Failure | None:
         return Failure(node.path, next((guard.user for guard in node.checks), None), "a value", repr(value))
     for guard in node.checks:
         if not holds(_CHECKS[guard.kind], value, guard.arg):
-            return Failure(node.path, guard.user, *_explain_check(guard, value))
+            return Failure(node.path, guard.user, *_explain_check(guard, value), guard.kind)
     return None
 
 

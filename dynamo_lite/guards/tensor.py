@@ -169,11 +169,12 @@ def _global_state() -> tuple[Any, ...]:
 
 
 def _has_no_modes() -> bool:
-    return not torch._C._len_torch_function_stack() and not torch._C._len_torch_dispatch_stack()
+    stacks = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
+    return not stacks and torch._C._get_tracing_state() is None
 
 
 def _counts_modes() -> bool:
-    """Does the C side see that modes come and go? A mode that is only pushed and popped has no effect."""
+    """Does the C side see that modes and tracers come and go? A mode that is only pushed and popped has no effect."""
     if not _eval_frame.init_modes(_library_names()):
         return False
     seen = [_eval_frame.no_modes() is _has_no_modes()]
@@ -186,9 +187,23 @@ def _counts_modes() -> bool:
             seen.append(_eval_frame.no_modes() is False)
         finally:
             pop()
-    seen.append(_eval_frame.no_modes() is _has_no_modes())
+    seen += [_is_seen_while_traced(), _eval_frame.no_modes() is _has_no_modes()]
     return all(seen)
 
 
+def _is_seen_while_traced() -> bool:
+    """Whether the C side sees a tracer of torch.jit."""
+    if torch._C._get_tracing_state() is not None:
+        return _eval_frame.no_modes() is False
+    seen = []
+
+    def traced(x: torch.Tensor) -> torch.Tensor:
+        seen.append(_eval_frame.no_modes() is False)
+        return x
+
+    torch._C._create_graph_by_tracing(traced, (torch.empty(0, device="cpu"),), lambda value: "", True, False, None, ())
+    return seen == [True]
+
+
 no_modes: Callable[[], bool] = _eval_frame.no_modes if _counts_modes() else _has_no_modes
-"""Tells whether no torch function mode and no dispatch mode is active on this thread."""
+"""Tells whether no torch function mode, no dispatch mode and no tracer of torch.jit is active on this thread."""

@@ -14,11 +14,12 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from ..config import config
-from ..exc import SkipFrame, Unsupported, unsupported
+from ..exc import SkipFrame, Unsupported
 from ..failure import Place
 from ..isa.canon import Instr, Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
-from ..resume import is_resumed
+from ..resume import is_own_name, is_resumed
+from ..signals import let_through
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
@@ -145,6 +146,7 @@ class Frame:
 
     def raises_like(self, error: BaseException) -> NoReturn:
         """Raise in the traced program what a real call raised during the analysis."""
+        let_through(error)
         self.raise_exception(exception_from(self, error))
 
     def raise_exception(self, exc: VariableTracker) -> NoReturn:
@@ -172,11 +174,11 @@ class Frame:
         """`locals()`: the class namespace, or a dictionary of the bound variables (`PyFrame_FastToLocals`)."""
         if self.class_namespace is not None:
             return self.class_namespace
-        if is_resumed(self.code):
-            unsupported("frame-introspection", "locals() after a graph break")
         if self.snapshot is None or not LOCALS_ARE_SHARED:
             self.snapshot = DictVariable()
         for slot, name in enumerate(self.lifted.local_names):
+            if is_resumed(self.code) and is_own_name(name):
+                continue
             value = self.locals[slot]
             if value is not None and self.lifted.is_cell[slot]:
                 value = value.get(self)
@@ -251,6 +253,8 @@ class Frame:
             except ObservedException as observed:
                 if not self.unwind(observed.exc):
                     tr.frame = outer
+                    if tr.ended_frames is not None:
+                        tr.ended_frames.append(self)
                     raise
             except RecursionError:
                 # Of the analysis itself, which takes several host frames for one of the program.
@@ -259,6 +263,8 @@ class Frame:
             else:
                 if result is not None:
                     tr.frame = outer
+                    if tr.ended_frames is not None:
+                        tr.ended_frames.append(self)
                     if tr.unclosed and self.generator is None:
                         self._leave(result)
                     return result

@@ -213,7 +213,7 @@ class Lifted:
         "local_names",
         "name",
         "nlocals",
-        "reads_its_frame",
+        "readers",
     )  # fmt: skip
 
     def __init__(self, code: CodeType, instrs: list, handler_at: list, index_of_offset: dict):
@@ -231,7 +231,7 @@ class Lifted:
         self.local_names: tuple[str, ...] = (*names, *code.co_freevars)
         self.is_cell: tuple[bool, ...] = (*(name in cells for name in names), *(True for _ in code.co_freevars))
         self.has_loops = any(ins.target is not None and ins.target <= i for i, ins in enumerate(instrs))
-        self.flow = self.reads_its_frame = None  # filled by isa.flow
+        self.flow = self.readers = None  # filled by isa.flow
 
     def instruction_at(self, i: int) -> list[Instr]:
         """The ops from number `i` to the last one of the same instruction."""

@@ -17,16 +17,26 @@ _CELL_OPS = {
 _NAME_OPS = {Op.LOAD_GLOBAL, Op.LOAD_NAME}
 _FRAME_READERS = {"locals", "vars", "dir", "eval", "exec"}
 
-
 _SEEN_WITHOUT_ARGUMENTS = {"vars", "dir"}
 _READ_FROM_MODULES = {"locals", "_getframe", "currentframe"}
+SHOW_VARIABLES = frozenset({"locals", "vars", "dir"})
+"""What shows the variables of the frame that calls it, and nothing else of it."""
 
 
-def reads_its_frame(lifted: Lifted) -> bool:
-    """True if the code calls by name what shows the variables of the frame that it runs in: it can't be cut in two frames."""
-    if lifted.reads_its_frame is None:
-        lifted.reads_its_frame = any(_reads_frame(lifted.instrs, i) for i in range(len(lifted.instrs)))
-    return lifted.reads_its_frame
+def can_be_cut(lifted: Lifted, index: int, is_shown: bool) -> bool:
+    """Whether another frame can go on from `index`, as far as the code shows by name its own frame. One that goes on can show the
+    variables, unless something has them already (`is_shown`): each `locals()` may have to give the same dictionary."""
+    readers = _readers(lifted)
+    found = readers.keys() & _reachable(lifted, index) if readers else ()
+    return not any(is_shown or not readers[i] for i in found)
+
+
+def _readers(lifted: Lifted) -> dict[int, bool]:
+    """The instructions that load what shows the frame that the code runs in; whether it is called at once, and shows variables only."""
+    if lifted.readers is None:
+        instrs = lifted.instrs
+        lifted.readers = {i: _is_shown_directly(instrs, i) for i in range(len(instrs)) if _reads_frame(instrs, i)}
+    return lifted.readers
 
 
 def _reads_frame(instrs: list[Instr], i: int) -> bool:
@@ -35,10 +45,31 @@ def _reads_frame(instrs: list[Instr], i: int) -> bool:
         return instr.arg in _READ_FROM_MODULES
     if instr.op not in _NAME_OPS or (instr.arg not in _FRAME_READERS and instr.arg not in _READ_FROM_MODULES):
         return False
-    if instr.arg not in _SEEN_WITHOUT_ARGUMENTS:
-        return True
+    return instr.arg not in _SEEN_WITHOUT_ARGUMENTS or _is_called_bare(instrs, i)
+
+
+def _is_shown_directly(instrs: list[Instr], i: int) -> bool:
+    return instrs[i].arg in SHOW_VARIABLES and _is_called_bare(instrs, i)
+
+
+def _is_called_bare(instrs: list[Instr], i: int) -> bool:
+    """Whether what an instruction loads is called without arguments."""
     following = next(other for other in instrs[i + 1 :] if other.op is not Op.PUSH_NULL)
     return following.op is Op.CALL and following.arg[0] == 0
+
+
+def _reachable(lifted: Lifted, index: int) -> set[int]:
+    """The instructions that may run from `index` on."""
+    pending, seen = [index], set()
+    while pending:
+        i = pending.pop()
+        if i not in seen and i < len(lifted.instrs):
+            seen.add(i)
+            pending += _successors(lifted, i)
+            handler = lifted.handler_at[i]
+            if handler is not None:
+                pending.append(handler.target)
+    return seen
 
 
 def only_raises(lifted: Lifted, index: int) -> bool:
@@ -147,6 +178,8 @@ def _effect(instr: Instr, cells: int, plain: int, reads_self: bool) -> tuple[int
         if bit & cells:
             return bit, -1
         return bit if op in _READS else 0, ~bit if op in _KILLS else -1
+    if op in (Op.LOAD_ATTR, Op.LOAD_METHOD) and instr.arg in SHOW_VARIABLES:
+        return plain, -1
     if op in _NAME_OPS:
         if instr.arg in _FRAME_READERS:
             return plain, -1

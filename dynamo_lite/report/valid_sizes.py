@@ -81,7 +81,8 @@ def valid_sizes(fn: Any, *args: Any, **kwargs: Any) -> ValidSizes:
     compiled = compile(fn, backend="eager", fullgraph=True, dynamic=True, isolate_recompiles=True)
     stop = log.listen(frames.append)
     try:
-        with config.patch(use_duck_shape=False):  # that two sizes are equal in the example means nothing
+        # That two sizes are equal in the example means nothing; layouts are those of the example.
+        with config.patch(use_duck_shape=False, automatic_dynamic_strides=False):
             compiled(*args, **kwargs)
     finally:
         stop()

@@ -220,9 +220,22 @@ def default_candidates(example_inputs: Iterable[Any], training: bool) -> list[st
 @cache
 def store_at(path: str | os.PathLike[str] | bool | None) -> Store:
     """The store at a path; None: the user's, False: none."""
-    if path is False:
-        return Store(None)
-    return Store(default_path() if path in (None, True) else path)  # type: ignore[arg-type]
+    where = None if path is False else default_path() if path in (None, True) else path
+    store = Store(where)  # type: ignore[arg-type]
+    _stores.append(store)
+    return store
+
+
+_stores: list[Store] = []
+
+
+def reset() -> None:
+    """Race again for graphs that this process has raced for, or whose winner it has looked up."""
+    for store in _stores:
+        store.reset()
+
+
+autotune.reset = reset  # type: ignore[attr-defined]
 
 
 def default_path() -> pathlib.Path:

@@ -41,9 +41,20 @@ class Store:
         self.path = pathlib.Path(path) if path is not None else None
         self.lock = threading.Lock()
         self.known: dict[str, Choice] = {}
+        self.met: set[str] = set()  # keys of the choices that this process has made or used
+        self.forgotten: set[str] = set()
+
+    def reset(self) -> None:
+        """Choices that this process has made or used so far stay in the file, but are none for it any more."""
+        self.forgotten |= self.met
+        self.known.clear()
+        self.met.clear()
 
     def get(self, key: str) -> Choice | None:
         """The choice for a graph, or None."""
+        if key in self.forgotten:
+            return None
+        self.met.add(key)
         rows = self._execute("SELECT backend, speedup, measured, created FROM choices WHERE key = ?", (key,))
         for backend, speedup, measured, created in rows or ():
             try:
@@ -56,6 +67,8 @@ class Store:
         """Remember a choice, in place of an earlier one."""
         choice = choice._replace(created=time.time())
         self.known[key] = choice
+        self.met.add(key)
+        self.forgotten.discard(key)
         row = (key, choice.backend, choice.speedup, json.dumps(choice.measured), choice.created)
         self._execute("INSERT OR REPLACE INTO choices VALUES (?, ?, ?, ?, ?)", row)
 

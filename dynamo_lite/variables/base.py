@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..exc import NotConstant
+from ..exc import ArgumentRead, NotConstant
 from ..guards import ir
+from ..guards.mirror import has_finalizer
 
 
 class _Missing:
@@ -198,10 +199,12 @@ class LazyVariable:
     on, stored or returned is reloaded from its source without any guard.
     """
 
-    def __init__(self, tr: Any, value: Any, source: Any) -> None:
-        self.__dict__.update(_lazy=(tr, value), source=source, mutated=False)
+    def __init__(self, tr: Any, value: Any, source: Any, **more: Any) -> None:
+        self.__dict__.update(_lazy=(tr, value), source=source, mutated=False, **more)
 
     def _realize(self) -> type:
+        if UNREAD in self.__dict__:
+            raise ArgumentRead("an argument was looked at without being read from its variable")
         if "_lazy" not in self.__dict__:  # somebody else has found it, by way of the garbage collector
             raise AttributeError("the run that this value belonged to is over")
         tr, value = self.__dict__["_lazy"]
@@ -226,6 +229,11 @@ class LazyVariable:
         setattr(self, name, value)
 
 
+UNREAD = "_unread"
+"""In the dictionary of a lazy value: an argument that the frame has not read so far. Another variable may hold the same object, and its
+model; this one becomes that model when the variable is read (`Trace.read_argument`)."""
+
+
 def real_object(vt: Any) -> Any:
     """The real object of a tracker, `MISSING` if it has none; a lazy one stays lazy."""
     state = vt.__dict__
@@ -243,10 +251,18 @@ def sourced_objects(trackers: Any) -> list[tuple[Any, Any]]:
 
 
 def held_items(tr: Any, source: Any, real: dict[Any, Any], keys: Any) -> list[tuple[Any, Any]]:
-    """`(source, real object)` of the values that a real dict has for `keys`. Another time it may have others, or have some for more."""
+    """`(source, real object)` of the values that a real dict has for `keys`. Another time it may have others, or have some for more. One
+    with a finalizer, which no guard could tell from another, is given in a tuple: it counts as let go even if it is stored again."""
+    held: list[tuple[Any, Any]] = []
     for key in keys:
+        value = dict.__getitem__(real, key) if dict.__contains__(real, key) else MISSING
+        if value is not MISSING and has_finalizer(type(value)):
+            held.append((None, (value,)))
+            continue
         tr.guard(source, ir.NO_FINALIZER_AT, key)
-    return [(None, dict.__getitem__(real, key)) for key in keys if dict.__contains__(real, key)]
+        if value is not MISSING:
+            held.append((None, value))
+    return held
 
 
 def missing_from(trackers: Any, held: Any) -> list[tuple[Any, Any]]:

@@ -9,9 +9,17 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from ..guards import ir
 from .base import VariableTracker
 from .constant import ConstantVariable
 from .dispatch import method
+from .wrap import builds
+
+
+@builds(types.CodeType)
+def build_code(tr: Any, value: types.CodeType, source: Any) -> ConstantVariable:
+    tr.guard(source, ir.IS, value)
+    return ConstantVariable(value, source)
 
 
 @method(types.CodeType.replace)

@@ -1,7 +1,7 @@
-"""Functions wrapped by `optimize` and `disable`, met inside captured code.
+"""Functions wrapped by `compile` and `disable`, met or made inside captured code.
 
-Input: a real `Callable` or `Uncaptured`. Output: the wrapped function, which is followed as part of the outer capture; a model that
-breaks when called.
+Input: a real `Callable` or `Uncaptured`; a call of `compile`. Output: a model whose call is that of the wrapped function, which is followed
+as part of the outer capture; a model that breaks when called.
 """
 
 from __future__ import annotations
@@ -9,19 +9,151 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _eval_frame
-from ..exc import unsupported
+from ..exc import NotConstant, unsupported
 from ..guards import ir
 from .base import VariableTracker
 from .descr import DescriptorVariable
-from .function import MethodVariable
+from .dispatch import builtin
+from .function import FunctionVariable, MethodVariable
 from .wrap import builds
 
 
+class CompiledVariable(DescriptorVariable):
+    """A `Callable`. What it does not have itself it has from its function."""
+
+    def __init__(self, value: Any, source: Any, function: VariableTracker) -> None:
+        super().__init__(value, source)
+        self.function = function
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("__wrapped__", "_torchdynamo_orig_callable"):
+            return self.function if getattr(self.value, name) is self.function.value else self._own(tx, name)
+        if name in _OF_FUNCTION and name not in self.value.__dict__:
+            return self.function.tp_getattro(tx, name)
+        return self._own(tx, name)
+
+    def _own(self, tx: Any, name: str) -> VariableTracker:
+        try:
+            value = getattr(self.value, name)
+        except AttributeError as error:
+            tx.raises_like(error)
+        return tx.tr.wrap(value, tx.tr.source(self.source, ir.ATTR, name))
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, args, kwargs)
+
+
+_OF_FUNCTION = frozenset(
+    {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"}
+    | {"__defaults__", "__kwdefaults__", "__code__", "__globals__", "__closure__"}
+)
+
+
+class NewCompiledVariable(VariableTracker):
+    """What a call of `compiler`, which is `compile`, has made of a function in the traced code."""
+
+    source = None
+
+    def __init__(self, compiler: Any, function: FunctionVariable, options: dict[str, Any]) -> None:
+        self.compiler = compiler
+        self.function = function
+        self.options = options
+
+    def python_type(self) -> type:
+        return _eval_frame.Callable
+
+    def describe(self) -> str:
+        return f"compiled {self.function.describe()}"
+
+    def children(self) -> Any:
+        return (self.function,)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("__wrapped__", "_torchdynamo_orig_callable"):
+            return self.function
+        return self.function.tp_getattro(tx, name)
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, args, kwargs)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(self.compiler)
+        cg.load(self.function)
+        for value in self.options.values():
+            cg.load_const(value)
+        cg.asm.call(1 + len(self.options), tuple(self.options))
+
+
+def nested_compiler(compile: Any) -> None:
+    """Have calls of `compile` in captured code make models: of plain functions, with options that are constants."""
+
+    @builtin(compile)
+    def compile_inside(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        try:
+            options = {name: _option(value) for name, value in kwargs.items()}
+        except NotConstant as error:
+            return unsupported("nested-compiler", f"compile with {error}")
+        try:
+            sample = compile(lambda: None, **options)
+        except Exception as error:
+            return unsupported("nested-compiler", f"compile raises {type(error).__name__}")
+        if type(sample) is not _eval_frame.Callable:  # it is disabled
+            return unsupported("nested-compiler", "compile that returns what it gets")
+        if not args:
+            return PartialCompiledVariable(compile, options)
+        return _compiled(compile, options, *args)
+
+
+def _compiled(compiler: Any, options: dict[str, Any], *args: VariableTracker) -> VariableTracker:
+    function = args[0]
+    while isinstance(function, CompiledVariable | NewCompiledVariable):
+        function = function.function
+    if len(args) > 1 or not isinstance(function, FunctionVariable):
+        return unsupported("nested-compiler", f"compile of a {args[0].python_type().__name__}")
+    return NewCompiledVariable(compiler, function, options)
+
+
+def _option(vt: VariableTracker) -> Any:
+    if not vt.is_python_constant():
+        raise NotConstant(vt.describe())
+    return vt.as_python_constant()
+
+
+class PartialCompiledVariable(VariableTracker):
+    """What `compile` without a function returns: a decorator, made for calls."""
+
+    source = None
+
+    def __init__(self, compiler: Any, options: dict[str, Any]) -> None:
+        self.compiler = compiler
+        self.options = options
+
+    def python_type(self) -> type:
+        return type(self.compiler())
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if kwargs or len(args) != 1:
+            return unsupported("nested-compiler", "compile")
+        return _compiled(self.compiler, self.options, *args)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(self.compiler)
+        for value in self.options.values():
+            cg.load_const(value)
+        cg.asm.call(len(self.options), tuple(self.options))
+
+
 @builds(_eval_frame.Callable)
-def build_callable(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_callable(tr: Any, value: Any, source: Any) -> CompiledVariable:
     tr.guard(source, ir.IS, value)
     function = value._torchdynamo_orig_callable
-    return tr.build(function, tr.constant_source(function))
+    return CompiledVariable(value, source, tr.build_constant_object(function))
 
 
 class DisabledVariable(DescriptorVariable):

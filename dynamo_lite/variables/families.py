@@ -20,6 +20,7 @@ from . import (  # noqa: F401
     classes,
     code,
     compiled,
+    context,
     coroutine,
     dictview,
     enum,
@@ -131,5 +132,6 @@ if find_spec("torch") is not None:
         torch_ops,
         torch_optim,
         torch_overrides,
+        torch_profiler,
         torch_saved_tensors,
     )

@@ -36,7 +36,8 @@ from .descr import (
 )
 from .dict import DictVariable
 from .dispatch import DIRECT_CALLS, HANDLERS, PURE
-from .getargs import argument_error, ignores_keywords
+from .getargs import argument_error, fits, ignores_keywords
+from .markers import refuse_marked
 from .native import object_repr, optional_attr
 from .slots import SLOTDEFS, call_slot
 from .stand import call_host, can_be_host, declines
@@ -472,7 +473,8 @@ class BuiltinVariable(DescriptorVariable):
         if pure and any(a.is_symbolic for a in args):
             return self.tp_call(tx, [a.constant() if a.is_symbolic else a for a in args], kwargs)
         if polyfill is not None and tx.code is not polyfill.__code__:  # a stand-in that calls the original means it
-            return tx.call(tx.tr.wrap(polyfill, tx.tr.constant_source(polyfill)), args, kwargs)
+            check_type(tx, fn, args)
+            return call_stand_in(tx, fn, polyfill, args, kwargs)
         if pure and can_be_host(*args, *kwargs.values()):
             return call_host(tx, fn, args, kwargs)
         if pure and len(args) == 2 and declines(fn, args):
@@ -485,28 +487,46 @@ class BuiltinVariable(DescriptorVariable):
         return tx.tr.call_foreign(tx, fn, args, kwargs)
 
 
+def call_stand_in(
+    tx: Any, original: Any, stand_in: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """Follow the Python function that stands for `original`; for arguments that don't fit, the original says so in its own words."""
+    if not fits(stand_in, len(args), kwargs):
+        of_class = [ConstantVariable(None)] if isinstance(original, type) else []
+        mismatch = argument_error(original, of_class + args, kwargs)
+        if mismatch is not None:
+            tx.raises_like(mismatch)
+        unsupported("arguments-mismatch", getattr(original, "__qualname__", repr(original)))
+    return tx.call(tx.tr.build_constant_object(stand_in), args, kwargs)
+
+
 def check_self(tx: Any, fn: Any, args: list[VariableTracker]) -> None:
-    """`descr_check`: a method of a builtin type wants an instance of it. Refuse one that is modelled without that type's state."""
-    kind = type(fn)
-    if not args or kind not in METHOD_DESCRIPTORS:
-        return
-    owner = fn.__objclass__
-    if owner is object:
-        return
-    cls = args[0].python_type()
-    if cls is not owner and owner not in cls.__mro__:
-        wanted, name = tp_name(owner), type_name(args[0])
-        if kind is types.WrapperDescriptorType:
-            tx.raises(TypeError, f"descriptor '{fn.__name__}' requires a '{wanted}' object but received a '{name}'")
-        tx.raises(TypeError, f"descriptor '{fn.__name__}' for '{wanted}' objects doesn't apply to a '{name}' object")
-    if args[0].lacks_layout(owner) or args[0].refuses(fn):
+    """`check_type`; refuse an instance that is modelled without the state of the method's type."""
+    owner = check_type(tx, fn, args)
+    if owner is not object and (args[0].lacks_layout(owner) or args[0].refuses(fn)):
         unsupported("call-c-function", f"{fn.__qualname__} of a {type_name(args[0])}")
+
+
+def check_type(tx: Any, fn: Any, args: list[VariableTracker]) -> type:
+    """`descr_check`: a method of a builtin type wants an instance of it. Returns that type, `object` for other callables."""
+    kind = type(fn)
+    if not args or kind not in METHOD_DESCRIPTORS or fn.__objclass__ is object:
+        return object
+    owner = fn.__objclass__
+    cls = args[0].python_type()
+    if cls is owner or owner in cls.__mro__:
+        return owner
+    wanted, name = tp_name(owner), type_name(args[0])
+    if kind is types.WrapperDescriptorType:
+        tx.raises(TypeError, f"descriptor '{fn.__name__}' requires a '{wanted}' object but received a '{name}'")
+    return tx.raises(TypeError, f"descriptor '{fn.__name__}' for '{wanted}' objects doesn't apply to a '{name}' object")
 
 
 def call_handler(
     tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Call a registered handler; for arguments that don't fit its signature the real callable raises its own error."""
+    refuse_marked(fn)
     try:
         result = handler(tx, *args, **kwargs)
     except TypeError as error:

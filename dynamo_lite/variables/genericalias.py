@@ -7,11 +7,17 @@ Mirrors `Objects/genericaliasobject.c` and `Objects/unionobject.c`.
 
 from __future__ import annotations
 
-import collections.abc
+import builtins
+import collections
 import contextlib
+import contextvars
 import functools
+import itertools
 import operator
+import re
 import types
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from ..exc import unsupported
@@ -21,7 +27,6 @@ from .base import ObservedException, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
 from .descr import type_lookup
 from .dispatch import constructor, method
-from .list import ListVariable
 from .native import run
 from .tuple import TupleVariable
 from .wrap import builds
@@ -120,16 +125,19 @@ def new_alias(tx: Any, cls: VariableTracker, origin: VariableTracker, args: Vari
     return fold(tx, types.GenericAlias, [origin, args], {})
 
 
-@constructor(type(collections.abc.Callable[[], None]))
-def new_callable_alias(
-    tx: Any, cls: VariableTracker, origin: VariableTracker, args: VariableTracker, /
-) -> VariableTracker:
-    """`collections.abc.Callable[[int], str]`: the parameters come as a list."""
-    parts = args.items if isinstance(args, TupleVariable) else []
-    if len(parts) == 2 and isinstance(parts[0], ListVariable) and is_constant(*parts[0].items, parts[1]):
-        real = [part.as_python_constant() for part in parts[0].items], parts[1].as_python_constant()
-        return AliasVariable(collections.abc.Callable.__class_getitem__(real))
-    return fold(tx, collections.abc.Callable.__class_getitem__, [args], {})
+def _generic_classes() -> Iterator[Any]:
+    """The `__class_getitem__` of classes written in C."""
+    for module in (builtins, collections, contextvars, functools, itertools, re, weakref):
+        for cls in vars(module).values():
+            raw = vars(cls).get("__class_getitem__") if isinstance(cls, type) else None
+            if type(raw) is types.ClassMethodDescriptorType:
+                yield raw
+
+
+@method(*dict.fromkeys(_generic_classes()))
+def class_getitem(tx: Any, cls: VariableTracker, item: VariableTracker, /) -> VariableTracker:
+    """`Py_GenericAlias`."""
+    return fold(tx, types.GenericAlias, [cls, item], {})
 
 
 @method(types.GenericAlias.__mro_entries__)

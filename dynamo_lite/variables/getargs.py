@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
 import re
 import types
+from collections.abc import Iterable
 from typing import Any
 
 from .base import VariableTracker
@@ -60,6 +62,20 @@ def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, Varia
     except Exception:
         return None
     return None
+
+
+def fits(function: Any, positional: int, names: Iterable[str]) -> bool:
+    """Whether a call with so many positional arguments and these keywords binds to the parameters of a Python callable."""
+    try:
+        _signature(function).bind(*[None] * positional, **dict.fromkeys(names))
+    except TypeError:
+        return False
+    return True
+
+
+@functools.cache
+def _signature(function: Any) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def _harmless_arguments(fn: Any, args: list[VariableTracker]) -> list[Any] | None:

@@ -38,7 +38,8 @@ def pack_tuple(packing: Packing, vt: TupleVariable) -> Any:
         return packing.constant_tuple(vt.value)
     items = vt.items
     packing.opens(tuple, len(items))
-    return tuple([packing.pack(item) for item in items])
+    plain = tuple([packing.pack(item) for item in items])
+    return packing.container(vt.python_type(), plain) if packing.exact else plain
 
 
 def is_fixed(packing: Packing, vt: TupleVariable) -> bool:
@@ -56,7 +57,8 @@ def is_fixed(packing: Packing, vt: TupleVariable) -> bool:
 def pack_list(packing: Packing, vt: ListVariable) -> Any:
     items = vt.items
     packing.opens(list, len(items))
-    return [packing.pack(item) for item in items]
+    plain = [packing.pack(item) for item in items]
+    return packing.container(vt.python_type(), plain) if packing.exact else plain
 
 
 @packs(SliceVariable)
@@ -74,7 +76,7 @@ def pack_dict(packing: Packing, vt: DictVariable) -> Any:
         if not (key.is_python_constant() and isinstance(key.as_python_constant(), str)):
             unsupported("graph-argument-type", "dict with keys that are not strings")
         result[packing.constant(key.as_python_constant())] = packing.pack(value)
-    return result
+    return packing.container(vt.python_type(), result) if packing.exact else result
 
 
 @packs(TypeVariable)

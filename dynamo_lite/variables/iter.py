@@ -150,9 +150,10 @@ RELATIVE_STATE = _state_is_relative()
 
 
 class ConstantIterator(IteratorVariable):
-    """The iterator of a str, bytes or range constant."""
+    """The iterator of a str, bytes or range constant. `made_at`: the step at which a loop over a range with bounds that vary has begun."""
 
     parts = ("seq",)
+    made_at = -1
 
     def __init__(self, seq: VariableTracker, values: Any) -> None:
         self.seq: VariableTracker | None = seq
@@ -573,6 +574,7 @@ def reduced_arg(i: int) -> Any:
     def reduced(iterator: Any) -> Any:
         return iterator.__reduce__()[1][i]
 
+    reduced.__name__ = f"part_{i}"  # numbers on different paths must not have one name
     return reduced
 
 

@@ -127,6 +127,8 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
             tx.raises_like(error)
     cls = v.python_type()
     hash_ = cls.__hash__
+    if type(hash_).__hash__ is None:  # of classes made by pybind11: the method itself has no hash
+        return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
     if hash_ in IDENTITY_HASHES:
         if cls.__eq__ is object.__eq__ or hash_ is not object.__hash__:
             return identity_key(tx, v)

@@ -5,10 +5,10 @@ Input: calls of marker functions, and functions that carry marks. Output: breaks
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
-from .. import markers
-from ..exc import NotConstant, SkipFrame, UserError, UserErrorType, unsupported
+from .. import markers, skip
+from ..exc import ForbiddenCallError, NotConstant, SkipFrame, unsupported
 from .base import VariableTracker
 from .constant import ConstantVariable
 from .dispatch import builtin
@@ -36,16 +36,29 @@ def apply_marks(
 ) -> VariableTracker | None:
     """What a mark on a real function asks for instead of following it; None if it carries none."""
     if fn in markers.FORBIDDEN_IN_GRAPH:
-        raise UserError(
-            UserErrorType.ANTI_PATTERN, f"{fn.__qualname__} must not be called in captured code (forbid_in_graph)"
-        )
-    if fn in markers.DISALLOWED_IN_GRAPH:
-        return unsupported("disallowed-function", fn.__qualname__)
+        refuse(fn, "forbid_in_graph")
+    if (fn.__globals__.get("__name__"), fn.__qualname__) not in skip.TORCH_MARKERS:
+        refuse_marked(fn)
     if fn.__code__ in markers.SKIPPED_CODES:
         return unsupported("call-skipped-function", f"{fn.__qualname__} is skipped")
     if fn.__dict__ and markers.CONSTANT_RESULT in fn.__dict__:
         return constant_result(tx, fn, args, kwargs)
     return None
+
+
+def refuse_marked(fn: Any) -> None:
+    """End the graph, or raise, at the call of something that may not be called in captured code."""
+    mark = markers.refusal(fn)
+    if mark is not None:
+        refuse(fn, mark)
+
+
+def refuse(fn: Any, mark: str) -> NoReturn:
+    """What a mark of `markers.refusal` means."""
+    name = getattr(fn, "__qualname__", None) or str(fn)
+    if mark == "forbid_in_graph":
+        raise ForbiddenCallError(f"{name} must not be called in captured code (forbid_in_graph)")
+    unsupported("disallowed-function", name)
 
 
 def constant_result(

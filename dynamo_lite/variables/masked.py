@@ -20,6 +20,7 @@ from torch.fx import Node
 from ..config import config
 from ..exc import Unsupported
 from ..graph.values import TensorValue
+from . import tensor_indexing
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable
@@ -281,21 +282,18 @@ def selects(tx: Any, tensor: TensorVariable, key: Any) -> bool:
     return same_sizes(mask.shape, meta.shape[: mask.ndim])
 
 
-_subscript, _ass_subscript = TensorVariable.mp_subscript, TensorVariable.mp_ass_subscript
-
-
 def subscript(self: TensorVariable, tx: Any, key: VariableTracker) -> VariableTracker:
     """`x[key]`"""
     if selects(tx, self, key):
         tx.tr.graph.node(self.proxy), tx.tr.graph.node(key.proxy)  # from here on, writes are looked for
         return MaskedVariable(tx, self.proxy, key.proxy)
-    return _subscript(self, tx, key)
+    return tensor_indexing.subscript(self, tx, key)
 
 
 def ass_subscript(self: TensorVariable, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
     """`x[key] = value`"""
     if not isinstance(value, MaskedVariable):
-        return _ass_subscript(self, tx, key, value)
+        return tensor_indexing.ass_subscript(self, tx, key, value)
     meta, full = self.proxy.meta, value.full.meta
     fits = selects(tx, self, key) and same_sizes(meta.shape, full.shape) and meta.dtype is full.dtype
     if not fits or not value.has_mask(key.proxy) or meta.device != full.device:

@@ -1,283 +1,127 @@
 """Numpy: scalars and dtypes are constants, arrays are tensors of the graph.
 
-Input: real numpy objects, and calls of numpy's functions. Output: constants; `ArrayVariable`, whose operators become nodes that call
-`torch._numpy`; a break for what that does not have.
-Invariant: numpy is not imported here: if the program (or torch) has not loaded it, there is nothing to model. What kind of result a
-call has (array or scalar, dtype, shape) is asked of numpy itself, with samples of the arguments' metadata; where torch gives another,
-the call is a break.
-Mirrors `numpy/_core/src/multiarray` and `torch/_numpy`.
+Input: real numpy objects, and calls of numpy's functions. Output: constants; `ArrayVariable`s; nodes that call `torch._numpy`.
+Invariant: numpy is not imported here: if the program (or torch) has not loaded it, there is nothing to model.
+Mirrors `numpy/_core/src/multiarray`, `torch/csrc/utils/tensor_numpy.cpp`.
 """
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 import types
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from ..config import config
-from ..exc import NotConstant, unsupported
+from ..exc import unsupported
 from ..graph import functional
-from ..graph.values import TensorValue
 from ..guards import ir
+from ..typeobject import tp_name
 from . import scalarmath
-from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
-from .base import MISSING, VariableTracker
-from .constant import NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
+from .abstract import COMPARE_OPS
+from .base import VariableTracker
+from .constant import ConstantVariable, constant_slot, fold
 from .descr import DescriptorVariable
-from .dict import DictVariable
 from .dispatch import HANDLERS, PURE, builtin
-from .function import MethodVariable
 from .list import ListVariable
 from .number import CONVERTING
+from .numpy_array import ArrayVariable, alias, array_in_memory_of
+from .numpy_calls import Call, call_numpy
 from .scalarmath import ScalarVariable, any_within, varies
-from .tensor import TensorVariable, ValueVariable, metadata
+from .tensor import FOREIGN_ARGUMENTS, FOREIGN_OPERANDS, TensorVariable, ValueVariable
+from .tensor import operate as operate_on_tensors
 from .tuple import TupleVariable
 from .wrap import builds, builds_subclasses
 
 numpy: Any = sys.modules.get("numpy")
 
-# -- arrays
+# -- scalars among tensors
 
 
-class ArrayVariable(VariableTracker):
-    """An array, or a scalar that numpy computed from arrays. `proxy` is a tensor of the graph with the same memory."""
-
-    def __init__(self, proxy: TensorValue, cls: type) -> None:
-        self.proxy = proxy
-        self.cls = cls
-        self.source = None
-        self.value = MISSING
-        proxy.tracker = self
-
-    def settled(self) -> None:
-        self.proxy.tracker = self
-
-    def python_type(self) -> type:
-        return self.cls
-
-    def describe(self) -> str:
-        return f"{self.cls.__name__} {self.proxy.meta}"
-
-    @property
-    def is_scalar(self) -> bool:
-        return self.cls is not numpy.ndarray
-
-    # -- attributes
-
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        known = _FROM_META.get(name)
-        if known is not None:
-            return known(self)
-        raw = getattr(self.cls, name, None)
-        if isinstance(raw, types.MethodDescriptorType):
-            return MethodVariable(tx.tr.build_constant_object(raw), self)
-        if name in _VIEWS:
-            return call_numpy(tx, f"ndarray.{name}", _VIEWS[name], [self])
-        if raw is None:
-            return tx.raises(
-                AttributeError, f"'{self.cls.__module__}.{self.cls.__name__}' object has no attribute '{name}'"
-            )
-        return unsupported("numpy", f"{self.cls.__name__}.{name}")
-
-    # -- operators
-
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
-        return operate(tx, COMPARE_OPS[op], [self, other])
-
-    def nb_bool(self, tx: Any) -> VariableTracker:
-        return unsupported("data-dependent-branch", self.describe())
-
-    def nb_index(self, tx: Any) -> VariableTracker:
-        return unsupported("data-dependent-operator", f"a number from {self.describe()}")
-
-    nb_int = nb_float = nb_index
-
-    def tp_repr(self, tx: Any) -> VariableTracker:
-        return unsupported("format", self.describe())
-
-    # -- container
-
-    def mp_length(self, tx: Any) -> VariableTracker:
-        if not self.proxy.meta.ndim:
-            return tx.raises(TypeError, "len() of unsized object")
-        return metadata(self, self.proxy.meta.shape[0], "size", 0)
-
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return operate(tx, operator.getitem, [self, key])
-
-    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
-        if value is None:
-            tx.raises(ValueError, "cannot delete array elements")
-        operate(tx, operator.setitem, [self, key, value])
-
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        return unsupported("data-dependent-operator", "element in array")
-
-    def tp_iter(self, tx: Any) -> VariableTracker:
-        if not self.proxy.meta.ndim:
-            return tx.raises(TypeError, "iteration over a 0-d array")
-        n = self.mp_length(tx).as_python_constant()
-        return TupleVariable([self.mp_subscript(tx, ConstantVariable(i)) for i in range(n)]).tp_iter(tx)
-
-    # -- codegen
-
-    def emit_new(self, cg: Any) -> None:
-        cg.load_callable(functional.to_scalar if self.is_scalar else functional.to_array)
-        cg.load_graph_output(cg.tr.graph.output(self))
-        cg.asm.call(1)
+def _category(dtype: torch.dtype) -> int:
+    """Bools, ints, floats, complex numbers: of a number among tensors only this counts for the dtype of a result."""
+    return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
 
 
-def _dtype(self: ArrayVariable) -> Any:
-    return numpy.dtype(str(self.proxy.meta.dtype).removeprefix("torch."))
+def among_tensors(tx: Any, scalar: ArrayVariable, tensors: list[TensorVariable]) -> VariableTracker:
+    """A tensor that takes part in an operator as the scalar's number does: torch knows its class, not its dtype. In a graph it is a tensor
+    without dimensions, whose dtype counts more."""
+    if not scalar.is_scalar or scalar.cls is numpy.bool_:  # of which torch makes a float
+        return unsupported("graph-argument-type", scalar.describe())
+    value = ValueVariable(scalar.proxy)
+    dtype = functools.reduce(torch.promote_types, [t.proxy.meta.dtype for t in tensors])
+    category = _category(scalar.proxy.meta.dtype)
+    if category <= _category(dtype):
+        if all(t.proxy.meta.ndim for t in tensors):
+            return value
+    elif category == 2:
+        dtype = torch.get_defaultdtype_of()
+    else:
+        dtype = torch.int64 if category == 1 else torch.promote_types(dtype, torch.get_defaultdtype_of()).to_complex()
+    if dtype in (torch.float16, torch.bfloat16):
+        return unsupported("graph-argument-type", f"{scalar.describe()} beside {dtype}")  # computed with more digits
+    return tx.tr.graph.call(tx, "call_method", "to", [value, ConstantVariable(dtype)])
 
 
-def _shape(self: ArrayVariable) -> VariableTracker:
-    shape = self.proxy.meta.shape
-    return TupleVariable([metadata(self, n, "size", i) for i, n in enumerate(shape)])
+def _operate_on_tensors(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
+    """An operator on a tensor and a scalar, or an array."""
+    tensors = [a for a in args if isinstance(a, TensorVariable)]
+    if function is operator.setitem and isinstance(args[2], ArrayVariable) and args[2].is_scalar and len(tensors) == 1:
+        return operate_on_tensors(tx, function, [*args[:2], ValueVariable(args[2].proxy)])
+    if function not in _AMONG_TENSORS:
+        return unsupported("graph-argument-type", f"operator.{function.__name__} of tensors and numpy's numbers")
+    made = [among_tensors(tx, a, tensors) if isinstance(a, ArrayVariable) else a for a in args]
+    if made[1] is tensors[0] and function in (
+        operator.add,
+        operator.mul,
+    ):  # halves are computed with the digits of the second operand
+        made.reverse()
+    elif made[1] is tensors[0] and function is operator.truediv:  # what `Tensor.__rtruediv__` does
+        inverse = tx.tr.graph.call(tx, "call_method", "reciprocal", [made[1]])
+        return operate_on_tensors(tx, operator.mul, [inverse, made[0]])
+    return operate_on_tensors(tx, function, made)
 
 
-_VIEWS = {name: operator.attrgetter(name) for name in ("T", "imag", "real")}
-_FROM_META: dict[str, Callable[[ArrayVariable], VariableTracker]] = {
-    "dtype": lambda self: ConstantVariable(_dtype(self)),
-    "shape": _shape,
-    "ndim": lambda self: ConstantVariable(self.proxy.meta.ndim),
-    "size": lambda self: metadata(self, self.proxy.meta.numel(), "numel"),
-    "itemsize": lambda self: ConstantVariable(self.proxy.meta.dtype.itemsize),
+_AMONG_TENSORS = frozenset(
+    {
+        *COMPARE_OPS.values(),
+        *(getattr(operator, f"{prefix}{name}") for name in ("add", "sub", "mul", "truediv") for prefix in ("", "i")),
+    }
+)
+"""Operators that round in the same way whether a number or a tensor takes part."""
+
+
+def _with_tensors(
+    tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> list[VariableTracker]:
+    """The arguments of a function or method of torch's, with tensors where scalars stand for a number or a tensor."""
+    name = getattr(fn, "__name__", "")
+    position = _TAKES_NUMBERS.get(name)
+    if kwargs or position is None or len(args) <= position or not isinstance(args[position], TensorVariable):
+        return unsupported("graph-argument-type", f"{name} of numpy's arrays or numbers")
+    tensor = args[position]
+    made = [among_tensors(tx, a, [tensor]) if isinstance(a, ArrayVariable) else a for a in args]
+    if name in _KEEP_DTYPE and any(
+        _category(a.proxy.meta.dtype) > _category(tensor.proxy.meta.dtype)
+        for a in made
+        if isinstance(a, TensorVariable)
+    ):
+        return unsupported("graph-argument-type", f"{name} of a number of another kind")
+    return made
+
+
+_KEEP_DTYPE = frozenset({"masked_fill", "masked_fill_", "fill_"})
+_TAKES_NUMBERS = {
+    **dict.fromkeys(("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "true_divide"), 0),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "clamp", "clip", "clamp_min", "clamp_max"), 0),
+    **dict.fromkeys(_KEEP_DTYPE, 0),
+    "where": 1,
 }
-
-
-def _is_operand(vt: VariableTracker) -> bool:
-    if isinstance(vt, ArrayVariable | ListVariable | TupleVariable):
-        return True
-    return issubclass(vt.python_type(), (int, float, complex, numpy.generic))
-
-
-def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
-    """A function of the `operator` module on arrays."""
-    return call_numpy(tx, f"operator.{function.__name__}", function, args)
-
-
-def _binary(function: Callable[..., Any]) -> Any:
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-        if not (_is_operand(v) and _is_operand(w)):
-            return NOT_IMPLEMENTED
-        return operate(tx, function, [v, w])
-
-    return staticmethod(slot)
-
-
-for _function, _row in BINARY_OPS.items():
-    if _function is not divmod:
-        setattr(ArrayVariable, _row.inplace or _row.slot, _binary(_function))
-for _function, (_slot, _) in UNARY_OPS.items():
-    setattr(ArrayVariable, _slot, lambda self, tx, f=_function: operate(tx, f, [self]))
-
-
-# -- calls
-
-
-def call_numpy(
-    tx: Any, path: str, real: Callable[..., Any], args: list[Any], kwargs: dict[str, Any] | None = None
-) -> VariableTracker:
-    """Put a call into the graph. `real` is numpy's function, `path` its name for `functional.numpy_function`."""
-    args, kwargs = list(map(_known_scalar, args)), {name: _known_scalar(v) for name, v in (kwargs or {}).items()}
-    if not config.trace_numpy:
-        return unsupported("numpy", path)
-    expected = _sample_result(path, real, args, kwargs)
-    named = DictVariable()
-    for name, value in kwargs.items():
-        named.mp_ass_subscript(tx, ConstantVariable(name), _argument(tx, path, value))
-    call = [ConstantVariable(path), TupleVariable([_argument(tx, path, a) for a in args]), named]
-    return _result(path, expected, tx.tr.graph.call(tx, "call_function", functional.numpy_function, call))
-
-
-def _known_scalar(vt: VariableTracker) -> VariableTracker:
-    """A scalar of numpy's has a dtype, which a number of the graph has not: it becomes a constant."""
-    return vt.constant() if isinstance(vt, ScalarVariable) else vt
-
-
-def _argument(tx: Any, path: str, vt: VariableTracker) -> VariableTracker:
-    """The argument as the graph has it: arrays as tensors, numpy's scalars, whose dtype counts, too; dtypes by name."""
-    if isinstance(vt, ArrayVariable):
-        return ValueVariable(vt.proxy)
-    if isinstance(vt, ListVariable | TupleVariable):
-        items = [_argument(tx, path, item) for item in vt.items]
-        return ListVariable(items) if isinstance(vt, ListVariable) else TupleVariable(items)
-    if not vt.is_python_constant():
-        return vt
-    value = vt.as_python_constant()
-    if isinstance(value, numpy.dtype | type):
-        return ConstantVariable(numpy.dtype(value).name)
-    dtype = getattr(torch, value.dtype.name, None) if isinstance(value, numpy.generic) else None
-    if dtype is None or path in _INDEXING:
-        return vt
-    options = {"dtype": ConstantVariable(dtype)}
-    scalar = tx.tr.graph.call(tx, "call_function", torch.tensor, [ConstantVariable(value.item())], options)
-    return ValueVariable(scalar.proxy)
-
-
-_INDEXING = ("operator.getitem", "operator.setitem")
-
-
-def _sample_result(path: str, real: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What numpy returns for arguments with these dtypes and shapes."""
-    try:
-        host_args = [_sample(a) for a in args]
-        host_kwargs = {name: _sample(value) for name, value in kwargs.items()}
-    except NotConstant as error:
-        return unsupported("numpy", f"{path}: {error}")
-    with numpy.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return real(*host_args, **host_kwargs)
-        except Exception as error:
-            return unsupported("numpy", f"{path}: {error}", error)
-
-
-def _sample(vt: VariableTracker) -> Any:
-    if isinstance(vt, ArrayVariable):
-        shape = [n if type(n) is int else n.node.hint for n in vt.proxy.meta.shape]
-        sample = numpy.zeros(shape, _dtype(vt)) if _dtype(vt).kind in "iub" else _numbers(shape, _dtype(vt))
-        return _dtype(vt).type(0) if vt.is_scalar else sample
-    if isinstance(vt, ListVariable | TupleVariable):
-        items = [_sample(item) for item in vt.items]
-        return items if isinstance(vt, ListVariable) else tuple(items)
-    if isinstance(vt, TensorVariable):
-        raise NotConstant("a tensor as an argument")
-    return vt.as_python_constant()
-
-
-def _numbers(shape: list[int], dtype: Any) -> Any:
-    """Numbers that make a regular matrix."""
-    return (numpy.random.default_rng(0).random(shape) + 0.5).astype(dtype)
-
-
-def _result(path: str, expected: Any, result: VariableTracker) -> VariableTracker:
-    """The graph's result as the object that numpy would return."""
-    if isinstance(expected, tuple | list):
-        items = getattr(result, "items", None)
-        if items is None or len(items) != len(expected) or type(expected) not in (tuple, list):
-            return unsupported("numpy", f"{path} returns another structure")
-        made = [_result(path, e, r) for e, r in zip(expected, items, strict=True)]
-        return TupleVariable(made) if isinstance(expected, tuple) else ListVariable(made)
-    if isinstance(result, ArrayVariable):
-        return result  # changed in place
-    if not isinstance(expected, numpy.ndarray | numpy.generic):
-        if result.is_python_constant() and result.as_python_constant() == expected:
-            return ConstantVariable(expected)
-        return unsupported("numpy", f"{path} returns a {type(expected).__name__}")
-    if not isinstance(result, TensorVariable):
-        return unsupported("numpy", f"{path} returns a {result.python_type().__name__}")
-    array = ArrayVariable(result.proxy, type(expected) if isinstance(expected, numpy.generic) else numpy.ndarray)
-    shape = tuple([n if type(n) is int else n.node.hint for n in result.proxy.meta.shape])
-    if _dtype(array) != expected.dtype or shape != expected.shape:
-        return unsupported("numpy", f"{path} gives {_dtype(array)}{list(shape)} instead of {expected.dtype}")
-    return array
+"""Function → position of the tensor whose dtype decides."""
 
 
 class NumpyFunctionVariable(DescriptorVariable):
@@ -291,14 +135,21 @@ def call_function(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[
     """Call a function of numpy's namespaces."""
     if getattr(real, "__name__", "") in _WITH_EFFECTS:
         return unsupported("numpy", f"numpy.{real.__name__}")
+    if real is numpy.asanyarray:
+        real = numpy.asarray  # there are no arrays of subclasses here
+    if real in _OF_DTYPES:
+        found = Call(real.__name__, real, args, kwargs).expected()
+        return tx.tr.wrap_new(found)
+    if any(_holds_tensor(vt) for vt in (*args, *kwargs.values())):
+        return _call_on_tensors(tx, real, args, kwargs)
+    if real is numpy.diag and args and isinstance(args[0], ArrayVariable) and args[0].proxy.meta.ndim == 2:
+        real, kwargs = numpy.diagonal, {"offset" if name == "k" else name: value for name, value in kwargs.items()}
     if any(map(varies, (*args, *kwargs.values()))):
         name = getattr(real, "__name__", "")
         is_known = getattr(numpy, name, None) is real
         found = scalarmath.call_on_numbers(tx, name, real, args, kwargs) if is_known else None
         if found is not None:
             return found
-        if not any(map(_holds_array, (*args, *kwargs.values()))):
-            args, kwargs = scalarmath.all_constants(args, kwargs)
     if not any(_holds_data(vt) for vt in (*args, *kwargs.values())):
         folded = _folded(tx, real, args, kwargs)
         if folded is not None:
@@ -310,21 +161,67 @@ def call_function(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[
     return call_numpy(tx, path, real, args, kwargs)
 
 
+_OF_DTYPES = (
+    () if numpy is None else (numpy.can_cast, numpy.common_type, numpy.isscalar, numpy.promote_types, numpy.result_type)
+)
+"""Functions that look at classes and dtypes only."""
+
+
 def _holds_data(vt: VariableTracker) -> bool:
     return any_within(vt, lambda item: not item.is_python_constant())
 
 
-def _holds_array(vt: VariableTracker) -> bool:
-    return any_within(vt, lambda item: isinstance(item, ArrayVariable | TensorVariable))
+def _holds_tensor(vt: VariableTracker) -> bool:
+    return any_within(vt, lambda item: isinstance(item, TensorVariable))
 
 
-def _folded(tx: Any, real: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker | None:
+def _folded(
+    tx: Any, real: Any, args: Iterable[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
     """The result of a call on Python numbers, None for an array, which is a new one at each call."""
+    host = Call(getattr(real, "__name__", ""), real, [], {})
+    host_args, host_kwargs = list(map(host.sample, args)), {name: host.sample(value) for name, value in kwargs.items()}
+    if host.samples:
+        return None
     try:
-        result = real(*map(_sample, args), **{name: _sample(value) for name, value in kwargs.items()})
+        result = real(*host_args, **host_kwargs)
     except Exception as error:
         return tx.raises_like(error)
     return None if isinstance(result, numpy.ndarray) else tx.tr.wrap_new(result)
+
+
+# -- tensors as arguments
+
+
+def _call_on_tensors(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[str, Any]) -> VariableTracker:
+    """numpy asks a tensor for an array; what a ufunc has computed, the tensor makes a tensor of."""
+    implementation = getattr(real, "_implementation", None)
+    if isinstance(implementation, types.FunctionType):
+        return tx.call(tx.tr.build_constant_object(implementation), args, kwargs)
+    tensors = [vt for vt in (*args, *kwargs.values()) if isinstance(vt, TensorVariable)]
+    is_ufunc = isinstance(real, numpy.ufunc)
+    if tx.tr.overrides is not None or (is_ufunc and ("out" in kwargs or len(args) != real.nin or not tensors)):
+        return unsupported("numpy", f"{real.__name__} of tensors")
+    arrays = [_array_of(tx, vt) for vt in args]
+    found = call_function(tx, real, arrays, {name: _array_of(tx, vt) for name, vt in kwargs.items()})
+    if not is_ufunc:
+        return found
+    if not isinstance(found, ArrayVariable):
+        return unsupported("numpy", f"{real.__name__} of tensors")
+    array = ArrayVariable(found.proxy, numpy.ndarray, found.layout, found.made_at)
+    if found.proxy.meta.dtype is torch.bool:  # what `Tensor.__array_wrap__` does
+        array = call_numpy(tx, "ndarray.astype", numpy.ndarray.astype, [array, ConstantVariable("uint8")])
+    return from_numpy(tx, array)
+
+
+def _array_of(tx: Any, vt: VariableTracker) -> VariableTracker:
+    """`__array__` of the tensors within an argument."""
+    if isinstance(vt, TensorVariable):
+        return tensor_numpy(tx, vt)
+    if isinstance(vt, ListVariable | TupleVariable) and _holds_tensor(vt):
+        items = [_array_of(tx, item) for item in vt.items]
+        return ListVariable(items) if isinstance(vt, ListVariable) else TupleVariable(items)
+    return vt
 
 
 def _has(path: str) -> bool:
@@ -359,10 +256,6 @@ def build_array(tr: Any, value: Any, source: Any) -> VariableTracker:
     return vt
 
 
-def _alias(tx: Any, vt: TensorVariable | ArrayVariable) -> TensorVariable:
-    return tx.tr.graph.call(tx, "call_method", "detach", [ValueVariable(vt.proxy)])
-
-
 def tensor_numpy(tx: Any, self: TensorVariable, *, force: VariableTracker | None = None) -> VariableTracker:
     """`Tensor.numpy`."""
     meta = self.proxy.meta
@@ -373,19 +266,22 @@ def tensor_numpy(tx: Any, self: TensorVariable, *, force: VariableTracker | None
         numpy.dtype(str(meta.dtype).removeprefix("torch."))
     except TypeError:
         return unsupported("numpy", f"Tensor.numpy of {meta.dtype}")
-    return ArrayVariable(_alias(tx, self).proxy, numpy.ndarray)
+    return array_in_memory_of(tx, self)
 
 
 def from_numpy(tx: Any, array: VariableTracker) -> VariableTracker:
     """`torch.from_numpy`: a tensor in the same memory."""
-    if not isinstance(array, ArrayVariable) or array.is_scalar:
-        return unsupported("numpy", f"from_numpy of a {array.python_type().__name__}")
-    return _alias(tx, array)
+    cls = array.python_type()
+    if not issubclass(cls, numpy.ndarray):
+        return tx.raises(TypeError, f"expected np.ndarray (got {tp_name(cls)})")
+    if not isinstance(array, ArrayVariable) or not array.layout.writeable or array.layout.strides is not None:
+        return unsupported("numpy", f"from_numpy of {array.describe()}")
+    return alias(tx, array)
 
 
 def tensor_of_array(tx: Any, array: ArrayVariable, options: dict[str, Any], copy: bool) -> VariableTracker:
     """`torch.tensor` (a copy) or `torch.as_tensor` of an array."""
-    result = _alias(tx, array)
+    result = alias(tx, array)
     if copy:
         result = tx.tr.graph.call(tx, "call_method", "clone", [result])
     target = {name: value for name, value in options.items() if name in ("dtype", "device")}
@@ -400,6 +296,21 @@ def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
     return ConstantVariable(value, source)
 
 
+def item_of(scalar: Any) -> Any:
+    """The Python number that a scalar of numpy's is."""
+    return scalar.item()
+
+
+def build_scalar(tr: Any, value: Any, source: Any) -> VariableTracker:
+    """A number: a constant, or one that varies as Python's numbers do."""
+    model = scalarmath.MODELS.get(type(value))
+    if model is None:
+        return build_by_value(tr, value, source)
+    tr.guard(source, ir.TYPE_IS, type(value))
+    number = tr.build(value.item(), tr.source(source, ir.CALL, item_of))
+    return model(type(value), number, value, source) if number.is_symbolic else ConstantVariable(value, source)
+
+
 def _scalar_item(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
     return unsupported("numpy", f"item of a {type(vt.value).__name__}")
 
@@ -411,6 +322,12 @@ def _scalar_index(vt: ConstantVariable, tx: Any) -> VariableTracker:
 def holds_scalars(vt: VariableTracker) -> bool:
     """Whether an object is, or is a sequence with, a scalar of numpy, which has a dtype of its own."""
     return any_within(vt, _is_scalar)
+
+
+def holds_inexact_scalars(vt: VariableTracker) -> bool:
+    """Whether an object is, or is a sequence with, a scalar of numpy that torch does not store in a tensor of integers: one that has
+    no `__index__` and is no Python float."""
+    return any_within(vt, lambda v: _is_scalar(v) and not issubclass(v.python_type(), numpy.integer | float))
 
 
 def _is_scalar(vt: VariableTracker) -> bool:
@@ -433,15 +350,36 @@ def host_number(value: Any) -> Any:
 
 def _method_handler(name: str, raw: Any) -> Any:
     def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if name in _DATA_METHODS:
-            return unsupported("data-dependent-operator", f"ndarray.{name}")
+        if name in ("item", "tolist") and not args and not kwargs and config.capture_scalar_outputs:
+            return self.number(tx, lambda number: number)
+        if name in _DATA_METHODS or not _has(f"ndarray.{name}"):
+            return unsupported("data-dependent-operator" if name in _DATA_METHODS else "numpy", f"ndarray.{name}")
         return call_numpy(tx, f"ndarray.{name}", raw, [self, *args], kwargs)
 
     return handler
 
 
+def array_view(
+    tx: Any, self: VariableTracker, dtype: VariableTracker | None = None, type: VariableTracker | None = None
+) -> VariableTracker:
+    """`ndarray.view`."""
+    given = [vt for vt in (dtype, type) if vt is not None]
+    if not isinstance(self, ArrayVariable) or self.is_scalar or type is not None:
+        return unsupported("numpy", "ndarray.view")
+    call = Call("ndarray.view", numpy.ndarray.view, [self, *given], {})
+    expected, made = call.expected(), array_in_memory_of(tx, self)
+    target = getattr(torch, str(getattr(expected, "dtype", None)), None)
+    if target is None or not isinstance(expected, numpy.ndarray):
+        return unsupported("numpy", f"ndarray.view as {getattr(expected, 'dtype', expected)}")
+    if given:
+        made = tx.tr.graph.call(tx, "call_method", "view", [ValueVariable(made.proxy), ConstantVariable(target)])
+    return call.result(tx, expected, made)
+
+
 def _scalar_method_handler(name: str, raw: Any) -> Any:
     def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if isinstance(self, ArrayVariable):
+            return _method_handler(name, raw)(tx, self, *args, **kwargs)
         found = scalarmath.call_method(tx, raw, self, list(args), kwargs)
         if found is None:
             found = _folded(tx, raw, *scalarmath.all_constants((self, *args), kwargs))
@@ -471,17 +409,23 @@ _WITH_EFFECTS = frozenset(
 )
 _DATA_METHODS = ("item", "tolist", "tobytes", "dump", "dumps", "tofile", "byteswap", "setflags")
 
+FOREIGN_OPERANDS[ArrayVariable] = _operate_on_tensors
+FOREIGN_ARGUMENTS[ArrayVariable] = _with_tensors
+
 if numpy is not None:
-    builds_subclasses(numpy.generic, numpy.dtype)(build_by_value)
+    builds_subclasses(numpy.dtype)(build_by_value)
+    builds_subclasses(numpy.generic)(build_scalar)
     constant_slot("mp_subscript", numpy.generic)(_scalar_item)
     constant_slot("nb_index", numpy.integer)(_scalar_index)
     CONVERTING.append(numpy.generic)
     builds_subclasses(numpy.ndarray)(build_array)
     builds(numpy.ufunc, type(numpy.sum))(build_function)
     PURE.add(numpy.dtype)
+    PURE.add(getattr(getattr(numpy.lib, "array_utils", None), "normalize_axis_index", numpy.dtype))
     for _name, _raw in vars(numpy.ndarray).items():
         if isinstance(_raw, types.MethodDescriptorType):
             HANDLERS[_raw] = _method_handler(_name, _raw)
+    HANDLERS[numpy.ndarray.view] = array_view
     for _raw, _name in scalarmath.METHODS.items():
         HANDLERS[_raw] = _scalar_method_handler(_name, _raw)
     for _real in _plain_functions():

@@ -46,7 +46,6 @@ TAKES_PART = frozenset(
 _HARMLESS = frozenset("__doc__ __module__ __dict__ __weakref__ __hash__ __repr__ __str__ __class_getitem__".split())
 
 
-@functools.cache
 def is_plain(cls: type) -> bool:
     """Whether instances of a class of the program are pickled without asking it."""
     if type(cls) is not type or cls.__module__ not in sys.modules or cls in copyreg.dispatch_table:

@@ -2,7 +2,8 @@
 
 Input: `call_moved(function, arguments)` and `raise_again(exception)` of `_eval_frame`, met in the code of a continuation.
 Output: the call of the function in a direct frame; the exception.
-Invariant: both are met only there, so the list of arguments is nobody else's and its emptying need not be replayed.
+Invariant: both are met only there, so the list of arguments is nobody else's and its emptying need not be replayed. So is
+`own_variables(shown, names)`, which gets what `locals()` has shown.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any
 
 from .._eval_frame import begins_generated, call_moved, raise_again
 from ..guards import ir
+from ..resume import own_variables
 from .base import ObservedException, VariableTracker
-from .constant import is_none
+from .constant import ConstantVariable, is_none
+from .dict import DictVariable
 from .dispatch import DIRECT_CALLS, builtin
 
 
@@ -41,3 +44,15 @@ def builtin_raise_again(tx: Any, exception: VariableTracker) -> VariableTracker:
 
 def _begins_otherwise(traceback: Any) -> bool:
     return not begins_generated(traceback)
+
+
+@builtin(own_variables)
+def builtin_own_variables(tx: Any, shown: VariableTracker, names: VariableTracker) -> VariableTracker:
+    """`Frame.frame_locals` shows variables of the original only; here they get its order."""
+    if isinstance(shown, DictVariable) and shown is tx.snapshot:
+        for name in map(ConstantVariable, names.as_python_constant()):
+            value = shown.lookup(tx, name)
+            if value is not None:
+                shown.mp_ass_subscript(tx, name, None)
+                shown.mp_ass_subscript(tx, name, value)
+    return shown

@@ -40,13 +40,13 @@ numpy: Any = sys.modules.get("numpy")
 
 
 class ScalarVariable(VariableTracker):
-    """A float64 of numpy's. `number` is the Python number that it is."""
+    """A float of numpy's. `number` is the Python number that it is."""
 
-    def __init__(self, cls: type, number: VariableTracker) -> None:
+    def __init__(self, cls: type, number: VariableTracker, value: Any = MISSING, source: Any = None) -> None:
         self.cls = cls
         self.number = number
-        self.source = None
-        self.value = MISSING
+        self.source = source
+        self.value = value
 
     def python_type(self) -> type:
         return self.cls
@@ -106,7 +106,7 @@ class ScalarVariable(VariableTracker):
 
 
 class IntScalarVariable(ScalarVariable):
-    """An int64."""
+    """An int."""
 
     def nb_index(self, tx: Any) -> VariableTracker:
         return self.number
@@ -173,7 +173,7 @@ def call_on_numbers(
         number = of_floats(tx, call[0], call[1:]) if is_float else ConstantVariable(tx.tr.graph.symbols.decide(*call))
     if not isinstance(number, SymNodeVariable):
         return ConstantVariable(type(now)(number.value))
-    return _MODELS[type(now)](type(now), number)
+    return MODELS[type(now)](type(now), number)
 
 
 def _form(vt: VariableTracker, numbers: list[VariableTracker]) -> Any:
@@ -231,7 +231,9 @@ _COMPARISONS: dict[Any, str] = {function: op for op, function in COMPARE_OPS.ite
 _ARITHMETIC: dict[Any, Callable[..., Any]] = {
     f: f for f in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.neg, abs)
 }
-_MODELS: dict[type, Any] = {}
+MODELS: dict[type, type[ScalarVariable]] = {}
+"""Class of numpy's → model of its scalars that vary."""
+
 _OF_TWO: dict[Any, Any] = {}
 _OF_MANY: dict[Any, Any] = {}
 _EXACT: tuple[type, ...] = ()
@@ -245,7 +247,8 @@ if numpy is not None:
     _ARITHMETIC |= {numpy.floor_divide: operator.floordiv, numpy.mod: operator.mod}
     _ARITHMETIC |= {numpy.negative: operator.neg, numpy.absolute: abs}
     _ARITHMETIC[numpy.int64] = operator.pos
-    _MODELS |= {numpy.float64: ScalarVariable, numpy.int64: IntScalarVariable}
+    MODELS |= dict.fromkeys((numpy.float16, numpy.float32, numpy.float64), ScalarVariable)
+    MODELS |= dict.fromkeys((numpy.int8, numpy.int16, numpy.int32, numpy.int64, numpy.uint8), IntScalarVariable)
     for _name, _raw in vars(numpy.generic).items():
         if isinstance(_raw, types.MethodDescriptorType) and _name not in _EFFECTS and _name[:2] != "__":
             METHODS[_raw] = _name

@@ -1,22 +1,25 @@
 """Slices and ranges.
 
 Input: trackers of start, stop and step. Output: `SliceVariable`, `RangeVariable`.
-Invariant: a range is a constant: a symbolic bound is made one, since the number of iterations of a loop has to be
-known.
+Invariant: a range whose bounds vary is made a constant when something asks for it as a whole, as a loop over it does: its turns are
+unrolled. A loop that breaks the graph in one of its turns asks only whether there is a next turn.
 Mirrors `Objects/sliceobject.c`, `Objects/rangeobject.c`.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterable
 from typing import Any
 
 from ..guards import ir
-from .abstract import COMPARE_OPS, type_name
-from .base import VariableTracker
+from .abstract import COMPARE_OPS, binary_op, is_true, richcompare, type_name
+from .base import VariableTracker, is_lazy
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_constant, is_none
 from .descr import getset
 from .dispatch import constructor, method
-from .iter import ConstantIterator
+from .iter import RELATIVE_STATE, ConstantIterator, IteratorVariable, emit_position
 from .native import NativeVariable, emit_call, host_index, host_int, host_value, readonly, run, same_or_equal
 from .sequence import compare_items
 from .tuple import TupleVariable
@@ -109,14 +112,36 @@ def slice_reduce(tx: Any, self: SliceVariable, /) -> VariableTracker:
     return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(self.children())])
 
 
+def _varies(vt: VariableTracker) -> bool:
+    """Whether it is an int that varies and does not depend on data."""
+    return vt.is_symbolic and vt.python_type() is int and vt.present() is not None
+
+
 class RangeVariable(NativeVariable):
-    """A range object, known as a whole."""
+    """A range object. `parts`: start, stop and step, of which the first two may vary; `value` is the range, its bounds made constants."""
 
     cls = range
 
-    def __init__(self, value: range, source: Any = None) -> None:
-        self.value = value
+    def __init__(self, *parts: VariableTracker, source: Any = None) -> None:
+        self.parts = parts
         self.source = source
+
+    @classmethod
+    def of(cls, value: range) -> RangeVariable:
+        """The model of a constant range."""
+        return cls(*map(ConstantVariable, (value.start, value.stop, value.step)))
+
+    @property
+    def value(self) -> range:
+        return range(*[part.as_python_constant() for part in self.parts])
+
+    @property
+    def varies(self) -> bool:
+        """Whether bounds are numbers that vary."""
+        return any(map(_varies, self.parts))
+
+    def children(self) -> Any:
+        return self.parts if self.varies else ()
 
     def is_python_constant(self) -> bool:
         return True
@@ -134,7 +159,13 @@ class RangeVariable(NativeVariable):
         return boolean(self.value)
 
     def tp_iter(self, tx: Any) -> VariableTracker:
-        return ConstantIterator(self, self.value)
+        if not self.varies:
+            return ConstantIterator(self, self.value)
+        if tx.step in tx.tr.analysis.open_ranges:
+            return OpenRangeIterator(self)
+        iterator = ConstantIterator(self, self.value)
+        iterator.made_at = tx.step
+        return iterator
 
     def tp_hash(self, tx: Any) -> VariableTracker:
         return ConstantVariable(hash(self.value))
@@ -149,7 +180,7 @@ class RangeVariable(NativeVariable):
 
     def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
         if isinstance(key, SliceVariable):
-            return RangeVariable(self.value[key.host_slice(tx)])
+            return RangeVariable.of(self.value[key.host_slice(tx)])
         if key.nb_index is None:
             return tx.raises(TypeError, f"range indices must be integers or slices, not {type_name(key)}")
         return run(tx, self.value.__getitem__, host_index(tx, key))
@@ -168,27 +199,95 @@ class RangeVariable(NativeVariable):
         return next((i for i, n in enumerate(self.value) if same_or_equal(tx, ConstantVariable(n), item)), None)
 
     def emit_new(self, cg: Any) -> None:
-        cg.load_const(self.value)
+        if self.varies:
+            emit_call(cg, range, *self.parts)
+        else:
+            cg.load_const(self.value)
+
+
+class OpenRangeIterator(IteratorVariable):
+    """The iterator of a range whose bounds vary. Each turn asks whether it is the last one, so the number of turns is known only if all of
+    them are taken."""
+
+    parts = ("seq",)
+
+    def __init__(self, seq: RangeVariable) -> None:
+        self.seq: RangeVariable | None = seq
+        self.cls = type(iter(range(*[p.present() if _varies(p) else p.as_python_constant() for p in seq.parts])))
+        self.step = seq.parts[2].as_python_constant()
+        self.index = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        if self.seq is None:
+            return None
+        start, stop, _ = self.seq.parts
+        distance = self.index * self.step
+        number = binary_op(tx, operator.add, start, ConstantVariable(distance)) if distance else start
+        if not is_true(tx, richcompare(tx, number, stop, "<" if self.step > 0 else ">")):
+            self.seq = None
+            return None
+        self.index += 1
+        return number
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        return 0 if self.seq is None else len(self.seq.value) - self.index
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        if self.seq is not None:
+            return iter, (self.seq,), self.index
+        host = iter(range(0))
+        return host.__reduce__()
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        i = host_index(tx, state)
+        if self.seq is not None:
+            self.index = min((self.index if RELATIVE_STATE else 0) + max(i, 0), len(self.seq.value))
+
+    def emit_new(self, cg: Any) -> None:
+        emit_position(cg, self.seq, self.index, functools.partial(range, 0))
+
+
+def open_ranges(held: Iterable[VariableTracker]) -> set[int]:
+    """The steps at which loops over ranges began that vary and are under way: their iterators are on the stack, in variables, or parts of
+    iterators there."""
+    found = set()
+    pending = list(held)
+    while pending:
+        vt = pending.pop()
+        if is_lazy(vt):
+            continue
+        if isinstance(vt, ConstantIterator) and vt.made_at >= 0:
+            found.add(vt.made_at)
+        elif isinstance(vt, IteratorVariable):
+            pending.extend(vt.children())
+    return found
 
 
 @builds(range)
 def build_range(tr: Any, value: range, source: Any) -> RangeVariable:
-    tr.guard(source, ir.EQUALS, value)
-    return RangeVariable(value, source)
+    tr.guard(source, ir.TYPE_IS, range)
+    parts = [tr.wrap(getattr(value, name), tr.source(source, ir.ATTR, name)) for name in _PARTS]
+    return RangeVariable(*parts, source=source)
 
 
 @constructor(range)
 def new_range(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+    parts = [arg if _varies(arg) else ConstantVariable(host_index(tx, arg)) for arg in args]
+    if len(parts) == 1:
+        parts.insert(0, ConstantVariable(0))
+    if len(parts) == 2:
+        parts.append(ConstantVariable(1))
     try:
-        return RangeVariable(range(*[host_index(tx, a) for a in args]))
+        range(*[1 if _varies(part) else part.value for part in parts])
     except (TypeError, ValueError) as error:
         tx.raises_like(error)
+    return RangeVariable(*parts[:2], ConstantVariable(host_index(tx, parts[2])))
 
 
-for _name in ("start", "stop", "step"):
-    getset(range.__dict__[_name], readonly(range.__dict__[_name]))(
-        lambda tx, self, name=_name: ConstantVariable(getattr(self.value, name))
-    )
+_PARTS = ("start", "stop", "step")
+for _i, _name in enumerate(_PARTS):
+    getset(range.__dict__[_name], readonly(range.__dict__[_name]))(lambda tx, self, i=_i: self.parts[i])
 
 
 @method(range.count)
@@ -208,5 +307,5 @@ def range_index(tx: Any, self: RangeVariable, value: VariableTracker, /) -> Vari
 
 @method(range.__reversed__)
 def range_reversed(tx: Any, self: RangeVariable, /) -> VariableTracker:
-    backwards = RangeVariable(self.value[::-1])
+    backwards = RangeVariable.of(self.value[::-1])
     return ConstantIterator(backwards, backwards.value)

@@ -24,7 +24,9 @@ from ..graph.builder import MODELS
 from ..graph.functional import numpy_number
 from ..graph.lean import without_compiler
 from ..graph.numbers import FloatValue, present
+from ..graph.sizes import UNBOUNDED
 from ..graph.values import SymValue
+from ..guards import ir
 from ..polyfills.registry import find_polyfill
 from . import number  # the slots of constants come first
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
@@ -204,7 +206,9 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
     # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
     if any(isinstance(o, FloatValue) or (type(o) is float and function in _QUOTIENTS) for o in operands):
         return of_floats(tx, function, tuple(operands))
-    if function in _PARTIAL and _is_refused(function, operands[1]):
+    if (function in _PARTIAL and _is_refused(function, operands[1])) or (
+        function is operator.pow and not _is_power_of_symbols(*operands)
+    ):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
     try:
@@ -227,6 +231,10 @@ def of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) 
             if function not in _TOTAL:
                 decide(_succeeding(function), *operands)
             return SymNodeVariable(FloatValue(decide, result, ("call", function, operands)))
+        if type(result) is int and function in _TO_INT and len(operands) == 1 and abs(result) < UNBOUNDED:
+            source = decide.source_of(operands[0])
+            if source is not None:
+                return _int_of_float(tx, _TO_INT[function], result, source)
         if type(result) in (int, bool):
             return ConstantVariable(decide(function, *operands))
     except TypeError:
@@ -236,6 +244,22 @@ def of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) 
             decide.value(operand)
         return tx.raises_like(error)
     return tx.tr.wrap_new(function(*[decide.value(o) for o in operands]))
+
+
+_TO_INT: dict[Any, Callable[[float], int]] = {
+    torch.sym_int: int,
+    **{function: function for function in (int, math.trunc, math.floor, math.ceil, round)},
+    **{getattr(float, name): int for name in ("__int__", "__trunc__")},
+    float.__floor__: math.floor,
+    float.__ceil__: math.ceil,
+    float.__round__: round,
+}
+"""Function of a float that gives an int → what guards compute it with."""
+
+
+def _int_of_float(tx: Any, function: Callable[[float], int], present: int, source: Any) -> VariableTracker:
+    """What a float from outside comes to as an int: a number that varies like the float."""
+    return tx.tr.graph.symint_input(present, tx.tr.source(source, ir.CALL, function))
 
 
 @functools.cache
@@ -269,6 +293,19 @@ def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
     if type(operand) is not SymValue or is_unbacked(operand.sym):
         return False
     return evaluate(bool, operand.sym < 0 if function in _SHIFTS else operand.sym == 0)
+
+
+def _is_power_of_symbols(base: Any, exponent: Any) -> bool:
+    """Whether a power is a number that the algebra of symbols knows. It has no powers of negative numbers with an exponent that is negative
+    or a float, where Python has floats, complex numbers and errors. And AOTAutograd writes `-2 ** s`, which is another number, for the
+    power of a negative constant."""
+    if type(base) is not SymValue and base < 0:
+        return False
+    if any(is_unbacked(_host(o)) for o in (base, exponent)):
+        return True
+    if type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0):
+        return True
+    return evaluate(bool, _host(base) > 0)
 
 
 def from_number(result: Any, origin: Any) -> VariableTracker:

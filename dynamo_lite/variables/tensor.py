@@ -200,14 +200,6 @@ class TensorVariable(VariableTracker):
             return tx.raises(TypeError, "len() of a 0-d tensor")
         return dimension(self, 0)
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
-        return operate(tx, operator.getitem, [self, positions_of(self, key)])
-
-    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
-        if value is None:
-            tx.raises(TypeError, "Tensor does not support deleting items")
-        operate(tx, operator.setitem, [self, positions_of(self, key), value])
-
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
         return unsupported("data-dependent-operator", "element in tensor")
 
@@ -326,27 +318,6 @@ _numpy = sys.modules.get("numpy")
 _NUMBERS = (int, float, complex) if _numpy is None else (int, float, complex, _numpy.number, _numpy.bool_)
 
 
-def positions_of(tensor: TensorVariable, key: VariableTracker) -> VariableTracker:
-    """An index with its lists of bools as lists of the positions that are true, whose number is known."""
-    items, dim = [], 0
-    for item in key.items if isinstance(key, TupleVariable) else (key,):
-        if isinstance(item, TensorVariable) or item.is_python_constant() and item.as_python_constant() is Ellipsis:
-            return key  # how many dimensions it takes is not looked into
-        items.append(_positions(tensor, item, dim))
-        dim += not is_none(item)
-    return TupleVariable(items) if isinstance(key, TupleVariable) else items[0]
-
-
-def _positions(tensor: TensorVariable, item: VariableTracker, dim: int) -> VariableTracker:
-    if not isinstance(item, ListVariable) or not item.items:
-        return item
-    flags = [i.as_python_constant() if i.is_python_constant() else None for i in item.items]
-    shape = tensor.proxy.meta.shape
-    if not all(flag is True or flag is False for flag in flags) or dim >= len(shape) or shape[dim] != len(flags):
-        return item
-    return ListVariable([ConstantVariable(i) for i, flag in enumerate(flags) if flag])
-
-
 def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
     """A function of the `operator` module on tensors."""
     overrides = tx.tr.overrides
@@ -354,7 +325,17 @@ def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) 
         result = overrides.operator(tx, function, args)
         if result is not None:
             return result
+    foreign = next((FOREIGN_OPERANDS[a.__class__] for a in args if a.__class__ in FOREIGN_OPERANDS), None)
+    if foreign is not None:
+        return foreign(tx, function, args)
     return tx.tr.graph.call(tx, "call_function", function, args)
+
+
+FOREIGN_OPERANDS: dict[type, Callable[..., VariableTracker]] = {}
+"""Model of what may stand beside a tensor without being one → function(tx, operator, arguments)."""
+
+FOREIGN_ARGUMENTS: dict[type, Callable[..., list[VariableTracker]]] = {}
+"""The same for functions and methods of torch → function(tx, function, arguments, keywords) → the arguments that the graph can have."""
 
 
 def _binary(function: Callable[..., Any]) -> Any:

@@ -155,14 +155,20 @@ def tensor_is_inference(tx: Any, self: TensorVariable) -> VariableTracker:
 @method(T.type)
 def tensor_type(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """The legacy type string without arguments, a conversion with them."""
-    if args and args[0].is_python_constant() and isinstance(args[0].as_python_constant(), type):
-        return unsupported("tensor-attribute", "Tensor.type of a legacy class")
     if args or kwargs:
+        args, kwargs = tuple(map(_named_class, args)), {name: _named_class(a) for name, a in kwargs.items()}
         return tx.tr.graph.call(tx, "call_method", "type", [self, *args], kwargs)
     meta = self.proxy.meta
     return ConstantVariable(
         torch.empty(0, dtype=meta.dtype, device="cpu").type().replace("torch.", _type_prefix(meta.device))
     )
+
+
+def _named_class(vt: VariableTracker) -> VariableTracker:
+    """The name of a legacy class, which means the same to `Tensor.type`; graphs hold no classes."""
+    cls = vt.as_python_constant() if vt.is_python_constant() else None
+    is_legacy = cls is T or isinstance(cls, type(torch.FloatTensor))
+    return ConstantVariable(f"{cls.__module__}.{cls.__name__}") if is_legacy else vt
 
 
 def _type_prefix(device: torch.device) -> str:

@@ -18,6 +18,7 @@ from torch._higher_order_ops.flex_attention import flex_attention as flex_attent
 from ..exc import unsupported
 from ..graph.bodies import BREAK
 from ..graph.lean import without_compiler
+from ..signals import let_through
 from .base import VariableTracker
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable
@@ -120,5 +121,6 @@ def _fake_results(
                 *buffers,
             )
     except Exception as error:
+        let_through(error)
         return unsupported(BREAK, f"flex_attention on its own: {error}", error)
     return list(results)

@@ -10,6 +10,7 @@ Mirrors `torch/_higher_order_ops/utils.py` and `torch/utils/_pytree.py`.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -57,6 +58,11 @@ class Part:
     def built(self, items: Iterator[VariableTracker]) -> list[VariableTracker]:
         """The parts, of tensors."""
         return [part(items) for part in self.parts]
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What two structures have in common that differ in their tensors only."""
+        return self.cls, tuple(self.keys), tuple([part.form for part in self.parts])
 
     @property
     def is_of_tensors(self) -> bool:
@@ -221,7 +227,22 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
 
 def models(function: Any) -> Callable[[Any], Any]:
     """Register the handler of a function with bodies."""
-    return lambda handler: builtin(function)(whole(handler))
+    return lambda handler: builtin(function)(fitting(function, whole(handler)))
+
+
+def fitting(function: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a handler called with what fits the signature of the function that it stands for, else the function raises its own error."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(handler)
+    def run(tx: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            unsupported("arguments-mismatch", f"{function.__name__}: {error}")
+        return handler(tx, *args, **kwargs)
+
+    return run
 
 
 class OperatorModel(NamedTuple):

@@ -47,12 +47,14 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
     context_fn = kwargs.pop("context_fn", None)
     if not is_constant(*options.values()):
         unsupported(BREAK, "checkpoint with options that are not constant")
+    known = {name: option.as_python_constant() for name, option in options.items()}
+    if known.get("determinism_check", "default") not in ("default", "none") or (known.get("use_reentrant") and kwargs):
+        unsupported(BREAK, "checkpoint with options that it refuses")
     if not torch.is_grad_enabled():
         return tx.call(function, list(args), kwargs)
     captured = capture(tx, function, list(args), kwargs, only_calls=True)
     lifted = captured.lifted
-    reentrant = options.get("use_reentrant")
-    if reentrant is not None and reentrant.as_python_constant():
+    if known.get("use_reentrant"):
         leaves = [a.proxy for a in args if isinstance(a, TensorVariable)]
         if not needs_grad(leaves):
             unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
@@ -60,8 +62,7 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
     captured.body.run(module, lifted)
     if not captured.leaves:
         return captured.result
-    preserves = options.get("preserve_rng_state")
-    module.meta[PRESERVES_RNG] = preserves is None or bool(preserves.as_python_constant())
+    module.meta[PRESERVES_RNG] = bool(known.get("preserve_rng_state", True))
     if not is_none(context_fn):
         module.meta[CONTEXT_FN] = _real_callable(context_fn)
     tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)

@@ -23,12 +23,14 @@ from ..graph.bodies import BREAK, shares_memory
 from ..graph.lean import without_compiler
 from ..graph.values import SymValue
 from .base import VariableTracker
+from .list import ListVariable
 from .symnode import SymNodeVariable, is_unbacked
 from .tensor import TensorVariable
 from .torch_body import (
     REGION,
     UNSHARED,
     Captured,
+    Flattening,
     argument_of,
     body_with,
     capture,
@@ -41,6 +43,7 @@ from .torch_body import (
     structure,
     union,
 )
+from .tuple import TupleVariable
 
 # -- bodies
 
@@ -81,13 +84,17 @@ def _nodes(graph: Any, values: list[Any]) -> tuple[Any, ...]:
 @operator_model("cond", REGION, f"{UNSHARED}; the branches return different structures")
 def cond(tx: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) -> VariableTracker:
     """`torch.cond`. A condition that is known picks its branch."""
+    _check_cond(pred, true_fn, false_fn, operands)
     args = [] if operands is None else tx.tr.unpack(tx, operands)
     if not isinstance(pred, TensorVariable) and not _is_unknown(pred):
         known = pred.nb_bool(tx) if isinstance(pred, SymNodeVariable) else pred
-        if not known.is_python_constant():
+        if not known.is_python_constant() or not issubclass(known.python_type(), bool | int | float):
             unsupported(BREAK, f"cond on a {pred.python_type().__name__}")
         return tx.call(true_fn if known.as_python_constant() else false_fn, args)
+    _expect_tensors_and_ints(tx, TupleVariable(args))
     branches = [capture(tx, fn, args, with_ints=True) for fn in (true_fn, false_fn)]
+    for branch in branches:
+        _expect_tensors_and_ints(tx, branch.result)
     if structure(tx, branches[0].result) != structure(tx, branches[1].result):
         unsupported(BREAK, "the branches of cond return different structures")
     lifted = union(branches)
@@ -98,6 +105,21 @@ def cond(tx: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) 
     args = [graph.node(pred.proxy), *[graph.body_node(m) for m in modules], _nodes(graph, lifted)]
     items = graph.call_with_results(tx, cond_op, args, {}, detached(tx, results, needs_grad(lifted)))
     return branches[0].rebuild(items)
+
+
+def _check_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> None:
+    """Break for arguments that the operator refuses."""
+    if not (operands is None or isinstance(operands, TupleVariable | ListVariable)):
+        unsupported(BREAK, "operands of cond that are no tuple")
+    if not all(callable(fn.as_python_constant()) for fn in (true_fn, false_fn) if fn.is_python_constant()):
+        unsupported(BREAK, "a branch of cond that cannot be called")
+    if isinstance(pred, TensorVariable) and not pred.proxy.meta.live and pred.proxy.meta.numel() != 1:
+        unsupported(BREAK, "cond on a tensor with several elements")
+
+
+def _expect_tensors_and_ints(tx: Any, vt: VariableTracker) -> None:
+    if not Flattening(tx, [], with_ints=True).of(vt).is_of_tensors:
+        unsupported(BREAK, "cond takes and returns tensors and ints")
 
 
 def _is_unknown(pred: VariableTracker) -> bool:
@@ -202,7 +224,7 @@ def _while(
 
 def _is_condition(vt: VariableTracker) -> bool:
     if isinstance(vt, TensorVariable):
-        return vt.proxy.meta.dtype is torch.bool
+        return vt.proxy.meta.dtype is torch.bool and not vt.proxy.meta.ndim
     return isinstance(vt, SymNodeVariable) and vt.python_type() is bool
 
 

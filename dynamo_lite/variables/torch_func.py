@@ -29,11 +29,13 @@ from .tensor import TensorVariable
 from .torch_body import (
     BodyVariable,
     Captured,
+    Part,
     body_with,
     call_function,
     capture,
     constants,
     fakes_of,
+    fitting,
     flatten,
     models,
     needs_grad,
@@ -102,10 +104,11 @@ def _transform(function: Any) -> Callable[[Any], Any]:
     """Register what calling the result of a transform does."""
 
     def decorate(call: Any) -> Any:
-        @builtin(function)
-        def make(tx: Any, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
-            return TransformedVariable(function, call, [func, *args], kwargs)
+        def make(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+            func = [kwargs.pop("func")] if "func" in kwargs else []
+            return TransformedVariable(function, call, [*func, *args], kwargs)
 
+        builtin(function)(fitting(function, make))
         return call
 
     return decorate
@@ -126,7 +129,7 @@ class Arguments:
     def spread(self, dims: Any) -> list[Any]:
         """The dimension of each tensor."""
         n = len(self.builders)
-        if dims is not None and type(dims) is not int and (type(dims) not in (tuple, list) or len(dims) != n):
+        if dims is not None and type(dims) is not int and len(dims) != n:
             unsupported(BREAK, "in_dims that do not fit the arguments")
         each = [dims] * n if dims is None or type(dims) is int else dims
         return [dim for part, own in zip(self.builders, each, strict=True) for dim in part.spread(own)]
@@ -160,7 +163,10 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     if is_replaced():
         return _vmap_of_library(tx, transformed, args, kwargs)
     given = Arguments(tx, args)
-    in_dims = given.spread(transformed.option("in_dims", 1, 0))
+    wanted = transformed.option("in_dims", 1, 0)
+    if not isinstance(wanted, int | tuple):
+        unsupported(BREAK, "in_dims that are neither an int nor a tuple")
+    in_dims = given.spread(wanted)
     propagator = tx.tr.graph.propagator
     fakes = []
     for leaf, dim in zip(given.leaves, in_dims, strict=True):
@@ -214,8 +220,12 @@ def _differentiated(
     return given, captured, wrt
 
 
-def _numbers(argnums: Any) -> tuple[int, ...]:
-    return argnums if isinstance(argnums, tuple) else (argnums,)
+def _numbers(argnums: Any, args: list[Any]) -> tuple[int, ...]:
+    """The positions by which is differentiated."""
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in numbers):
+        unsupported(BREAK, "argnums does not fit the arguments")
+    return numbers
 
 
 def _main_and_aux(tx: Any, captured: Captured, has_aux: bool) -> tuple[int, Any, Any]:
@@ -241,7 +251,7 @@ def _values(given: Arguments, lifted: list[Any]) -> list[Any]:
 def _gradient(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any], with_value: bool) -> VariableTracker:
     argnums = transformed.option("argnums", 1, 0)
     has_aux = transformed.option("has_aux", 2, False)
-    given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums))
+    given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args))
     n, main, aux = _main_and_aux(tx, captured, has_aux)
     if n != 1:
         unsupported(BREAK, "gradient of something else than one number")
@@ -249,7 +259,7 @@ def _gradient(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     head = [BodyVariable(captured.module(lifted)), *constants(wrt)]
     outs = call_function(tx, functional.grad, head, _values(given, lifted))
     items = iter(outs)
-    grads = [given.builders[a % len(args)](items) for a in _numbers(argnums)]
+    grads = [given.builders[a % len(args)](items) for a in _numbers(argnums, args)]
     result = TupleVariable(grads) if isinstance(argnums, tuple) else grads[0]
     value = main(items)
     extra = aux(items) if has_aux else None
@@ -274,16 +284,20 @@ def _jacobian(mode: str, *names: str) -> Any:
     def call(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         argnums = transformed.option("argnums", 1, 0)
         has_aux = transformed.option("has_aux", 2, False)
-        options = {name: transformed.option(name, 1000, None) for name in names if name in transformed.kwargs}
+        names_given = [name for name in names if name in transformed.kwargs]
+        options = {name: transformed.option(name, 1000, None) for name in names_given}
+        chunk_size = options.get("chunk_size")
+        if chunk_size is not None and chunk_size <= 0:
+            unsupported(BREAK, f"options of {mode}")
         kind = "grad" if mode == "jacrev" else "jvp"
-        given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums), kind)
+        given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args), kind)
         n, main, aux = _main_and_aux(tx, captured, has_aux)
         lifted = captured.lifted
         head = [BodyVariable(captured.module(lifted)), *constants(mode, wrt, n, tuple(options.items()))]
         items = iter(call_function(tx, functional.jacobian, head, _values(given, lifted)))
         rows = []
         for _ in range(n):
-            row = [given.builders[a % len(args)](items) for a in _numbers(argnums)]
+            row = [given.builders[a % len(args)](items) for a in _numbers(argnums, args)]
             rows.append(TupleVariable(row) if isinstance(argnums, tuple) else row[0])
         result = main(iter(rows))
         return TupleVariable([result, aux(items)]) if has_aux else result
@@ -303,9 +317,13 @@ def _is_true(vt: Any) -> bool:
 def call_jvp(
     tx: Any, func: Any, primals: Any, tangents: Any, *, strict: Any = None, has_aux: Any = None
 ) -> VariableTracker:
-    args = tx.tr.unpack(tx, primals)
     tangent_leaves: list[Any] = []
-    flatten(tx, tangents, tangent_leaves)
+    if (
+        not isinstance(primals, TupleVariable)
+        or flatten(tx, primals, []).form != flatten(tx, tangents, tangent_leaves).form
+    ):
+        unsupported(BREAK, "primals and tangents of jvp")
+    args = tx.tr.unpack(tx, primals)
     given, captured, wrt = _differentiated(tx, func, args, {}, tuple(range(len(args))), "jvp")
     n, main, aux = _main_and_aux(tx, captured, _is_true(has_aux))
     lifted = captured.lifted
@@ -318,8 +336,11 @@ def call_jvp(
 class PullbackVariable(VariableTracker):
     """The second result of `torch.func.vjp`. Each call differentiates the body anew."""
 
-    def __init__(self, given: Arguments, captured: Captured, module: GraphModule, wrt: tuple[int, ...], n: int) -> None:
+    def __init__(
+        self, given: Arguments, captured: Captured, main: Part, module: GraphModule, wrt: tuple[int, ...], n: int
+    ) -> None:
         self.given = given
+        self.main = main  # the results that are differentiated
         self.captured = captured
         self.module = module
         self.wrt = wrt
@@ -329,10 +350,10 @@ class PullbackVariable(VariableTracker):
         return _FUNCTION_TYPE
 
     def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        if len(args) != 1 or any(name != "retain_graph" or not _is_true(value) for name, value in kwargs.items()):
+            unsupported(BREAK, "options of the function that vjp returns")
         leaves: list[Any] = []
-        for arg in args:
-            flatten(tx, arg, leaves)
-        if len(leaves) != self.n:
+        if flatten(tx, args[0], leaves).form != self.main.form:
             unsupported(BREAK, "cotangents do not fit the results")
         head = [BodyVariable(self.module), *constants(self.wrt, self.n), TupleVariable(leaves)]
         outs = call_function(tx, functional.vjp, head, _values(self.given, self.captured.lifted))
@@ -354,15 +375,15 @@ def _primals(tx: Any, func: Any, primals: tuple[Any, ...], has_aux: bool, kind: 
 
 @models(torch.func.vjp)
 def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
-    given, captured, module, wrt, n, _, results = _primals(tx, func, primals, _is_true(has_aux), "grad")
-    results.insert(1, PullbackVariable(given, captured, module, wrt, n))
+    given, captured, module, wrt, n, main, results = _primals(tx, func, primals, _is_true(has_aux), "grad")
+    if len(wrt) != len(given.leaves):
+        unsupported(BREAK, "vjp")
+    results.insert(1, PullbackVariable(given, captured, main, module, wrt, n))
     return TupleVariable(results)
 
 
 class LinearizedVariable(PullbackVariable):
     """The second result of `torch.func.linearize`. Each call differentiates the body anew."""
-
-    main: Any
 
     def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         tangents = Arguments(tx, args)
@@ -382,9 +403,7 @@ def call_linearize(tx: Any, func: Any, *primals: Any) -> VariableTracker:
     given, captured, module, wrt, n, main, results = _primals(tx, func, primals, False, "jvp")
     if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in given.leaves] + captured.lifted):
         unsupported(BREAK, "linearize with gradients")
-    pushforward = LinearizedVariable(given, captured, module, wrt, n)
-    pushforward.main = main
-    return TupleVariable([*results, pushforward])
+    return TupleVariable([*results, LinearizedVariable(given, captured, main, module, wrt, n)])
 
 
 # -- transformed functions that were made outside of the traced code call these

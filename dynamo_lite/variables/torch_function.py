@@ -25,7 +25,7 @@ from ..exc import Unsupported, unsupported
 from ..graph.arguments import Overridden, Packing, packs
 from ..graph.state import READS, SETTINGS, set_deterministic
 from ..guards import ir
-from ..markers import ALLOWED_IN_GRAPH, is_allowed_in_graph
+from ..markers import is_allowed_in_graph
 from ..polyfills.torch_autograd import InferenceMode
 from .base import VariableTracker
 from .checked import check
@@ -35,8 +35,9 @@ from .dispatch import HANDLERS, builtin, constructor, refuse
 from .function import MethodVariable, build_function, call_handler
 from .graph_args import pack_callable
 from .list import ListVariable
+from .markers import refuse_marked
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
-from .tensor import TensorVariable
+from .tensor import FOREIGN_ARGUMENTS, TensorVariable
 from .torch_overrides import NOT_OVERRIDABLE, activate, announced, overloaded_arguments
 from .wrap import builds, builds_if
 
@@ -143,6 +144,7 @@ class TorchFunctionVariable(DescriptorVariable):
 
     def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         fn = self.value
+        refuse_marked(fn)
         handler = HANDLERS.get(fn)
         if handler is not None and tx.tr.overrides is None:
             _look_at(args)
@@ -173,8 +175,13 @@ class TorchFunctionVariable(DescriptorVariable):
             # An argument that no graph can hold, such as a function: follow the Python code.
             return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        return tx.tr.build_constant_object(getattr(self.value, name))
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        tx.tr.bound_to_process("the address of a function")
+        return ConstantVariable(repr(self.value))
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        tx.tr.bound_to_process("the address of a function")
+        return ConstantVariable(str(self.value))
 
 
 def _look_at(args: list[VariableTracker]) -> None:
@@ -205,6 +212,9 @@ class HigherOrderFunctionVariable(TorchFunctionVariable):
 def call_in_graph(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
     """Add a call of `fn` to the graph; a method of tensors as `call_method`."""
     graph = tx.tr.graph
+    foreign = next((FOREIGN_ARGUMENTS[a.__class__] for a in args if a.__class__ in FOREIGN_ARGUMENTS), None)
+    if foreign is not None:
+        args = foreign(tx, fn, args, kwargs)
     if is_tensor_method(fn) and args and isinstance(args[0], TensorVariable):
         return graph.call(tx, "call_method", fn.__name__, args, kwargs)
     return graph.call(tx, "call_function", fn, args, kwargs, memo=_is_torchs_own(fn))
@@ -227,7 +237,7 @@ def _is_torchs_own(fn: Any) -> bool:
     namespace = getattr(fn, "namespace", None)  # of an OpOverload
     if namespace is None:
         namespace = getattr(fn, "_qualified_op_name", "aten::").partition("::")[0]
-    return namespace in ("aten", "prims") and fn not in ALLOWED_IN_GRAPH
+    return namespace in ("aten", "prims") and not is_allowed_in_graph(fn)
 
 
 @builds_if(enters_graph)
@@ -440,7 +450,37 @@ _folded(
     ),
     *_existing("_C._is_autocast_available", "_C._get_privateuse1_backend_name", "amp.is_autocast_available"),
     *_existing("backends.cuda.is_flash_attention_available", "accelerator.is_available", "_C._get_accelerator"),
+    *_existing(
+        "_C._get_cpu_capability", "_C._cpu._get_cpu_capability", "_C._supported_qengines", "_C._is_ck_sdpa_available"
+    ),
+    *_existing("_C._mtia_isBuilt", "_C._mtia_getDeviceCount", "_C._accelerator_getAccelerator", "_C._show_config"),
+    *_existing("get_num_interop_threads", "profiler.supported_activities"),
 )
+
+
+# -- settings that are asked for, and that only functions without a model change
+
+
+def _ask(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+def _guarded(function: Any) -> Any:
+    def handler(tx: Any) -> VariableTracker:
+        node = tx.tr.source(tx.tr.constant_source(function), ir.CALL, _ask)
+        return tx.tr.wrap(function(), node)
+
+    return handler
+
+
+_PRECISION = ("fp16_accumulation", "fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction")
+for _function in _existing(
+    *(f"_C._get_{name}" for name in ("qengine", "warnAlways", "onednn_allow_tf32", "onednn_deterministic")),
+    *(f"_C._get_{name}_preferred_backend" for name in ("blas", "linalg", "rocm_fa")),
+    *(f"_C._get_cublas_allow_{name}" for name in _PRECISION),
+    "_C._get_math_sdp_allow_fp16_bf16_reduction",
+):
+    HANDLERS.setdefault(_function, _guarded(_function))
 
 
 # -- assertions

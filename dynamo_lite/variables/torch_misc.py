@@ -53,7 +53,8 @@ def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
 
 
 # Enumerations of pybind11: values compare by their number; reading one from C makes another object.
-_ENUMERATIONS = tuple([c for c in vars(torch._C).values() if isinstance(c, type) and hasattr(c, "__members__")])
+_MODULES = [torch._C, *(m for m in vars(torch._C).values() if isinstance(m, types.ModuleType))]
+_ENUMERATIONS = {c for m in _MODULES for c in vars(m).values() if isinstance(c, type) and hasattr(c, "__members__")}
 
 
 @builds(*_ENUMERATIONS)
@@ -84,6 +85,31 @@ def pybind11_meta_getattro(tx: Any, cls: TypeVariable, name: VariableTracker) ->
 
 pure_methods(*_BY_IDENTITY, torch.device, torch.finfo, torch.iinfo)
 PURE.update({torch.device, torch.finfo, torch.iinfo})
+
+
+# -- schemas of operators
+
+
+class SchemaVariable(ConstantVariable):
+    """A `FunctionSchema` or a part of one: an immutable object of pybind11, whose attributes are read for real."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        try:
+            real = getattr(self.value, name)
+        except AttributeError as error:
+            return tx.raises_like(error)
+        return tx.tr.wrap_new(real)
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(str(self.value))
+
+    tp_repr = tp_str
+
+
+@builds(torch._C.FunctionSchema, torch._C.Argument)
+def build_schema(tr: Any, value: Any, source: Any) -> SchemaVariable:
+    tr.guard(source, ir.IS, value)
+    return SchemaVariable(value, source)
 
 
 # -- torch._VF
@@ -159,6 +185,16 @@ def new_size(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = N
         if not issubclass(item.python_type(), int):
             unsupported("data-dependent-size", f"torch.Size of a {item.python_type().__name__}")
     return SizeVariable(items)
+
+
+def with_named_size(
+    args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> tuple[list[VariableTracker], dict[str, VariableTracker]]:
+    """The arguments of a legacy constructor, with a size in the place of the data named as what it is. In the graph it is a tuple,
+    which would be taken for data."""
+    if len(args) == 1 and isinstance(args[0], SizeVariable):
+        return [], {"size": args[0], **kwargs}
+    return args, kwargs
 
 
 @method(torch.Size.numel)

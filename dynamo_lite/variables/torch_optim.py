@@ -1,7 +1,6 @@
-"""What stands around the computation in `torch.optim` and training loops.
+"""Operators that `torch.optim` calls with a tensor for a number, and optimisers that look at numbers in tensors.
 
-Input: calls of `record_function`, and operators with a tensor for a number. Output: nothing where only a profiler
-would see it; operators that take a tensor in that place.
+Input: their calls. Output: operators that take a tensor in that place.
 Invariant: results are those of eager execution; where a tensor stands for a number, compiled ones up to rounding.
 """
 
@@ -11,34 +10,18 @@ import types
 from typing import Any
 
 import torch
-from torch.autograd.profiler import record_function
 from torch.optim.asgd import asgd
 from torch.optim.radam import radam
 
-from ..exc import unsupported
+from ..exc import FirstUse
 from ..graph import functional
-from .base import VariableTracker
-from .constant import FALSE, NONE, TRUE, ConstantVariable
+from .abstract import get_attr, is_true
+from .base import MISSING, VariableTracker
+from .constant import TRUE, ConstantVariable
 from .dispatch import HANDLERS, builtin
 from .list import ListVariable
 from .tensor import TensorVariable
-
-_CALLBACKS = "run_callbacks_on_exit"
-
-
-@builtin(record_function.__enter__)
-def record_enter(tx: Any, self: VariableTracker) -> VariableTracker:
-    """A profiler sees the graph, not what it was made of. Should the block be left after a break, there is nothing to end."""
-    self.tp_setattro(tx, _CALLBACKS, FALSE)
-    return self
-
-
-@builtin(record_function.__exit__)
-def record_exit(tx: Any, self: VariableTracker, *exc_info: VariableTracker) -> VariableTracker:
-    if self.tp_getattro(tx, _CALLBACKS).as_python_constant():
-        return unsupported("call-skipped-function", "record_function.__exit__ of a block that was entered before")
-    self.tp_setattro(tx, _CALLBACKS, TRUE)
-    return NONE
+from .torch_function import call_in_graph
 
 
 def _takes_tensor(vt: Any) -> bool:
@@ -55,14 +38,13 @@ def _is_list(vt: Any) -> bool:
 def _with_tensor_for_number(raw: Any, name: str, option: str, n_args: int) -> None:
     """An operator with a tensor as the argument `option`. Methods have it as a keyword only."""
     op = "call_function" if isinstance(raw, types.BuiltinFunctionType) else "call_method"
-    target = raw if op == "call_function" else name
 
     def handler(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
         call = tx.tr.graph.call
         given = dict(kwargs)
         number = args[n_args] if len(args) > n_args and op == "call_function" else given.pop(option, None)
         if not _takes_tensor(number) or given or len(args) < n_args or (option == "weight" and _is_list(number)):
-            return call(tx, op, target, list(args), kwargs)
+            return call_in_graph(tx, raw, list(args), kwargs)
         function = ConstantVariable(name)
         return call(tx, "call_function", functional.with_tensor_for_number, [function, number, *args[:n_args]])
 
@@ -90,3 +72,36 @@ def _as_capturable(function: Any) -> None:
 
 for _function in (asgd, radam):
     _as_capturable(_function)
+
+
+# -- state that an optimiser makes at its first step
+
+
+_CHECK = "_need_device_dtype_check_for_fused"
+
+
+def _with_state(function: Any) -> None:
+    """A function that makes the state of parameters which have none yet, and has the optimiser remember what it need not check again. The
+    step that does so runs eagerly: the next one is another."""
+
+    @builtin(function)
+    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        tr = tx.tr
+        checks = self.value is not MISSING and _CHECK in vars(self.value) and is_true(tx, get_attr(tx, self, _CHECK))
+        state = get_attr(tx, self, "state")
+        tr.followed[id(function)] = function  # as any other function
+        try:
+            result = tx.call(tr.build_constant_object(function), [self, *args], kwargs)
+        finally:
+            del tr.followed[id(function)]
+        is_first = state.mutated or (checks and not is_true(tx, get_attr(tx, self, _CHECK)))
+        if is_first and not tr.loops_follow():
+            raise FirstUse(
+                "call-skipped-function", f"{self.python_type().__qualname__}, whose first step makes its state"
+            )
+        return result
+
+
+for _cls in {value for value in vars(torch.optim).values() if isinstance(value, type)}:
+    if "_init_group" in vars(_cls):
+        _with_state(_cls._init_group)

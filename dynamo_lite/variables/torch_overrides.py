@@ -31,10 +31,12 @@ from .dict import DictVariable
 from .dispatch import HANDLERS, builtin, constructor, method
 from .instance import InstanceVariable
 from .list import ListVariable
+from .numpy import ArrayVariable, tensor_of_array
 from .subclass import PLAIN_BASES
 from .tensor import TensorVariable, ValueVariable, class_attribute, is_operand
 from .tensor_meta import wanted_class
 from .tensor_slots import guard_slots, with_own_slots
+from .torch_misc import with_named_size
 from .torch_wrapper import WrapperTensorVariable, build_wrapper
 from .tuple import TupleVariable
 from .wrap import builds_subclasses
@@ -447,7 +449,10 @@ def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
     plain = [_plain(tx, a) for a in args]
     if wanted is not torch.Tensor and len(plain) == 1 and not kwargs and isinstance(plain[0], TensorVariable):
         return as_class(tx, plain[0], wanted)
-    made = tx.tr.graph.call(tx, "call_function", torch.Tensor, plain, kwargs)
+    if wanted is torch.Tensor and len(plain) == 1 and isinstance(plain[0], ArrayVariable) and not kwargs:
+        dtype = tx.tr.state.read(torch.get_default_dtype, ())
+        return tensor_of_array(tx, plain[0], {"dtype": ConstantVariable(dtype)}, copy=False)
+    made = tx.tr.graph.call(tx, "call_function", torch.Tensor, *with_named_size(plain, kwargs))
     return made if wanted is torch.Tensor else as_class(tx, made, wanted)
 
 

@@ -8,7 +8,6 @@ Mirrors `Objects/tupleobject.c`, `Objects/structseq.c` and `Modules/_collections
 from __future__ import annotations
 
 import collections
-import functools
 import types
 from typing import Any
 
@@ -136,7 +135,6 @@ def is_struct_sequence(cls: type) -> bool:
     return "n_sequence_fields" in cls.__dict__
 
 
-@functools.lru_cache(1024)
 def is_plain_subclass(cls: type) -> bool:
     """True for struct sequences and for named tuples that define no special method of their own but `__repr__`."""
     if is_struct_sequence(cls):

@@ -22,12 +22,16 @@ from .copies import adopt
 from .descr import GETSETS, attribute_name, forget, getset, has_own, type_attribute
 from .dict import MappingProxyVariable
 from .dispatch import CONSTRUCTORS, PURE, builtin, method
-from .function import call_handler
+from .function import call_handler, call_stand_in
 from .genericalias import combine
 from .list import ListVariable
+from .markers import refuse_marked
 from .native import emit_call, readonly
 from .slot_functions import UserSlots, special
 from .wrap import builds, builds_subclasses
+
+_MARKS = frozenset({"__final__", "__no_type_check__", "__override__"})
+"""What the decorators of `typing` leave on classes, for which nobody looks in the real class."""
 
 
 class TypeVariable(VariableTracker):
@@ -87,7 +91,7 @@ class TypeVariable(VariableTracker):
         if flags(cls) & Py_TPFLAGS_IMMUTABLETYPE:
             tx.raises(TypeError, f"cannot set {name!r} attribute of immutable type '{tp_name(cls)}'")
         namespace = tx.tr.heap.get(id(namespace_of(cls)))
-        if name[:2] == name[-2:] == "__" or (namespace is not None and not is_lazy(namespace)):
+        if (name[:2] == name[-2:] == "__" and name not in _MARKS) or (namespace is not None and not is_lazy(namespace)):
             unsupported("mutation-of-class", f"{cls.__qualname__}.{name}")
         meta_attribute = type_attribute(tx, self.python_type(), name)
         if meta_attribute is not None and meta_attribute.tp_descr_set is not None:
@@ -294,6 +298,7 @@ def type_call(
 ) -> VariableTracker:
     """`type_call`: `__new__`, then `__init__` if the result is an instance."""
     real = cls.value
+    refuse_marked(real)
     handler = CONSTRUCTORS.get(real)
     if handler is None and adopt(real):
         handler = CONSTRUCTORS.get(real)
@@ -303,7 +308,7 @@ def type_call(
         return fold(tx, real, args, kwargs)
     polyfill = find_polyfill(real) if type(real) is type else None  # a metaclass would be asked for attributes
     if polyfill is not None:
-        return tx.call(tx.tr.build_constant_object(polyfill), args, kwargs)
+        return call_stand_in(tx, real, polyfill, args, kwargs)
     if real.__flags__ & _DISALLOW_INSTANTIATION:
         tx.raises(TypeError, f"cannot create '{tp_name(real)}' instances")
     foreign = tx.tr.construct_foreign(tx, cls, args, kwargs)

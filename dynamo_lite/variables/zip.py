@@ -10,12 +10,13 @@ Mirrors `Python/bltinmodule.c`, `Objects/enumobject.c`.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_iter, index, is_true, iter_next, type_name
+from .abstract import binary_op, get_iter, index, is_true, iter_next, type_name
 from .base import VariableTracker
 from .constant import FALSE, ConstantVariable, is_none
 from .dispatch import constructor
@@ -234,12 +235,12 @@ def build_filter(tr: Any, value: Any, source: Any) -> FilterVariable:
 
 
 class EnumerateVariable(IteratorVariable):
-    """`enumerate(iterable, start=0)`."""
+    """`enumerate(iterable, start=0)`. `count` is the number of the next item, which may vary."""
 
     cls = enumerate
     parts = ("iterator",)
 
-    def __init__(self, iterator: VariableTracker, count: int, source: Any = None) -> None:
+    def __init__(self, iterator: VariableTracker, count: VariableTracker, source: Any = None) -> None:
         self.iterator = iterator
         self.count = count
         self.source = source
@@ -255,8 +256,11 @@ class EnumerateVariable(IteratorVariable):
         if item is None:
             return None
         count = self.count
-        self.count = count + 1
-        return TupleVariable([ConstantVariable(count), item])
+        self.count = binary_op(tx, operator.add, count, ConstantVariable(1))
+        return TupleVariable([count, item])
+
+    def children(self) -> Any:
+        return [self.iterator, self.count]
 
     def reduced(self, tx: Any) -> tuple[Any, ...]:
         return self.python_type(), (self.iterator, self.count)
@@ -279,7 +283,9 @@ def _step(iterator: Iterator[Any], n: int) -> None:
 def new_enumerate(
     tx: Any, cls: VariableTracker, iterable: VariableTracker, start: VariableTracker | None = None
 ) -> EnumerateVariable:
-    count = 0 if start is None else host_int(index(tx, start))
+    count = ConstantVariable(0) if start is None else index(tx, start)
+    if not count.is_symbolic:
+        count = ConstantVariable(host_int(count))
     return EnumerateVariable(get_iter(tx, iterable), count)
 
 
@@ -287,9 +293,8 @@ def new_enumerate(
 def build_enumerate(tr: Any, value: Any, source: Any) -> EnumerateVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     inner, count = value.__reduce__()[1]
-    # Not through `wrap`: a number that changes from call to call would become symbolic.
-    tr.guard(tr.source(source, ir.CALL, reduced_arg(1)), ir.EQUALS, count)
+    number = tr.wrap(count, tr.source(source, ir.CALL, reduced_arg(1)))
     model = tr.wrap(inner, tr.source(source, ir.CALL, reduced_arg(0)))
     if model.tp_iternext is None or not isinstance(model, IteratorVariable) or model.owned or not model.own():
         unsupported("iterator-state", f"enumerate over a {type(inner).__name__}")
-    return EnumerateVariable(model, count, source)
+    return EnumerateVariable(model, number, source)

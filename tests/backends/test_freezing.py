@@ -156,3 +156,20 @@ def test_races_measure_the_frozen_graph(frozen, tmp_path, monkeypatch):
 
 def test_only_who_is_named_takes_part_in_races():
     assert "inductor_freezing" not in candidates({"cpu"}, training=False)
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_inductors_own_setting(is_frozen, monkeypatch):
+    frozen = []
+    original = torch._inductor.freezing.freeze
+    monkeypatch.setattr(
+        torch._inductor.freezing, "freeze", lambda *args, **kw: frozen.append(1) or original(*args, **kw)
+    )
+    model, x = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)).eval(), torch.randn(4, 3)
+    compiled = dynamo_lite.compile(model, backend="inductor")
+    with torch._inductor.config.patch(freezing=is_frozen):
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), model(x))
+        assert len(frozen) == is_frozen
+        torch.testing.assert_close(compiled(x), model(x))  # with gradients
+    assert len(frozen) == is_frozen

@@ -6,6 +6,7 @@ import types
 import torch
 
 import dynamo_lite
+from dynamo_lite import cache
 from dynamo_lite.record import STATS, log
 
 
@@ -21,13 +22,19 @@ def load(**texts):
     return modules[-1]
 
 
+def new_process():
+    """As in a new process: nothing is compiled, and what this one has kept is an earlier one's."""
+    dynamo_lite.reset()
+    cache.recall()
+    STATS.reset()
+    log.reset()
+
+
 class Run:
     """One run of `main()` of the last module: `main` returns a function or module, its arguments, and nothing is compiled yet."""
 
     def __init__(self, backend="eager", *, calls=1, **texts):
-        dynamo_lite.reset()
-        STATS.reset()
-        log.reset()
+        new_process()
         torch.manual_seed(0)
         module = load(**texts)
         fn, args = module.main()

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from cache_programs import load
+from cache_programs import load, new_process
 
 import dynamo_lite
 from dynamo_lite import config
@@ -59,8 +59,7 @@ class Backend:
 
 def run(backend, x=None, text=TEXT, again=False):
     """Call the program as a new process would."""
-    dynamo_lite.reset()
-    STATS.reset()
+    new_process()
     fn, (default,) = load(prog=text).main()
     x = default if x is None else x
     result = dynamo_lite.compile(fn, backend=backend)(x)
@@ -128,8 +127,7 @@ def test_symbolic_sizes_are_left_alone():
     text = TEXT.replace("torch.ones(3)", "torch.ones(5)")
     backend = Backend()
     for _ in range(2):
-        dynamo_lite.reset()
-        STATS.reset()
+        new_process()
         fn, (x,) = load(prog=text).main()
         compiled = dynamo_lite.compile(fn, backend=backend, dynamic=True)
         torch.testing.assert_close(compiled(x), fn(x))

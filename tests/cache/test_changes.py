@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cache_programs import Run, load
+from cache_programs import Run, load, new_process
 
 import dynamo_lite
 from dynamo_lite import config
@@ -438,7 +438,7 @@ def test_fullgraph_is_not_served_with_breaks():
         + "def f(x):\n    y = x.sin()\n    torch._dynamo.graph_break()\n    return y + 1\ndef main(): return f, (torch.ones(3),)\n"
     )
     Run(prog=text)
-    dynamo_lite.reset()
+    new_process()
     fn, args = load(prog=text).main()
     with pytest.raises(dynamo_lite.exc.Unsupported):
         dynamo_lite.compile(fn, backend="eager", fullgraph=True)(*args)

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from cache_programs import load
+from cache_programs import load, new_process
 from dynamo_lite._eval_frame import GuardProgram
 
 import dynamo_lite
@@ -30,9 +30,7 @@ def captured(text=TEXT):
         return gm.forward
 
     for _ in range(2):
-        dynamo_lite.reset()
-        STATS.reset()
-        log.reset()
+        new_process()
         modules.clear()
         fn, args = load(prog=text).main()
         result = dynamo_lite.compile(fn, backend=keep)(*args)
@@ -93,8 +91,7 @@ def f(x, i):
 def main(): return f, (torch.arange(3.0), torch.tensor([1, 2]))
 """
     for _ in range(2):
-        dynamo_lite.reset()
-        STATS.reset()
+        new_process()
         fn, (x, i) = load(prog=text).main()
         compiled = dynamo_lite.compile(fn, backend="eager")
         compiled(x, i)

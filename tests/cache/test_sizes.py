@@ -1,7 +1,7 @@
 """Versions with symbolic sizes: another process makes the symbols for its own inputs, and takes over what the guards say of them."""
 
 import torch
-from cache_programs import Run, load
+from cache_programs import Run, load, new_process
 
 import dynamo_lite
 from dynamo_lite.record import STATS, log
@@ -11,9 +11,7 @@ HEADER = "import torch\n"
 
 def call(text, *sizes, dynamic=None, backend="eager"):
     """As a process of its own: calls with these sizes; (hits, misses), and whether each version came from the cache."""
-    dynamo_lite.reset()
-    STATS.reset()
-    log.reset()
+    new_process()
     fn, make = load(prog=HEADER + text).main()
     compiled = dynamo_lite.compile(fn, backend=backend, dynamic=dynamic)
     for size in sizes:
@@ -124,8 +122,7 @@ def test_reports_say_the_same():
     fn, make = load(prog=HEADER + ROWS).main()
     texts = []
     for _ in range(2):
-        dynamo_lite.reset()
-        log.reset()
+        new_process()
         dynamo_lite.compile(fn, backend="eager", dynamic=True)(*make(6))
         (frame,) = log.snapshot()
         lines = [line for line in frame.guards.text().splitlines() if not line.startswith("#")]
@@ -153,13 +150,11 @@ def main():
 def test_marks_of_another_process():
     text = HEADER + "def f(x): return x + x.shape[0]\ndef main(): return f, (torch.randn(5, 3),)\n"
     for _ in range(2):
-        dynamo_lite.reset()
-        STATS.reset()
+        new_process()
         fn, (x,) = load(prog=text).main()
         dynamo_lite.compile(fn, backend="eager", dynamic=True)(x)
     assert STATS.cache_hits == 1
-    dynamo_lite.reset()
-    STATS.reset()
+    new_process()
     fn, (x,) = load(prog=text).main()
     dynamo_lite.mark_dynamic(x, 0)
     dynamo_lite.compile(fn, backend="eager", dynamic=True)(x)
@@ -171,3 +166,18 @@ def test_sizes_that_depend_on_data_are_not_kept():
     with dynamo_lite.config.patch(capture_dynamic_output_shape_ops=True):
         run = Run(prog=text)
         assert run.is_right and run.kept == 0
+
+
+PART = """
+def f(x):
+    return torch.cat([x, x * 2], 1) + x.stride(0)
+def main(): return f, lambda n, m: (torch.randn(3, n)[:, :m],)
+"""
+
+
+def test_a_stride_that_follows_from_no_size():
+    assert call(PART, (9, 5), (10, 6)) == (0, 2)
+    assert call(PART, (12, 7), (13, 7), (20, 8)) == (1, 0)
+    assert call(PART, (9, 9)) == (0, 1)  # contiguous: another version
+    assert call(PART, (9, 5)) == (1, 0)
+    assert call(PART, (14, 6), (30, 7)) == (1, 0)

@@ -10,11 +10,14 @@ import threading
 import time
 
 import pytest
-from cache_programs import Run
+import torch
+from cache_programs import Run, load, new_process
 
+import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.__main__ import main
 from dynamo_lite.cache import directory, files, keys, store
+from dynamo_lite.record import log
 
 TEXT = "import torch\ndef f(x): return x.sin() + 1\ndef main(): return f, (torch.ones(3),)\n"
 
@@ -48,7 +51,7 @@ DAMAGES = {
     "cut": lambda data: data[:-10],
     "longer": lambda data: data + b"x",
     "one bit": lambda data: data[:-10] + bytes([data[-10] ^ 1]) + data[-9:],
-    "another format": lambda data: data.replace(b"cache 1", b"cache 9", 1),
+    "another format": lambda data: data.replace(b"cache 2", b"cache 9", 1),
     "no header": lambda data: data[: data.index(b"\n") + 1],
     "header that is no JSON": lambda data: data.replace(b"{", b"[", 1),
     "text": lambda data: b"hello\n",
@@ -154,7 +157,7 @@ def test_sources_can_be_moved():
 
     import dynamo_lite
 
-    dynamo_lite.reset()
+    new_process()
     module = load(prog=text)
     moved = module.f.__code__.replace(co_filename="/moved/prog.py")
     module.f.__code__ = moved
@@ -349,3 +352,56 @@ def main(): return f, (torch.ones(3, 4),)
     assert first.size_lines == second.size_lines
     assert [f.name for f in second.size_lines[first.filename, 4]] == ["loop", "f"]
     assert [(s.text, s.value, s.user[1]) for s in second.specializations] == [("x.size(0)", 3, 4)]
+
+
+def test_reset_forgets_what_this_process_has_kept(own_cache):
+    fn, _ = load(prog=TEXT).main()
+    compiled = dynamo_lite.compile(fn, backend="eager")
+
+    def versions(*sizes):
+        """How many versions calls with these sizes make, and how many of them come from the cache."""
+        before = len(log.snapshot())
+        for size in sizes:
+            compiled(torch.ones(size))
+        made = log.snapshot()[before:]
+        return len(made), sum(frame.from_cache for frame in made)
+
+    new_process()
+    assert versions(3, 4, 5) == (2, 0)
+    dynamo_lite.reset()
+    assert versions(3, 4, 5) == (2, 0)  # not one, from the cache, for all sizes
+    dynamo_lite.reset_code_caches()
+    fn, _ = load(prog=TEXT).main()
+    assert versions(3)[0] == 1
+    new_process()
+    assert versions(3, 4, 5)[1] > 0
+
+
+COUNTS = """
+import sys, torch, dynamo_lite
+from dynamo_lite.record import log
+
+@dynamo_lite.compile(backend="eager")
+def f(x):
+    print(end="")
+    return x * 2
+
+for size in map(int, sys.argv[1:]):
+    f(torch.ones(size))
+print([(frame.name, frame.entry_index, len(frame.graphs)) for frame in log.snapshot()])
+"""
+
+
+def test_counts_are_the_same_in_each_process_with_the_cache_off(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(COUNTS)
+    environment = {**os.environ, "DYNAMO_LITE_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run(cache, *sizes):
+        command = [sys.executable, str(script), *sizes]
+        done = subprocess.run(command, env={**environment, "DYNAMO_LITE_CACHE": cache}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("0", "3", "4", "5") == run("0", "3", "4", "5") == run("1", "3", "4", "5")
+    assert len(run("1", "5", "6")) < len(run("0", "5", "6"))  # what varies is known

@@ -7,7 +7,7 @@ import torch
 from dynamo_lite.failure import Place
 from dynamo_lite.graph.builder import GraphBuilder
 from dynamo_lite.guards import ir
-from dynamo_lite.variables import graph_args, numpy, symnode, tensor, tensor_methods, torch_misc  # noqa: F401
+from dynamo_lite.variables import families, graph_args, numpy, symnode, tensor, tensor_methods, torch_misc  # noqa: F401
 from dynamo_lite.variables.base import MISSING
 from dynamo_lite.variables.constant import ConstantVariable
 

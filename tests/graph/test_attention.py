@@ -3,7 +3,8 @@
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from dynamo_lite.testing import run_both
+import dynamo_lite
+from dynamo_lite.testing import EagerAndRecordGraphs, run_both
 
 MASK = create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 16, 16, device="cpu")
 
@@ -53,3 +54,12 @@ def test_functions_transformed_outside():
     slope = torch.func.grad(lambda a: (a * a).sum())
     both = torch.func.grad_and_value(lambda a: (a * a).sum())
     whole(lambda a: (doubled(a), slope(a), both(a)), x())
+
+
+def test_checks_of_absent_masks_are_no_nodes():
+    attention = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+    recorder = EagerAndRecordGraphs()
+    x = torch.rand(2, 3, 4)
+    found = dynamo_lite.compile(attention, backend=recorder)(x, x, x)
+    assert torch.equal(found[0], attention(x, x, x)[0])
+    assert "_canonical_mask" not in recorder.graphs[0].code

@@ -278,7 +278,7 @@ class Number(enum.IntEnum):
     THREE = 3
 
 
-class Letter(str, enum.Enum):
+class Letter(enum.StrEnum):
     A = "a"
     B = "b"
 

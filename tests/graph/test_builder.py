@@ -5,7 +5,10 @@ import operator
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._higher_order_ops.map import map as map_over
+from torch._higher_order_ops.scan import scan
 
+import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.builder import STATIC_ADDRESS
 from dynamo_lite.graph.nodes import placeholder_name
@@ -232,3 +235,46 @@ def test_graph_does_not_keep_real_tensors():
     gc.collect()
     assert [w() for w in watched] == [None] * 3
     assert modules[0].graph.find_nodes(op="placeholder")[0].meta["example_value"].shape == (3, 4)
+
+
+def linear(carry, row):
+    return carry + row, carry * row
+
+
+SEVERAL = {
+    "topk": lambda x: x.topk(2),
+    "a field": lambda x: x.max(0).values,
+    "split": lambda x: x.split(1)[0] + 1,
+    "unbind": lambda x: torch.unbind(x)[1],
+    "svd": lambda x: torch.linalg.svd(x).S,
+    "list": lambda x: torch._foreach_add([x, x], 1),
+    "list in place": lambda x: torch._foreach_add_([x.clone()], 1),
+    "map": lambda x: map_over(lambda a: a + 1, x),
+    "scan": lambda x: scan(linear, x[0] * 0, x),
+    "cond": lambda x: torch.cond(x.sum() > 0, lambda a: (a.sin(), a + 1), lambda a: (a.cos(), a + 2), (x,)),
+    "vmap": lambda x: torch.vmap(lambda a: (a, a + 1))(x),
+    "gradient": lambda x: torch.func.grad_and_value(lambda a: a.sum())(x),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_example_values_of_nodes_with_several_results(name, dynamic):
+    seen = []
+
+    def backend(gm, example_inputs):
+        for node in gm.graph.nodes:
+            if node.op.startswith("call_") and node.target is not operator.getitem:
+                seen.append((node, node.meta["example_value"]))
+        for node in gm.graph.find_nodes(op="call_function", target=operator.getitem):
+            parent, index = node.args
+            if isinstance(index, int) and isinstance(parent.meta["example_value"], tuple | list):
+                assert node.meta["example_value"] is parent.meta["example_value"][index]
+        return gm.forward
+
+    dynamo_lite.compile(SEVERAL[name], backend=backend, dynamic=dynamic, fullgraph=True)(x().T.contiguous())
+    assert any(isinstance(value, tuple | list) for _, value in seen)
+    real = {"topk": x().T.topk(2), "svd": torch.linalg.svd(x().T)}.get(name)
+    if real is not None:
+        (found,) = [value for _, value in seen if type(value) is type(real)]
+        assert dynamic or [value.shape for value in found] == [value.shape for value in real]

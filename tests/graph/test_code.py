@@ -1,5 +1,7 @@
 """The text of a graph is what torch.fx would write."""
 
+import ast
+import copy
 import operator
 
 import pytest
@@ -8,6 +10,7 @@ from torch.fx import Graph
 
 import dynamo_lite
 from dynamo_lite.graph import code
+from dynamo_lite.testing import run_both
 
 
 def texts(fn, *args):
@@ -115,3 +118,57 @@ def test_options_and_other_generators_are_left_to_torch():
     assert graph.python_code("self", verbose=True) == verbose
     graph.on_generate_code(lambda _: lambda body: ["pass\n", *body])
     assert "    pass\n" in graph.python_code("self").src
+
+
+# -- keywords that no text of Python can have
+
+OPERATORS = torch.library.Library("reserved_names", "DEF")
+OPERATORS.define("scale(Tensor x, *, float lambda=1.0) -> Tensor")
+OPERATORS.define("affine(Tensor x, float lambda=1.0, float yield=2.0) -> Tensor")
+OPERATORS.impl("scale", lambda x, **kwargs: x * kwargs.get("lambda", 1.0), "CompositeExplicitAutograd")
+OPERATORS.impl("affine", lambda x, a=1.0, b=2.0: x * a + b, "CompositeExplicitAutograd")
+torch.library.register_fake("reserved_names::scale", lambda x, **kwargs: torch.empty_like(x), lib=OPERATORS)
+torch.library.register_fake("reserved_names::affine", lambda x, a=1.0, b=2.0: torch.empty_like(x), lib=OPERATORS)
+
+
+@dynamo_lite.allow_in_graph
+def named(x, **kwargs):
+    return x * kwargs["a b"] + kwargs.get("self", 1) + kwargs.get("None", 2)
+
+
+CALLS = {
+    "uniform_": lambda x: x.clone().uniform_(to=2.0, **{"from": 1.0}),
+    "uniform_ by position": lambda x: x.clone().uniform_(**{"from": 0.5}),
+    "random_": lambda x: x.clone().random_(to=5, **{"from": 1}),
+    "random_ of sizes": lambda x: x.clone().random_(to=x.shape[0] + 3, **{"from": x.shape[0]}),
+    "packet": lambda x: torch.ops.reserved_names.scale(x, **{"lambda": 3.0}),
+    "overload": lambda x: torch.ops.reserved_names.scale.default(x, **{"lambda": 3.0}),
+    "second of two": lambda x: torch.ops.reserved_names.affine(x, **{"yield": 3.0}),
+    "both": lambda x: torch.ops.reserved_names.affine(x, **{"yield": 3.0, "lambda": 4.0}),
+    "function": lambda x: named(x, **{"a b": 3.0}),
+    "function, tensors": lambda x: named(x, **{"a b": x, "None": x, "self": 3.0}),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", CALLS)
+def test_keywords_that_are_no_names(name, backend, dynamic):
+    run = run_both(CALLS[name], torch.randn(4), _backend=backend, _dynamic=dynamic)
+    assert run.exception is None and run.graph_count == 1 and not run.breaks
+    assert not any(frame.skipped for frame in run.frames)
+    (module,) = run.graphs
+    ast.parse(module.code)
+    copied = copy.deepcopy(torch.fx.GraphModule(module, module.graph))  # torch.fx writes the text
+    ast.parse(copied.code)
+
+
+def test_keywords_that_are_no_names_under_inductor():
+    for name in ("uniform_", "packet"):
+        compiled = dynamo_lite.compile(lambda x, call=CALLS[name]: call(x).shape, backend="inductor", fullgraph=True)
+        assert compiled(torch.randn(4)) == (4,)
+
+
+def test_an_argument_given_twice_raises_what_it_raises():
+    run = run_both(lambda x: x.clone().uniform_(1.0, **{"from": 1.0}), torch.randn(4))
+    assert isinstance(run.exception, TypeError)

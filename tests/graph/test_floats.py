@@ -245,3 +245,43 @@ def test_extremes_of_numbers_that_only_the_graph_knows(backend):
         compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
         for x in (torch.ones(2), torch.ones(2) * 0.1, torch.ones(2) * 9, torch.full((2,), float("nan"))):
             torch.testing.assert_close(compiled(x), fn(x), equal_nan=True)
+
+
+INTS_OF_FLOATS = {
+    "int": lambda x, f: (torch.ones(int(f)) + x[0], int(f)),
+    "floor": lambda x, f: (torch.ones(math.floor(f)) * f, math.floor(f)),
+    "ceil": lambda x, f: (torch.ones(math.ceil(f)) * f, math.ceil(f) + 1),
+    "trunc": lambda x, f: (x * math.trunc(f), f),
+    "round": lambda x, f: (x * round(f), round(f)),
+    "of what is computed": lambda x, f: (torch.ones(int(f * 2 + 0.5)) * f, int(f * 2 + 0.5)),
+    "of several": lambda x, f: (x * (int(f) + math.ceil(f) + int(f / 3)), int(f)),
+    "as a size and a position": lambda x, f: (torch.arange(int(f) + 3)[int(f)] + x, f),
+}
+
+
+@pytest.mark.parametrize("name", INTS_OF_FLOATS)
+def test_ints_of_floats_vary_with_them(name):
+    fn = INTS_OF_FLOATS[name]
+    check(fn, (2.5, 3.5, 4.5, 6.999, 12.0, 100.25))
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for number in (2.5, 3.5, float("nan"), float("inf"), 4.5):
+        if math.isfinite(number):
+            torch.testing.assert_close(compiled(torch.ones(3), number), fn(torch.ones(3), number))
+            continue
+        with pytest.raises((ValueError, OverflowError), match="cannot convert float"):
+            compiled(torch.ones(3), number)
+
+
+def test_an_int_of_a_float_is_guarded_where_it_decides():
+    def fn(x, f):
+        return x * 2 if int(f) == 3 else x * 3
+
+    check(fn, (2.5, 3.5, 3.75, 3.25, 4.5, 5.5), versions=4)
+
+
+def test_an_int_of_two_floats_is_a_constant():
+    def fn(x, f):
+        return x * int(f * f)
+
+    check(fn, (2.0, 3.0, 4.0))
+    check(lambda x, pair: x * int(pair[0] * pair[1]), ((2.5, 3.5), (3.5, 4.5), (4.5, 5.5)), versions=3)

@@ -192,7 +192,6 @@ ONE_GRAPH = {
     "an input, and a result": lambda a: (increase_and_double(a), a),
     "kinds of arguments": lambda a: of_many([a, a * 2], 3, 0.5, s="s", b=False, other=a),
     "more kinds of arguments": lambda a: ops.reduced(a, "m", (0,), torch.float64, d=a.device, s=a.shape[0]),
-    "numbers as results": lambda a: ops.numbers(a),
     "nothing as a result": lambda a: (log(a), a + 1)[1],
     "opaque": lambda a: ops.opaque(a) + 1,
     "triton_op": lambda a: sine_and_one(a) * 2,
@@ -245,6 +244,12 @@ def test_outputs_whose_size_depends_on_data():
         check(lambda a: (positions(a) * 2, a.new_ones(positions(a).shape[0]), a * 2 + total(a)), x())
     error = check_break(lambda a: positions(a) * 2, x(), slug="dynamic-shape-operator")
     assert "positions" in str(error)
+
+
+def test_numbers_as_results():
+    """What a rule for fake tensors returns is not what the operator returns for other data."""
+    error = check_break(lambda a: ops.numbers(a), x(), slug="data-dependent-operator")
+    assert "a number that" in str(error)
 
 
 def test_an_operator_without_a_rule_for_fake_tensors():

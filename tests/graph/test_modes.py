@@ -104,3 +104,47 @@ def test_a_dispatch_mode_sees_the_operators_of_the_program(backend):
     expected, expected_names = under(Operators(), step)
     assert torch.equal(results[0], expected[0]) and names == expected_names
     assert torch.equal(compiled(x()), before)
+
+
+class Seen(torch.Tensor):
+    """Notes the names of the functions that its class is asked about."""
+
+    names: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.names.append(func.__name__)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def sizes(x):
+    return x[: x.shape[0] // 2 + 1] * x.size(0), x.view(x.size(0), -1).stride(0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_nobody_sees_the_sizes_that_guards_read(dynamic, backend):
+    compiled = dynamo_lite.compile(sizes, backend=backend, dynamic=dynamic)
+    for rows in (2, 4, 5, 6):
+        value = torch.randn(rows, 3)
+        with Calls() as expected:
+            result = sizes(value)
+        for _ in range(2):
+            with Calls() as found:
+                again = compiled(value)
+            assert found.names == expected.names
+            assert torch.equal(result[0], again[0]) and result[1] == again[1]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_no_class_sees_the_sizes_that_guards_read(dynamic):
+    compiled = dynamo_lite.compile(sizes, backend="eager", dynamic=dynamic)
+    for rows in (2, 4, 5, 6):
+        value = torch.randn(rows, 3).as_subclass(Seen)
+        Seen.names.clear()
+        sizes(value)
+        expected = list(Seen.names)
+        for _ in range(2):
+            Seen.names.clear()
+            compiled(value)
+            assert Seen.names == expected

@@ -8,7 +8,9 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.config import config
-from dynamo_lite.testing import run_both
+from dynamo_lite.testing import CompileCounter, assert_captured, differences, run_both
+
+from . import numpy_sweep
 
 
 def a():
@@ -164,3 +166,319 @@ def test_functions_with_effects_run_at_each_call(tmp_path):
             assert np.geterr()["divide"] == "ignore"
         finally:
             np.seterr(**before)
+
+
+@pytest.mark.parametrize("cls", [np.int64, np.float64])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        pytest.param(lambda t, n: (t * n, n), id="itself"),
+        pytest.param(lambda t, n: (t * (n + 1), n * n), id="arithmetic"),
+        pytest.param(lambda t, n: (t * np.sqrt(n), np.sqrt(n)), id="function"),
+        pytest.param(lambda t, n: (t * float(n), n.item()), id="python"),
+    ],
+)
+def test_scalars_that_vary_have_two_versions(cls, fn):
+    versions = []
+    compiled = dynamo_lite.compile(fn, backend=lambda gm, inputs: versions.append(gm) or gm.forward)
+    for i in range(2, 9):
+        n = cls(i)
+        (result, number), (expected, same) = compiled(x(), n), fn(x(), n)
+        torch.testing.assert_close(result, expected)
+        assert type(number) is type(same) and number == same and (number is n) is (same is n)
+    assert len(versions) == 2
+
+
+def test_positions_of_scalars_that_vary():
+    versions = []
+    fn = lambda t, n: (t[n], t[:n], t[1, n], t[[n, 0]])  # noqa: E731
+    compiled = dynamo_lite.compile(fn, backend=lambda gm, inputs: versions.append(gm) or gm.forward)
+    for i in (2, 3, 1, 3, 2):
+        for result, expected in zip(compiled(x(), np.int64(i)), fn(x(), np.int64(i)), strict=True):
+            assert torch.equal(result, expected)
+    assert len(versions) <= 3
+
+
+# -- the sweep: python -m tests.graph.numpy_sweep
+
+
+@pytest.mark.parametrize("expression", list(numpy_sweep.calls())[::60])
+def test_calls(expression):
+    outcome = numpy_sweep.check(expression)
+    assert outcome is None or not outcome.startswith("WRONG"), outcome
+
+
+MOSTLY_WHOLE = [
+    "np.sin(v)",
+    "np.concatenate([a, c])",
+    "a.round(1)",
+    "np.array([a, c])",
+    "np.squeeze(a)",
+    "a.view()",
+    "np.diag(a)",
+    "a.nbytes",
+]
+
+
+@pytest.mark.parametrize(
+    "expression", [*MOSTLY_WHOLE, "a.sum().round(2)", "v[::-1].copy()", "np.sign(v - 2)", "np.fix(-a * 9)"]
+)
+def test_whole_calls(expression):
+    assert numpy_sweep.check(expression) == "whole"
+
+
+REFUSED = {
+    "np.cbrt(-a)": "numpy: cbrt, which torch computes otherwise",
+    "np.modf(-a)": "numpy: modf, which torch computes otherwise",
+    "np.angle(-a)": "numpy: angle, which torch computes otherwise",
+    "np.histogram(i, 3)": "numpy: histogram, which torch computes otherwise",
+    "np.power(a * 1j, 0)": "numpy: power, which torch computes otherwise",
+    "np.sin(b, v)": "numpy: sin with a result of another dtype",
+    "i.astype('int8') > 300": "numpy: operator.gt, which torch computes otherwise",
+    "np.flip(a)": "numpy: flip returns a view",
+    "np.absolute(a, out=c, where=b)": "numpy: absolute",
+}
+
+
+@pytest.mark.parametrize("expression", REFUSED)
+def test_what_torch_computes_otherwise_breaks(expression):
+    assert numpy_sweep.check(expression) == REFUSED[expression]
+
+
+# -- memory
+
+
+def changes_a_copy(v):
+    r = np.round(v.astype("int64"))
+    r += 1
+    return r, v.astype("int64")
+
+
+def reads_before_it_writes(v):
+    first = v[0, 0]
+    v[0, 0] = 5
+    return first, v
+
+
+def writes_through_a_view(v):
+    w = v + 1
+    w.T[0] = 7
+    w.reshape(-1)[1] = 8
+    return w
+
+
+def changes_behind_a_reversed_view(v):
+    w = v + 1
+    r = w[::-1]
+    w[0] = 9
+    return r
+
+
+def leaves_with_what_it_reverses(v):
+    w = v + 1
+    return w, w[::-1]
+
+
+def fills(v):
+    return np.fill_diagonal(v, 3), v
+
+
+PROGRAMS_ON_MEMORY = [changes_a_copy, reads_before_it_writes, writes_through_a_view, fills]
+
+
+@pytest.mark.parametrize("program", PROGRAMS_ON_MEMORY)
+def test_memory_is_that_of_eager_execution(program):
+    whole(program, a())
+
+
+@pytest.mark.parametrize("program", [changes_behind_a_reversed_view, leaves_with_what_it_reverses])
+def test_reversed_views_that_show_break(program):
+    run = run_both(program, a())
+    assert [found.context for found in run.breaks] == ["operator.getitem returns a view"]
+
+
+def test_what_may_not_be_written_to():
+    def f(v):
+        d = np.diagonal(v + 1)
+        try:
+            d[0] = 3
+        except ValueError as error:
+            return d, str(error)
+
+    run = run_both(f, a())
+    assert run.breaks
+    frozen = dynamo_lite.compile(lambda v: np.diagonal(v + 1), backend="eager", fullgraph=True)(a())
+    assert not frozen.flags.writeable
+
+
+def test_layout_is_numpys():
+    def f(v):
+        return np.fft.fft(v, axis=0), np.atleast_3d(v[0]), np.take(v, 0, 1), (v + 1).T
+
+    given = a().astype("float64")
+    expected, found = f(given), dynamo_lite.compile(f, backend="eager", fullgraph=True)(given)
+    assert [x.strides for x in found] == [x.strides for x in expected]
+
+
+def test_attributes():
+    def f(v):
+        w = (v + 1).T
+        flags = w.flags
+        return (
+            v.strides,
+            w.strides,
+            w.nbytes,
+            flags.c_contiguous,
+            flags["F"],
+            flags.writeable,
+            flags.owndata,
+            v.flags.owndata,
+        )
+
+    whole(f, a())
+
+
+def test_assignment_to_attributes_breaks():
+    def f(v):
+        w = v + 1
+        w.shape = (9,)
+        return w * 2
+
+    assert [found.context for found in run_both(f, a()).breaks] == ["assignment to ndarray.shape"]
+
+
+# -- scalars and tensors
+
+
+SCALARS = [
+    "x * s",
+    "s * x",
+    "x + s",
+    "s - x",
+    "x / s",
+    "s / x",
+    "x < s",
+    "s == x",
+    "torch.add(x, s)",
+    "torch.where(x > 0, x, s)",
+]
+SCALARS += [
+    "x.masked_fill(x > 1, s)",
+    "torch.clamp(x, s)",
+    "x.clone().add_(s)",
+    "torch.tensor([s, s])",
+    "torch.tensor([v, v])",
+    "torch.tensor([s, 1])",
+]
+
+
+@pytest.mark.parametrize("text", SCALARS)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_scalars_among_tensors(text, dtype):
+    """A number beside a tensor counts by its class, however many digits it has."""
+    namespace = {"torch": torch}
+    exec(f"def f(x, v):\n    s = v.max()\n    return {text}, x + 1", namespace)
+    f = namespace["f"]
+    for tensor in (
+        torch.arange(1, 5).float(),
+        torch.arange(1, 5),
+        torch.tensor(3),
+        torch.tensor(2.5),
+        torch.arange(4).half(),
+    ):
+        given = np.array([1, 3, 2], dtype=dtype)
+        try:
+            expected = f(tensor, given)
+        except Exception:
+            continue
+        assert not list(differences(expected, dynamo_lite.compile(f, backend="eager")(tensor, given)))
+    whole(f, torch.arange(1, 5).float(), np.array([1, 3, 2], dtype="float64"))
+
+
+def test_tensors_become_arrays():
+    def f(t):
+        array = np.array(t)
+        return (
+            array + 1,
+            np.asarray(t)[0],
+            np.stack([t, t]),
+            np.concatenate([t, t]),
+            np.add(t, 1),
+            np.greater(t, 3),
+            np.interp(3, [1, 2], [3, 4]),
+        )
+
+    whole(f, x())
+
+
+def schedule(n, alphas):
+    """As schedulers of diffusers have it."""
+    steps = np.linspace(0, 999, n, dtype=np.float32)[::-1].copy()
+    sigmas = np.array(((1 - alphas) / alphas) ** 0.5)
+    sigmas = np.concatenate([sigmas[:n][::-1], [0.0]]).astype(np.float32)
+    return torch.from_numpy(sigmas), torch.from_numpy(steps).to(torch.int64), np.cumsum(sigmas)
+
+
+def test_schedules():
+    alphas = torch.linspace(0.99, 0.01, 1000)
+    found = dynamo_lite.compile(schedule, backend="eager", fullgraph=True)(10, alphas)
+    assert not list(differences(schedule(10, alphas), found, tol=1e-6))
+
+
+def test_from_numpy_of_other_objects():
+    def f(v):
+        try:
+            torch.from_numpy(v.sum())
+        except TypeError as error:
+            return v + 1, str(error)
+
+    whole(f, a())
+
+
+NUMBERS = {
+    "v + n": lambda n: np.float64(n),
+    "v * n": lambda n: np.float32(n),
+    "v - n": lambda n: np.int64(n),
+    "v / n": lambda n: n,
+    "n * v": lambda n: n * 1.5,
+    "np.zeros(n) + 1": lambda n: n,
+    "np.arange(n) * 2": lambda n: n,
+    "v[:n] + 1": lambda n: n,
+    "v.reshape(n, -1) + 1": lambda n: n,
+    "np.sqrt(n) * v": lambda n: np.float64(n),
+    "t * n": lambda n: np.float32(n),
+}
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_numbers_that_vary(text):
+    """One version for the first number, and one for all others."""
+    namespace = {"np": np}
+    exec(f"def f(v, t, n):\n    return {text}, v + 1", namespace)
+    given = [(np.arange(60.0), torch.ones(2), NUMBERS[text](n)) for n in (3, 4, 5, 6)]
+    assert_captured(namespace["f"], given[0], graphs=2, recompiles=1, then=given[1:])
+
+
+# -- random numbers
+
+DRAWS = {
+    "rand": "2, 3", "randn": "2", "randint": "0, 9", "uniform": "", "normal": "", "choice": "[1, 2, 3]", "permutation": "5", "random": "",
+    "beta": "1.0, 2.0", "binomial": "5, 0.3", "poisson": "3.0", "shuffle": "given", "seed": "3", "standard_normal": "2", "exponential": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_random_numbers_are_those_of_eager_execution(name):
+    """Drawing is one break, between graphs; numpy's state goes on as it would."""
+    namespace = {"np": np}
+    body = f"given = [1, 2, 3]\n    x = x + 1\n    r = np.random.{name}({DRAWS[name]})\n    return x * 2, r, given, np.random.rand()"
+    exec(f"def f(x):\n    {body}", namespace)
+
+    def outcome(function):
+        np.random.seed(0)
+        return [function(torch.ones(3)) for _ in range(3)], np.random.get_state()
+
+    counter = CompileCounter()
+    expected = outcome(namespace["f"])
+    assert not list(differences(expected, outcome(dynamo_lite.compile(namespace["f"], backend=counter))))
+    assert (counter.frame_count, counter.op_count) == (2, 2)

@@ -6,7 +6,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.exc import UserError
 from dynamo_lite.record import log
-from dynamo_lite.testing import CompileCounter, differences
+from dynamo_lite.testing import CompileCounter, differences, run_both
 
 
 def compile_counts(fn, inputs, **options):
@@ -214,3 +214,54 @@ def test_compilers_get_numbers_and_sizes_that_depend_on_data(backend):
         compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
         for x in (torch.tensor([1.0, -2.0, 3.0]), torch.tensor([-1.0, -2.0, -3.0])):
             torch.testing.assert_close(compiled(x), fn(x))
+
+
+POWERS = {
+    "n ** -1": lambda x, n: n**-1 if n else 0,
+    "n ** -2": lambda x, n: n**-2 if n else 0,
+    "n ** 0.5": lambda x, n: n**0.5,
+    "n ** n": lambda x, n: n**n if n else 1,
+    "2 ** n": lambda x, n: 2**n,
+    "2 ** -n": lambda x, n: 2**-n,
+    "(-2) ** n": lambda x, n: (-2) ** n,
+    "0 ** n": lambda x, n: 0**n,
+    "n ** 2": lambda x, n: n**2,
+    "n ** -n": lambda x, n: n**-n,
+    "pow": lambda x, n: pow(n, 3) + pow(-3, abs(n)),
+    "in a tensor": lambda x, n: x * n**-1 * (-2) ** abs(n),
+    "of a size": lambda x, n: (x * (-2) ** x[:n].shape[0], torch.full((2,), (-3) ** x[:n].shape[0])),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", POWERS)
+def test_powers_of_numbers_that_vary(name, dynamic, backend):
+    power, frames = POWERS[name], []
+
+    def call(x, n):
+        return x[:n], power(x, n)
+
+    compiled, x = dynamo_lite.compile(call, backend=backend, dynamic=dynamic), torch.arange(12.0)
+    stop = log.listen(frames.append)
+    try:
+        for n in (3, 4, 5, 9, 0, 1, -2, 7, 2):
+            outcomes = []
+            for fn in (call, compiled):
+                try:
+                    outcomes.append(fn(x, n))
+                except ZeroDivisionError as error:
+                    outcomes.append(str(error))
+            assert not list(differences(*outcomes, tol=1e-6)), n
+    finally:
+        stop()
+    assert not any(frame.skipped or frame.breaks for frame in frames)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_powers_of_negative_constants(backend):
+    for base in (-2, -2.5, -float("inf"), 2, True):
+        run = run_both(
+            lambda x, base=base: (base**x, pow(base, x.long()), -(3**x)), torch.tensor([2.0, 3.0]), _backend=backend
+        )
+        assert run.graph_count == 1 and not run.breaks

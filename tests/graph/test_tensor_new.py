@@ -1,5 +1,8 @@
 """Tensors made from Python values, legacy classes, lists of bools as indices, `.data`, hooks of modules, scripted modules."""
 
+import collections
+
+import numpy as np
 import pytest
 import torch
 
@@ -11,8 +14,8 @@ def x():
     return torch.arange(16.0).reshape(4, 4)
 
 
-def whole(fn, *args):
-    run = run_both(fn, *args)
+def whole(fn, *args, **options):
+    run = run_both(fn, *args, **options)
     assert run.graph_count == 1 and not run.breaks, (run.graph_count, run.breaks)
 
 
@@ -92,3 +95,130 @@ def test_attributes_of_modules_that_are_computed():
 def test_a_module_has_no_builtins():
     with pytest.raises(AttributeError, match="module 'torch' has no attribute 'print'"):
         dynamo_lite.compile(lambda a: torch.print(a), backend="eager")(x())
+
+
+# -- every constructor with every form of arguments
+
+EMPTY = torch.Size([])
+SIZES = {
+    "size": lambda a: ((a.size(),), {}),
+    "slice": lambda a: ((a.shape[1:],), {}),
+    "sum": lambda a: ((a.shape + (2,),), {}),
+    "empty size": lambda a: ((EMPTY,), {}),
+    "named size": lambda a: ((), {"size": a.shape}),
+    "named tuple": lambda a: ((), {"size": (a.shape[0], 2)}),
+    "ints": lambda a: ((a.shape[0], 3), {}),
+    "nothing": lambda a: ((), {}),
+    "device": lambda a: ((a.shape,), {"device": "cpu"}),
+    "size and int": lambda a: ((a.shape, 2), {}),
+    "numpy ints": lambda a: ((np.int64(2), np.int64(3)), {}),
+}
+DATA = {
+    "list": lambda a: (([1, 2],), {}),
+    "nested": lambda a: (([[1, 2], [3, 4]],), {}),
+    "tuple": lambda a: (((1, 2),), {}),
+    "empty tuple": lambda a: (((),), {}),
+    "list of sizes": lambda a: (([a.shape[0], 4],), {}),
+    "list of a size": lambda a: ((list(a.shape),), {}),
+    "tuple of a size": lambda a: ((tuple(a.shape),), {}),
+    "sizes": lambda a: (([a.shape, a.shape],), {}),
+    "numpy ints": lambda a: (([np.int64(3), np.int64(4)],), {}),
+    "numpy floats": lambda a: (([np.float32(3), np.float32(4)],), {}),
+    "array": lambda a: ((np.array([1, 2]),), {}),
+    "arrays": lambda a: (([np.array([1, 2]), np.array([1, 2])],), {}),
+    "tensor": lambda a: ((a,), {}),
+    "named tensor": lambda a: ((), {"other": a}),
+    "tensors": lambda a: (([a[0, 0], a[0, 1]],), {}),
+    "range": lambda a: ((range(3),), {}),
+    "floats": lambda a: (([1.5, 2.5],), {}),
+    "bools": lambda a: (([True, False],), {}),
+    "float": lambda a: ((1.5,), {}),
+    "None": lambda a: ((None,), {}),
+    "text": lambda a: (("ab",), {}),
+    "named data": lambda a: ((), {"data": [1]}),
+}
+LEGACY = ("Tensor", *(cls.__name__ for cls in torch._tensor_classes if cls.__module__ == "torch"))
+METHODS = ("new", "new_tensor", "new_zeros", "new_ones", "new_empty")
+FACTORIES = ("zeros", "ones", "empty", "tensor", "as_tensor")
+CONSTRUCTORS = {
+    **{name: lambda a, name=name: getattr(torch, name) for name in (*LEGACY, *FACTORIES)},
+    **{f"x.{name}": lambda a, name=name: getattr(a, name) for name in METHODS},
+    **{f"long.{name}": lambda a, name=name: getattr(a.long(), name) for name in METHODS},
+    "x.new_full": lambda a: lambda *args, **kwargs: a.new_full(*args, 3, **kwargs),
+    "x.new_empty_strided": lambda a: lambda *args, **kwargs: a.new_empty_strided(*args, (3, 1), **kwargs),
+}
+RARE = ("BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "HalfTensor", "IntTensor", "ShortTensor")
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", [name for name in CONSTRUCTORS if name not in RARE])
+def test_constructors_make_what_they_make_in_eager_execution(name, dynamic):
+    """Shape, dtype, data where there are any, or the error; and a size is no reason for a break."""
+    constructor, wrong = CONSTRUCTORS[name], []
+    for forms in (SIZES, DATA):
+        for form in forms:
+            has_data = forms is DATA and "empty" not in name
+
+            def make(a, arguments=forms[form], has_data=has_data):
+                args, kwargs = arguments(a)
+                made = constructor(a)(*args, **kwargs)
+                return made if has_data else made.zero_()
+
+            try:
+                run = run_both(make, torch.arange(6.0).reshape(2, 3), _dynamic=dynamic)
+            except AssertionError as error:
+                wrong.append((form, str(error)))
+                continue
+            if forms is SIZES and run.exception is None and (run.breaks or run.graph_count != 1):
+                wrong.append((form, run.breaks))
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_functions_that_are_allowed_in_the_graph_get_the_classes_that_they_are_given(dynamic):
+    pair = collections.namedtuple("pair", "one two")
+    seen = []
+
+    def described(value):
+        if isinstance(value, list | tuple):
+            return (type(value).__name__, *map(described, value))
+        if isinstance(value, dict):
+            return (type(value).__name__, *map(described, value.values()))
+        return "tensor" if isinstance(value, torch.Tensor) else "int"
+
+    @dynamo_lite.allow_in_graph
+    def look(a, value):
+        seen.append(described(value))
+        return a + 1
+
+    forms = (
+        lambda a: a.shape,
+        lambda a: [a.shape, a],
+        lambda a: pair(a, a.shape[0]),
+        lambda a: a.max(0),
+        lambda a: collections.OrderedDict(one=a, two=a.shape[1]),
+        lambda a: {"one": [a], "two": (a,)},
+    )
+    for form in forms:
+        seen.clear()
+        whole(lambda a, form=form: look(a, form(a)), x(), _dynamic=dynamic)
+        assert len(set(seen)) == 1, seen
+
+
+def test_a_container_of_another_class_is_no_argument_of_a_function_that_is_allowed_in_the_graph():
+    class Two(list):
+        pass
+
+    @dynamo_lite.allow_in_graph
+    def count(a, value):
+        return a + value.__class__.__name__.count("w")
+
+    run = run_both(lambda a: count(a, Two([a])), x())
+    assert run.graph_count == 1 and not run.breaks  # it is followed
+
+
+def test_type_of_legacy_classes():
+    whole(lambda a: (a.type(torch.DoubleTensor), a.type(dtype=torch.LongTensor), a.long().type(torch.Tensor)), x())
+    whole(lambda a: (a.type("torch.DoubleTensor"), a.type(torch.int32), a.type(), a + 1), x())
+    run = run_both(lambda a: a.type(int), x())
+    assert isinstance(run.exception, RuntimeError | TypeError | ValueError), run.exception

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import dynamo_lite
-from dynamo_lite.testing import CompileCounter, same
+from dynamo_lite.testing import CompileCounter, EagerAndRecordGraphs, same
 
 
 def x():
@@ -384,3 +384,28 @@ def test_a_class_made_inside_that_is_not_followed(fn):
     assert same(dynamo_lite.compile(fn, backend="eager")(x()), fn(x()))
     with pytest.raises(dynamo_lite.exc.Unsupported):
         dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x())
+
+
+def test_results_of_operators_have_no_aliases_of_their_own():
+    """What `as_subclass` makes of a result that nothing else uses is the result."""
+
+    class Sub(torch.Tensor):
+        pass
+
+    def f(x):
+        y = (x + 1) * 2
+        y.add_(3)
+        first, _ = y.split(3)
+        first.mul_(2)
+        return y - 1, x.as_subclass(torch.Tensor), first
+
+    recorder = EagerAndRecordGraphs()
+    given = torch.arange(6.0)
+    expected = f(given.as_subclass(Sub))
+    found = dynamo_lite.compile(f, backend=recorder)(given.as_subclass(Sub))
+    assert [type(r) for r in found] == [type(r) for r in expected]
+    assert all(
+        torch.equal(r.as_subclass(torch.Tensor), e.as_subclass(torch.Tensor))
+        for r, e in zip(found, expected, strict=True)
+    )
+    assert recorder.graphs[0].code.count("alias.default(") == 1  # of the input

@@ -257,3 +257,39 @@ def test_what_no_compiler_sees_is_noted():
     finally:
         stop()
     assert frames[0].graphs[0].notes == {"AOTAutograd": ["t is changed and shares memory with a"]}
+
+
+class Tagged(Two):
+    """Has a tag, of which only the parity matters to a graph."""
+
+    compared: list = []
+
+    @staticmethod
+    def __new__(cls, a, b, tag=0):
+        return Two.__new__(cls, a, b)
+
+    def __init__(self, a, b, tag=0):
+        super().__init__(a, b)
+        self.tag = tag
+
+    def __tensor_flatten__(self):
+        return ["a", "b"], {"tag": self.tag}
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, size, stride):
+        return Tagged(inner["a"], inner["b"], context["tag"])
+
+    @classmethod
+    def __metadata_guard__(cls, known, other):
+        cls.compared.append((known["tag"], other["tag"]))
+        return known["tag"] % 2 == other["tag"] % 2
+
+
+def test_a_class_compares_what_it_says_of_its_tensors_itself():
+    backend = CompileCounterWithBackend("eager")
+    compiled = dynamo_lite.compile(lambda t: t + 1, backend=backend)
+    for tag in (0, 2, 4, 1, 3, 6):
+        found = compiled(Tagged(torch.zeros(3), torch.ones(3), tag))
+        assert torch.equal(found.a, torch.ones(3)) and torch.equal(found.b, torch.full((3,), 2.0))
+    assert backend.frame_count == 2
+    assert (0, 2) in Tagged.compared and (0, 1) in Tagged.compared

@@ -361,12 +361,31 @@ def test_json_encoder(options):
             assert [found for found in log.breaks() if "json" in found.context] == []
 
 
-def test_every_stand_in_is_tested():
+def of_this_package():
     for name in list(registry.MODULES.values()):
         importlib.import_module(f"dynamo_lite.polyfills.{name}")
-    ours = {
-        original for original, function in registry.POLYFILLS.items() if function.__module__.startswith("dynamo_lite.")
-    }
+    return [f for f, stand_in in registry.POLYFILLS.items() if stand_in.__module__.startswith("dynamo_lite.")]
+
+
+@pytest.mark.parametrize("keywords", [{}, {"key": None}, {"unknown": None}], ids=str)
+def test_arguments_that_do_not_fit(keywords):
+    """The error has the original's words, not those of the stand-in."""
+    raised = 0
+    for original in of_this_package():
+        for count in range(7):
+            args = (None,) * count
+            expected = outcome(lambda *args, f=original: f(*args, **keywords), args)
+            with config.patch(capture_pure_python=True, debug=True):
+                captured = convert.Region(lambda gm, inputs: gm.forward).wrap(
+                    lambda *args, f=original: f(*args, **keywords)
+                )
+                assert outcome(captured, args) == expected, (original, args)
+            raised += "raised" in expected[0]
+    assert raised > 100
+
+
+def test_every_stand_in_is_tested():
+    ours = set(of_this_package())
     elsewhere = {json.encoder.c_make_encoder}
     missing = [
         original

@@ -1,6 +1,10 @@
+import contextlib
+
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import dynamo_lite
+from dynamo_lite import graph_break
 
 
 def fn(a, b):
@@ -41,3 +45,65 @@ def test_module():
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
     output = dynamo_lite.explain(model)(A)
     assert (output.graph_count, output.graph_break_count) == (1, 0)
+
+
+@contextlib.contextmanager
+def noted(events):
+    events.append("begin")
+    try:
+        yield
+    finally:
+        events.append("end")
+
+
+def test_what_follows_a_break_inside_of_a_managers_block():
+    """The manager is a suspended generator: leaving the block is one more break, which the report names."""
+
+    def within(x, events):
+        with noted(events):
+            y = x * 2
+            graph_break()
+            y = y + 1
+        return y * 3
+
+    output = dynamo_lite.explain(within)(A, [])
+    assert output.ops_per_graph and output.graph_count == 3 and output.op_count == 3
+    assert [reason.reason.partition(" ")[0] for reason in output.break_reasons] == ["DL025", "DL061"]
+    assert "next() of a generator made outside" in str(output)
+    for raises in (False, True):
+
+        def within_or_raise(x, events, raises=raises):
+            with noted(events):
+                y = x * 2
+                graph_break()
+                events.append("inside")
+                if raises:
+                    raise ValueError(events)
+            return y * 3
+
+        expected, events = [], []
+        for call, seen in (
+            (within_or_raise, expected),
+            (dynamo_lite.compile(within_or_raise, backend="eager"), events),
+        ):
+            try:
+                call(A, seen)
+            except ValueError:
+                seen.append("raised")
+        assert events == expected
+
+
+def test_the_rest_of_a_block_of_sdpa_kernel():
+    def attention(x):
+        with sdpa_kernel(SDPBackend.MATH):
+            y = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+            graph_break()
+            y = y * 2
+        return y + 1
+
+    x = torch.randn(1, 2, 3, 4)
+    output = dynamo_lite.explain(attention)(x)
+    assert output.graph_count == 3 and output.graph_break_count == 2
+    enabled = torch.backends.cuda.flash_sdp_enabled()
+    torch.testing.assert_close(dynamo_lite.compile(attention, backend="eager")(x), attention(x))
+    assert torch.backends.cuda.flash_sdp_enabled() is enabled

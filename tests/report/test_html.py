@@ -1,7 +1,6 @@
 """The HTML report: what it shows, costs of breaks, escaping, many frames."""
 
 import re
-import types
 from html.parser import HTMLParser
 
 import pytest
@@ -178,12 +177,11 @@ def test_an_empty_report():
 
 
 def test_what_runs_eagerly_and_what_raced():
-    code = types.CodeType(0, 0, 0, 0, 1, 0, b"", (), (), (), "gone.py", "f", "f", 3, b"", b"")
     race = [("inductor", 10.0, "10.0 µs, chosen"), ("eager", 40.0, "40.0 µs"), ("broken", None, "failed")]
     graph = GraphRecord(0, 5, 9, "inductor", race=race)
     frames = [
-        FrameRecord(code, "f", "gone.py", 3, graphs=[graph], recompile_reason="r", nearest=Miss(0, []), entry_index=1),
-        FrameRecord(code, "g", "gone.py", 9, skipped="skip_frame no"),
+        FrameRecord("f", "gone.py", 3, graphs=[graph], recompile_reason="r", nearest=Miss(0, []), entry_index=1),
+        FrameRecord("g", "gone.py", 9, skipped="skip_frame no"),
     ]
     page = page_of(Coverage([FunctionCoverage("F", calls=1, frames=frames)]))
     captured, eager = page.functions[0].places
@@ -196,12 +194,11 @@ def test_what_runs_eagerly_and_what_raced():
 
 
 def test_time_goes_to_the_break_in_between():
-    code = types.CodeType(0, 0, 0, 0, 1, 0, b"", (), (), (), "m.py", "f", "f", 3, b"", b"")
     first, second = (BreakRecord(slug, "", (UserFrame("m.py", 5, "f"),)) for slug in ("call-print", "input-output"))
     frames = [
-        FrameRecord(code, "f", "m.py", 3, graphs=[GraphRecord(0, 1, 1, "eager")], breaks=[first]),
-        FrameRecord(code, "g", "m.py", 30, graphs=[GraphRecord(1, 1, 1, "eager")]),
-        FrameRecord(code, "f (resumed)", "m.py", 3, graphs=[GraphRecord(2, 1, 1, "eager")], is_resume=True, breaks=[second]),
+        FrameRecord("f", "m.py", 3, graphs=[GraphRecord(0, 1, 1, "eager")], breaks=[first]),
+        FrameRecord("g", "m.py", 30, graphs=[GraphRecord(1, 1, 1, "eager")]),
+        FrameRecord("f (resumed)", "m.py", 3, graphs=[GraphRecord(2, 1, 1, "eager")], is_resume=True, breaks=[second]),
     ]  # fmt: skip
     function = FunctionCoverage("f", frames=frames)
     function.gaps = {
@@ -215,9 +212,8 @@ def test_time_goes_to_the_break_in_between():
 
 
 def test_thousands_of_frames():
-    code = types.CodeType(0, 0, 0, 0, 1, 0, b"", (), (), (), __file__, "f", "f", 3, b"", b"")
     frames = [
-        FrameRecord(code, f"f{i}", __file__, i % 3000 + 1, graphs=[GraphRecord(i, 5, 9, "eager")], started=i * 1.0)
+        FrameRecord(f"f{i}", __file__, i % 3000 + 1, graphs=[GraphRecord(i, 5, 9, "eager")], started=i * 1.0)
         for i in range(3000)
     ]
     page = html.render(Coverage([FunctionCoverage("many", calls=1, frames=frames)]))

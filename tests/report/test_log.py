@@ -6,11 +6,9 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, UserFrame
 from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, RecordLog, log
 
-CODE = compile("x", "f.py", "eval")
-
 
 def frame(**fields):
-    return FrameRecord(CODE, "f", "f.py", 1, **fields)
+    return FrameRecord("f", "f.py", 1, **fields)
 
 
 def test_counters():

@@ -119,3 +119,20 @@ def test_a_result_that_is_first_seen_behind_a_break_varies_with_what_it_is_compu
 
     found = graphs_per_call(f, [(torch.randn(n, 2),) for n in range(3, 9)])
     assert found[2:] == [0, 0, 0, 0]
+
+
+def test_what_changes_may_be_unbacked():
+    """With `automatic_dynamic_shapes_mark_as`, nothing may depend on what the number is: sizes of 0 and 1 fit as well."""
+
+    def plain(x, n):
+        return x * 2 + n, x.view(-1, 1), x.sum() * x.shape[0], torch.ones(n)
+
+    def branching(x, n):
+        return x * 2 if x.shape[0] > 3 else x + n
+
+    calls = [(torch.arange(float(n)), n) for n in (4, 5, 6, 1, 0, 7, 2)]
+    with dynamo_lite.config.patch(automatic_dynamic_shapes_mark_as="unbacked"):
+        assert graphs_per_call(plain, calls) == [1, 1, 0, 0, 0, 0, 0]
+        graphs_per_call(branching, calls)
+    with dynamo_lite.config.patch(automatic_dynamic_shapes_mark_as="dynamic"):
+        assert graphs_per_call(plain, calls)[3:5] != [0, 0]

@@ -138,3 +138,92 @@ def test_functions_in_a_loop_are_frames_of_their_own_from_the_first_change_on():
     found, said = of_loop(f, [(torch.randn(n, 2), torch.randn(n, 2)) for n in range(3, 12)])
     assert found[2:] == [0] * 7
     assert said == set()
+
+
+def broken(make, counts, expected):
+    """A loop that breaks in each turn, with turns of the numbers that `make(n)` gives."""
+
+    def f(x, n):
+        for i in make(n):
+            x = x * 2 + i
+            dynamo_lite.graph_break()
+        return x - 1
+
+    assert graphs_per_call(f, [(torch.ones(3), n) for n in counts]) == expected
+
+
+def test_loops_over_ranges_that_vary_have_the_same_versions_whatever_their_length():
+    broken(range, [2, 3, 4, 7, 20, 1, 5], [3, 2, 0, 0, 0, 0, 0])
+    broken(lambda n: range(n, n + 3), [5, 6, 9, 40, 2], [4, 1, 0, 0, 0])
+    broken(lambda n: range(n, 0, -2), [5, 6, 9, 40, 2], [4, 1, 0, 0, 0])
+    broken(lambda n: enumerate_of(range(n)), [2, 3, 4, 7, 20, 1, 5], [3, 2, 0, 0, 0, 0, 0])
+
+
+def enumerate_of(numbers):
+    return (i + number for i, number in enumerate(numbers, 1))
+
+
+def test_a_loop_over_no_turn():
+    broken(range, [2, 3, 0, 5, 0], [3, 2, 1, 0, 0])
+
+
+def test_a_range_iterator_that_a_break_restores():
+    def f(x, n):
+        turns = iter(range(n, n + 4))
+        first = next(turns)
+        dynamo_lite.graph_break()
+        return [x * first + i for i in turns], list(turns)
+
+    def results(x, n):
+        made, rest = f(x, n)
+        return torch.stack(made) + len(rest)
+
+    assert graphs_per_call(results, [(torch.ones(3), n) for n in range(2, 9)])[3:] == [0] * 4
+
+
+def test_ranges_as_arguments():
+    def f(x, r):
+        return x * r.start + r.stop if 7 in r else x + r.step
+
+    calls = [(torch.ones(3), range(n, 2 * n)) for n in range(2, 9)]
+    for args in calls:
+        assert torch.equal(dynamo_lite.compile(f, backend="eager")(*args), f(*args))
+    assert graphs_per_call(lambda x, r: x * r.start + r.stop, calls) == [1, 1, 0, 0, 0, 0, 0]
+
+
+def test_equal_ranges_with_other_ends():
+    """`range(0, 3, 2) == range(0, 4, 2)`."""
+    compiled = dynamo_lite.compile(lambda x, r: x * r.stop, backend="eager")
+    for stop in (3, 4, 3):
+        assert torch.equal(compiled(torch.ones(2), range(0, stop, 2)), torch.full((2,), float(stop)))
+
+
+def test_the_count_of_an_enumerate_that_a_break_restores():
+    def f(x, start, names):
+        pairs = enumerate(names, start)
+        dynamo_lite.graph_break()
+        for i, name in pairs:
+            x = x * i + len(name)
+        return x, i, next(pairs, None)
+
+    def checked(x, start, names):
+        x, i, rest = f(x, start, names)
+        return x * i if rest is None else x
+
+    assert graphs_per_call(checked, [(torch.ones(3), n, ["a", "bc"]) for n in range(2, 9)])[2:] == [0] * 5
+
+
+def test_numbers_of_two_iterators_are_two_numbers():
+    """Whose paths differ in nothing but the place in the iterator that goes through both."""
+
+    def f(x, a, b):
+        pairs = zip(a, b)
+        dynamo_lite.graph_break()
+        for i, j in pairs:
+            x = x * i + j
+        return x
+
+    ints = [(torch.ones(3), [n, 2], [4, n + 5]) for n in range(2, 8)]
+    assert graphs_per_call(f, ints) == [1, 1, 0, 0, 0, 0]
+    floats = [(torch.ones(3), [n / 3, 2.5], [4.5, n / 7]) for n in range(2, 8)]
+    assert graphs_per_call(f, floats) == [1, 1, 0, 0, 0, 0]

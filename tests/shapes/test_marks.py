@@ -134,19 +134,24 @@ def test_size_outside_of_the_range():
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_sizes_zero_and_one(n):
-    assert error_of(scaled, marked(n, mark_dynamic)) == (
-        f"dimension 0 of x was marked dynamic, but its size is {n}, and sizes 0 and 1 are constants\n"
-        "  do:  compile with a size of at least 2, mark it with mark_unbacked, or set config.specialize_zero_one = False"
-    )
+def test_sizes_zero_and_one_are_constants_whatever_the_marks(n):
+    assert versions(scaled, [marked(n, mark_dynamic), marked(5), marked(7)]) == 2
+    assert versions(scaled, [marked(n, mark_unbacked), marked(5), marked(7)]) == 1
 
 
-def test_marks_that_contradict_each_other():
-    assert error_of(scaled, marked(3, mark_dynamic, mark_static)) == (
-        "dimension 0 of x was marked dynamic as well as static\n  do:  keep one of the marks"
-    )
-    assert "dynamic as well as unbacked" in error_of(scaled, marked(3, mark_dynamic, mark_unbacked))
-    assert "unbacked as well as static" in error_of(scaled, marked(3, mark_unbacked, mark_static))
+def test_broken_promises_raise_torchs_error():
+    error = torch.fx.experimental.symbolic_shapes.ConstraintViolationError
+    for x, fn in ((marked(5, mark_dynamic), constant), (marked(3, mark_dynamic, min=4, max=8), scaled)):
+        with pytest.raises(error) as caught:
+            dynamo_lite.compile(fn, backend="eager")(x)
+        assert isinstance(caught.value, UserError) and isinstance(caught.value, RuntimeError)
+
+
+def test_of_several_marks_unbacked_comes_before_dynamic_and_dynamic_before_static():
+    assert versions(scaled, [marked(3, mark_dynamic, mark_static), marked(5)]) == 1
+    assert versions(scaled, [marked(3, mark_static), marked(5)]) == 2
+    assert versions(scaled, [marked(3, mark_unbacked, mark_static), marked(5), marked(1)]) == 1
+    assert versions(scaled, [marked(3, mark_dynamic, mark_unbacked), marked(5), marked(1)]) == 1
     assert error_of(scaled, marked(3, mark_dynamic, min=9, max=8)) == (
         "dimension 0 of x was marked dynamic from 9 to 8, which no size is\n  do:  give a min that is not above max"
     )
@@ -155,10 +160,7 @@ def test_marks_that_contradict_each_other():
 def test_a_parameter_is_not_dynamic():
     weight = torch.nn.Parameter(torch.ones(5, 4))
     mark_dynamic(weight, 0)
-    assert error_of(scaled, weight) == (
-        "dimension 0 of x was marked dynamic, but the sizes of parameters are constants\n"
-        "  do:  remove the mark, or set config.force_parameter_static_shapes = False"
-    )
+    assert versions(scaled, [weight, torch.nn.Parameter(torch.ones(6, 4))]) == 2
 
 
 def test_dimensions_are_counted_from_both_ends():
@@ -253,9 +255,9 @@ def test_arguments_of_modules_have_their_names():
 
     message = error_of(Model(), marked(5, mark_dynamic))
     assert message.startswith("dimension 0 of tokens was marked dynamic, but the code makes it the constant 5\n")
-    with pytest.raises(UserError, match="dimension 0 of weights was marked dynamic as well as static"):
+    with pytest.raises(UserError, match="dimension 0 of weights was marked dynamic from 4 on, but its size is 3"):
         dynamo_lite.compile(scale_by_weights(), backend="eager")(
-            torch.ones(3, 4), weights=marked(3, mark_dynamic, mark_static)
+            torch.ones(3, 4), weights=marked(3, mark_dynamic, min=4)
         )
 
 

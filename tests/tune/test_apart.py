@@ -11,6 +11,7 @@ import warnings
 import failing_backends
 import pytest
 import torch
+from fresh import new_process
 
 import dynamo_lite
 from dynamo_lite.backends import registry
@@ -195,7 +196,7 @@ class TestShadow:
             calls = iter(range(2))
             return lambda x: (x + (300 if next(calls, None) is not None else 299),)
 
-        dynamo_lite.reset()
+        new_process()
         registry._backends["fast"] = worse
         fn = tuned(tmp_path / "store", "fast", shadow=3)
         with pytest.warns(
@@ -206,7 +207,7 @@ class TestShadow:
                 torch.testing.assert_close(fn(x), steps(x))
         assert told()["fast"].startswith("quarantined: wrong: result 0: off by 1")
         assert store.get(key).backend == "eager"
-        dynamo_lite.reset()
+        new_process()
         registry._backends["fast"] = good
         fn = tuned(tmp_path / "store", "fast", shadow=3)
         with warnings.catch_warnings():

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from fresh import new_process
 
 import dynamo_lite
 from dynamo_lite.backends import registry
@@ -64,7 +65,7 @@ def test_an_earlier_choice_is_taken_without_a_race(tmp_path, backends):
     x = torch.randn(5)
     tuned(tmp_path / "store", "wrong", "fused")(x)
     backends.clear()
-    dynamo_lite.reset()
+    new_process()
     torch.testing.assert_close(tuned(tmp_path / "store", "wrong", "fused")(x), steps(x))
     assert backends == ["fused"]
     assert log.frames[-1].graphs[0].backend == "fused"
@@ -73,7 +74,7 @@ def test_an_earlier_choice_is_taken_without_a_race(tmp_path, backends):
 def test_a_choice_that_fails_now_is_forgotten(tmp_path, backends, monkeypatch):
     x = torch.randn(5)
     tuned(tmp_path / "store", "fused")(x)
-    dynamo_lite.reset()
+    new_process()
 
     def fails(gm, example_inputs):
         raise RuntimeError("the library has gone")
@@ -160,3 +161,16 @@ class TestKey:
         for other in (x.double(), torch.ones(100, 4), x.t(), torch.nn.Parameter(x)):
             assert self.key(fn, x) != self.key(fn, other)
         assert self.key(fn, x) != self.key(fn, x, training=True)
+
+
+def test_reset_forgets_the_choices_of_this_process(tmp_path, backends):
+    x = torch.randn(5)
+    tuned(tmp_path / "store", "wrong", "fused")(x)
+    backends.clear()
+    dynamo_lite.reset()
+    tuned(tmp_path / "store", "wrong", "fused")(x)
+    assert backends == ["wrong", "fused"]  # raced again
+    backends.clear()
+    new_process()
+    tuned(tmp_path / "store", "wrong", "fused")(x)
+    assert backends == ["fused"]

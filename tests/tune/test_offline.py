@@ -5,6 +5,7 @@ import io
 import failing_backends
 import pytest
 import torch
+from fresh import new_process
 
 import dynamo_lite
 from dynamo_lite.__main__ import main
@@ -43,7 +44,7 @@ def test_collect_race_use(tmp_path, capsys):
     script = str(tmp_path / "program.py")
     assert main(["tune", "--collect", script]) == 0
     assert capsys.readouterr().out == "[300.0, 300.0]\n1 graphs collected, 0 known already\n"
-    dynamo_lite.reset()
+    new_process()
     assert main(["tune", "--collect", script]) == 0
     assert capsys.readouterr().out == "[300.0, 300.0]\n0 graphs collected, 1 known already\n"
     assert main(["tune", "--stats"]) == 0
@@ -60,7 +61,7 @@ def test_collect_race_use(tmp_path, capsys):
         ["leaving", "ended", "its", "process", "with", "status", "3"]
     ]
     assert lines[-3:-1] == ["1 graphs tuned, 0 collected and waiting", f"  {'fast':26}     1"]
-    dynamo_lite.reset()
+    new_process()
     names: dict = {}
     exec(PROGRAM.replace("print", "#"), names)
     fn = dynamo_lite.compile(names["steps"], backend="autotune", options={"candidates": ["fast"]})

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+import dynamo_lite
 from dynamo_lite.testing import run_both
 
 
@@ -113,3 +114,62 @@ def test_generator_argument_is_a_break():
 
     generator.set_state(state)
     assert torch.equal(dynamo_lite.compile(fn, backend="eager")(x(), generator), expected)
+
+
+# -- queries, schemas, texts
+
+QUERIES = """
+torch.backends.cpu.get_cpu_capability(); torch.cpu._is_avx2_supported(); torch.cpu.get_capabilities()["architecture"]
+torch.backends.mkldnn.is_available(); torch.backends.mkldnn.allow_tf32; torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+torch.backends.quantized.engine; torch.backends.quantized.supported_engines; torch.backends.cuda.preferred_linalg_library()
+torch.get_num_interop_threads(); torch.is_warn_always_enabled(); torch.__config__.show(); torch.profiler.supported_activities()
+torch.ops.aten.add.Tensor._schema.name; [a.name for a in torch.ops.aten.add.Tensor._schema.arguments]
+str(torch.ops.aten.add.Tensor._schema)
+str(torch.ops.aten.add.Tensor); repr(torch.ops.aten.add); f"{torch.add}"; torch.ops.aten.add_.Tensor._schema.is_mutable
+"""
+
+
+@pytest.mark.parametrize("text", [q.strip() for q in QUERIES.replace("\n", ";").split(";") if q.strip()])
+def test_queries(text):
+    namespace = {"torch": torch}
+    exec(f"def f(x):\n    y = x + 1\n    found = {text}\n    return y * 2, str(found)", namespace)
+    run = run_both(namespace["f"], torch.ones(2))
+    assert run.graph_count == 1 and not run.breaks
+
+
+def test_settings_that_are_asked_for_are_guarded():
+    def f(x):
+        return x + 1, torch.is_warn_always_enabled()
+
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    before = torch.is_warn_always_enabled()
+    try:
+        for wanted in (False, True, False):
+            torch.set_warn_always(wanted)
+            assert compiled(torch.ones(2))[1] is wanted
+    finally:
+        torch.set_warn_always(before)
+
+
+class Point(metaclass=torch.fx._symbolic_trace.ProxyableClassMeta):
+    def __init__(self, a, b=2):
+        self.a, self.b = a, b
+
+
+def test_classes_that_torch_fx_can_trace():
+    def f(x):
+        p = Point(x + 1, b=x)
+        try:
+            Point()
+        except TypeError as error:
+            return p.a * p.b, str(error), type(p) is Point
+
+    run = run_both(f, torch.ones(3))
+    assert run.graph_count == 1 and not run.breaks
+
+
+def test_methods_without_a_hash_as_hash():
+    """What pybind11 gives a class as `__hash__` cannot be looked up in a table."""
+    kind = torch._C._profiler.ProfilerActivity
+    run = run_both(lambda x: (x + 1, {kind.CPU: 3}[kind.CPU], kind.CPU in {kind.CUDA}), torch.ones(3))
+    assert run.graph_count == 1 and not run.breaks

@@ -1,0 +1,102 @@
+"""Exceptions of the program that come up while the engine runs: from signal handlers, from other threads, from lack of memory.
+
+Input: the Python signal handlers that the program has installed; an exception that engine code has caught. Output: inside
+`relayed()` handlers run at the same moments as ever, but an `Exception` that one of them raises travels as `HandlerRaised`;
+`let_through(error)` raises the others again.
+Invariant: time-outs are built on such exceptions. Our code and torch's catch `Exception` where an operator or a backend may fail,
+and would take the program's time-out for a failure of capture.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from _signal import getsignal  # what `signal.getsignal` wraps to make enums of numbers
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+from ._eval_frame import replace_signal_handler
+
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class HandlerRaised(BaseException):
+    """Carries the exception that a signal handler of the program has raised."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Relay:
+    """Stands in for one handler. `outer` is the exception that the program was handling when the analysis began."""
+
+    def __init__(self, handler: Handler, outer: BaseException | None) -> None:
+        self.handler = handler
+        self.outer = outer
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        interrupted = (
+            sys.exception()
+        )  # what the analysis itself was handling just now is none of the program's business
+        try:
+            self.handler(signum, frame)
+        except Exception as error:
+            self._raise(error, interrupted)
+
+    def _raise(self, error: Exception, interrupted: BaseException | None) -> NoReturn:
+        innermost: BaseException = error
+        while innermost.__context__ is not None and innermost.__context__ is not interrupted:
+            innermost = innermost.__context__
+        innermost.__context__ = self.outer
+        traceback = error.__traceback__
+        raise HandlerRaised(error.with_traceback(traceback.tb_next if traceback is not None else None)) from None
+
+
+@contextmanager
+def relayed() -> Iterator[None]:
+    """Let handlers of the program raise through code that catches `Exception`. Only the main thread runs handlers."""
+    relays: dict[int, _Relay] = {}
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    outer = sys.exception()
+    for signum in _SIGNALS:
+        handler = getsignal(signum)
+        if callable(handler) and handler is not signal.default_int_handler:
+            relays[signum] = _Relay(handler, outer)
+    try:
+        for signum, relay in relays.items():
+            replace_signal_handler(signum, relay)
+        yield
+    finally:
+        for signum, relay in relays.items():
+            if getsignal(signum) is relay:  # else the handler has installed another one
+                replace_signal_handler(signum, relay.handler)
+
+
+def let_through(error: BaseException) -> None:
+    """Raise an exception again that engine code has caught and that is the program's: lack of memory, and what another thread has had
+    raised in this one (`PyThreadState_SetAsyncExc`), which is a class that the engine does not know, raised by engine code."""
+    if isinstance(error, MemoryError) or (_is_foreign(type(error)) and _is_raised_by_engine(error)):
+        raise error
+
+
+def _is_foreign(cls: type[BaseException]) -> bool:
+    return cls.__module__.partition(".")[0] not in _ENGINE
+
+
+def _is_raised_by_engine(error: BaseException) -> bool:
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    name = traceback.tb_frame.f_globals.get("__name__") if traceback is not None else None
+    return isinstance(name, str) and name.partition(".")[0] in _ENGINE
+
+
+_SIGNALS = sorted(signal.valid_signals())
+_ENGINE = frozenset({"builtins", "dynamo_lite", "mpmath", "numpy", "sympy", "torch"})
+"""Packages whose code an analysis runs, and whose exceptions it expects."""

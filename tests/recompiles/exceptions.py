@@ -1,0 +1,55 @@
+"""Programs of which dynamo_lite compiles more graphs than torch.compile, or captures fewer operators: how many graphs, and why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Allowed(NamedTuple):
+    graphs: int
+    reason: str
+
+
+LOOP = "torch.compile runs a frame that breaks in a loop eagerly: nothing of it is captured"
+TRY = "torch.compile runs a frame that breaks in `try` eagerly: nothing of it is captured"
+LIMIT = "once the limit of a function is used up, torch.compile compiles nothing that it calls; here what does not decide is compiled once"
+HOOKS = (
+    "torch.compile has no guards on hooks (skip_nnmodule_hook_guards), and would not notice another hook; here the number of the hook's "
+    "handle is a guard at first, and varies from the second version on"
+)
+ITERATOR = "torch.compile cannot go on with such an iterator: what follows the break runs eagerly"
+FIRST = "torch.compile gives up a frame that has no operator at its first call"
+
+EXCEPTIONS = {
+    "optional_number": Allowed(2, FIRST),
+    "equal_hook_from_outside": Allowed(2, HOOKS),
+    "equal_pre_hook_from_outside": Allowed(2, HOOKS),
+    "loop_with_break": Allowed(5, LOOP),
+    "nested_loops_with_break": Allowed(7, LOOP),
+    "loop_in_try_with_break": Allowed(5, LOOP),
+    "try_with_break": Allowed(4, TRY),
+    "raising_try_with_break": Allowed(5, TRY),
+    "while_with_break": Allowed(6, LOOP),
+    "enumerate_with_break": Allowed(10, LOOP + "; the lengths of lists are constants"),
+    "zip_with_break": Allowed(4, LOOP),
+    "loop_over_modules_with_break": Allowed(4, LOOP),
+    "loop_over_tensors_with_break": Allowed(9, LOOP + "; the lengths of lists are constants"),
+    "enumerate_after_a_break": Allowed(3, ITERATOR),
+    "zip_after_a_break": Allowed(3, ITERATOR),
+    "dict_iterator_after_a_break": Allowed(2, ITERATOR),
+    "break_in_a_generator_manager": Allowed(4, "torch.compile runs such a frame eagerly: nothing of it is captured"),
+    "break_in_sdpa_kernel": Allowed(
+        6,
+        "torch.compile knows sdpa_kernel and makes it anew after the break; here its generator goes on, and leaving the block is one more "
+        "break",
+    ),
+    "recompile_limit_of_a_caller": Allowed(9, LIMIT),
+    "recompile_limit_with_helpers": Allowed(9, LIMIT),
+    "recompile_limit_before_a_break": Allowed(10, LIMIT),
+    "numbers_as_text": Allowed(
+        2, "torch.compile makes the number a constant because of the text, and gives the frame up"
+    ),
+    "numpy_numbers": Allowed(
+        2, "torch.compile makes a tensor of a scalar of numpy; here it is a number, a constant until it changes"
+    ),
+}

@@ -1,0 +1,46 @@
+"""No more graphs than torch.compile, and no fewer operators in them, where inputs vary."""
+
+import json
+import pathlib
+
+import pytest
+
+import dynamo_lite
+
+from .counts import Counts, run
+from .exceptions import EXCEPTIONS
+from .programs import PROGRAMS
+
+STORED = pathlib.Path(__file__).parent / "torch_counts.json"
+"""What torch.compile comes to; `python -m tests.recompiles --write` measures it again."""
+
+THEIRS = {name: Counts(*counts) for name, counts in json.loads(STORED.read_text())["counts"].items()}
+
+
+def is_more(ours: Counts, theirs: Counts) -> bool:
+    """Whether more graphs are compiled, or fewer operators captured, than by torch.compile."""
+    return ours.graphs > theirs.graphs or ours.operators < theirs.operators
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_more_graphs_than_torch_compile(name):
+    with dynamo_lite.config.patch(debug=True):
+        ours = run(name, dynamo_lite.compile)
+    theirs = THEIRS[name]
+    allowed = EXCEPTIONS.get(name)
+    if allowed is None:
+        assert not is_more(ours, theirs), f"{ours}, torch.compile {theirs}"
+    else:
+        assert is_more(ours, theirs), f"an exception that is none: {ours}, torch.compile {theirs}"
+        assert ours.graphs == allowed.graphs and ours.operators >= theirs.operators
+
+
+def test_there_are_counts_and_reasons_for_what_is_there():
+    assert THEIRS.keys() == PROGRAMS.keys() and EXCEPTIONS.keys() <= PROGRAMS.keys()
+
+
+def test_calls_differ():
+    """Each program is called often enough to have a version too many."""
+    for name, make in PROGRAMS.items():
+        _, calls = make()
+        assert len(list(calls)) >= 8, name
