@@ -139,7 +139,7 @@ def _holders(roots: list[Any]) -> list[Any]:
         state[id(vt)] = True
         pending.append((vt, True))
         pending += [(child, False) for child in _children(vt)]
-        if isinstance(vt, TracebackVariable):
+        if not is_lazy(vt) and isinstance(vt, TracebackVariable):
             found += vt.frame.frame.held()
     return found
 

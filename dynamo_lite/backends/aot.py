@@ -79,7 +79,10 @@ def load_compiler(name: str) -> ModuleType:
 
 def raised_by_operator(error: BaseException) -> bool:
     """Whether AOTAutograd raised an error while it ran the operators of the graph, and those of its gradients, on fake tensors: before
-    any compiler saw them."""
+    any compiler saw them. (Its own texts of graphs may be wrong as well, where the name of a keyword is none that Python's grammar takes.)
+    """
+    if isinstance(error, SyntaxError):
+        return False
     tracing = {
         getattr(function, "__code__", None)
         for module, names in _STAGES_BEFORE_COMPILERS.items()

@@ -65,7 +65,7 @@ from .values import (
     has_constant,
     requires_grad,
 )
-from .versions import changed_results, check_views, replaced_inputs, written_past
+from .versions import changed_results, check_views, is_no_view, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, is_asked, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
 from .writes import resizes_silently
@@ -448,6 +448,8 @@ class GraphBuilder:
         except Unsupported as error:
             if error.slug == "data-dependent-operator":
                 self.ask(tensors)
+            if error.slug == "fake-tensor-error":
+                self._check_views(tensors, error)
             raise
         if mode.items_read != items_read:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
@@ -468,6 +470,7 @@ class GraphBuilder:
                 self.writes += [(tensors[i], n) for i, n in written]
         if may_write(target, fx_kwargs):
             self.written += tensors
+        self._refuse_detach(target, tensors)
         if changes:
             self._refuse_resize(target, tensors, changes)
             self._apply_changes(tensors, changes, fakes is None)
@@ -595,15 +598,31 @@ class GraphBuilder:
         for value in tensors:
             if _repeats_elements(value.meta):
                 unsupported("fake-tensor-error", f"{name} of a tensor whose elements share memory")
+        if has_gradients:
+            self._check_views(tensors, Unsupported("fake-tensor-error", f"{name} of one of several views"))
         if torch.is_grad_enabled() and self.scope is None:
             for value in tensors:
-                if has_gradients:
-                    check_views(self, value, Unsupported("fake-tensor-error", f"{name} of one of several views"))
                 if value.meta.requires_grad and any(
                     v.meta.requires_grad and v.meta.is_leaf for v in value.family or ()
                 ):
                     unsupported("fake-tensor-error", f"{name} of a view of a leaf that requires gradients")
         self.changed.update(tensors)
+
+    def _check_views(self, tensors: list[TensorValue], error: Unsupported) -> None:
+        """Where an operator is refused, or would be, because it changes one of several views: end the graph before these are made."""
+        if torch.is_grad_enabled() and self.scope is None:
+            for value in tensors:
+                check_views(self, value, error)
+
+    def _refuse_detach(self, target: Any, tensors: list[TensorValue]) -> None:
+        """Break where torch refuses to detach a view in place: the fake of an input is none."""
+        origin = tensors[0].origin if tensors and getattr(target, "__name__", target) == "detach_" else None
+        if origin is None or origin[0] != "input":
+            return
+        _, source, real = origin
+        if not is_no_view(real):
+            unsupported("fake-tensor-error", "detach_ of a view")
+        self.tr.guards.predicate(is_no_view, (source,), "is no view")
 
     def _refuse_resize(self, target: Any, tensors: list[TensorValue], changes: Any) -> None:
         """Refuse to give an input another storage, which compilers don't follow: a `resize_` to more elements, an `out=` of another

@@ -1,4 +1,5 @@
-"""Results that have the memory of others without taking part in their gradients: what `data`, `detach()` and views without gradients give.
+"""Results that have the memory of others without taking part in their gradients: what `data`, `detach()` and views without gradients give;
+and those that take part as one of several views.
 
 Input: a builder with its finished graph. Output: `Aliases`, by which the operators that make such results are carried out after the
 compiled graph, on what they are made of.
@@ -46,7 +47,7 @@ def aliases(builder: Any) -> tuple[Aliases | None, list[Node]]:
     outputs = list(builder.outputs)
     values = [node.meta.subject for node in outputs]
     chains = [_chain(value, values) for value in values]
-    if not any(map(_is_detached, chains)) or not _has_following(builder):
+    if not any(_is_detached(chain) or _is_one_of_several(chain) for chain in chains) or not _has_following(builder):
         return None, outputs
     made = _Making(builder)
     chosen = [made.is_due(i, chains) and _may_run_again(builder, chain) for i, chain in enumerate(chains)]
@@ -68,14 +69,13 @@ def may_follow(builder: Any, value: TensorValue) -> bool:
 
 
 def _chain(value: Any, outputs: Sequence[Any]) -> list[TensorValue]:
-    """A value, what it is an alias of, and so on, up to an output that takes part in gradients."""
+    """A value, what it is an alias of, and so on, up to an output that takes part in gradients and is none of several views."""
     found = []
     while isinstance(value, TensorValue):
         found.append(value)
-        if _has_history(value) and value in outputs:
-            break
         value = _base(value)
-    return found
+    ends = (i for i, v in enumerate(found) if _has_history(v) and v in outputs and not _is_one_of_several(found[i:]))
+    return found[: next(ends, len(found)) + 1]
 
 
 def _has_history(value: TensorValue) -> bool:
@@ -161,6 +161,16 @@ def _is_detached(chain: list[TensorValue]) -> bool:
     return any(_ends_gradients(value) for value in chain[:-1])
 
 
+def _is_one_of_several(chain: list[TensorValue]) -> bool:
+    """Whether a value is one of several views that an operator returns, or a view of one: autograd refuses to change it in place, and to
+    use it after its base has changed. AOTAutograd returns a tensor that it knows nothing of."""
+    return (
+        len(chain) > 1
+        and _has_history(chain[0])
+        and any(v.origin is not None and v.origin[0] == "item" for v in chain[:-1])
+    )
+
+
 def _ends_gradients(value: TensorValue) -> bool:
     of = _base(value).meta.requires_grad
     return _is_data(maker(value)[0]) or (of and (not value.meta.requires_grad or value.meta.is_leaf))
@@ -192,9 +202,13 @@ class _Making:
     def is_due(self, i: int, chains: list[list[TensorValue]]) -> bool:
         """Whether anybody could tell that an output is a copy, or what gradients need."""
         chain = chains[i]
-        if not _is_detached(chain):
+        if not chain:
             return False
         root = chain[-1]
+        if _is_one_of_several(chain):
+            return root not in self.inputs  # AOTAutograd makes views of inputs by the operators of the graph
+        if not _is_detached(chain):
+            return False
         others = [other[-1] for k, other in enumerate(chains) if k != i and other]
         if root in self.inputs or root in self.past:
             return True

@@ -40,7 +40,7 @@ from .meta import FIELDS, TensorMeta, intern, is_plain, meta_of_fake, meta_of_in
 from .nodes import NodeFactory, NodeMeta
 from .overlaps import Reach
 from .state import AmbientState
-from .values import SymValue, TensorValue
+from .values import SequenceValue, SymValue, TensorValue
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Kinds of constants.
@@ -197,7 +197,7 @@ class _Subjects:
         self.known: dict[Any, int] = {}
 
     def __call__(self, subject: Any) -> int:
-        key = subject.meta if type(subject) is TensorValue else subject
+        key = subject.meta if type(subject) is TensorValue else id(subject)
         number = self.known.get(key)
         if number is None:
             data = self._data(subject)
@@ -207,6 +207,8 @@ class _Subjects:
         return number
 
     def _data(self, subject: Any) -> Any:
+        if type(subject) is SequenceValue:
+            return self._sequence(subject)
         if type(subject) is TensorValue:
             meta = subject.meta
             if isinstance(meta, TensorMeta):
@@ -216,12 +218,24 @@ class _Subjects:
             return ("number", self.symbols.written(subject.sym))
         return None
 
+    def _sequence(self, subject: SequenceValue) -> tuple[Any, ...] | None:
+        items = [
+            (True, self(item)) if isinstance(item, _VALUES) else (False, self.writer.value(item))
+            for item in subject.items
+        ]
+        if (True, 0) in items:
+            return None
+        return ("sequence", self.writer.value(subject.type), items, self.writer.value(subject.keys))
+
     def _symbolic(self, meta: Any) -> tuple[Any, ...]:
         sizes, strides, offset = [
             tuple(map(self.symbols.written, numbers)) for numbers in (meta.shape, meta.stride, (meta.offset,))
         ]
         kind = self.writer.value(meta.dtype), self.writer.value(meta.device)
         return ("symbolic", sizes, strides, *offset, *kind, meta.requires_grad, meta.is_leaf)
+
+
+_VALUES = (TensorValue, SymValue, SequenceValue)
 
 
 def _write_symbols(graph: GraphBuilder, writer: Any) -> dict[str, Any]:
@@ -300,9 +314,14 @@ def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, writ
         target,
         _write_argument(node.args, writer, numbers),
         _write_argument(node.kwargs, writer, numbers),
-        subjects(getattr(node.meta, "subject", None)) if node.op != "placeholder" else 0,
+        subjects(_subject_of(node.meta)) if node.op != "placeholder" else 0,
         write_place(getattr(node.meta, "place", None)),
     )
+
+
+def _subject_of(meta: Any) -> Any:
+    """What a node stands for."""
+    return (meta.sequence or meta.subject) if isinstance(meta, NodeMeta) else None
 
 
 def _write_aliases(known: Aliases, writer: Any) -> tuple[Any, ...]:
@@ -536,7 +555,9 @@ class _StoredNodes:
     def __call__(self) -> Graph:
         data = marshal.loads(self.data)
         with without_compiler:
-            subjects = [lambda: None, *map(self._maker, data["subjects"][1:])]
+            subjects: list[Callable[[], Any]] = [lambda: None]
+            for kind in data["subjects"][1:]:
+                subjects.append(self._maker(kind, subjects))
         self.given = iter(self.inputs)
         self.graph = graph = TraceGraph()
         self.nodes: list[Node] = []
@@ -555,8 +576,12 @@ class _StoredNodes:
                 node.meta = StoredMeta(self, subjects[subject](), place)
         return graph
 
-    def _maker(self, data: tuple[Any, ...]) -> Callable[[], Any]:
+    def _maker(self, data: tuple[Any, ...], known: Sequence[Callable[[], Any]]) -> Callable[[], Any]:
         """A function that makes what stands for a value of this kind."""
+        if data[0] == "sequence":
+            value = self.reader.value
+            cls, items, keys = value(data[1]), data[2], value(data[3])
+            return lambda: SequenceValue(cls, [known[i]() if is_value else value(i) for is_value, i in items], keys)
         if data[0] == "number":
             sym = self.symbols.read(data[1])
             return lambda: SymValue(sym)
@@ -610,7 +635,9 @@ class StoredMeta(NodeMeta):
     def __init__(self, nodes: _StoredNodes, subject: Any, number: int) -> None:
         self.nodes = nodes
         self.propagator = nodes.propagator
-        self.subject = subject
+        is_sequence = type(subject) is SequenceValue
+        self.subject = None if is_sequence else subject
+        self.sequence = subject if is_sequence else None
         self.number = number
 
     @property

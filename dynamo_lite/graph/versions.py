@@ -91,6 +91,12 @@ def _is_restricted(tensor: torch.Tensor) -> bool:
         return tensor._is_view() and autograd._get_creation_meta(tensor) != autograd.CreationMeta.DEFAULT
 
 
+def is_no_view(tensor: torch.Tensor) -> bool:
+    """Guard: a tensor that is no view to autograd."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return not tensor._is_view()
+
+
 def advance_version(tensor: torch.Tensor, n: int) -> None:
     """Note that a tensor has been changed in place n times."""
     torch._C._autograd._unsafe_set_version_counter((tensor,), (tensor._version + n,))

@@ -109,3 +109,25 @@ def test_objects_beside_a_spec():
         GuardProgram(((node,), (), 0), objects=("a text",))
     literal = GuardProgram((((ir.LOCAL, 0, ((ir.EQUALS, (..., 0), 0),), ()),), (), 0))
     assert literal.check(((..., 0),), None)
+
+
+SEVERAL = """
+import torch
+def f(x):
+    values, indices = x.topk(2)
+    first, *rest = x.unbind(0)
+    return values + first[:2], indices, torch.aminmax(x).max + rest[0].sum()
+def main(): return f, (torch.randn(3, 3),)
+"""
+
+
+def test_nodes_with_several_results():
+    _, args, (module,) = captured(SEVERAL)
+    examples = {n.name: n.meta["example_value"] for n in module.graph.nodes if n.op.startswith("call")}
+    assert type(examples["topk"]) is torch.return_types.topk and examples["topk"].indices.dtype is torch.int64
+    assert type(examples["unbind"]) is tuple and [t.shape for t in examples["unbind"]] == [(3,)] * 3
+    for _ in range(2):
+        new_process()
+        fn, args = load(prog=SEVERAL).main()
+        torch.testing.assert_close(dynamo_lite.compile(fn, backend="aot_eager")(*args), fn(*args))
+    assert STATS.cache_hits == 1

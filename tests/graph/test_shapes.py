@@ -255,7 +255,8 @@ def test_powers_of_numbers_that_vary(name, dynamic, backend):
             assert not list(differences(*outcomes, tol=1e-6)), n
     finally:
         stop()
-    assert not any(frame.skipped or frame.breaks for frame in frames)
+    breaks = {record.slug for frame in frames for record in frame.breaks}
+    assert not any(frame.skipped for frame in frames) and breaks <= {"uncaught-exception"}
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

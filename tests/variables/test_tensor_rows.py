@@ -136,3 +136,65 @@ def test_of_other_lengths():
         assert same(fn(a), compiled(a))
     with pytest.raises(TypeError, match="0-d tensor"):
         compiled(torch.tensor(1.0))
+
+
+# -- views that leave the graph
+
+
+def one_of_several(a, w):
+    return (a * w).unbind()[0]
+
+
+def several_beside_their_base(a, w):
+    y = a * w
+    return y.split(1), y
+
+
+def views_of_one_of_several(a, w):
+    y = a * w
+    return y.unbind()[0].view(-1), y.view(-1)
+
+
+def views_of_an_input(a, w):
+    return a.unbind(), w * 2
+
+
+def kinds(result):
+    views = [t for t in torch.utils._pytree.tree_leaves(result)]
+    kind = torch._C._autograd._get_creation_meta
+    return [(t._is_view(), kind(t) if t._is_view() else None, t.requires_grad) for t in views]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [one_of_several, several_beside_their_base, views_of_one_of_several, views_of_an_input])
+def test_views_that_leave_the_graph(fn, backend):
+    """Autograd knows of results which are one of several views, and refuses to change these in place."""
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for _ in range(2):
+        outcomes = []
+        for call in (fn, compiled):
+            a, w = x().requires_grad_(), torch.full((2, 3), 2.0, requires_grad=True)
+            result = call(a, w)
+            first = torch.utils._pytree.tree_leaves(result)[0]
+            with pytest.raises(RuntimeError, match="multiple views"):
+                first.add_(1)
+            sum(t.sum() for t in torch.utils._pytree.tree_leaves(result)).backward()
+            outcomes.append([result, kinds(result), a.grad, w.grad])
+        assert same(*outcomes)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_view_is_not_detached_in_place(backend):
+    def fn(a):
+        b = a * 2
+        a.detach_()
+        return b, a.requires_grad
+
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    for _ in range(2):
+        assert compiled(x().requires_grad_() * 1)[1] is False
+    assert counter.frame_count == 1
+    for call in (fn, compiled):
+        with pytest.raises(RuntimeError, match="detach views in-place"):
+            call((x().requires_grad_() * 1).view(-1, 3))
