@@ -162,6 +162,8 @@ restore_region(Thread *thread, Region *previous)
 #include "_call.h"
 #include "_hook.h"
 #include "_wrapper.h"
+#include "_slot.h"
+#include "_class_check.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
    Module. */
@@ -274,7 +276,8 @@ static int
 add_types(PyObject *module)
 {
     PyTypeObject *const types[] = {&Region_Type, &Cache_Type, &Entry_Type, &Callable_Type, &Uncaptured_Type,
-                                   &GraphCall_Type, &TailCall_Type};
+                                   &GraphCall_Type, &TailCall_Type, &SlotMethod_Type, &SlotDescriptor_Type,
+                                   &ClassCheck_Type};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(types); i++) {
         if (PyModule_AddType(module, types[i]) < 0) {
             return -1;

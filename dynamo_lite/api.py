@@ -239,7 +239,7 @@ def _replace_calls(target: Any, replace: Callable[[Any], Any], rebuild: Callable
     if isinstance(target, torch.nn.Module):
         if isinstance(target, LazyModuleMixin):
             replace = functools.partial(_initialized_first, replace)
-        return wrap_module(target, replace, rebuild)
+        return wrap_module(target, functools.partial(_replace_slot, replace), rebuild)
     if isinstance(target, type):
         call = inspect.getattr_static(target, "__call__", None)
         if isinstance(call, types.FunctionType):
@@ -248,9 +248,22 @@ def _replace_calls(target: Any, replace: Callable[[Any], Any], rebuild: Callable
     if not callable(target):
         raise TypeError(f"expected a function, module or other callable, got {type(target).__name__}")
     call = inspect.getattr_static(type(target), "__call__")
-    if isinstance(call, types.FunctionType):
-        return types.MethodType(replace(call), target)
+    if isinstance(_original(call), types.FunctionType):
+        return _eval_frame.SlotMethod(target, "__call__", functools.partial(_replace_slot, replace), rebuild)
     return replace(_trampoline(target))
+
+
+def _replace_slot(replace: Callable[[Any], Any], found: Any) -> Any:
+    """What runs in the place of what a class has for `__call__` or `forward`: a function of the object and the arguments."""
+    function = _original(found)
+    if isinstance(function, types.FunctionType):
+        return replace(function)
+
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        get = getattr(type(found), "__get__", None)
+        return (found if get is None else get(found, self, type(self)))(*args, **kwargs)
+
+    return replace(call)
 
 
 def _initialized_first(replace: Callable[[Any], Any], function: Any) -> Any:

@@ -280,7 +280,7 @@ class Region(_eval_frame.Region):
 
     def _entry_for(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
         """What runs a call: an entry, or None for the original. Raises only what the user must see."""
-        if not own_builtins.are_intact():
+        if not own_builtins.are_intact() or side.has_foreign_slots():
             return None
         code = cache.code
         if side.tracer() is not None:
@@ -609,7 +609,7 @@ class Analysis:
 
     def entry(self) -> Any:
         """An entry for these arguments: one that was kept, else that of an analysis."""
-        return (kept.is_on() and self.from_cache()) or self.run()
+        return (kept.is_on() and side.holds_elsewhere() and self.from_cache()) or self.run()
 
     def run(self) -> Any:
         """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""
@@ -848,7 +848,7 @@ class Analysis:
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)
         self.record.breaks += breaks
-        if kept.is_on():
+        if kept.is_on() and side.holds_elsewhere():
             has_graph = codegen is not None and codegen.graph is not None
             path = kept.keep(tr, self.values, code, needs_hook, tr.graph if has_graph else None, self.record)
             if has_graph and self.artifacts is not None:

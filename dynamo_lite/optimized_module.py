@@ -1,80 +1,133 @@
 """`OptimizedModule`: the module that `compile` returns, which is the original module in all but how it is called.
 
-Input: a module and the callables that replace `__call__` and `forward`. Output: an object of a new class, derived from
-the module's own. Invariant: it has *the same* `__dict__` as the original. Parameters, buffers, submodules, hooks, the
-training flag and every plain attribute are therefore one state: `state_dict()` has the original's keys, `train()`,
-`to()` and assignments act on both, and there is nothing to forward or to keep in step.
+Input: a module and what replaces the functions that calling it runs. Output: an object of a class derived from the module's own.
+Invariant: it has *the same* `__dict__` as the original, and the class of the original decides what a call runs, at each call. Parameters,
+buffers, submodules, hooks, the training flag and every plain attribute are therefore one state: `state_dict()` has the original's keys,
+`train()`, `to()` and assignments act on both, and there is nothing to forward or to keep in step. It is the only strong reference that
+leads to the original: both die together.
 """
 
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
+
+from ._eval_frame import SlotDescriptor, SlotMethod
 
 
 class OptimizedModule:
-    """Base of the classes that `wrap_module` makes; `isinstance(m, OptimizedModule)` tells a compiled module from an
-    ordinary one.
+    """Base of the classes of compiled modules; `isinstance(m, OptimizedModule)` tells a compiled module from an ordinary one.
 
-    `_orig_mod` is the original module.
+    `_orig_mod` is the original module. `__class__` is its class, also to assign to.
     """
 
     __slots__ = ()
-    _original: Any
-    _rebuild: Callable[[Any], Any]
+    _dynamo_lite_original: Any
+    _dynamo_lite_rebuild: Callable[[Any], Any]
+    _dynamo_lite_call: Any
+    _dynamo_lite_forward: Any
+    _dynamo_lite_base: type
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         # `type(self)(config)` in the user's methods means a new module of the user's class, not another wrapper of this
         # one.
-        return type(cls._original)(*args, **kwargs)
+        return cls._dynamo_lite_base(*args, **kwargs)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Nothing: a registry that the user keeps in `__init_subclass__` must not see the wrapper's class."""
 
     @property
     def __class__(self) -> type:
-        return type(type(self)._original)
+        return type(self._dynamo_lite_original)
+
+    @__class__.setter
+    def __class__(self, cls: type) -> None:
+        self._dynamo_lite_original.__class__ = cls
+        _follow(self)
 
     @property
     def _orig_mod(self) -> Any:
-        return type(self)._original
+        return self._dynamo_lite_original
 
     def __prepare_scriptable__(self) -> Any:
         """What `torch.jit.script` compiles."""
-        return type(self)._original
+        return self._dynamo_lite_original
 
     def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
-        return type(self)._rebuild, (type(self)._original,)
+        return self._dynamo_lite_rebuild, (self._dynamo_lite_original,)
 
     def __copy__(self) -> Any:
-        return type(self)._rebuild(copy.copy(type(self)._original))
+        return self._dynamo_lite_rebuild(copy.copy(self._dynamo_lite_original))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return type(self)._rebuild(copy.deepcopy(type(self)._original, memo))
+        return self._dynamo_lite_rebuild(copy.deepcopy(self._dynamo_lite_original, memo))
 
 
-def wrap_module(
-    module: Any, replace: Callable[[FunctionType], Callable[..., Any]], rebuild: Callable[[Any], Any]
-) -> Any:
-    """A module that shares `module`'s state and whose `__call__` and `forward` are `replace` of those of its class.
+SLOTS = ("_dynamo_lite_original", "_dynamo_lite_rebuild", "_dynamo_lite_call", "_dynamo_lite_forward")
 
-    `rebuild(module)` makes the same kind of wrapper for another module, for copies and pickles; it has to be picklable
-    for the latter. Each wrapper has a class of its own, so that calling it reaches the replaced function without Python
-    code in between.
-    """
-    base = type(module)
-    namespace = {
+
+class _WithSlots(OptimizedModule):
+    """What classes of compiled modules have in common. The class of an instance can be exchanged for another of these."""
+
+    __slots__ = SLOTS
+
+
+_classes: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
+"""By id of a module's class: the class of its compiled modules, as long as there is one."""
+
+
+def _class_for(base: type) -> type:
+    """The class of the compiled modules of a class."""
+    found = _classes.get(id(base))
+    if found is None:
+        found = _classes[id(base)] = _new_class(base)
+    return found
+
+
+def _new_class(base: type) -> type:
+    namespace: dict[str, Any] = {
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
-        "_original": module,
-        "_rebuild": staticmethod(rebuild),
-        "__call__": MethodType(replace(base.__call__), module),
+        "__slots__": (),
+        "_dynamo_lite_base": base,
     }
-    if isinstance(getattr(base, "forward", None), FunctionType):
-        namespace["forward"] = MethodType(replace(base.forward), module)
-    wrapped = object.__new__(type(base)(base.__name__, (OptimizedModule, base), namespace))
+    try:
+        made = type(base)(base.__name__, (_WithSlots, base), namespace)
+        members: Any = vars(_WithSlots)
+    except TypeError:  # the module's class has slots as well
+        made = type(base)(base.__name__, (OptimizedModule, base), {**namespace, "__slots__": SLOTS})
+        members = vars(made)
+    for name, slot in (("__call__", "_dynamo_lite_call"), ("forward", "_dynamo_lite_forward")):
+        if name == "__call__" or isinstance(getattr(base, name, None), FunctionType):
+            type.__setattr__(made, name, SlotDescriptor(members[slot], _follow, base, name))
+    return made
+
+
+def _follow(wrapped: OptimizedModule) -> None:
+    """The original module is of another class now: so is the compiled one."""
+    _SET_CLASS(wrapped, _class_for(type(wrapped._dynamo_lite_original)))
+
+
+_SET_CLASS: Any = vars(object)["__class__"].__set__
+
+
+def wrap_module(module: Any, replace: Callable[[Any], Any], rebuild: Callable[[Any], Any]) -> Any:
+    """A module that shares `module`'s state and runs `replace` of what the class of `module` has for `__call__` and `forward`.
+
+    `rebuild(module)` makes the same kind of wrapper for another module, for copies and pickles; it has to be picklable for the latter.
+    """
+    wrapped = object.__new__(_class_for(type(module)))
+    values = (
+        module,
+        rebuild,
+        SlotMethod(module, "__call__", replace, rebuild),
+        SlotMethod(module, "forward", replace, rebuild),
+    )
+    for name, value in zip(SLOTS, values, strict=True):
+        object.__setattr__(wrapped, name, value)
     object.__setattr__(wrapped, "__dict__", module.__dict__)
     return wrapped

@@ -65,6 +65,16 @@ def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, 
     return False
 
 
+def has_foreign_slots() -> bool:
+    """There is no class of tensors."""
+    return False
+
+
+def holds_elsewhere() -> bool:
+    """There is no class of tensors that a program could have changed."""
+    return True
+
+
 def forget() -> None:
     """Nothing is remembered."""
 

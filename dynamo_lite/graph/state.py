@@ -17,6 +17,7 @@ import torch
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import Unsupported, unsupported
+from ..guards import tensor_class
 from ..guards.tensor import global_state_check, no_modes
 from . import modes
 
@@ -215,6 +216,7 @@ class AmbientState:
         guards.global_state(global_state_check(), "torch's global state (grad mode, autocast, default dtype, ...)")
         around = modes.around() or modes.stack()
         guards.global_state(no_modes if not around else _same_modes(around), "the same modes are active")
+        guards.global_state(tensor_class.check(), "the methods of torch.Tensor are the same")
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""

@@ -21,9 +21,10 @@ from torch.fx import Graph, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph_module import _loader
 
+from .._eval_frame import ClassCheck
 from ..config import config
 from ..exc import Mismatch, Refused
-from ..guards import ir
+from ..guards import ir, tensor_class
 from ..guards.tensor import global_state_check, tensor_spec
 from ..markers import HAS_MARKS
 from ..record import AS_CAPTURED, UNUSED_RANDOM
@@ -88,7 +89,7 @@ FINDERS: dict[str, Callable[..., Any]] = {
 # Guards.
 
 
-GUARD_FORMS = frozenset({"tensor", "state", "reading", "function"})
+GUARD_FORMS = frozenset({"tensor", "state", "tensor class", "class", "reading", "function"})
 """What the arguments of guards begin with that `read_guard` reads."""
 
 
@@ -99,6 +100,9 @@ def write_guard(writer: Any, guard: ir.Guard) -> tuple[Any, ...]:
         about = (cls, dtype, device, layout, requires_grad, sizes, strides, None if keys is None else keys[1])
         return ("tensor", writer.value(about), writer.numbers[id(guard.node)])
     function = guard.arg
+    if type(function) is ClassCheck:
+        is_of_tensors = function.hook is tensor_class.check().hook
+        return ("tensor class", None) if is_of_tensors else ("class", (writer(function.cls), writer(function.hook)))
     kept = getattr(getattr(function, "__self__", None), "__getstate__", None)
     if guard.kind == ir.GLOBAL_STATE and type(kept) is type(len) and function.__name__ == "check":
         return ("state", kept())
@@ -117,6 +121,10 @@ def read_guard(reader: Any, form: str, about: Any, where: int = -1) -> Any:
         if getattr(check, "__self__", None) is None or check.__self__.__getstate__() != about:
             raise Mismatch("torch's global state is another one")
         return check
+    if form == "tensor class":
+        return tensor_class.check()
+    if form == "class":
+        return ClassCheck(*map(reader, about), True)
     if form == "reading":
         return AmbientState.reading(*reader.value(about))
     return reader(about)

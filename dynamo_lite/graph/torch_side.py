@@ -26,6 +26,7 @@ from ..backends.aot import FLOATS, raised_by_operator
 from ..backends.registry import backend_name, call_backend
 from ..config import config
 from ..exc import Restart, RunsEagerly, brief
+from ..guards import tensor_class
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
@@ -120,6 +121,16 @@ def _holds_tensor(value: Any, depth: int) -> bool:
     if depth and flags(type(value)) & Py_TPFLAGS_HEAPTYPE and type(value).__dictoffset__:
         return _holds_tensor(object.__getattribute__(value, "__dict__"), depth - 1)
     return False
+
+
+def has_foreign_slots() -> bool:
+    """Whether the program has special methods of its own in the place of torch.Tensor's, which nothing here knows."""
+    return not tensor_class.can_be_followed()
+
+
+def holds_elsewhere() -> bool:
+    """Whether the methods of torch.Tensor are what they are in other processes."""
+    return tensor_class.is_torchs_own()
 
 
 def forget() -> None:

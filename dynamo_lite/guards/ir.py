@@ -15,6 +15,7 @@ from types import FunctionType, MappingProxyType
 from typing import Any
 from weakref import ref
 
+from .._eval_frame import ClassCheck
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 
 # Accessors. The first three and the last are roots.
@@ -300,6 +301,13 @@ class GuardSet:
     def global_state(self, fn: Callable[[], Any], text: str) -> None:
         """Require fn() to be true; evaluated before everything else."""
         self._add(GLOBAL_STATE, None, (), fn, None, text)
+
+    def class_check(self, cls: type, hook: Callable[[type], bool]) -> None:
+        """Require hook(cls) to be true, which only the attributes of a class and of its bases decide."""
+        key = (GLOBAL_STATE, id(cls), id(hook))
+        if key not in self._distinct:
+            self._distinct.add(key)
+            self.global_state(ClassCheck(cls, hook, True), f"{hook.__name__}({cls.__qualname__})")
 
     def relation(self, kind: int, nodes: tuple[GuardNode, ...], arg: Any, user: User, text: str | None) -> None:
         """Require anything that is not a check of one node."""

@@ -183,8 +183,8 @@ class Measurement:
     def function(self, compiled: Any) -> Any:
         """A compiled function, method or module, with its calls counted and timed. Modules are changed in place."""
         if isinstance(compiled, OptimizedModule):
-            cls = type(compiled)
-            cls.__call__ = staticmethod(self._counted(cls.__call__, type(compiled._orig_mod).__qualname__))
+            counted = self._counted(compiled._dynamo_lite_call, type(compiled._orig_mod).__qualname__)
+            object.__setattr__(compiled, "_dynamo_lite_call", counted)
             return compiled
         if isinstance(compiled, types.MethodType):
             # What the method is bound to names a module better than `Module._call_impl` does.

@@ -11,7 +11,7 @@ from typing import Any
 from .. import _eval_frame
 from ..exc import NotConstant, unsupported
 from ..guards import ir
-from .base import VariableTracker
+from .base import MISSING, VariableTracker, real_object
 from .descr import DescriptorVariable
 from .dispatch import builtin
 from .function import FunctionVariable, MethodVariable
@@ -154,6 +154,58 @@ def build_callable(tr: Any, value: Any, source: Any) -> CompiledVariable:
     tr.guard(source, ir.IS, value)
     function = value._torchdynamo_orig_callable
     return CompiledVariable(value, source, tr.build_constant_object(function))
+
+
+class SlotMethodVariable(DescriptorVariable):
+    """A `SlotMethod`: a call is one of its object."""
+
+    def __init__(self, value: Any, source: Any, object: VariableTracker) -> None:
+        super().__init__(value, source)
+        self.object = object
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("__self__", "_torchdynamo_orig_callable"):
+            return self.object
+        return super().tp_getattro(tx, name)
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if self.value.name == "__call__":
+            return tx.call(self.object, args, kwargs)
+        return tx.call(self.object.tp_getattro(tx, self.value.name), args, kwargs)
+
+
+@builds(_eval_frame.SlotMethod)
+def build_slot_method(tr: Any, value: Any, source: Any) -> SlotMethodVariable:
+    tr.guard(source, ir.IS, value)
+    return SlotMethodVariable(value, source, tr.wrap(value.__self__, tr.source(source, ir.ATTR, "__self__")))
+
+
+class SlotDescriptorVariable(DescriptorVariable):
+    """The `__call__` or `forward` of the class of a compiled module: that of the class of the original."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        real = real_object(args[0]) if args else MISSING
+        if not isinstance(real, self.value.owner):
+            return unsupported(
+                "attribute-of-unknown-object", f"the original of {args[0].describe() if args else 'nothing'}"
+            )
+        source = tx.tr.source(args[0].source, ir.ATTR, "_dynamo_lite_original")
+        module = tx.tr.wrap(real._dynamo_lite_original, source)
+        if self.value.name == "__call__":
+            return tx.call(module, args[1:], kwargs)
+        return tx.call(module.tp_getattro(tx, self.value.name), args[1:], kwargs)
+
+
+@builds(_eval_frame.SlotDescriptor)
+def build_slot_descriptor(tr: Any, value: Any, source: Any) -> SlotDescriptorVariable:
+    tr.guard(source, ir.IS, value)
+    return SlotDescriptorVariable(value, source)
 
 
 class DisabledVariable(DescriptorVariable):

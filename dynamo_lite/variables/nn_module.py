@@ -36,6 +36,8 @@ _GLOBAL_HOOKS = tuple(
 _GETATTR = Module.__getattr__
 _SETATTR = Module.__setattr__
 _CALL = Module.__call__
+_CALLED = ("_call_impl", "_compiled_call_impl")
+"""What `Module.__call__` calls, where the module itself has it."""
 _REGISTRATION_HOOKS = _module._global_buffer_registration_hooks
 
 
@@ -160,7 +162,7 @@ class NNModuleVariable(InstanceVariable):
         if not self.rely_on(tx, "__call__", _CALL):
             return None
         own = self.instance_dict(tx)
-        if own.find("_compiled_call_impl") is not None or not self._has_no_hooks(tx, own):
+        if any(own.find(name) is not None for name in _CALLED) or not self._has_no_hooks(tx, own):
             return None
         return self.tp_getattro(tx, "forward") if no_global_hooks(tx) else None
 

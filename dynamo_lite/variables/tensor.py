@@ -83,8 +83,10 @@ class TensorVariable(VariableTracker):
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         raw = class_attribute(self.cls, name)
-        if self.cls not in TORCHS:
-            type_attribute(tx, self.cls, name)  # guards that it stays so
+        if self.cls not in TORCHS or raw is _ABSENT:
+            type_attribute(
+                tx, self.cls, name
+            )  # guards that it stays so; of torch's classes all that there is is guarded at once
         kind = type(raw)
         if kind in _METHOD_TYPES:
             # A tensor whose own dictionary hides a method is not worth a guard.

@@ -146,9 +146,16 @@ def is_plain_subclass(cls: type) -> bool:
 ATTRIBUTE_HOOKS = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__")
 
 
+def _guard_class(tr: Any, cls: type) -> None:
+    """A named tuple's class gets no special methods later."""
+    if cls is not tuple and not is_struct_sequence(cls):
+        tr.guards.class_check(cls, is_plain_subclass)
+
+
 @builds(tuple)
 def build_tuple(tr: Any, value: tuple[Any, ...], source: Any) -> TupleVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
+    _guard_class(tr, type(value))
     result = TupleVariable.__new__(TupleVariable)
     result.cls = type(value)
     result.load_from(tr, value, source)
@@ -179,6 +186,7 @@ def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = 
         return new_tuple(tx, cls, iterable)
     items = [] if iterable is None else iterate(tx, iterable)
     if not tx.tr.is_new_class(real) and is_plain_subclass(real):
+        _guard_class(tx.tr, real)
         return TupleVariable(items, real)
     instance = tx.tr.new_instance(tx, real)
     instance.items = items

@@ -1,0 +1,117 @@
+/* ClassCheck: has a class the attributes that it had when a graph was captured?
+
+   Captured code calls methods of torch.Tensor, and slots of named tuples, without looking them up. A type's version tag is another one
+   after each change of its dictionary or of its bases'; what the change was is asked of Python, once for each tag. */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyTypeObject *cls;
+    PyObject *hook;               /* called with the class after a change */
+    PyObject *expected;           /* the answer with which the check holds */
+    unsigned int version;         /* the tag for which `holds` is known; 0: none */
+    char holds;
+} ClassCheck;
+
+static bool
+class_check_is_current(ClassCheck *self)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    if (!PyType_HasFeature(self->cls, Py_TPFLAGS_VALID_VERSION_TAG)) {
+        return false;
+    }
+#endif
+    return self->version != 0 && self->cls->tp_version_tag == self->version;
+}
+
+static int
+class_check_ask(ClassCheck *self)
+{
+    static PyObject *s_doc;
+    if (s_doc == NULL && (s_doc = PyUnicode_InternFromString("__doc__")) == NULL) {
+        return -1;
+    }
+    _PyType_Lookup(self->cls, s_doc);   /* gives the type a tag */
+    unsigned int version = self->cls->tp_version_tag;
+    PyObject *answer = PyObject_CallOneArg(self->hook, (PyObject *)self->cls);
+    int holds = answer == NULL ? -1 : PyObject_RichCompareBool(answer, self->expected, Py_EQ);
+    Py_XDECREF(answer);
+    if (holds < 0) {
+        return -1;
+    }
+    self->version = version;
+    self->holds = (char)holds;
+    return 0;
+}
+
+static PyObject *
+class_check_vectorcall(ClassCheck *self, PyObject *const *Py_UNUSED(args), size_t nargsf, PyObject *kwnames)
+{
+    if (PyVectorcall_NARGS(nargsf) != 0 || kwnames != NULL) {
+        PyErr_SetString(PyExc_TypeError, "ClassCheck takes no arguments");
+        return NULL;
+    }
+    if (!class_check_is_current(self) && class_check_ask(self) < 0) {
+        return NULL;
+    }
+    return PyBool_FromLong(self->holds);
+}
+
+static PyObject *
+class_check_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"cls", "hook", "expected", NULL};
+    PyObject *cls, *hook, *expected;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO:ClassCheck", names, &PyType_Type, &cls, &hook, &expected)) {
+        return NULL;
+    }
+    ClassCheck *self = (ClassCheck *)type->tp_alloc(type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->vectorcall = (vectorcallfunc)class_check_vectorcall;
+    self->cls = (PyTypeObject *)Py_NewRef(cls);
+    self->hook = Py_NewRef(hook);
+    self->expected = Py_NewRef(expected);
+    return (PyObject *)self;
+}
+
+static int
+class_check_traverse(ClassCheck *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->cls);
+    Py_VISIT(self->hook);
+    Py_VISIT(self->expected);
+    return 0;
+}
+
+static void
+class_check_dealloc(ClassCheck *self)
+{
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->cls);
+    Py_CLEAR(self->hook);
+    Py_CLEAR(self->expected);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyMemberDef class_check_members[] = {
+    {"cls", T_OBJECT, offsetof(ClassCheck, cls), READONLY},
+    {"hook", T_OBJECT, offsetof(ClassCheck, hook), READONLY},
+    {"expected", T_OBJECT, offsetof(ClassCheck, expected), READONLY},
+    {NULL}
+};
+
+static PyTypeObject ClassCheck_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "dynamo_lite._eval_frame.ClassCheck",
+    .tp_doc = "ClassCheck(cls, hook, expected)\n--\n\nCalled, whether hook(cls) == expected; hook is asked after changes of the class only.",
+    .tp_basicsize = sizeof(ClassCheck),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(ClassCheck, vectorcall),
+    .tp_new = class_check_new,
+    .tp_call = PyVectorcall_Call,
+    .tp_dealloc = (destructor)class_check_dealloc,
+    .tp_traverse = (traverseproc)class_check_traverse,
+    .tp_members = class_check_members,
+};
