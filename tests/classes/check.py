@@ -38,22 +38,22 @@ def observe(case: Case, compiled: Callable[[Any], Any]) -> Observation:
     program = case.make()
     call = compiled(program.function)
     torch.manual_seed(SEED)
-    seen, results, states = Observation(), [], []
+    seen, results, states, generators = Observation(gradients=[]), [], [], []
     try:
         for arguments in program.calls:
             program.before()
             results.append(call(*arguments))
+            generators.append(torch.get_rng_state())
+            if not case.name.startswith(ROUNDED):
+                leaves = [t for t in tensors_in([arguments, program.state()]) if t.requires_grad and t.is_leaf]
+                seen.gradients.append(gradients(results[-1:], leaves))
             states.append(copy.deepcopy(program.state()))
     except Exception as error:
         seen.error = error
     seen.result = results
-    seen.generators = torch.get_rng_state(), random.getstate()
+    seen.generators = torch.cat([*generators, torch.get_rng_state()]), random.getstate()
     seen.arguments = [program.calls, states]
-    state = program.state()
-    seen.shared = identities({"results": results, "arguments": program.calls, "state": state})
-    if seen.error is None and not case.name.startswith(ROUNDED):
-        leaves = [t for t in tensors_in([*program.calls, state]) if t.requires_grad and t.is_leaf]
-        seen.gradients = gradients(results, leaves)
+    seen.shared = identities({"results": results, "arguments": program.calls, "state": program.state()})
     return seen
 
 
