@@ -89,11 +89,19 @@ def is_null(entry: Any) -> bool:
 
 
 def is_constant_value(vt: Any) -> bool:
-    """True for a constant that has been looked at: guarded by its value, so that the value can stand in the code. A nan is told from others
-    by its identity, on which its hash rests."""
+    """True for a constant that can stand in the code: one from outside is guarded by its value only, so that another call may bring an
+    equal text or number that is another object."""
     if is_lazy(vt) or not isinstance(vt, ConstantVariable):
         return False
-    return vt.source is None or type(vt.value) is not float or vt.value == vt.value
+    return vt.source is None or type(vt.value) not in _EQUAL_BUT_DISTINCT or _is_small(vt.value)
+
+
+_EQUAL_BUT_DISTINCT = frozenset({int, float, complex, str, bytes})
+
+
+def _is_small(value: object) -> bool:
+    """Whether CPython has one object only for this int."""
+    return type(value) is int and -5 <= value <= 256
 
 
 class FrameState:

@@ -39,7 +39,7 @@ def dynamic_dims(
     sizes = tensor.shape
     of_buffer = is_buffer(source) if of_buffer is None else of_buffer
     of_module = config.force_nn_module_property_static_shapes and of_buffer
-    if not of_module and (wanted or (wanted is None and not config.assume_static_by_default)):
+    if not of_module and _is_dynamic_at_once(tr):
         chosen.update(range(len(sizes)))
     elif wanted is not False and config.automatic_dynamic_shapes:
         known = tuple([n if type(n) is int else None for n in sizes])
@@ -72,6 +72,12 @@ _FIXED_SIZES, _FIXED_STRIDES = "fixed", "fixed strides"
 
 
 _DYNAMIC_MARKS = (DYNAMIC, WEAK_DYNAMIC, PROPAGATED_DYNAMIC)
+
+
+def _is_dynamic_at_once(tr: Any) -> bool:
+    """Whether sizes and ints are symbolic from the first compilation on."""
+    wanted = tr.region.dynamic
+    return bool(wanted) or (wanted is None and not config.assume_static_by_default)
 
 
 def unbacked_dims(tensor: Any) -> frozenset[int]:
@@ -173,15 +179,14 @@ def strict_dims(tensor: Any) -> frozenset[int]:
 
 def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
     """Whether an int from outside becomes symbolic. Remembers it for the next compilation."""
-    wanted = tr.region.dynamic
     if config.specialize_int or type(value) is not int:
         return False
     if _is_counted(tr, source):
         return True
-    if wanted is False or not may_vary(tr, source) or tr.dynamic_hints.get(source.path) is FIXED:
+    if tr.region.dynamic is False or not may_vary(tr, source) or tr.dynamic_hints.get(source.path) is FIXED:
         return False
-    if wanted:
-        return value not in (0, 1)
+    if _is_dynamic_at_once(tr):
+        return True
     hints = tr.dynamic_hints
     path = source.path
     seen = hints.setdefault(path, value)

@@ -161,12 +161,13 @@ def _make_input(builder: Any, value: TensorValue, leaf: MadeLeaf) -> None:
         leaf.input, like = ir.GuardNode(builder.tr.guards, None, ir.MADE, new), new
     else:
         leaf.input, like = leaf.owner.origin[1:]
-    shape = tuple(like.shape)
+    shape = tuple(like.shape) if meta.live else meta.shape
     real = torch.empty(shape, dtype=meta.dtype, device=meta.device, requires_grad=True)
     given = TensorValue(meta if meta.live else intern(shape, real.stride(), 0, meta.dtype, meta.device, True, True))
     given.node = builder.add_input(given, leaf.input, real)
     if leaf.owner is not None:
-        builder.revived.append(Revived(leaf.owner.node, given.node, meta.dtype, meta.device))
+        size = None if meta.live else shape
+        builder.revived.append(Revived(leaf.owner.node, given.node, size, meta.dtype, meta.device))
     data = node.args[0] if _is_switch(node) else node
     made = builder.add_after(node, value, with_data, (given.node, data))
     _replace(builder, value, node, made)
@@ -193,10 +194,11 @@ def _replace(builder: Any, value: TensorValue, node: Node, new: Node) -> None:
 
 class Revived(NamedTuple):
     """A tensor from outside that becomes a leaf of another kind: the input that it is as it was, if the graph needs that, and the one
-    that it is as a leaf of this dtype on this device."""
+    that it is as a leaf of this shape (None: the shape that it has) and dtype on this device."""
 
     before: Any
     after: Any
+    shape: tuple[int, ...] | None
     dtype: torch.dtype
     device: torch.device
 
@@ -214,13 +216,14 @@ def with_revived(revived: list[Revived], compiled: Callable[..., Any]) -> Callab
         given = list(args)
         undo = []
         try:
-            for before, after, dtype, device in revived if args else ():
+            for before, after, shape, dtype, device in revived if args else ():
                 tensor = args[after]
                 undo.append((tensor, tensor.requires_grad, tensor.data))
                 if before is not None:
                     given[before] = tensor.detach()
-                if (tensor.dtype, tensor.device) != (dtype, device):
-                    tensor.data = torch.empty(tensor.shape, dtype=dtype, device=device)
+                size = tuple(tensor.shape) if shape is None else shape
+                if (tuple(tensor.shape), tensor.dtype, tensor.device) != (size, dtype, device):
+                    tensor.data = torch.empty(size, dtype=dtype, device=device)
                 tensor.requires_grad_()
             return compiled(*given)
         except BaseException:

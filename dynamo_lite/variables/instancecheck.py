@@ -242,7 +242,7 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
         except TypeError as error:
             tx.raises_like(error)
         made_here = tx.tr.is_new_class(cls.value) or tx.tr.is_new_class(subclass.value)
-        if not (found or made_here or _is_of_library(cls.value)):
+        if not (found or made_here or (_is_of_library(cls.value) and _is_of_library(subclass.value))):
             nodes = [tx.tr.constant_source(c) for c in (cls.value, subclass.value)]
             tx.tr.guards.predicate(is_not_registered, nodes, f"no subclass of {cls.value.__qualname__}", tx.tr.here())
         return found
@@ -262,8 +262,11 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
 
 
 def _is_of_library(cls: type) -> bool:
-    """Programs rarely register classes with those of the standard library after they have asked; models ask these at each call."""
-    return str(cls.__module__).partition(".")[0] in sys.stdlib_module_names
+    """Nobody registers Python's and torch's classes with abstract classes of the standard library; models ask for these at each call."""
+    return str(cls.__module__).partition(".")[0] in _LIBRARIES
+
+
+_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
 
 
 def is_not_registered(cls: type, subclass: type) -> bool:

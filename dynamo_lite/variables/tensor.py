@@ -614,7 +614,7 @@ def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
         _become(tx, self, value)
         return
     _check_replaceable(tx, self, other)
-    if mine.requires_grad and (mine.dtype, mine.device) != (other.dtype, other.device):
+    if mine.requires_grad and _is_of_another_kind(mine, other):
         _become(tx, self, value)
         return
     data = tx.tr.graph.call(tx, "call_method", "detach", [value])
@@ -631,6 +631,11 @@ def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
         self.replaced = TensorData(data, (*nodes, made.proxy.node))
     self.proxy = made.proxy
     self.proxy.tracker = self
+
+
+def _is_of_another_kind(mine: Any, other: Any) -> bool:
+    """Whether gradients of a tensor with this data are no gradients of the tensor as it was."""
+    return (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device)
 
 
 def _become(tx: Any, self: TensorVariable, value: TensorVariable) -> None:
@@ -663,8 +668,8 @@ def _check_replaceable(tx: Any, self: TensorVariable, other: Any) -> None:
     graph, mine = tx.tr.graph, self.proxy.meta
     if graph.scope is not None and (self.source is not None or mine.requires_grad):
         unsupported("tensor-attribute", "assignment to the data of a tensor from outside of a body")
-    is_other = (mine.dtype, mine.device) != (other.dtype, other.device) and (self.source is None or not mine.is_leaf)
-    if mine.requires_grad and (mine.shape != other.shape or is_other):
+    is_leaf_from_outside = self.source is not None and mine.is_leaf
+    if mine.requires_grad and _is_of_another_kind(mine, other) and (other.live or not is_leaf_from_outside):
         unsupported("tensor-attribute", f"assignment of {other} to the data of {mine}")
     if self.attributes is not None and "grad" in self.attributes and mine.shape != other.shape:
         unsupported("tensor-attribute", "assignment of other sizes to the data of a tensor with a new gradient")

@@ -11,7 +11,7 @@ import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.testing import run_both
 
-from .differential import check, check_break, outcome
+from .against_eager import check, check_break, outcome
 
 LIB = Library("library_tests", "FRAGMENT")
 ops = torch.ops.library_tests

@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 import dynamo_lite
 from dynamo_lite.testing import CompileCounter, run_both, same
 
-from .differential import check, outcome
+from .against_eager import check, outcome
 
 torch.manual_seed(0)
 W = torch.arange(9.0).reshape(3, 3) / 10

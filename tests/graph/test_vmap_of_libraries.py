@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 
 from dynamo_lite.testing import run_both
 
-from .differential import check
+from .against_eager import check
 
 
 class Rows:

@@ -100,14 +100,19 @@ def environment():
     return {"torch": done.stdout.strip(), "python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
 
 
-def page(records, where, options):
+def command_of(options):
+    """How the operators were swept."""
+    command = f"python -m tests.ops --count {options.count}" + (" --dynamic" if options.dynamic else "")
+    return command + (" --data-dependent" if options.data_dependent else "")
+
+
+def page(records, where, options, what="Operators and modules", command=None):
     """The committed page."""
-    command = f"--count {options.count}" + (" --dynamic" if options.dynamic else "")
-    command += " --data-dependent" if options.data_dependent else ""
+    command = command or command_of(options)
     parts = f", put together from {len(options.add)} runs, some with fewer samples" if options.add else ""
-    lines = [f"# Operators and modules of torch {where['torch']}", ""]
+    lines = [f"# {what} of torch {where['torch']}", ""]
     lines += [
-        f"{where['date']}, CPython {where['python']}, engine {options.record}, `python -m tests.ops {command}`{parts}.",
+        f"{where['date']}, CPython {where['python']}, engine {options.record}, `{command}`{parts}.",
         "",
     ]
     lines += ["| | |", "|---|---:|", *(f"| {what} | {n} |" for what, n in totals(records).items()), ""]

@@ -20,7 +20,7 @@ def all_names():
     return done.stdout.split()
 
 
-def run_batch(names, arguments=(), timeout=300.0):
+def run_batch(names, arguments=(), timeout=300.0, worker="tests.ops.worker"):
     """Sweep some operators; `arguments` are those of `worker`. Raises RuntimeError if it does not start."""
     records = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -29,7 +29,7 @@ def run_batch(names, arguments=(), timeout=300.0):
         while names:
             with open(list_file, "w") as file:
                 file.write("\n".join(names))
-            text = _spawn(["--names", list_file, "--out", out, "--timeout", str(timeout), *arguments], folder)
+            text = _spawn(["--names", list_file, "--out", out, "--timeout", str(timeout), *arguments], folder, worker)
             running = None
             with open(out) as lines:
                 for record in map(json.loads, lines):
@@ -46,11 +46,11 @@ def run_batch(names, arguments=(), timeout=300.0):
     return records
 
 
-def _spawn(arguments, folder):
+def _spawn(arguments, folder, worker):
     """Run the worker to its end; what it printed."""
     log_file = os.path.join(folder, "log")
     with open(log_file, "wb") as log:
-        command = [sys.executable, "-X", "faulthandler", "-m", "tests.ops.worker", *arguments]
+        command = [sys.executable, "-X", "faulthandler", "-m", worker, *arguments]
         environment = {**os.environ, "DYNAMO_LITE_CACHE": "0"}
         subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     with open(log_file, errors="replace") as log:

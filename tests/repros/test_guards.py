@@ -1,10 +1,12 @@
 """Values that are read and then dropped, or only passed on: that they are there is part of what was seen."""
 
+import collections.abc
 import functools
+import numbers
 
 import pytest
 
-from dynamo_lite import convert
+from dynamo_lite import convert, graph_break
 from dynamo_lite.config import config
 
 COUNT = 1
@@ -174,3 +176,65 @@ def test_bytes_of_an_object_that_says_what_they_are():
             return 3
 
     assert compiled(lambda: (bytes(Both()), bytearray(Both())))() == (b"own", bytearray(3))
+
+
+MAKERS = [lambda: "".join(["one ", "two"]), lambda: int("1" * 30), lambda: float("2.5"), lambda: bytes([1, 2])]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=["str", "int", "float", "bytes"])
+def test_equal_values_are_returned_as_the_objects_that_came(make):
+    """A text or number from outside is guarded by its value, but which object it is can be asked outside."""
+
+    def passed(value, other):
+        return value if value == other else None
+
+    def kept(value, other):
+        found = [value] if value == other else []
+        return {"found": found, "first": (value, value)}
+
+    first, second, other = make(), make(), make()
+    assert first is not second
+    fn = compiled(passed)
+    assert fn(first, other) is first
+    assert fn(second, other) is second
+    fn = compiled(kept)
+    for value in (first, second):
+        found = fn(value, other)
+        assert found["found"][0] is value and found["first"][0] is value and found["first"][1] is value
+
+
+def test_an_equal_value_after_a_break():
+    def fn(value, other):
+        same = value == other
+        graph_break()
+        return value, same
+
+    first, second = ("".join(["one ", "two"]) for _ in range(2))
+    capture = compiled(fn)
+    for value in (first, second):
+        found, same = capture(value, "one two")
+        assert found is value and same
+
+
+@pytest.mark.parametrize(
+    "asked, registered_with",
+    [
+        (collections.abc.Sized, collections.abc.Sized),
+        (collections.abc.Sequence, collections.abc.MutableSequence),
+        (numbers.Number, numbers.Integral),
+    ],
+)
+def test_classes_registered_later_with_an_abstract_class_of_the_standard_library(asked, registered_with):
+    class Registered:
+        pass
+
+    def by_instance(value):
+        return 1 if isinstance(value, asked) else 2
+
+    def by_class(cls):
+        return 1 if issubclass(cls, asked) else 2
+
+    instance, cls = compiled(by_instance), compiled(by_class)
+    assert (instance(Registered()), cls(Registered)) == (2, 2)
+    registered_with.register(Registered)
+    assert (instance(Registered()), cls(Registered)) == (1, 1)

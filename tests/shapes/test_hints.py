@@ -3,6 +3,7 @@
 import torch
 
 import dynamo_lite
+from dynamo_lite.config import config
 from dynamo_lite.hints import hints_of, paths_of_waiting, seen_by
 from dynamo_lite.record import Function
 
@@ -136,3 +137,19 @@ def test_what_changes_may_be_unbacked():
         graphs_per_call(branching, calls)
     with dynamo_lite.config.patch(automatic_dynamic_shapes_mark_as="dynamic"):
         assert graphs_per_call(plain, calls)[3:5] != [0, 0]
+
+
+def test_ints_are_symbolic_at_once_if_nothing_is_static_by_default():
+    """As sizes are: arguments, items of lists and of tuples, also where the first value is 0 or 1."""
+    x = torch.arange(3.0)
+    programs = [
+        (lambda n, x: x * n, [(1, x), (3, x), (4, x)]),
+        (lambda numbers, x: x * numbers[0] + numbers[1], [([1, 2], x), ([4, 0], x), ([5, 3], x)]),
+        (lambda numbers, x: x * numbers["a"][0], [({"a": (2,)}, x), ({"a": (7,)}, x)]),
+    ]
+    for f, calls in programs:
+        for setting, dynamic in ((False, None), (True, True)):
+            with config.patch(assume_static_by_default=setting):
+                assert graphs_per_call(f, calls, dynamic=dynamic) == [1] + [0] * (len(calls) - 1)
+        with config.patch(assume_static_by_default=False):
+            assert graphs_per_call(f, calls, dynamic=False) == [1] * len(calls)

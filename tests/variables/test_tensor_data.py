@@ -258,14 +258,7 @@ def kept_temporary(p, q, x):
     return z
 
 
-def smaller_parameter(p, q, x):
-    p.data = p.data[:1] * 1
-    return (p * 2).sum(), p.shape
-
-
-@pytest.mark.parametrize(
-    "fn", [kept_product, kept_result, kept_temporary, smaller_parameter], ids=lambda fn: fn.__name__
-)
+@pytest.mark.parametrize("fn", [kept_product, kept_result, kept_temporary], ids=lambda fn: fn.__name__)
 def test_breaks_before_what_a_gradient_would_notice(fn):
     """An operator that has kept a tensor finds in it what was assigned since."""
 
@@ -282,6 +275,56 @@ def test_breaks_before_what_a_gradient_would_notice(fn):
     assert counter.frame_count >= 1
     with pytest.raises(Exception, match="assignment"):
         dynamo_lite.compile(fn, backend="eager", fullgraph=True)(*tensors())
+
+
+def smaller(p, q, x):
+    p.data = p.data[:1] * 1
+    return (p * 2).sum(), p.shape
+
+
+def larger(p, q, x):
+    q.data = torch.cat([q.data, x])
+    return (q * q).sum() + p.sum(), q.is_leaf
+
+
+def of_another_rank(p, q, x):
+    p.data = x.sum()
+    return p * 3, p.ndim
+
+
+def kept_before(p, q, x):
+    y = (p.detach() * q).sum()
+    p.data = p.data[:1] * 1
+    return y + (p * 3).sum(), p.shape
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [smaller, larger, of_another_rank, kept_before], ids=lambda fn: fn.__name__)
+def test_parameters_of_other_sizes(fn, backend):
+    """The parameter becomes a leaf of the new size before the graph, so that gradients can reach it."""
+    counter = CompileCounterWithBackend(backend)
+    expected, found = [], []
+    for call, into in ((fn, expected), (dynamo_lite.compile(fn, backend=counter, fullgraph=True), found)):
+        mine = tensors()
+        out = call(*mine)
+        out[0].backward()
+        into.extend([out, *mine, mine[0].grad, mine[1].grad, [type(t) for t in mine], [t.is_leaf for t in mine]])
+    assert same(expected, found)
+    assert counter.frame_count == 1
+
+
+def test_a_parameter_of_another_size_is_what_it_was_if_the_graph_raises():
+    def fn(p, index):
+        p.data = torch.ones(5)
+        return p[index]
+
+    p = torch.nn.Parameter(torch.zeros(3))
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    assert compiled(p, torch.tensor([4])).shape == (1,)
+    p = torch.nn.Parameter(torch.zeros(3))
+    with pytest.raises(IndexError):
+        compiled(p, torch.tensor([9]))
+    assert p.shape == (5,)  # as in eager execution, where the assignment comes first
 
 
 # -- results that share memory with what gradients need
