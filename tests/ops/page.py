@@ -61,9 +61,9 @@ def lines_of(record):
             yield f"{name}: {how}: {record[how].strip().splitlines()[-1][:300]}"
     for call in record["calls"]:
         for problem in call.get("problems", ()):
-            yield f"{name} ({call['variant']}, {call['dtype']}, {call['backend_name']}): {_cell(problem)}"
+            yield f"{name} ({call['variant']}, {call['dtype']}, {call['backend_name']}): {cell(problem)}"
     for reason, n in reasons(record).items():
-        yield f"{name}: not whole ({n} of {len(counted(record))} calls): {_cell(reason)}"
+        yield f"{name}: not whole ({n} of {len(counted(record))} calls): {cell(reason)}"
 
 
 def share(part, whole):
@@ -122,28 +122,28 @@ def page(records, where, options):
     lines += ["## Not whole", "", "| operator | calls | reason |", "|---|---:|---|"]
     for name, record in records.items():
         for reason, n in reasons(record).items():
-            lines.append(f"| `{name}` | {n} of {len(counted(record))} | {_cell(reason)} |")
+            lines.append(f"| `{name}` | {n} of {len(counted(record))} | {cell(reason)} |")
     wrong = [
         line for record in records.values() if is_wrong(record) for line in lines_of(record) if "not whole" not in line
     ]
-    lines += ["", "## Wrong", "", *([f"- {_cell(line)}" for line in wrong] or ["Nothing."])]
+    lines += ["", "## Wrong", "", *([f"- {cell(line)}" for line in wrong] or ["Nothing."])]
     lines += ["", "## Another outcome under torch.compile with the same backend too", ""]
     for name, record in records.items():
         for call in record["calls"]:
             if call.get("inherited"):
-                lines.append(f"- `{name}` ({call['variant']}, {call['dtype']}): {_cell(call['inherited'][0])}")
+                lines.append(f"- `{name}` ({call['variant']}, {call['dtype']}): {cell(call['inherited'][0])}")
     refused = collections.defaultdict(set)
     for name, record in records.items():
         for call in counted(record):
             for text in call["backend"]:
-                refused[name].add(_cell(f"{call['backend_name']}: {text}"))
+                refused[name].add(cell(f"{call['backend_name']}: {text}"))
     lines += ["", "## Graphs that the backend refused", ""]
     lines += [f"- `{name}`: {'; '.join(sorted(texts)[:2])}" for name, texts in refused.items()] or ["None."]
-    unmade = [f"- `{name}`: {_cell(record['error'])}" for name, record in records.items() if record.get("error")]
+    unmade = [f"- `{name}`: {cell(record['error'])}" for name, record in records.items() if record.get("error")]
     lines += ["", "## Samples that could not be made", "", *(unmade or ["None."])]
     return "\n".join(lines) + "\n"
 
 
-def _cell(text):
+def cell(text):
     """One line without what Markdown reads as the end of a cell."""
     return " ".join(text.split()).replace("|", "\\|")[:240]
