@@ -964,12 +964,13 @@ def unused_random(builder: GraphBuilder) -> list[str]:
         if node not in used:
             used.add(node)
             pending += node.all_input_nodes
-    return [node.name for node in builder.random if node not in used and not _is_of_another(node.meta.subject)]
+    values = {node.meta.subject for node in used if isinstance(getattr(node.meta, "subject", None), TensorValue)}
+    return [node.name for node in builder.random if node not in used and not _is_of_another(node.meta.subject, values)]
 
 
-def _is_of_another(value: Any) -> bool:
-    """Whether a value may be used in another form: a view, or an input."""
-    return isinstance(value, TensorValue) and (value.family is not None or is_of_an_input(value))
+def _is_of_another(value: Any, used: set[TensorValue]) -> bool:
+    """Whether a value is used in another form: as a view, or as an input."""
+    return isinstance(value, TensorValue) and (is_of_an_input(value) or not used.isdisjoint(value.family or ()))
 
 
 def is_of_an_input(value: TensorValue) -> bool:

@@ -43,7 +43,9 @@ def main():
         with open(path) as file:
             records.update(json.load(file))
     with ThreadPoolExecutor(options.jobs) as pool:
-        sweep = [pool.submit(run_batch, part, arguments, options.timeout, "tests.docstrings.worker") for part in batches]
+        sweep = [
+            pool.submit(run_batch, part, arguments, options.timeout, "tests.docstrings.worker") for part in batches
+        ]
         for found in sweep:
             records.update(found.result())
             for record in found.result().values():

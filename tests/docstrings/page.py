@@ -26,6 +26,11 @@ def is_wrong(record):
     return "crashed" in record or "hung" in record or any(run["problems"] for run in record.get("runs", ()))
 
 
+def is_inherited(record):
+    """A run whose outcome differs, and does so under torch.compile with the same backend too."""
+    return any(run.get("inherited") for run in record.get("runs", ()))
+
+
 def counted(record):
     """The runs for which being captured whole means something: those in which a statement raises are not."""
     return [run for run in record.get("runs", ()) if not run["raised"]]
@@ -59,6 +64,7 @@ def totals(records):
         "docstrings with a wrong outcome": sum(map(is_wrong, records.values())),
         "crashes": sum("crashed" in record for record in records.values()),
         "hangs": sum("hung" in record for record in records.values()),
+        "docstrings for which AOTAutograd itself has another outcome": sum(map(is_inherited, records.values())),
         "internal errors": sum(bool(run["internal"]) for run in runs),
         "graphs that the backend refused": sum(bool(run["refused"]) for run in runs),
         "runs that are not the same twice in eager execution": sum(bool(run["unsteady"]) for run in runs),
@@ -91,18 +97,58 @@ def page(records, where, engine):
         line for record in records.values() if is_wrong(record) for line in lines_of(record) if "not whole" not in line
     ]
     lines += [f"- {line}" for line in wrong] or ["Nothing."]
-    lines += ["", "## Not whole", "", "| reason | docstrings | of |", "|---|---:|---|"]
-    by_reason = collections.defaultdict(dict)
+    lines += ["", "## Another outcome under torch.compile with the same backend too", ""]
+    lines += [f"- `{name}`: {cell(text)}" for name, text in _said(records, "inherited")] or ["None."]
+    lines += _not_whole(records)
+    lines += ["", "## Graphs that the backend refused", ""]
+    lines += [f"- `{name}`: {cell(text)}" for name, text in _said(records, "refused")] or ["None."]
+    unsteady = sorted({name for name, _ in _said(records, "unsteady")})
+    lines += ["", "## Not the same twice in eager execution", "", ", ".join(f"`{n}`" for n in unsteady) or "None."]
+    unmade = [f"- `{name}`: {cell(record['error'])}" for name, record in records.items() if record.get("error")]
+    lines += ["", "## Could not be run", "", *(unmade or ["None."])]
+    return "\n".join(lines) + "\n"
+
+
+def _said(records, what):
+    """The first thing that each docstring has under this key in its runs."""
+    found = {}
     for record in records.values():
-        for run in counted(record):
-            for reason in reasons(run):
-                by_reason[cell(reason)][record["name"]] = None
-    for reason, names in sorted(by_reason.items(), key=lambda item: (-len(item[1]), item[0])):
+        for run in record.get("runs", ()):
+            for text in run.get(what, ()):
+                found.setdefault(record["name"], text)
+    return sorted(found.items())
+
+
+def breaks_beside(record):
+    """Whether torch.compile breaks the graph of the same function, too; None if it was not asked."""
+    found = [
+        run["torch_compile_breaks"] for run in record.get("runs", ()) if run.get("torch_compile_breaks") is not None
+    ]
+    return any(found) if found else None
+
+
+def _slug(reason):
+    """The kind of a reason: the code and the name of a break, or that a function was left to run eagerly."""
+    return reason.partition(":")[0]
+
+
+def _not_whole(records):
+    """Tables of the reasons: by kind, with what torch.compile does, and one by one."""
+    kinds, reasons_of = collections.defaultdict(dict), collections.defaultdict(dict)
+    for record in records.values():
+        for reason in dict.fromkeys(reason for run in counted(record) for reason in reasons(run)):
+            kinds[_slug(reason)][record["name"]] = breaks_beside(record)
+            reasons_of[cell(reason)][record["name"]] = None
+    lines = ["", "## Not whole, by kind", ""]
+    lines += ["| kind | docstrings | torch.compile breaks the function of all statements too | has one graph |"]
+    lines += ["|---|---:|---:|---:|"]
+    for kind, found in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
+        beside = list(found.values())
+        lines.append(f"| {kind} | {len(found)} | {beside.count(True)} | {beside.count(False)} |")
+    lines += ["", "## Not whole, by reason", "", "| reason | docstrings | of |", "|---|---:|---|"]
+    for reason, names in sorted(reasons_of.items(), key=lambda item: (-len(item[1]), item[0])):
         some = ", ".join(f"`{name}`" for name in list(names)[:6]) + (", …" if len(names) > 6 else "")
         lines.append(f"| {reason} | {len(names)} | {some} |")
-    refused = {(r["name"], cell(text)) for r in records.values() for run in r.get("runs", ()) for text in run["refused"]}
-    lines += ["", "## Graphs that the backend refused", ""]
-    lines += [f"- `{name}`: {text}" for name, text in sorted(refused)] or ["None."]
-    unsteady = sorted({r["name"] for r in records.values() for run in r.get("runs", ()) if run["unsteady"]})
-    lines += ["", "## Not the same twice in eager execution", "", ", ".join(f"`{n}`" for n in unsteady) or "None."]
-    return "\n".join(lines) + "\n"
+    one_graph = sorted(r["name"] for r in records.values() if breaks_beside(r) is False)
+    lines += ["", "## torch.compile has one graph where dynamo_lite breaks", ""]
+    return [*lines, ", ".join(f"`{name}`" for name in one_graph) or "None."]
