@@ -181,7 +181,14 @@ def unused_among_several():
     return torch.randint(9, (5,)), torch.randperm(4)
 
 
-@pytest.mark.parametrize("fn", [unused_numbers, unused_dropout, unused_among_several])
+def unused_but_for_a_view():
+    shape = torch.randn(2, 3).transpose(0, 1).shape
+    zeros = torch.zeros(3)
+    zeros[:2].normal_()
+    return torch.randn(shape)
+
+
+@pytest.mark.parametrize("fn", [unused_numbers, unused_dropout, unused_among_several, unused_but_for_a_view])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_numbers_that_nobody_uses_are_drawn(fn, backend):
     def run(call, *args):
