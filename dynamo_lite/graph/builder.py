@@ -68,7 +68,7 @@ from .values import (
 from .versions import changed_results, check_views, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, is_asked, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
-from .writes import resizes_silently
+from .writes import check_out, resizes_silently
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -439,6 +439,8 @@ class GraphBuilder:
             made_op, called = "call_function", modes.asking(called)
         key = (target, ambient, *packing.key) if memo and packing.memorable and not asks else None
         memory = self.propagator.memo if packing.symbolic else MEMO
+        if "out" in fx_kwargs and (key is None or key not in memory):
+            check_out(self.propagator, op, target, fx_args, fx_kwargs, tensors, values)
         mode = self.propagator.mode
         items_read = mode.items_read
         try:

@@ -312,7 +312,7 @@ def check(example: Example, form: str, backend: str) -> dict[str, Any]:
         "inherited": [problem[:TO_SHOW] for problem in problems] if inherited else [],
         "unsteady": [problem[:TO_SHOW] for problem in unsteady],
         "breaks": breaks,
-        "torch_compile_breaks": beside.breaks if beside is not None else None,
+        "torch_compile_breaks": beside.breaks + len(beside.outcome.raised) if beside is not None else None,
         "internal": [f.skipped[:TO_SHOW] for f in frames if f.skipped and f.skipped.startswith("internal error")],
         "skipped": [f.skipped[:TO_SHOW] for f in frames if f.skipped and not f.skipped.startswith("internal error")],
         "refused": failures,
