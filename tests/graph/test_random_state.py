@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.testing import CompileCounterWithBackend, same
 
 numpy = pytest.importorskip("numpy")
@@ -211,3 +212,25 @@ def test_numbers_that_nobody_uses_with_gradients():
     compiled = dynamo_lite.compile(unused_dropout, backend="aot_eager", fullgraph=True)
     for _ in range(2):
         assert same(run(unused_dropout), run(compiled))
+
+
+def test_operators_whose_name_is_a_keyword():
+    """`random_(0, 4)` is `torch.ops.aten.random.from`, which is no Python."""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(lookup_backend("aot_eager")(gm, example_inputs))
+        return graphs[-1]
+
+    def fn(x):
+        return x * torch.empty(3, dtype=torch.long).random_(0, 4)
+
+    def run(call):
+        torch.manual_seed(0)
+        x = torch.ones(3, requires_grad=True)
+        y = call(x)
+        y.sum().backward()
+        return y, x.grad
+
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=backend)))
+    assert len(graphs) == 1

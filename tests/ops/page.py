@@ -35,6 +35,12 @@ def is_whole(record):
     return ran and all(map(is_call_whole, counted(record)))
 
 
+def is_whole_besides(record):
+    """Whether all calls are captured whole but those that resize a tensor of the caller's, which no compiler of graphs does."""
+    calls = [call for call in record["calls"] if call.get("variant") != "out resized"]
+    return is_whole({**record, "calls": calls})
+
+
 def is_wrong(record):
     """A crash, a hang, or a call whose outcome differs."""
     return "crashed" in record or "hung" in record or any(call.get("problems") for call in record["calls"])
@@ -79,6 +85,9 @@ def totals(records):
         "calls that return": len(calls),
         "calls that raise": raised,
         "operators captured whole in every call": share(sum(map(is_whole, records.values())), len(records)),
+        "the same without calls that resize an argument": share(
+            sum(map(is_whole_besides, records.values())), len(records)
+        ),
         "calls captured whole": share(sum(map(is_call_whole, calls)), len(calls)),
         "operators with a wrong outcome": sum(map(is_wrong, records.values())),
         "operators for which AOTAutograd itself has another outcome": sum(map(inherited, records.values())),
@@ -104,6 +113,7 @@ def page(records, where, options):
     """The committed page."""
     command = f"--count {options.count}" + (" --dynamic" if options.dynamic else "")
     command += " --data-dependent" if options.data_dependent else ""
+    command += f" --every {options.every} --offset {options.offset}" if options.every > 1 else ""
     parts = f", put together from {len(options.add)} runs, some with fewer samples" if options.add else ""
     lines = [f"# Operators and modules of torch {where['torch']}", ""]
     lines += [
