@@ -64,7 +64,9 @@ def totals(records):
         "docstrings with a wrong outcome": sum(map(is_wrong, records.values())),
         "crashes": sum("crashed" in record for record in records.values()),
         "hangs": sum("hung" in record for record in records.values()),
-        "docstrings for which AOTAutograd itself has another outcome": sum(map(is_inherited, records.values())),
+        "docstrings with the same outcome under torch.compile, but not in eager execution": sum(
+            map(is_inherited, records.values())
+        ),
         "internal errors": sum(bool(run["internal"]) for run in runs),
         "graphs that the backend refused": sum(bool(run["refused"]) for run in runs),
         "runs that are not the same twice in eager execution": sum(bool(run["unsteady"]) for run in runs),
