@@ -965,7 +965,8 @@ def unused_random(builder: GraphBuilder) -> list[str]:
         node = pending.pop()
         if node not in used:
             used.add(node)
-            pending += node.all_input_nodes
+            if not any(given.target in builder.bodies for given in node.all_input_nodes if given.op == "get_attr"):
+                pending += node.all_input_nodes  # a derivative, say, does not need all that its function gets
     values = {node.meta.subject for node in used if isinstance(getattr(node.meta, "subject", None), TensorValue)}
     return [node.name for node in builder.random if node not in used and not _is_of_another(node.meta.subject, values)]
 

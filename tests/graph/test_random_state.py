@@ -189,7 +189,14 @@ def unused_but_for_a_view():
     return torch.randn(shape)
 
 
-@pytest.mark.parametrize("fn", [unused_numbers, unused_dropout, unused_among_several, unused_but_for_a_view])
+def unused_by_a_derivative():
+    x, y = torch.randn(3), torch.randn(3)
+    return torch.func.jacfwd(lambda x, y: x + y**2, argnums=1)(x, y), torch.randn(3)
+
+
+@pytest.mark.parametrize(
+    "fn", [unused_numbers, unused_dropout, unused_among_several, unused_but_for_a_view, unused_by_a_derivative]
+)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_numbers_that_nobody_uses_are_drawn(fn, backend):
     def run(call, *args):
