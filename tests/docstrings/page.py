@@ -89,10 +89,12 @@ def summary(records):
     return "; ".join(f"{what}: {n}" for what, n in totals(records).items())
 
 
-def page(records, where, engine):
+def page(records, where, engine, there_are):
     """The committed page."""
     lines = [f"# Examples in the docstrings of torch {where['torch']}", ""]
     lines += [f"{where['date']}, CPython {where['python']}, engine {engine}, `python -m tests.docstrings`.", ""]
+    if len(records) < there_are:
+        lines += [f"{len(records)} of the {there_are} docstrings that have examples.", ""]
     lines += ["| | |", "|---|---:|", *(f"| {what} | {n} |" for what, n in totals(records).items()), ""]
     lines += ["## Wrong", ""]
     wrong = [

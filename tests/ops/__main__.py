@@ -65,7 +65,7 @@ def main():
             json.dump(records, out, indent=1)
     if options.record:
         environment = page.environment()
-        text = page.page(records, environment, options)
+        text = page.page(records, environment, options, len(all_names()))
         version = environment["torch"].partition("+")[0].rpartition(".")[0]
         kind = "-data-dependent" if options.data_dependent else ""
         (pathlib.Path(__file__).parent / "results" / f"torch-{version}{kind}.md").write_text(text)

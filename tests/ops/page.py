@@ -36,7 +36,7 @@ def is_whole(record):
 
 
 def is_whole_besides(record):
-    """Whether all calls are captured whole but those that resize a tensor of the caller's, which no compiler of graphs does."""
+    """Whether all calls are captured whole but those that resize a tensor of the caller's, where torch.compile breaks the graph too."""
     calls = [call for call in record["calls"] if call.get("variant") != "out resized"]
     return is_whole({**record, "calls": calls})
 
@@ -85,7 +85,7 @@ def totals(records):
         "calls that return": len(calls),
         "calls that raise": raised,
         "operators captured whole in every call": share(sum(map(is_whole, records.values())), len(records)),
-        "the same without calls that resize an argument": share(
+        "the same without `out=` of size 0, where torch.compile breaks too": share(
             sum(map(is_whole_besides, records.values())), len(records)
         ),
         "calls captured whole": share(sum(map(is_call_whole, calls)), len(calls)),
@@ -109,7 +109,7 @@ def environment():
     return {"torch": done.stdout.strip(), "python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
 
 
-def page(records, where, options):
+def page(records, where, options, there_are):
     """The committed page."""
     command = f"--count {options.count}" + (" --dynamic" if options.dynamic else "")
     command += " --data-dependent" if options.data_dependent else ""
@@ -120,6 +120,8 @@ def page(records, where, options):
         f"{where['date']}, CPython {where['python']}, engine {options.record}, `python -m tests.ops {command}`{parts}.",
         "",
     ]
+    if len(records) < there_are:
+        lines += [f"A sample: {len(records)} of {there_are}.", ""]
     lines += ["| | |", "|---|---:|", *(f"| {what} | {n} |" for what, n in totals(records).items()), ""]
     forms = collections.defaultdict(list)
     for record in records.values():
