@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import keyword
 import operator
 import sys
 from collections.abc import Callable, Iterator
@@ -273,11 +274,32 @@ class Bound(NamedTuple):
 
 def aot_eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """The backend `aot_eager`: AOTAutograd's ATen graphs, run node by node. Tells capture and compiler apart."""
-    return _AOT_EAGER(gm, example_inputs)
+    from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+    with _use_lazy_graph_module(True):  # some graphs have no source text before `_give_names`
+        return _AOT_EAGER(gm, example_inputs)
+
+
+def _give_names(gm: Any) -> None:
+    """Put functions in place of the operators whose names torch.fx can't write: in `torch.ops.aten.random.from` there is a keyword."""
+    named = [node for node in gm.graph.nodes if keyword.iskeyword(getattr(node.target, "_overloadname", ""))]
+    for node in named:
+        node.target = _as_function(node.target)
+    if named:
+        gm.recompile()
+
+
+def _as_function(operator: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return operator(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = str(operator).replace(".", "_")
+    return call
 
 
 def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
+    _give_names(gm)
 
     def run(inputs: list[Any]) -> Any:
         values = tuple(inputs)

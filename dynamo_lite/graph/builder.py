@@ -68,7 +68,7 @@ from .values import (
 from .versions import changed_results, check_views, is_no_view, replaced_inputs, written_past
 from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .wrappers import Part, SameDescription, is_asked, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
-from .writes import resizes_silently
+from .writes import check_out, resizes_silently
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -439,6 +439,8 @@ class GraphBuilder:
             made_op, called = "call_function", modes.asking(called)
         key = (target, ambient, *packing.key) if memo and packing.memorable and not asks else None
         memory = self.propagator.memo if packing.symbolic else MEMO
+        if "out" in fx_kwargs and (key is None or key not in memory):
+            check_out(self.propagator, op, target, fx_args, fx_kwargs, tensors, values)
         mode = self.propagator.mode
         items_read = mode.items_read
         try:
@@ -982,13 +984,15 @@ def unused_random(builder: GraphBuilder) -> list[str]:
         node = pending.pop()
         if node not in used:
             used.add(node)
-            pending += node.all_input_nodes
-    return [node.name for node in builder.random if node not in used and not _is_of_another(node.meta.subject)]
+            if not any(given.target in builder.bodies for given in node.all_input_nodes if given.op == "get_attr"):
+                pending += node.all_input_nodes  # a derivative, say, does not need all that its function gets
+    values = {node.meta.subject for node in used if isinstance(getattr(node.meta, "subject", None), TensorValue)}
+    return [node.name for node in builder.random if node not in used and not _is_of_another(node.meta.subject, values)]
 
 
-def _is_of_another(value: Any) -> bool:
-    """Whether a value may be used in another form: a view, or an input."""
-    return isinstance(value, TensorValue) and (value.family is not None or is_of_an_input(value))
+def _is_of_another(value: Any, used: set[TensorValue]) -> bool:
+    """Whether a value is used in another form: as a view, or as an input."""
+    return isinstance(value, TensorValue) and (is_of_an_input(value) or not used.isdisjoint(value.family or ()))
 
 
 def is_of_an_input(value: TensorValue) -> bool:

@@ -435,6 +435,8 @@ def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], targe
         for i, fake in enumerate(fakes):
             if fake is result:
                 return SameResult(i)
+        if result.device.type not in _ALWAYS_PRESENT and not _is_present(result.device.type):
+            unsupported("fake-tensor-error", f"{_name(target)} on {result.device}, which is not available")
         new.append(result)
         return TensorResult(meta_of_fake(result), _base_index(result, fakes))
     kind = type(result)
@@ -452,6 +454,16 @@ def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], targe
     if kind in _CONSTANT_TYPES:
         return ConstantResult(result)
     return unsupported("graph-argument-type", f"{_name(target)} returns {kind.__name__}")
+
+
+_ALWAYS_PRESENT = frozenset({"cpu", "meta"})
+
+
+def _is_present(device_type: str) -> bool:
+    """Whether there is such a device. Fake tensors can be on any; the operator that would make a real one raises."""
+    module = getattr(torch, device_type, None)
+    is_available = getattr(module, "is_available", None)
+    return is_available is None or is_available()
 
 
 _CONSTANT_TYPES = frozenset(

@@ -12,6 +12,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from ..exc import Unsupported, unsupported
+from .lean import without_compiler
+from .values import SequenceResult, TensorResult, TensorValue
 
 
 class Effects(NamedTuple):
@@ -81,6 +87,60 @@ def resizes_silently(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         return False
     channels = shape_of(given["self"])[given["ch_axis"]]
     return any(tuple(shape_of(given[name])) != (channels,) for name in _RESIZED)
+
+
+def check_out(
+    propagator: Any, op: str, target: Any, args: Any, kwargs: dict[str, Any], tensors: list[Any], values: dict[Any, Any]
+) -> None:
+    """Break where `out=` has another dtype than the result, and the operator may refuse it: most do in eager execution, but neither fake
+    tensors nor compilers, which copy the result."""
+    rest = {name: value for name, value in kwargs.items() if name != "out"}
+    given = [kwargs["out"]] if isinstance(kwargs["out"], Node) else kwargs["out"]
+    if not isinstance(given, tuple | list) or len(tensors) <= len(
+        given
+    ):  # what makes numbers makes them of the dtype of `out`
+        return
+    try:
+        result = propagator.propagate(op, target, args, rest, tensors, values, None, {})[0].result
+    except Unsupported:
+        return
+    made = result.items if isinstance(result, SequenceResult) else [result]
+    if len(given) != len(made):
+        return
+    for node, item in zip(given, made, strict=True):
+        value = values.get(node)
+        if (
+            not isinstance(value, TensorValue)
+            or not isinstance(item, TensorResult)
+            or value.meta.dtype == item.meta.dtype
+        ):
+            continue
+        if len(given) > 1 or not _casts(target, args, rest, value.meta.dtype, values):
+            name = getattr(target, "__name__", target)
+            unsupported(
+                "fake-tensor-error", f"{name} with out= of {value.meta.dtype}, where the result is {item.meta.dtype}"
+            )
+
+
+def _casts(target: Any, args: Any, kwargs: dict[str, Any], dtype: torch.dtype, values: dict[Any, Any]) -> bool:
+    """Whether an elementwise operator takes an `out=` of this dtype: whether it does so with one element."""
+    overloads = getattr(torch.ops.aten, getattr(target, "__name__", ""), None)
+    if overloads is None or not any(
+        torch.Tag.pointwise in getattr(overloads, name).tags for name in overloads.overloads()
+    ):
+        return False
+
+    def one(node: Node) -> Any:
+        value = values[node]
+        return torch.ones(1, dtype=value.meta.dtype) if isinstance(value, TensorValue) else value
+
+    args, kwargs = map_arg((args, kwargs), one)
+    try:
+        with without_compiler, torch._C._DisableTorchDispatch():
+            target(*args, **kwargs, out=torch.ones(1, dtype=dtype))
+    except Exception:
+        return False
+    return True
 
 
 def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:

@@ -390,7 +390,7 @@ _always(
         "jit._trace.is_tracing",
         "_C._is_tracing",
     ),
-    *_existing("compiler.is_exporting", "onnx.is_in_onnx_export", "is_storage"),
+    *_existing("compiler.is_exporting", "onnx.is_in_onnx_export"),
 )
 _always(
     NONE,

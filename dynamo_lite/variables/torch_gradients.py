@@ -279,13 +279,27 @@ def _check_engine(tx: Any) -> None:
     if torch.is_anomaly_enabled():
         unsupported(SLUG, "backward in anomaly mode")
     if not _is_alone():
-        unsupported(SLUG, "backward in a distributed process")
-    tx.tr.guards.global_state(_is_alone, "no process group, no anomaly mode")
+        unsupported(
+            SLUG,
+            "backward in a distributed process"
+            if _lays_out_gradients()
+            else "gradients laid out otherwise than leaves",
+        )
+    tx.tr.guards.global_state(_is_alone, "no process group, no anomaly mode, gradients laid out like their leaves")
 
 
 def _is_alone() -> bool:
     distributed = torch.distributed
-    return not torch.is_anomaly_enabled() and not (distributed.is_available() and distributed.is_initialized())
+    is_distributed = distributed.is_available() and distributed.is_initialized()
+    return not torch.is_anomaly_enabled() and not is_distributed and _lays_out_gradients()
+
+
+def _lays_out_gradients() -> bool:
+    """Whether `AccumulateGrad` gives a gradient the strides of its leaf: `torch.autograd.enforce_grad_layout_policy`."""
+    return _is_layout_enforced is None or _is_layout_enforced()
+
+
+_is_layout_enforced = getattr(torch._C, "_is_grad_layout_enforcement_enabled", None)
 
 
 def _hooks_of_leaf(tx: Any, leaf: TensorVariable, register: Any) -> list[VariableTracker]:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.testing import CompileCounterWithBackend, same
 
 numpy = pytest.importorskip("numpy")
@@ -181,7 +182,21 @@ def unused_among_several():
     return torch.randint(9, (5,)), torch.randperm(4)
 
 
-@pytest.mark.parametrize("fn", [unused_numbers, unused_dropout, unused_among_several])
+def unused_but_for_a_view():
+    shape = torch.randn(2, 3).transpose(0, 1).shape
+    zeros = torch.zeros(3)
+    zeros[:2].normal_()
+    return torch.randn(shape)
+
+
+def unused_by_a_derivative():
+    x, y = torch.randn(3), torch.randn(3)
+    return torch.func.jacfwd(lambda x, y: x + y**2, argnums=1)(x, y), torch.randn(3)
+
+
+@pytest.mark.parametrize(
+    "fn", [unused_numbers, unused_dropout, unused_among_several, unused_but_for_a_view, unused_by_a_derivative]
+)
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_numbers_that_nobody_uses_are_drawn(fn, backend):
     def run(call, *args):
@@ -204,3 +219,25 @@ def test_numbers_that_nobody_uses_with_gradients():
     compiled = dynamo_lite.compile(unused_dropout, backend="aot_eager", fullgraph=True)
     for _ in range(2):
         assert same(run(unused_dropout), run(compiled))
+
+
+def test_operators_whose_name_is_a_keyword():
+    """`random_(0, 4)` is `torch.ops.aten.random.from`, which is no Python."""
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(lookup_backend("aot_eager")(gm, example_inputs))
+        return graphs[-1]
+
+    def fn(x):
+        return x * torch.empty(3, dtype=torch.long).random_(0, 4)
+
+    def run(call):
+        torch.manual_seed(0)
+        x = torch.ones(3, requires_grad=True)
+        y = call(x)
+        y.sum().backward()
+        return y, x.grad
+
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=backend)))
+    assert len(graphs) == 1

@@ -1,10 +1,13 @@
 """What operators write to where no version counter of a fake tensor tells: lists of tensors, running statistics."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import dynamo_lite
+from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph import torch_side
 from dynamo_lite.testing import CompileCounterWithBackend, same
 
@@ -172,3 +175,35 @@ def test_parts_of_one_tensor_in_one_graph():
     counter = CompileCounterWithBackend("aot_eager")
     assert same(fn(*apart()), dynamo_lite.compile(fn, backend=counter, fullgraph=True)(*apart()))
     assert counter.frame_count == 1
+
+
+# -- results of another dtype than `out=`
+
+OUT = {
+    "add": (lambda x, o: torch.add(x, x, alpha=2, out=o), True),
+    "comparison": (lambda x, o: torch.eq(x, 1, out=o), True),
+    "equal dtypes": (lambda x, o: torch.add(o, o, out=o), True),
+    "numbers": (lambda x, o: torch.arange(9, out=o.view(9)), True),
+    "neg": (lambda x, o: torch.neg(x, out=o), False),
+    "triu": (lambda x, o: torch.triu(x, out=o), False),
+    "sum": (lambda x, o: torch.sum(x, 0, keepdim=True, out=o[:1]), False),
+    "qr": (lambda x, o: torch.linalg.qr(x, out=(o, o.clone())), False),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", OUT)
+def test_out_of_another_dtype(name, backend):
+    """Some operators cast their result and others raise. Fake tensors and compilers cast it for all; those who may raise run eagerly."""
+    fn, is_whole = OUT[name]
+    found = []
+    for call in (fn, dynamo_lite.compile(fn, backend=backend)):
+        x, out = torch.rand(3, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(3, 3, dtype=torch.float64)
+        try:
+            result = call(x, out)
+        except RuntimeError as error:
+            result = str(error)
+        found.append((result, x, out))
+    assert same(*found)
+    with contextlib.nullcontext() if is_whole else pytest.raises(Unsupported, match="with out= of"):
+        dynamo_lite.compile(fn, backend=backend, fullgraph=True)(x, out)

@@ -15,13 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.ops import page
 from tests.ops.runner import all_names, run_batch
 
-BATCH = 60
+BATCH = 30
 
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.ops", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="names of operators and modules; default: all")
     parser.add_argument("--only", help="part of the names to run")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth of the names only")
+    parser.add_argument("--offset", type=int, default=0, help="the first of each N names")
     parser.add_argument("--count", type=int, default=3, help="samples of each operator")
     parser.add_argument("--dtype", nargs="*", help="names of dtypes; default: float32 and one more")
     parser.add_argument("--backend", nargs="*", default=["eager", "aot_eager"])
@@ -41,7 +43,7 @@ def main():
     options = parser.parse_args()
     names = options.names
     if options.only is not None or not (names or options.add):
-        names = [name for name in all_names() if (options.only or "") in name]
+        names = [name for name in all_names() if (options.only or "") in name][options.offset :: options.every]
     batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
     arguments = ["--count", str(options.count), "--backend", *options.backend]
     arguments += ["--dtype", *options.dtype] if options.dtype else []
@@ -63,7 +65,7 @@ def main():
             json.dump(records, out, indent=1)
     if options.record:
         environment = page.environment()
-        text = page.page(records, environment, options)
+        text = page.page(records, environment, options, len(all_names()))
         version = environment["torch"].partition("+")[0].rpartition(".")[0]
         kind = "-data-dependent" if options.data_dependent else ""
         (pathlib.Path(__file__).parent / "results" / f"torch-{version}{kind}.md").write_text(text)

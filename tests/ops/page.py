@@ -35,6 +35,12 @@ def is_whole(record):
     return ran and all(map(is_call_whole, counted(record)))
 
 
+def is_whole_besides(record):
+    """Whether all calls are captured whole but those that resize a tensor of the caller's, where torch.compile breaks the graph too."""
+    calls = [call for call in record["calls"] if call.get("variant") != "out resized"]
+    return is_whole({**record, "calls": calls})
+
+
 def is_wrong(record):
     """A crash, a hang, or a call whose outcome differs."""
     return "crashed" in record or "hung" in record or any(call.get("problems") for call in record["calls"])
@@ -61,9 +67,9 @@ def lines_of(record):
             yield f"{name}: {how}: {record[how].strip().splitlines()[-1][:300]}"
     for call in record["calls"]:
         for problem in call.get("problems", ()):
-            yield f"{name} ({call['variant']}, {call['dtype']}, {call['backend_name']}): {_cell(problem)}"
+            yield f"{name} ({call['variant']}, {call['dtype']}, {call['backend_name']}): {cell(problem)}"
     for reason, n in reasons(record).items():
-        yield f"{name}: not whole ({n} of {len(counted(record))} calls): {_cell(reason)}"
+        yield f"{name}: not whole ({n} of {len(counted(record))} calls): {cell(reason)}"
 
 
 def share(part, whole):
@@ -79,6 +85,9 @@ def totals(records):
         "calls that return": len(calls),
         "calls that raise": raised,
         "operators captured whole in every call": share(sum(map(is_whole, records.values())), len(records)),
+        "the same without `out=` of size 0, where torch.compile breaks too": share(
+            sum(map(is_whole_besides, records.values())), len(records)
+        ),
         "calls captured whole": share(sum(map(is_call_whole, calls)), len(calls)),
         "operators with a wrong outcome": sum(map(is_wrong, records.values())),
         "operators for which AOTAutograd itself has another outcome": sum(map(inherited, records.values())),
@@ -103,11 +112,12 @@ def environment():
 def command_of(options):
     """How the operators were swept."""
     command = f"python -m tests.ops --count {options.count}" + (" --dynamic" if options.dynamic else "")
-    return command + (" --data-dependent" if options.data_dependent else "")
+    command += " --data-dependent" if options.data_dependent else ""
+    return command + (f" --every {options.every} --offset {options.offset}" if options.every > 1 else "")
 
 
-def page(records, where, options, what="Operators and modules", command=None):
-    """The committed page."""
+def page(records, where, options, there_are, what="Operators and modules", command=None):
+    """The committed page. `there_are`: how many can be swept."""
     command = command or command_of(options)
     parts = f", put together from {len(options.add)} runs, some with fewer samples" if options.add else ""
     lines = [f"# {what} of torch {where['torch']}", ""]
@@ -115,6 +125,8 @@ def page(records, where, options, what="Operators and modules", command=None):
         f"{where['date']}, CPython {where['python']}, engine {options.record}, `{command}`{parts}.",
         "",
     ]
+    if len(records) < there_are:
+        lines += [f"A sample: {len(records)} of {there_are}.", ""]
     lines += ["| | |", "|---|---:|", *(f"| {what} | {n} |" for what, n in totals(records).items()), ""]
     forms = collections.defaultdict(list)
     for record in records.values():
@@ -127,28 +139,28 @@ def page(records, where, options, what="Operators and modules", command=None):
     lines += ["## Not whole", "", "| operator | calls | reason |", "|---|---:|---|"]
     for name, record in records.items():
         for reason, n in reasons(record).items():
-            lines.append(f"| `{name}` | {n} of {len(counted(record))} | {_cell(reason)} |")
+            lines.append(f"| `{name}` | {n} of {len(counted(record))} | {cell(reason)} |")
     wrong = [
         line for record in records.values() if is_wrong(record) for line in lines_of(record) if "not whole" not in line
     ]
-    lines += ["", "## Wrong", "", *([f"- {_cell(line)}" for line in wrong] or ["Nothing."])]
+    lines += ["", "## Wrong", "", *([f"- {cell(line)}" for line in wrong] or ["Nothing."])]
     lines += ["", "## Another outcome under torch.compile with the same backend too", ""]
     for name, record in records.items():
         for call in record["calls"]:
             if call.get("inherited"):
-                lines.append(f"- `{name}` ({call['variant']}, {call['dtype']}): {_cell(call['inherited'][0])}")
+                lines.append(f"- `{name}` ({call['variant']}, {call['dtype']}): {cell(call['inherited'][0])}")
     refused = collections.defaultdict(set)
     for name, record in records.items():
         for call in counted(record):
             for text in call["backend"]:
-                refused[name].add(_cell(f"{call['backend_name']}: {text}"))
+                refused[name].add(cell(f"{call['backend_name']}: {text}"))
     lines += ["", "## Graphs that the backend refused", ""]
     lines += [f"- `{name}`: {'; '.join(sorted(texts)[:2])}" for name, texts in refused.items()] or ["None."]
-    unmade = [f"- `{name}`: {_cell(record['error'])}" for name, record in records.items() if record.get("error")]
+    unmade = [f"- `{name}`: {cell(record['error'])}" for name, record in records.items() if record.get("error")]
     lines += ["", "## Samples that could not be made", "", *(unmade or ["None."])]
     return "\n".join(lines) + "\n"
 
 
-def _cell(text):
+def cell(text):
     """One line without what Markdown reads as the end of a cell."""
     return " ".join(text.split()).replace("|", "\\|")[:240]

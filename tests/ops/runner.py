@@ -1,7 +1,7 @@
-"""Runs operators of torch's database in subprocesses.
+"""Runs parts of a sweep in subprocesses: operators of torch's database, or examples of its docstrings.
 
-Input: their names. Output: name → record of `worker`. An operator that kills or hangs its process is noted with what the process said,
-and the rest is run in a new one.
+Input: names, and the module that is the worker. Output: name → record of the worker. What kills or hangs its process is noted with what
+the process said, and the rest is run in a new one.
 """
 
 import json
@@ -10,18 +10,21 @@ import subprocess
 import sys
 import tempfile
 
+FILLED = {"MALLOC_PERTURB_": "165"}
+"""glibc fills memory with it: what an operator leaves uninitialised is mostly the same in each run."""
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def all_names():
-    """Everything in the database; asked for in a process of its own, because it loads a lot and changes settings of torch."""
-    code = "from tests.ops import database; print('\\n'.join(database.names()))"
+def all_names(module="tests.ops.database"):
+    """Everything that can be swept; asked for in a process of its own, because it loads a lot and changes settings of torch."""
+    code = f"import {module}; print('\\n'.join({module}.names()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.split()
 
 
 def run_batch(names, arguments=(), timeout=300.0, worker="tests.ops.worker"):
-    """Sweep some operators; `arguments` are those of `worker`. Raises RuntimeError if it does not start."""
+    """Sweep what has these names; `arguments` are those of the worker. Raises RuntimeError if it does not start."""
     records = {}
     with tempfile.TemporaryDirectory() as folder:
         out, list_file = os.path.join(folder, "out"), os.path.join(folder, "names")
@@ -29,7 +32,7 @@ def run_batch(names, arguments=(), timeout=300.0, worker="tests.ops.worker"):
         while names:
             with open(list_file, "w") as file:
                 file.write("\n".join(names))
-            text = _spawn(["--names", list_file, "--out", out, "--timeout", str(timeout), *arguments], folder, worker)
+            text = _spawn(worker, ["--names", list_file, "--out", out, "--timeout", str(timeout), *arguments], folder)
             running = None
             with open(out) as lines:
                 for record in map(json.loads, lines):
@@ -46,12 +49,12 @@ def run_batch(names, arguments=(), timeout=300.0, worker="tests.ops.worker"):
     return records
 
 
-def _spawn(arguments, folder, worker):
+def _spawn(worker, arguments, folder):
     """Run the worker to its end; what it printed."""
     log_file = os.path.join(folder, "log")
     with open(log_file, "wb") as log:
         command = [sys.executable, "-X", "faulthandler", "-m", worker, *arguments]
-        environment = {**os.environ, "DYNAMO_LITE_CACHE": "0"}
+        environment = {**os.environ, "DYNAMO_LITE_CACHE": "0", **FILLED}
         subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     with open(log_file, errors="replace") as log:
         return log.read()

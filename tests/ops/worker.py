@@ -17,7 +17,7 @@ import dynamo_lite
 from dynamo_lite.config import config
 from tests.ops import check, database
 
-ONCE = frozenset({"method", "operator", "in place operator", "error"})
+ONCE = frozenset({"method", "keyword", "method keyword", "operator", "in place operator", "error"})
 """Forms whose graph is that of another form, or that have none: one backend is enough for them."""
 
 

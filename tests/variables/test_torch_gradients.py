@@ -593,3 +593,17 @@ def test_gradients_between_what_was_made_before_a_break(fn, backend):
     for _ in range(2):
         assert same(run(fn), run(compiled))
     assert counter.frame_count == BETWEEN[fn]
+
+
+@pytest.mark.skipif(not hasattr(torch.autograd, "enforce_grad_layout_policy"), reason="this torch has one layout")
+def test_gradients_that_are_laid_out_otherwise_than_their_leaves():
+    def fn(x):
+        p = x.permute(2, 0, 1).detach().requires_grad_()
+        (p * 2).sum().backward()
+        return p
+
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    x = torch.ones(2, 3, 4)
+    for enforced in (True, False, True):
+        with torch.autograd.enforce_grad_layout_policy(enforced):
+            assert compiled(x).grad.stride() == fn(x).grad.stride() == ((1, 12, 4) if enforced else (6, 3, 1))

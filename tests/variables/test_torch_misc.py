@@ -173,3 +173,27 @@ def test_methods_without_a_hash_as_hash():
     kind = torch._C._profiler.ProfilerActivity
     run = run_both(lambda x: (x + 1, {kind.CPU: 3}[kind.CPU], kind.CPU in {kind.CUDA}), torch.ones(3))
     assert run.graph_count == 1 and not run.breaks
+
+
+def test_is_storage():
+    """Of storages that a function gets, and of what is none. (Asking a tensor for its storage breaks the graph.)"""
+    storages = [torch.ones(2).untyped_storage(), torch.ones(2).storage()]
+
+    def f(x):
+        return x + 1, [torch.is_storage(value) for value in (*storages, x, [x], int)]
+
+    run = run_both(f, torch.ones(2))
+    assert run.result[1] == [True, True, False, False, False]
+    assert not run.breaks
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about what raises without CUDA")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "fn", [lambda x: x.cuda() + 1, lambda x: x.to("cuda:0"), lambda x: torch.rand(3, device=torch.device("cuda"))]
+)
+def test_devices_that_are_not_there(fn, backend):
+    with pytest.raises(AssertionError, match="not compiled with CUDA"):
+        fn(torch.ones(2))
+    with pytest.raises(AssertionError, match="not compiled with CUDA"):
+        dynamo_lite.compile(fn, backend=backend)(torch.ones(2))
