@@ -2,11 +2,12 @@
 
 import gc
 import textwrap
+import types
 import weakref
 
 import pytest
 
-from dynamo_lite import convert
+from dynamo_lite import _eval_frame, convert
 from dynamo_lite.config import config
 from tests.fuzz import harness
 
@@ -622,3 +623,17 @@ def test_an_int_that_varies_and_is_asked_for_itself():
     def make_args(k):
         return [0 - k]
     """)
+
+
+def test_functions_with_one_code_and_other_globals_have_versions_of_their_own():
+    def program(x):
+        stop(1)  # noqa: F821
+        return x + G  # noqa: F821
+
+    region, results = convert.Region(lambda gm, inputs: gm.forward), []
+    with config.patch(capture_pure_python=True, suppress_errors=False):
+        for number in (10, 20):
+            names = {"stop": _eval_frame.Uncaptured(results.append), "G": number}
+            captured = region.wrap(types.FunctionType(program.__code__, names))
+            results += [captured(1), captured(1)]
+    assert results == [1, 1, 11, 11, 1, 1, 21, 21]
