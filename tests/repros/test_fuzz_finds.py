@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame, codegen, convert
 from dynamo_lite.config import config
 from tests.fuzz import harness
 
@@ -637,3 +637,26 @@ def test_functions_with_one_code_and_other_globals_have_versions_of_their_own():
             captured = region.wrap(types.FunctionType(program.__code__, names))
             results += [captured(1), captured(1)]
     assert results == [1, 1, 11, 11, 1, 1, 21, 21]
+
+
+def test_what_the_new_code_holds_keeps_its_identity_while_the_code_is_written(monkeypatch):
+    """A tracker that died would leave its id, and the local that holds its object, to another one."""
+    checked = []
+
+    def assemble(self):
+        alive = {id(each) for each in self.named}
+        checked.append(len(self.loaded))
+        assert {*self.loaded, *self.sources, *self.updated} <= alive
+        return original(self)
+
+    original = codegen.Codegen.assemble
+    monkeypatch.setattr(codegen.Codegen, "assemble", assemble)
+    agrees("""
+    def program(l, n, o):
+        found = {n + x for x in l}
+        o['v'] = stop(1, found)
+        return [n + 4, n + 9, found]
+    def make_args(k):
+        return [[4, 5, 0, 3], k, {}]
+    """)
+    assert max(checked) > 3
