@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
+from . import optimized_module_kin as kin
+
 
 class OptimizedModule:
     """Base of the classes that `wrap_module` makes; `isinstance(m, OptimizedModule)` tells a compiled module from an
@@ -40,6 +42,11 @@ class OptimizedModule:
     @property
     def _orig_mod(self) -> Any:
         return type(self)._original
+
+    @property
+    def dynamo_ctx(self) -> Callable[[Any], Any]:
+        """What compiles another function, a method for example, as this module was compiled."""
+        return type(self)._rebuild
 
     def __prepare_scriptable__(self) -> Any:
         """What `torch.jit.script` compiles."""
@@ -75,6 +82,8 @@ def wrap_module(
     }
     if isinstance(getattr(base, "forward", None), FunctionType):
         namespace["forward"] = MethodType(replace(base.forward), module)
-    wrapped = object.__new__(type(base)(base.__name__, (OptimizedModule, base), namespace))
+    wrapper = kin.metaclass_of(type(base))(base.__name__, (OptimizedModule, base), namespace)
+    kin.add(wrapper)
+    wrapped = object.__new__(wrapper)
     object.__setattr__(wrapped, "__dict__", module.__dict__)
     return wrapped

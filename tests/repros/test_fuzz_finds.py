@@ -660,3 +660,99 @@ def test_what_the_new_code_holds_keeps_its_identity_while_the_code_is_written(mo
         return [[4, 5, 0, 3], k, {}]
     """)
     assert max(checked) > 3
+
+
+@pytest.mark.parametrize(
+    "expression, arguments",
+    [
+        ("math.gcd(a, x)", "[k, [0, 2.5, 'q'][k]]"),
+        ("math.gcd(x, a)", "[k + 5, [2.5, len, 2.5][k]]"),
+        ("math.comb(a + 3, x)", "[k, [0, 2.5, 'q'][k]]"),
+        ("math.ldexp(a, x)", "[k + 0.5, [4, 2.5, 'q'][k]]"),
+        ("round(a, x)", "[k + 0.5, [4, 2.5, 'q'][k]]"),
+        ("x * a", "[0.0 - k, [7, 'q', 'q'][k]]"),
+        ("operator.mul(a, x)", "[k + 0.5, [4, (), 'q'][k]]"),
+        ("x[a]", "[k + 0.5, [[1], (), 'q'][k]]"),
+        ("x[a:]", "[k + 0.5, [[1], (), 'q'][k]]"),
+        ("range(a, x)", "[k + 0.5, 4 + k]"),
+        ("'%s' % x", "[0, collections.deque([1] * k)]"),
+        ("'' % x", "[0, [collections.deque(), set(), {}][k]]"),
+    ],
+)
+def test_numbers_that_vary_where_they_are_wrong(expression, arguments):
+    agrees(f"""
+    def program(a, x):
+        return {expression}
+    def make_args(k):
+        return {arguments}
+    """)
+
+
+@pytest.mark.parametrize("name", ["__getattr__", "__getattribute__", "__setattr__", "__delattr__"])
+@pytest.mark.parametrize("value", ["None", "5", "Called()", "staticmethod(lambda *args: len(args))", "abs", "len"])
+def test_hooks_of_attributes_that_are_no_functions(name, value):
+    agrees(f"""
+    class Called:
+        def __call__(self, *args):
+            return args
+    class C:
+        {name} = {value}
+    def program(use):
+        o = KEPT
+        try:
+            if use == 0:
+                return o.missing, o.k
+            if use == 1:
+                o.k = 4
+            else:
+                del o.k
+        except Exception as error:
+            return type(error), str(error)
+    KEPT = C()
+    def make_args(k):
+        return [k]
+    """)
+
+
+@pytest.mark.parametrize("defined, statement", [("__delitem__", "o[0] = 1"), ("__setitem__", "del o[0]")])
+def test_items_that_can_be_set_or_deleted_only(defined, statement):
+    agrees(f"""
+    class C:
+        def {defined}(self, *args):
+            pass
+    def program(o):
+        {statement}
+    def make_args(k):
+        return [C()]
+    """)
+
+
+@pytest.mark.parametrize("name", ["missing", "__spec"])
+@pytest.mark.parametrize("module", ["fuzz_mod", "math", "collections", "sys"])
+def test_import_of_a_name_that_is_missing(module, name):
+    agrees(f"""
+    def program():
+        try:
+            from {module} import {name}
+        except ImportError as error:
+            return str(error), error.name, error.path, error.msg
+    def make_args(k):
+        return []
+    """)
+
+
+@pytest.mark.parametrize("read", ["repr(o)", "str(o)", "o.args"])
+@pytest.mark.parametrize(
+    "body", ["def __getattribute__(self, name): return stop(1, name)", "args = property(lambda self: stop(2, ()))"]
+)
+def test_exceptions_whose_class_says_what_their_attributes_are(body, read):
+    agrees(f"""
+    class C(Exception):
+        {body}
+    KEPT = C(1, 2)
+    def program():
+        o = KEPT
+        return {read}
+    def make_args(k):
+        return []
+    """)
