@@ -43,6 +43,13 @@ class OptimizedModule:
     def _orig_mod(self) -> Any:
         return type(self)._original
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Trainers put the original back where they took it from. As an ordinary attribute it would become its own submodule.
+        if name != "_orig_mod":
+            super().__setattr__(name, value)
+        elif value is not type(self)._original:
+            raise AttributeError("_orig_mod of a compiled module cannot be exchanged; compile the other module")
+
     @property
     def dynamo_ctx(self) -> Callable[[Any], Any]:
         """What compiles another function, a method for example, as this module was compiled."""

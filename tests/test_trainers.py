@@ -3,6 +3,7 @@
 What a library does is tested with the library, where it is installed; `test_what_trainers_ask` needs none.
 """
 
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -25,6 +26,14 @@ class Net(nn.Module):
 
     def forward(self, x):
         return torch.relu(self.linear(x))
+
+
+def installed(name):
+    """The library; the test is skipped where it is missing, or broken as its requirements are others here."""
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        return pytest.skip(f"{name}: {type(error).__name__}: {error}")
 
 
 def run(text):
@@ -65,6 +74,10 @@ def test_what_trainers_ask():
         len(compiled)
     assert len(dynamo_lite.compile(nn.Sequential(original), backend="eager")) == 1
     assert torch.equal(compiled(X), original(X)) and counter.frame_count == 1
+    compiled._orig_mod = original
+    assert dict(original.named_children()) == {"linear": original.linear}
+    with pytest.raises(AttributeError, match="cannot be exchanged"):
+        compiled._orig_mod = Net()
     step = compiled.dynamo_ctx(original.forward)
     assert torch.equal(step(X), original(X))
 
@@ -114,7 +127,7 @@ def trained(trainer, model):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["lightning.pytorch", "pytorch_lightning"])
 def test_lightning_trains_a_compiled_module(name, tmp_path):
-    pl = pytest.importorskip(name, exc_type=ImportError)
+    pl = installed(name)
     counter = CompileCounter()
     settings = {
         "accelerator": "cpu", "max_epochs": 2, "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
@@ -136,7 +149,7 @@ def test_lightning_trains_a_compiled_module(name, tmp_path):
 @pytest.mark.parametrize("name", ["lightning.fabric", "lightning_fabric"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_fabric_runs_a_compiled_module(name, when):
-    fabric_package = pytest.importorskip(name, exc_type=ImportError)
+    fabric_package = installed(name)
     counter, model = CompileCounter(), Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     fabric = fabric_package.Fabric(accelerator="cpu", devices=1)
@@ -155,7 +168,7 @@ def test_fabric_runs_a_compiled_module(name, when):
 
 @pytest.mark.filterwarnings("ignore")
 def test_accelerate_runs_a_compiled_module():
-    accelerate = pytest.importorskip("accelerate", exc_type=ImportError)
+    accelerate = installed("accelerate")
     counter, model = CompileCounter(), Net()
     compiled = dynamo_lite.compile(model, backend=counter)
     accelerator = accelerate.Accelerator(cpu=True)
@@ -173,8 +186,9 @@ def test_accelerate_runs_a_compiled_module():
 
 @pytest.mark.filterwarnings("ignore")
 def test_transformers_trainer_runs_a_compiled_module(tmp_path):
-    transformers = pytest.importorskip("transformers", exc_type=ImportError)
-    pytest.importorskip("accelerate", exc_type=ImportError)
+    transformers = installed("transformers")
+    installed("transformers.trainer")
+    installed("accelerate")
 
     class WithLoss(Net):
         def forward(self, x, labels=None):
@@ -196,7 +210,7 @@ def test_transformers_trainer_runs_a_compiled_module(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_ignite_runs_a_compiled_module():
-    engine = pytest.importorskip("ignite.engine", exc_type=ImportError)
+    engine = installed("ignite.engine")
     counter, model = CompileCounter(), Net()
     trainer = engine.create_supervised_trainer(
         dynamo_lite.compile(model, backend=counter), torch.optim.SGD(model.parameters(), lr=0.1), nn.functional.mse_loss
