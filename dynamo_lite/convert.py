@@ -873,7 +873,8 @@ class Analysis:
         version = Version(guards, self.record, limits.Owners(self.fn.__code__, self.values))
         self.record.guards = _GuardText(version, len(guards))
         strict = Comparison(version.guards) if config.strict_guards else None
-        return _eval_frame.Entry(program, code, version, needs_hook, strict)
+        # The entry may be in the cache when a signal handler raises, before the callback has returned it.
+        return _eval_frame.Entry(program, code, version, needs_hook, strict, self.fn.__globals__)
 
     def _eager_entry(self, tr: Trace, needs_hook: bool = True) -> Any:
         """An entry that runs the original: for these arguments there is nothing to gain."""

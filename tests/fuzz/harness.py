@@ -44,6 +44,7 @@ MODULES = (
 )  # fmt: skip
 
 
+MRO_OF = type.__dict__["__mro__"].__get__
 DICT_OF = type.__dict__["__dict__"].__get__
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
@@ -109,7 +110,7 @@ class Describer:
             return value.__name__, str(value.gi_frame and value.gi_frame.f_lineno)
         if cls.__name__ in ("Tensor", "Parameter"):
             return self.tensor(value)
-        if hasattr(cls, "__next__") and "iterator" in cls.__name__:
+        if "iterator" in type.__dict__["__name__"].__get__(cls) and any("__next__" in DICT_OF(base) for base in MRO_OF(cls)):
             return ()
         return self.attributes(value)
 

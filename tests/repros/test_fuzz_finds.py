@@ -756,3 +756,31 @@ def test_exceptions_whose_class_says_what_their_attributes_are(body, read):
     def make_args(k):
         return []
     """)
+
+
+def test_a_version_knows_its_globals_before_the_analysis_has_returned_it(monkeypatch):
+    """A signal handler may raise in between."""
+
+    def program(x):
+        return G + x  # noqa: F821
+
+    def interrupted(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        if results == []:
+            results.append("interrupt")
+            raise KeyboardInterrupt
+
+    original, results = convert.Region._compile, []
+    monkeypatch.setattr(convert.Region, "_compile", interrupted)
+    region = convert.Region(lambda gm, inputs: gm.forward)
+    with config.patch(capture_pure_python=True, suppress_errors=False):
+        for number in (10, 20):
+            captured = region.wrap(types.FunctionType(program.__code__, {"G": number}))
+            for _ in range(2):
+                try:
+                    results.append(captured(1))
+                except KeyboardInterrupt:
+                    results.append("raised")
+    assert results == ["interrupt", "raised", 11, 21, 21]
+    entries = region.cache_for(program.__code__).entries
+    assert {entry.globals["G"] for entry in entries} == {10, 20}
