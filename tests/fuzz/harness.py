@@ -311,6 +311,8 @@ def observed(fn, names, events, number, k):
     del describe, outcome, arguments, state, classes
     names["alive"]("after its results")
     seen["deaths"] = list(events)
+    for kind in ("events", "deaths"):
+        seen[kind] = deaths_in_order(seen[kind])
     events.clear()
     if "change" in names:
         try:
@@ -320,6 +322,14 @@ def observed(fn, names, events, number, k):
         seen["change"] = list(events)
         events.clear()
     return seen
+
+
+def deaths_in_order(events):
+    """The events, with what dies at one moment sorted: variables of a frame that ends are not compared by the order in which it drops them."""
+    ordered = []
+    for died, group in itertools.groupby(events, lambda event: event[0] == "died"):
+        ordered += sorted(group) if died else group
+    return ordered
 
 
 def _generators(value):

@@ -103,7 +103,7 @@ class Disturbances(Definitions):
     def signal_handler(self):
         self.put("def on_signal(signum, frame):")
         self.put("    global G")
-        self.put(f"    {self.pick(['stop(0, G)', 'GL.append(int(signum)); del GL[6:]', 'pass', 'stop(0, frame.f_code.co_name)'])}")
+        self.put(f"    {self.pick(['stop(0, G)', 'GL.append(int(signum)); del GL[6:]', 'pass', 'stop(0, frame is None)'])}")
         self.put("    G = (G + 1) % 50")
         if self.chance(50):
             self.put(f"    if G % {2 + self.choose(4)} == 0: raise {self.pick(['Custom', 'ValueError', 'StopIteration'])}(G)")
