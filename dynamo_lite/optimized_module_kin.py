@@ -1,10 +1,11 @@
 """Makes `isinstance(compiled, torch._dynamo.OptimizedModule)` true: trainers find out by it that a module is compiled.
 
-Input: the classes of compiled modules. Output: that class of torch at the end of their method resolution order, from when torch has been asked to
-import it; nothing here imports it. Invariant: it comes after `object`, so that no attribute and no `super()` finds anything in it that
-the module's own classes have; what only it has is hidden by the class.
+Input: the classes of compiled modules. Output: that class of torch at the end of their method resolution order, as soon as the program
+has imported it; nothing here imports it. Invariant: it comes after `object`, so that no attribute and no `super()` finds anything in it
+that the module's own classes have; its properties and its length, which only it has, are hidden.
 
-`isinstance` looks at `type(obj).__mro__`, then at `obj.__class__`. The latter is the original's class, which programs look up and instantiate.
+`isinstance` looks at `type(obj).__mro__`, then at `obj.__class__`. The latter is the original's class, which programs look up and
+instantiate.
 """
 
 from __future__ import annotations

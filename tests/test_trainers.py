@@ -1,4 +1,5 @@
-"""Libraries that train run the code of a module that `dynamo_lite.compile` has made, and those that ask for torch's class of compiled modules find it.
+"""Libraries that train run the code of a module that `dynamo_lite.compile` has made; where they ask for torch's class of compiled modules,
+it is one.
 
 What a library does is tested with the library, where it is installed; `test_what_trainers_ask` needs none.
 """
@@ -83,7 +84,9 @@ def test_what_trainers_ask():
 
 
 def test_nothing_of_torchs_compiler_is_imported():
-    assert run(SETUP + 'dynamo_lite.compile(Net(), backend="eager")(torch.ones(1, 4)); print("torch._dynamo" in sys.modules)') == ["False"]
+    assert run(
+        SETUP + 'dynamo_lite.compile(Net(), backend="eager")(torch.ones(1, 4)); print("torch._dynamo" in sys.modules)'
+    ) == ["False"]
 
 
 def test_modules_compiled_before_torchs_compiler_is_imported():
@@ -202,9 +205,7 @@ def test_transformers_trainer_runs_a_compiled_module(tmp_path):
     )  # fmt: skip
     data = [{"x": x, "labels": y} for x, y in zip(X, Y, strict=True)]
     before = model.linear.weight.detach().clone()
-    transformers.Trainer(
-        model=dynamo_lite.compile(model, backend=counter), args=arguments, train_dataset=data
-    ).train()
+    transformers.Trainer(model=dynamo_lite.compile(model, backend=counter), args=arguments, train_dataset=data).train()
     assert counter.frame_count > 0 and not torch.equal(before, model.linear.weight)
 
 

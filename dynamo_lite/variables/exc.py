@@ -67,7 +67,9 @@ class ExceptionVariable(InstanceVariable):
 
     def _read(self, tx: Any, name: str) -> VariableTracker:
         if not name.startswith("__") and not _reads_member(self.python_type(), name):
-            unsupported("attribute-of-unknown-object", f"{name} of a {type_name(self)}, whose class says itself what that is")
+            unsupported(
+                "attribute-of-unknown-object", f"{name} of a {type_name(self)}, whose class says itself what that is"
+            )
         node = tx.tr.source(self.source, ir.ATTR, name)
         value = getattr(self.value, name, MISSING)
         if value is MISSING:

@@ -1,7 +1,7 @@
 """Disturbances of a running program that the harness makes: signals, too little memory, too little stack; and their ends.
 
-Input: the globals of a program, which say what shall happen (`TICKS`, `DISTURBED`, `on_signal`). Invariant: after `restored` builtins, signal handlers,
-hooks and limits are what they were.
+Input: the globals of a program, which say what shall happen (`TICKS`, `DISTURBED`, `on_signal`). Invariant: after `restored` builtins,
+signal handlers, hooks and limits are what they were.
 """
 
 import builtins

@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import enum
 import functools
-import gc
 import heapq
 import io
 import itertools
@@ -110,7 +109,9 @@ class Describer:
             return value.__name__, str(value.gi_frame and value.gi_frame.f_lineno)
         if cls.__name__ in ("Tensor", "Parameter"):
             return self.tensor(value)
-        if "iterator" in type.__dict__["__name__"].__get__(cls) and any("__next__" in DICT_OF(base) for base in MRO_OF(cls)):
+        if "iterator" in type.__dict__["__name__"].__get__(cls) and any(
+            "__next__" in DICT_OF(base) for base in MRO_OF(cls)
+        ):
             return ()
         return self.attributes(value)
 
@@ -296,7 +297,9 @@ def observed(fn, names, events, number, k):
     if "torch" in names:
         state |= {"MODULE": names.get("MODULE"), "grad": names["torch"].is_grad_enabled()}
         state |= {"random": names["torch"].get_rng_state().sum().item()}
-    classes = {n: DICT_OF(c).get("k") for n, c in names.items() if issubclass(type(c), type)}  # runs no code of the program
+    classes = {
+        n: DICT_OF(c).get("k") for n, c in names.items() if issubclass(type(c), type)
+    }  # runs no code of the program
     # The values go on living during the description, so that an identity can't be taken by another object.
     seen = {
         "outcome": describe(outcome), "arguments": describe(arguments), "globals": describe(state), "classes": describe(classes),
@@ -325,7 +328,7 @@ def observed(fn, names, events, number, k):
 
 
 def deaths_in_order(events):
-    """The events, with what dies at one moment sorted: variables of a frame that ends are not compared by the order in which it drops them."""
+    """The events, with what dies at one moment sorted: in which order a frame that ends drops its variables is not compared."""
     ordered = []
     for died, group in itertools.groupby(events, lambda event: event[0] == "died"):
         ordered += sorted(group) if died else group

@@ -103,10 +103,14 @@ class Disturbances(Definitions):
     def signal_handler(self):
         self.put("def on_signal(signum, frame):")
         self.put("    global G")
-        self.put(f"    {self.pick(['stop(0, G)', 'GL.append(int(signum)); del GL[6:]', 'pass', 'stop(0, frame is None)'])}")
+        self.put(
+            f"    {self.pick(['stop(0, G)', 'GL.append(int(signum)); del GL[6:]', 'pass', 'stop(0, frame is None)'])}"
+        )
         self.put("    G = (G + 1) % 50")
         if self.chance(50):
-            self.put(f"    if G % {2 + self.choose(4)} == 0: raise {self.pick(['Custom', 'ValueError', 'StopIteration'])}(G)")
+            self.put(
+                f"    if G % {2 + self.choose(4)} == 0: raise {self.pick(['Custom', 'ValueError', 'StopIteration'])}(G)"
+            )
         if self.chance(30):
             self.put("    signal.signal(signum, other_handler)")
 
@@ -121,7 +125,8 @@ class Disturbances(Definitions):
             steps += [f"('interrupt', {self.choose(400) / 10000 + 0.0002}, {self.choose(2)})" for _ in range(3)]
         if "limits" in self.modes:
             steps += [
-                f"('memory', {self.choose(10 ** (2 + self.choose(4)))}, {self.pick([1, 1, 5, 100, 3000])})" for _ in range(3)
+                f"('memory', {self.choose(10 ** (2 + self.choose(4)))}, {self.pick([1, 1, 5, 100, 3000])})"
+                for _ in range(3)
             ]
             steps += [f"('recursion', {self.choose(60)})"]
         if steps:
