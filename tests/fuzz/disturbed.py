@@ -10,6 +10,7 @@ import signal
 import sys
 import types
 
+from dynamo_lite._eval_frame import Uncaptured
 from dynamo_lite.exc import TorchDynamoException
 
 try:
@@ -74,7 +75,7 @@ def ticking(seconds):
         yield
         return
     ticks = []
-    before = signal.signal(signal.SIGPROF, lambda signum, frame: ticks.append(frame.f_lineno))
+    before = signal.signal(signal.SIGPROF, Uncaptured(lambda signum, frame: ticks.append(None)))
     signal.setitimer(signal.ITIMER_PROF, seconds, seconds)
     try:
         yield
