@@ -99,11 +99,11 @@ cache_get(PyCodeObject *code, Region *region)
 static PyObject *
 entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"guards", "code", "owner", "needs_hook", "strict", NULL};
-    PyObject *guards, *code, *owner, *strict = Py_None;
+    static char *names[] = {"guards", "code", "owner", "needs_hook", "strict", "globals", NULL};
+    PyObject *guards, *code, *owner, *strict = Py_None, *globals = NULL;
     int needs_hook = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|pO:Entry", names, &GuardProgram_Type, &guards,
-                                     &PyCode_Type, &code, &owner, &needs_hook, &strict)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|pOO!:Entry", names, &GuardProgram_Type, &guards,
+                                     &PyCode_Type, &code, &owner, &needs_hook, &strict, &PyDict_Type, &globals)) {
         return NULL;
     }
     Entry *entry = (Entry *)type->tp_alloc(type, 0);
@@ -113,6 +113,7 @@ entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         entry->owner = Py_NewRef(owner);
         entry->needs_hook = (char)needs_hook;
         entry->strict = strict == Py_None ? NULL : Py_NewRef(strict);
+        entry->globals = Py_XNewRef(globals);
     }
     return (PyObject *)entry;
 }

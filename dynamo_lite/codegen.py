@@ -49,6 +49,7 @@ class Codegen:
         self.asm.set_location(self.code.co_firstlineno)
         self.loaded: dict[int, str] = {}  # id(tracker) → local that holds the object
         self.sources: dict[int, str] = {}  # id(node) → local that holds the object
+        self.named: list[Any] = []  # the trackers and nodes of these ids: none goes to another one meanwhile
         self.shared: set[int] = set()  # id(node) of path prefixes worth a local
         self.in_progress: set[int] = set()
         self.fills: list[VariableTracker] = []
@@ -102,6 +103,7 @@ class Codegen:
         emit_source(self, node)
         if id(node) in self.shared:
             name = self.sources[id(node)] = self.new_local()
+            self.named.append(node)
             self.asm.copy(1)
             self.asm.store_fast(name)
 
@@ -134,6 +136,7 @@ class Codegen:
 
     def _keep(self, vt: Any) -> None:
         name = self.loaded[id(vt)] = self.new_local()
+        self.named.append(vt)
         self.asm.copy(1)
         self.asm.store_fast(name)
 
@@ -294,11 +297,13 @@ class Codegen:
             source = vt.__dict__.get("source") if id(vt) not in self.loaded else None
             if source is not None and source.kind not in (ir.CONST, ir.FREEVAR) and not is_constant_value(vt):
                 self.loaded[id(vt)] = self._read(source)
+                self.named.append(vt)
 
     def _read(self, node: Any) -> str:
         """Keep what a path leads to now in a local; its name."""
         self.load_source(node)
         name = self.sources[id(node)] = self.new_local()
+        self.named.append(node)
         self.asm.store_fast(name)
         return name
 
@@ -331,6 +336,7 @@ class Codegen:
         """Apply the changes of one object, if that has not been done yet."""
         if id(vt) not in self.updated:
             self.updated.add(id(vt))
+            self.named.append(vt)
             vt.emit_update(self)
 
     def assemble(self) -> CodeType:

@@ -106,6 +106,11 @@ def _key_of(backend: Any) -> Any:
     return backend if isinstance(backend, str | None) else id(backend)
 
 
+def _has_globals_of(entry: Any, fn: FunctionType) -> bool:
+    """Guards speak about the globals of one function; others can have the same code."""
+    return entry.globals is None or entry.globals is fn.__globals__
+
+
 def _described(fn: FunctionType) -> str:
     is_call_of_module = fn.__module__ == "torch.nn.modules.module"
     return "a compiled module" if is_call_of_module else f"the compiled function {fn.__qualname__}"
@@ -311,7 +316,7 @@ class Region(_eval_frame.Region):
             return None
         with _analysis_lock:
             for entry in cache.entries:  # another thread may have been here first
-                if entry.guards.check(values, fn.__closure__):
+                if _has_globals_of(entry, fn) and entry.guards.check(values, fn.__closure__):
                     return entry
                 if entry.guards.outlived() or entry.owner.is_given_up():
                     cache.remove(entry)
@@ -868,7 +873,8 @@ class Analysis:
         version = Version(guards, self.record, limits.Owners(self.fn.__code__, self.values))
         self.record.guards = _GuardText(version, len(guards))
         strict = Comparison(version.guards) if config.strict_guards else None
-        return _eval_frame.Entry(program, code, version, needs_hook, strict)
+        # The entry may be in the cache when a signal handler raises, before the callback has returned it.
+        return _eval_frame.Entry(program, code, version, needs_hook, strict, self.fn.__globals__)
 
     def _eager_entry(self, tr: Trace, needs_hook: bool = True) -> Any:
         """An entry that runs the original: for these arguments there is nothing to gain."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from . import optimized_module_kin as kin
 from ._eval_frame import SlotDescriptor, SlotMethod
 
 
@@ -51,6 +52,18 @@ class OptimizedModule:
     @property
     def _orig_mod(self) -> Any:
         return self._dynamo_lite_original
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Trainers put the original back where they took it from. As an ordinary attribute it would become its own submodule.
+        if name != "_orig_mod":
+            super().__setattr__(name, value)
+        elif value is not self._dynamo_lite_original:
+            raise AttributeError("_orig_mod of a compiled module cannot be exchanged; compile the other module")
+
+    @property
+    def dynamo_ctx(self) -> Callable[[Any], Any]:
+        """What compiles another function, a method for example, as this module was compiled."""
+        return self._dynamo_lite_rebuild
 
     def __prepare_scriptable__(self) -> Any:
         """What `torch.jit.script` compiles."""
@@ -95,15 +108,17 @@ def _new_class(base: type) -> type:
         "__slots__": (),
         "_dynamo_lite_base": base,
     }
+    metaclass = kin.metaclass_of(type(base))
     try:
-        made = type(base)(base.__name__, (_WithSlots, base), namespace)
+        made = metaclass(base.__name__, (_WithSlots, base), namespace)
         members: Any = vars(_WithSlots)
     except TypeError:  # the module's class has slots as well
-        made = type(base)(base.__name__, (OptimizedModule, base), {**namespace, "__slots__": SLOTS})
+        made = metaclass(base.__name__, (OptimizedModule, base), {**namespace, "__slots__": SLOTS})
         members = vars(made)
     for name, slot in (("__call__", "_dynamo_lite_call"), ("forward", "_dynamo_lite_forward")):
         if name == "__call__" or isinstance(getattr(base, name, None), FunctionType):
             type.__setattr__(made, name, SlotDescriptor(members[slot], _follow, base, name))
+    kin.add(made)
     return made
 
 

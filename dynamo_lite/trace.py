@@ -159,9 +159,10 @@ class Trace:
 
     def release(self) -> None:
         """Let go of the program's objects, which the reference cycles of a finished run would keep until the next collection."""
-        for vt in self.heap.values():
-            vt.__dict__.clear()
-        self.heap.clear()
+        for table in (self.heap, self.frame_objects, self.generators):
+            for vt in table.values():
+                vt.__dict__.clear()
+            table.clear()
         self.pinned.clear()
         self.followed.clear()
         self.keep_alive.clear()

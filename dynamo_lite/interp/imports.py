@@ -10,11 +10,13 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import sys
+from types import ModuleType
 from typing import Any, NoReturn
 
 from ..exc import FirstUse, unsupported
 from ..guards import ir
 from ..variables.base import ObservedException, VariableTracker
+from ..variables.constant import ConstantVariable
 
 _IMPORT = builtins.__import__  # the interpreter's own, if nobody has replaced it before
 
@@ -74,7 +76,24 @@ def import_from(f: Any, module: VariableTracker, name: str) -> VariableTracker:
     full = f"{module.as_python_constant().__name__}.{name}"
     if _is_loaded(full):
         return _loaded_module(f, full)
-    return f.raises(ImportError, f"cannot import name {name!r} from {module.as_python_constant().__name__!r}")
+    error = _missing_name(module.as_python_constant(), name)
+    members = {key: ConstantVariable(getattr(error, key)) for key in ("msg", "name", "path")}
+    return f.raises_naming(ImportError, error.msg, **members)
+
+
+def _missing_name(module: Any, name: str) -> ImportError:
+    """What the interpreter raises for a name that the module has not. Its text tells where the module is from, and differs by version. The
+    stand-in for the module runs no `__getattr__`."""
+    stand = ModuleType(module.__name__)
+    vars(stand).update({key: value for key, value in vars(module).items() if key in _TELLING})
+    try:
+        exec(f"from m import {name}", {"__builtins__": {"__import__": lambda *args: stand}})
+    except ImportError as error:
+        return error.with_traceback(None)
+    return ImportError(f"cannot import name {name!r} from {module.__name__!r}")
+
+
+_TELLING = frozenset({"__file__", "__spec__"})
 
 
 def import_star(f: Any, module: VariableTracker) -> None:

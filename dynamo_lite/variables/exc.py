@@ -14,8 +14,10 @@ from .. import skip
 from ..exc import unsupported
 from ..guards import ir
 from ..typeobject import is_heap_type
+from .abstract import type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
+from .descr import ABSENT, type_lookup
 from .frame import frame_object
 from .instance import InstanceVariable
 from .stand import from_host
@@ -24,6 +26,14 @@ from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
 FALSE = ConstantVariable(False)
+_MEMBERS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+
+
+def _reads_member(cls: type, name: str) -> bool:
+    """Whether the attribute of that name is what the exception's C struct has, which no code of the program tells."""
+    found = type_lookup(cls, name)
+    is_own = isinstance(type_lookup(cls, "__getattribute__"), types.WrapperDescriptorType)
+    return is_own and (found is ABSENT or isinstance(found, _MEMBERS))
 
 
 class ExceptionVariable(InstanceVariable):
@@ -56,6 +66,10 @@ class ExceptionVariable(InstanceVariable):
         return found
 
     def _read(self, tx: Any, name: str) -> VariableTracker:
+        if not name.startswith("__") and not _reads_member(self.python_type(), name):
+            unsupported(
+                "attribute-of-unknown-object", f"{name} of a {type_name(self)}, whose class says itself what that is"
+            )
         node = tx.tr.source(self.source, ir.ATTR, name)
         value = getattr(self.value, name, MISSING)
         if value is MISSING:

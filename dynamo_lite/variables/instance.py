@@ -197,9 +197,10 @@ class InstanceVariable(UserSlots):
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         custom = type_attribute(tx, self.cls, "__getattribute__")
-        if isinstance(custom, FunctionVariable) or custom.value in _LOOKUPS:
+        is_slot = isinstance(custom, BuiltinVariable) and isinstance(custom.value, types.WrapperDescriptorType)
+        if not is_slot or custom.value in _LOOKUPS:
             try:
-                return tx.call(custom, [self, ConstantVariable(name)])
+                return tx.call(self._bound(tx, custom), [ConstantVariable(name)])
             except ObservedException as observed:
                 return self.missing_attribute(tx, name, observed)
         found = generic_lookup(tx, self, name) if self._getters_cannot_raise(tx) else self._guarded_lookup(tx, name)
@@ -220,7 +221,7 @@ class InstanceVariable(UserSlots):
         is_missing = observed is None or issubclass(observed.exc.python_type(), AttributeError)
         hook = type_attribute(tx, self.cls, "__getattr__") if is_missing else None
         if hook is not None:
-            return tx.call(hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)), [ConstantVariable(name)])
+            return tx.call(self._bound(tx, hook), [ConstantVariable(name)])
         if observed is not None:
             try:
                 raise observed
@@ -236,8 +237,11 @@ class InstanceVariable(UserSlots):
             generic_setattr(tx, self, name, value)
             return
         args = [ConstantVariable(name)] if value is None else [ConstantVariable(name), value]
-        bound = hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)) if hook.tp_descr_get is not None else hook
-        tx.call(bound, args)
+        tx.call(self._bound(tx, hook), args)
+
+    def _bound(self, tx: Any, hook: VariableTracker) -> VariableTracker:
+        """What the class has as a hook, bound as any attribute: it need not be a function, nor callable."""
+        return hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)) if hook.tp_descr_get is not None else hook
 
     # -- calls
 

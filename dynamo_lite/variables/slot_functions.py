@@ -170,7 +170,7 @@ def _slot_set(set_name: str, delete_name: str) -> Any:
             name, args = (delete_name, [key]) if value is None else (set_name, [key, value])
             method_ = special(tx, self, name)
             if method_ is None:
-                tx.raises(AttributeError if set_name == "__set__" else TypeError, name)
+                tx.raises(AttributeError, name)
             tx.call(method_, args)
 
         return run if defines(self.cls, set_name) or defines(self.cls, delete_name) else None

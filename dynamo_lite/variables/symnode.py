@@ -90,8 +90,12 @@ class SymNodeVariable(VariableTracker):
             return boolean(self.proxy.decide(bool, self.proxy))
         return boolean(evaluate(bool, self.proxy.sym))
 
-    def nb_index(self, tx: Any) -> VariableTracker:
+    def _itself(self, tx: Any) -> VariableTracker:
         return self
+
+    @property
+    def nb_index(self) -> Callable[[Any], VariableTracker] | None:
+        return None if self.python_type() is float else self._itself
 
     def nb_int(self, tx: Any) -> VariableTracker:
         return self if self.python_type() is int else apply_number_function(tx, torch.sym_int, self)
@@ -379,7 +383,9 @@ def _register(function: Any, symbolic: Any = None) -> None:
         elif not kwargs and any(isinstance(a, SymNodeVariable) for a in args):
             operands = tuple([operand_of(a) for a in args])
             if MISSING not in operands:
-                return of_floats(tx, function, operands)
+                result = of_floats(tx, function, operands)
+                if result is not NOT_IMPLEMENTED:  # else the function raises TypeError, which says what it wants
+                    return result
         args = tuple([specialized(a) for a in args])
         kwargs = {name: specialized(a) for name, a in kwargs.items()}
         if is_constant(*args, *kwargs.values()):

@@ -111,6 +111,8 @@ def remainder(tx: Any, self: VariableTracker, value: VariableTracker, /) -> Vari
         operand = TupleVariable(value.items)
     elif issubclass(value.python_type(), type) and type_lookup(value.python_type(), "__getitem__") is ABSENT:
         operand = TupleVariable([value])  # no mapping, whatever `__class_getitem__` takes
+    elif value.sq_item is not None and value.mp_subscript is None:
+        operand = TupleVariable([value])  # a deque is no mapping either, which its stand-in could not show
     template = atom_value(self)
     return formatting(tx, template.__mod__, [operand])
 

@@ -1,4 +1,5 @@
-"""The long run: `python -m tests.fuzz --seed S --count N [--tensors | --observations] [--first I] [--jobs J] [--json FILE]`.
+"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--changes] [--signals] [--weakrefs]
+[--limits] [--observations] [--first I] [--jobs J] [--json FILE]`.
 
 Program number I of seed S is always the same; batches run in subprocesses, so that a crash costs one program and is reported with
 it. Every mismatch is shrunk and printed. Exit code 1 if there is any. With `--observations` the programs are not random: they are those of
@@ -31,14 +32,19 @@ def combinations(seed):
     return observations.combinations(seed)
 
 
+def chosen_modes(options):
+    """What happens to the programs from outside."""
+    return [mode for mode in grammar.MODES if getattr(options, mode)]
+
+
 def program(options, index):
     """The text of one program of a long run."""
     if options.observations:
         return observations.text(combinations(options.seed)[index])
-    seed, tensors = options.seed, options.tensors
-    source = random.Random(f"{seed}/{index}/{tensors}")
+    seed, tensors, modes = options.seed, options.tensors, chosen_modes(options)
+    source = random.Random("/".join([f"{seed}/{index}/{tensors}", *modes]))
     while True:
-        text = grammar.build(source.randrange, tensors)
+        text = grammar.build(source.randrange, tensors, modes)
         if harness.compiles(text) is not None:
             return text
 
@@ -105,7 +111,7 @@ def batch(options, first, count):
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as out:
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz", "--worker", "--seed", str(options.seed)]
         command += ["--first", str(first), "--count", str(count), "--shrink", str(options.shrink), "--out", out.name]
-        command += [f"--{mode}" for mode in ("tensors", "observations") if getattr(options, mode)]
+        command += [f"--{mode}" for mode in ("tensors", "observations", *grammar.MODES) if getattr(options, mode)]
         environment = {**os.environ, "PYTHONHASHSEED": "0", "DYNAMO_LITE_CACHE": "0"}
         done = subprocess.run(
             command,
@@ -158,6 +164,8 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="index of the first program")
     parser.add_argument("--tensors", action="store_true", help="with tensors among the arguments")
     parser.add_argument("--observations", action="store_true", help="one look at A, at B and at A again")
+    for mode in grammar.MODES:
+        parser.add_argument(f"--{mode}", action="store_true", help=grammar.MODES[mode])
     parser.add_argument("--batch", type=int, default=100, help="programs per subprocess")
     parser.add_argument("--shrink", type=float, default=40, help="seconds to shrink one failure; 0: do not")
     parser.add_argument("--jobs", type=int, default=1, help="subprocesses at a time")
@@ -199,6 +207,7 @@ def main():
         "programs": ran,
         "tensors": options.tensors,
         "observations": options.observations,
+        "modes": chosen_modes(options),
         "failures": [{k: f[k] for k in ("index", "problem", "text")} for f in failures],
         "frames_captured": captured,
         "frames_left_eager": skipped,

@@ -7,6 +7,7 @@ with their arguments and the exception handled at the time.
 """
 
 import bisect
+import builtins
 import collections
 import contextlib
 import dataclasses
@@ -24,21 +25,26 @@ import signal
 import sys
 import types
 import warnings
+import weakref
 
 from dynamo_lite import _eval_frame, convert
 from dynamo_lite.config import config
 from dynamo_lite.exc import TorchDynamoException
 from dynamo_lite.record import STATS, log
 
+from . import disturbed
+
 FILE = "<fuzz>"
 CALLS = (0, 0, 1, 2, 1, 0)
 ATOMS = (type(None), type(...), type(NotImplemented), bool, int, float, complex, str, bytes, range)
 VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 MODULES = (
-    bisect, collections, contextlib, dataclasses, enum, functools, heapq, itertools, math, operator, sys,
+    bisect, builtins, collections, contextlib, dataclasses, enum, functools, heapq, itertools, math, operator, signal, sys, types, weakref,
 )  # fmt: skip
 
 
+MRO_OF = type.__dict__["__mro__"].__get__
+DICT_OF = type.__dict__["__dict__"].__get__
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
@@ -103,7 +109,9 @@ class Describer:
             return value.__name__, str(value.gi_frame and value.gi_frame.f_lineno)
         if cls.__name__ in ("Tensor", "Parameter"):
             return self.tensor(value)
-        if hasattr(cls, "__next__") and "iterator" in cls.__name__:
+        if "iterator" in type.__dict__["__name__"].__get__(cls) and any(
+            "__next__" in DICT_OF(base) for base in MRO_OF(cls)
+        ):
             return ()
         return self.attributes(value)
 
@@ -203,55 +211,128 @@ def namespace(events):
         events.append((tag, plain(item)))
         return item
 
-    names = {f.__name__: _eval_frame.Uncaptured(f) for f in (stop, poke, fail, call, advance)}
+    watched = []
+
+    def watch(tag, value):
+        """Note when the value dies, and have `alive` ask for it."""
+        number = len(watched)
+        try:
+            watched.append(weakref.ref(value, lambda reference: events.append(("died", number))))
+        except TypeError:
+            events.append((tag, "no weak reference"))
+        return value
+
+    def alive(tag):
+        events.append((tag, [reference() is not None for reference in watched]))
+
+    def disturb(tag, step):
+        events.append((tag, handled()))
+        names["change"](step)
+
+    def interrupt(tag):
+        events.append((tag, handled()))
+        signal.raise_signal(signal.SIGUSR1)
+        events.append((tag, "goes on"))
+
+    opaque = (stop, poke, fail, call, advance, watch, alive, disturb, interrupt)
+    names = {f.__name__: _eval_frame.Uncaptured(f) for f in opaque}
     names |= {m.__name__: m for m in MODULES}
     names["OUT"] = io.StringIO()
+    names["MOD"] = disturbed.module()
+    names["HANDLES"] = []
     if "torch" in sys.modules:
         names["torch"] = sys.modules["torch"]
-    return {**names, "__name__": "fuzz", "__builtins__": __builtins__}
+    names |= {"__name__": "fuzz", "__builtins__": __builtins__}
+    return names
 
 
 def run(code, captured):
     """The observations of each call: outcome, arguments, globals, events."""
     events = []
     names = namespace(events)
-    if "torch" in names:
-        names["torch"].manual_seed(0)
-        names["torch"].set_grad_enabled(True)
-    exec(code, names)
-    fn = names["program"]
-    if captured:
-        fn = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
-    seen, told = [], STATS.errors_passed_on
-    for k in CALLS:
-        arguments = names["make_args"](k)
-        try:
-            outcome = "returned", fn(*arguments)
-        except TorchDynamoException:
-            raise
-        except Exception as error:
-            outcome = "raised", error
-        describe = Describer()
-        state = {n: names.get(n, "unbound") for n in ("G", "GL", "GD", "COUNT")} | {"OUT": names["OUT"].getvalue()}
+    region = convert.Region(lambda gm, inputs: gm.forward) if captured else None
+    with disturbed.restored(names):
         if "torch" in names:
-            state |= {"MODULE": names.get("MODULE"), "grad": names["torch"].is_grad_enabled()}
-            state |= {"random": names["torch"].get_rng_state().sum().item()}
-        classes = {n: c.__dict__.get("k") for n, c in names.items() if isinstance(c, type)}
-        # The values go on living during the description, so that an identity can't be taken by another object.
-        observed = {
-            "outcome": describe(outcome), "arguments": describe(arguments), "globals": describe(state), "classes": describe(classes),
-        }  # fmt: skip
-        # After an error that only the running graph raised, and that says what was lost, nothing is comparable.
-        observed["told"] = STATS.errors_passed_on != told
-        observed["traceback"] = lines(outcome[1]) if outcome[0] == "raised" else []
-        observed["events"] = list(events)
-        observed["generators"] = [
-            drain(v) for where in (outcome[1], arguments, names.get("GL")) for v in _generators(where)
-        ]
-        observed["events of generators"] = events[len(observed["events"]) :]
-        seen.append(observed)
+            names["torch"].manual_seed(0)
+            names["torch"].set_grad_enabled(True)
+        exec(code, names)
+        disturbed.install(names)
+        if captured:
+            for step in names.get("DISTURBED", ()):
+                prelude(code, region, step)
+        events.clear()
+        fn = region.wrap(names["program"]) if captured else names["program"]
+        with disturbed.ticking(names.get("TICKS") if captured else None):
+            return [observed(fn, names, events, number, k) for number, k in enumerate(CALLS)]
+
+
+def prelude(code, region, step):
+    """A call that is disturbed, with globals of its own: what it leaves behind in the engine must not show in the calls compared."""
+    names = namespace([])
+    with disturbed.restored(names):
+        exec(code, names)
+        disturbed.install(names)
+        disturbed.undergo(region.wrap(names["program"]), names["make_args"](0), step)
+
+
+def observed(fn, names, events, number, k):
+    """One call and the change that comes after it."""
+    told = STATS.errors_passed_on
+    try:
+        arguments = names["make_args"](k)
+    except Exception as error:  # a class that has changed
+        arguments = [error]
+    try:
+        outcome = "returned", fn(*arguments)
+    except TorchDynamoException:
+        raise
+    except Exception as error:
+        outcome = "raised", error
+    if outcome[0] == "returned":  # a traceback keeps variables, more of them in eager execution
+        names["alive"]("after the call")
+    describe = Describer()
+    state = {n: names.get(n, "unbound") for n in ("G", "GL", "GD", "COUNT")} | {"OUT": names["OUT"].getvalue()}
+    if "KEPT" in names:
+        state |= {n: names.get(n, "unbound") for n in ("KEPT", "OTHER")} | {"MOD": vars(names["MOD"])}
+    if "torch" in names:
+        state |= {"MODULE": names.get("MODULE"), "grad": names["torch"].is_grad_enabled()}
+        state |= {"random": names["torch"].get_rng_state().sum().item()}
+    classes = {
+        n: DICT_OF(c).get("k") for n, c in names.items() if issubclass(type(c), type)
+    }  # runs no code of the program
+    # The values go on living during the description, so that an identity can't be taken by another object.
+    seen = {
+        "outcome": describe(outcome), "arguments": describe(arguments), "globals": describe(state), "classes": describe(classes),
+    }  # fmt: skip
+    # After an error that only the running graph raised, and that says what was lost, nothing is comparable.
+    seen["told"] = STATS.errors_passed_on != told
+    seen["traceback"] = lines(outcome[1]) if outcome[0] == "raised" else []
+    seen["events"] = list(events)
+    seen["generators"] = [drain(v) for where in (outcome[1], arguments, names.get("GL")) for v in _generators(where)]
+    seen["events of generators"] = events[len(seen["events"]) :]
+    events.clear()
+    del describe, outcome, arguments, state, classes
+    names["alive"]("after its results")
+    seen["deaths"] = list(events)
+    for kind in ("events", "deaths"):
+        seen[kind] = deaths_in_order(seen[kind])
+    events.clear()
+    if "change" in names:
+        try:
+            names["change"](number)
+        except Exception as error:  # a program that was made shorter
+            events.append(plain(error))
+        seen["change"] = list(events)
         events.clear()
     return seen
+
+
+def deaths_in_order(events):
+    """The events, with what dies at one moment sorted: in which order a frame that ends drops its variables is not compared."""
+    ordered = []
+    for died, group in itertools.groupby(events, lambda event: event[0] == "died"):
+        ordered += sorted(group) if died else group
+    return ordered
 
 
 def _generators(value):

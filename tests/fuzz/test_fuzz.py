@@ -23,9 +23,9 @@ SETTINGS = settings(
 
 
 @st.composite
-def programs(draw, tensors=False):
+def programs(draw, tensors=False, modes=()):
     """The text of a program; every choice of the grammar is a draw, so that hypothesis can shrink it."""
-    return grammar.build(lambda n: draw(st.integers(0, n - 1)), tensors)
+    return grammar.build(lambda n: draw(st.integers(0, n - 1)), tensors, modes)
 
 
 def agrees(text):
@@ -47,6 +47,24 @@ def test_programs_without_tensors(text):
 @settings(SETTINGS, max_examples=100)
 @given(programs(tensors=True))
 def test_programs_with_tensors(text):
+    agrees(text)
+
+
+@settings(SETTINGS, max_examples=40)
+@given(programs(modes=["changes"]))
+def test_programs_that_change(text):
+    agrees(text)
+
+
+@settings(SETTINGS, max_examples=8)
+@given(programs(modes=["signals"]))
+def test_programs_that_are_interrupted(text):
+    agrees(text)
+
+
+@settings(SETTINGS, max_examples=8)
+@given(programs(modes=["limits"]))
+def test_programs_short_of_memory_or_stack(text):
     agrees(text)
 
 

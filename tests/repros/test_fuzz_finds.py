@@ -2,11 +2,12 @@
 
 import gc
 import textwrap
+import types
 import weakref
 
 import pytest
 
-from dynamo_lite import convert
+from dynamo_lite import _eval_frame, codegen, convert
 from dynamo_lite.config import config
 from tests.fuzz import harness
 
@@ -622,3 +623,164 @@ def test_an_int_that_varies_and_is_asked_for_itself():
     def make_args(k):
         return [0 - k]
     """)
+
+
+def test_functions_with_one_code_and_other_globals_have_versions_of_their_own():
+    def program(x):
+        stop(1)  # noqa: F821
+        return x + G  # noqa: F821
+
+    region, results = convert.Region(lambda gm, inputs: gm.forward), []
+    with config.patch(capture_pure_python=True, suppress_errors=False):
+        for number in (10, 20):
+            names = {"stop": _eval_frame.Uncaptured(results.append), "G": number}
+            captured = region.wrap(types.FunctionType(program.__code__, names))
+            results += [captured(1), captured(1)]
+    assert results == [1, 1, 11, 11, 1, 1, 21, 21]
+
+
+def test_what_the_new_code_holds_keeps_its_identity_while_the_code_is_written(monkeypatch):
+    """A tracker that died would leave its id, and the local that holds its object, to another one."""
+    checked = []
+
+    def assemble(self):
+        alive = {id(each) for each in self.named}
+        checked.append(len(self.loaded))
+        assert {*self.loaded, *self.sources, *self.updated} <= alive
+        return original(self)
+
+    original = codegen.Codegen.assemble
+    monkeypatch.setattr(codegen.Codegen, "assemble", assemble)
+    agrees("""
+    def program(l, n, o):
+        found = {n + x for x in l}
+        o['v'] = stop(1, found)
+        return [n + 4, n + 9, found]
+    def make_args(k):
+        return [[4, 5, 0, 3], k, {}]
+    """)
+    assert max(checked) > 3
+
+
+@pytest.mark.parametrize(
+    "expression, arguments",
+    [
+        ("math.gcd(a, x)", "[k, [0, 2.5, 'q'][k]]"),
+        ("math.gcd(x, a)", "[k + 5, [2.5, len, 2.5][k]]"),
+        ("math.comb(a + 3, x)", "[k, [0, 2.5, 'q'][k]]"),
+        ("math.ldexp(a, x)", "[k + 0.5, [4, 2.5, 'q'][k]]"),
+        ("round(a, x)", "[k + 0.5, [4, 2.5, 'q'][k]]"),
+        ("x * a", "[0.0 - k, [7, 'q', 'q'][k]]"),
+        ("operator.mul(a, x)", "[k + 0.5, [4, (), 'q'][k]]"),
+        ("x[a]", "[k + 0.5, [[1], (), 'q'][k]]"),
+        ("x[a:]", "[k + 0.5, [[1], (), 'q'][k]]"),
+        ("range(a, x)", "[k + 0.5, 4 + k]"),
+        ("'%s' % x", "[0, collections.deque([1] * k)]"),
+        ("'' % x", "[0, [collections.deque(), set(), {}][k]]"),
+    ],
+)
+def test_numbers_that_vary_where_they_are_wrong(expression, arguments):
+    agrees(f"""
+    def program(a, x):
+        return {expression}
+    def make_args(k):
+        return {arguments}
+    """)
+
+
+@pytest.mark.parametrize("name", ["__getattr__", "__getattribute__", "__setattr__", "__delattr__"])
+@pytest.mark.parametrize("value", ["None", "5", "Called()", "staticmethod(lambda *args: len(args))", "abs", "len"])
+def test_hooks_of_attributes_that_are_no_functions(name, value):
+    agrees(f"""
+    class Called:
+        def __call__(self, *args):
+            return args
+    class C:
+        {name} = {value}
+    def program(use):
+        o = KEPT
+        try:
+            if use == 0:
+                return o.missing, o.k
+            if use == 1:
+                o.k = 4
+            else:
+                del o.k
+        except Exception as error:
+            return type(error), str(error)
+    KEPT = C()
+    def make_args(k):
+        return [k]
+    """)
+
+
+@pytest.mark.parametrize("defined, statement", [("__delitem__", "o[0] = 1"), ("__setitem__", "del o[0]")])
+def test_items_that_can_be_set_or_deleted_only(defined, statement):
+    agrees(f"""
+    class C:
+        def {defined}(self, *args):
+            pass
+    def program(o):
+        {statement}
+    def make_args(k):
+        return [C()]
+    """)
+
+
+@pytest.mark.parametrize("name", ["missing", "__spec"])
+@pytest.mark.parametrize("module", ["fuzz_mod", "math", "collections", "sys"])
+def test_import_of_a_name_that_is_missing(module, name):
+    agrees(f"""
+    def program():
+        try:
+            from {module} import {name}
+        except ImportError as error:
+            return str(error), error.name, error.path, error.msg
+    def make_args(k):
+        return []
+    """)
+
+
+@pytest.mark.parametrize("read", ["repr(o)", "str(o)", "o.args"])
+@pytest.mark.parametrize(
+    "body", ["def __getattribute__(self, name): return stop(1, name)", "args = property(lambda self: stop(2, ()))"]
+)
+def test_exceptions_whose_class_says_what_their_attributes_are(body, read):
+    agrees(f"""
+    class C(Exception):
+        {body}
+    KEPT = C(1, 2)
+    def program():
+        o = KEPT
+        return {read}
+    def make_args(k):
+        return []
+    """)
+
+
+def test_a_version_knows_its_globals_before_the_analysis_has_returned_it(monkeypatch):
+    """A signal handler may raise in between."""
+
+    def program(x):
+        return G + x  # noqa: F821
+
+    def interrupted(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        if results == []:
+            results.append("interrupt")
+            raise KeyboardInterrupt
+
+    original, results = convert.Region._compile, []
+    monkeypatch.setattr(convert.Region, "_compile", interrupted)
+    region = convert.Region(lambda gm, inputs: gm.forward)
+    with config.patch(capture_pure_python=True, suppress_errors=False):
+        for number in (10, 20):
+            captured = region.wrap(types.FunctionType(program.__code__, {"G": number}))
+            for _ in range(2):
+                try:
+                    results.append(captured(1))
+                except KeyboardInterrupt:
+                    results.append("raised")
+    assert results == ["interrupt", "raised", 11, 21, 21]
+    entries = region.cache_for(program.__code__).entries
+    assert {entry.globals["G"] for entry in entries} == {10, 20}

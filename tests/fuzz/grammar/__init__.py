@@ -1,5 +1,6 @@
 """Random Python programs as source text: `build(choose)`."""
 
+from .disturbances import MODES
 from .program import build
 
-__all__ = ["build"]
+__all__ = ["MODES", "build"]

@@ -90,8 +90,12 @@ class Definitions(Statements):
             if self.chance(22):
                 members.add(member)
                 self.member(member)
+        self.more_members()
         self.indent -= 1
         self.classes[name] = sorted(members)
+
+    def more_members(self):
+        """Members that only some modes add."""
 
     def simple_method(self, name, parameters, value, bases=()):
         self.put(f"def {name}({', '.join(['self', *parameters])}):")

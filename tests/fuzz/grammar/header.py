@@ -131,6 +131,28 @@ class MODULE_CLASS(torch.nn.Module):
         return x * self.weight + self.calls
 def MASK_OF():
     return torch.tensor([True, False, True])
+class Watched:
+    def __init__(self, v=None):
+        self.v = v
+        self.items = [v]
+def stop_ref(reference):
+    stop('ref', reference() is None)
+def stop_builtin(*args):
+    return stop('builtin', len(args))
+def other_handler(signum, frame):
+    stop('other', int(signum))
+    signal.signal(signum, on_signal)
+def endless(n):
+    try:
+        return endless(n + 1)
+    except RecursionError:
+        return 1
+def WEAK_DICT():
+    return weakref.WeakValueDictionary()
+def WEAK_SET():
+    return weakref.WeakSet()
+def FIRST_REF():
+    return weakref.ref(Custom)
 class Countdown:
     def __init__(self, n):
         self.n = min(n, 4)
@@ -143,7 +165,7 @@ class Countdown:
         return self.n
 """
 
-MADE = {"MODULE": "MODULE_CLASS", "MASK": "MASK_OF"}
+MADE = {"MODULE": "MODULE_CLASS", "MASK": "MASK_OF", "WD": "WEAK_DICT", "WS": "WEAK_SET", "R0": "FIRST_REF"}
 _START = re.compile(r"^(?:@.*\n)?(?:class|def) (\w+)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 

@@ -9,12 +9,12 @@ the value, `poke(tag, container)` changes its argument, `fail(tag, value)` raise
 Variables have a kind (int, str, list of ints, dict of int to int, ...) which most uses respect; a few do not, for the exceptions.
 """
 
-from .definitions import Definitions
+from .disturbances import Disturbances
 from .header import header
 from .scope import Scope
 
 
-class Writer(Definitions):
+class Writer(Disturbances):
     """One program."""
 
     def program(self):
@@ -32,6 +32,7 @@ class Writer(Definitions):
             else:
                 name = self.fresh("fn")
                 self.functions.append((name, self.function(name)))
+        self.lasting()
         s = Scope()
         parameters = {"a": "int", "b": "int", "l0": "list", "l1": "list", "d0": "dict", "s0": "str", "st": "set"}
         if self.tensors:
@@ -66,6 +67,7 @@ class Writer(Definitions):
         self.put(f"return [{result}]" if self.chance(85) else f"return {self.expr(s, 'list', 2)}")
         self.indent -= 1
         self.arguments(parameters, s)
+        self.afterwards()
         text = "\n".join(self.lines) + "\n"
         return header(text) + text
 
@@ -133,6 +135,6 @@ class Writer(Definitions):
         self.indent -= 1
 
 
-def build(choose, tensors=False):
-    """The text of one program."""
-    return Writer(choose, tensors).program()
+def build(choose, tensors=False, modes=()):
+    """The text of one program. `modes` are of `MODES`: what happens to it from outside."""
+    return Writer(choose, tensors, modes).program()

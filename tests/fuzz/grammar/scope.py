@@ -24,7 +24,7 @@ class Scope:
         self.names = (
             {k: list(v) for k, v in parent.names.items()}
             if parent
-            else {k: [] for k in (*KINDS, "obj", "gen", "tensor", "cls")}
+            else {k: [] for k in (*KINDS, "obj", "gen", "tensor", "cls", "ref")}
         )
         self.own = set()
         self.declared = set()
