@@ -63,9 +63,7 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
     captured = capture(tx, function, list(args), kwargs, only_calls=True)
     lifted = captured.lifted
     if known.get("use_reentrant"):
-        leaves = [a.proxy for a in args if isinstance(a, TensorVariable)]
-        if not needs_grad(leaves):
-            unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
+        _check_reentrant(args, captured.result)
     module = captured.module(lifted)
     captured.body.run(module, lifted)
     if not captured.leaves:
@@ -75,6 +73,21 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
         module.meta[CONTEXT_FN] = _real_callable(context_fn)
     tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)
     return captured.rebuild(tensors)
+
+
+def _check_reentrant(args: Any, result: VariableTracker) -> None:
+    """A reentrant checkpoint is an `autograd.Function`: it sees the tensors that are arguments themselves, all its floating-point results
+    need gradients, and tensors inside of other results get none."""
+    if not needs_grad([a.proxy for a in args if isinstance(a, TensorVariable)]):
+        unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
+    for item in result.items if result.python_type() is tuple else [result]:
+        if isinstance(item, TensorVariable):
+            meta = item.proxy.meta
+            as_expected = meta.requires_grad or not (meta.dtype.is_floating_point or meta.dtype.is_complex)
+        else:
+            as_expected = item.is_python_constant()
+        if not as_expected:
+            unsupported(BREAK, "reentrant checkpoint with results that get or lose gradients by it")
 
 
 def _tagged(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
