@@ -33,9 +33,7 @@ def mel():
 
 @programs
 def coefficients():
-    return spectrum(
-        features.MFCC(sr=8000, n_mfcc=10, n_fft=256, n_mels=20, hop_length=64, verbose=False)
-    )
+    return spectrum(features.MFCC(sr=8000, n_mfcc=10, n_fft=256, n_mels=20, hop_length=64, verbose=False))
 
 
 @programs
@@ -45,9 +43,7 @@ def gammatone():
 
 @programs
 def constant_q():
-    return spectrum(
-        features.CQT1992v2(sr=8000, hop_length=64, fmin=220, n_bins=24, bins_per_octave=12, verbose=False)
-    )
+    return spectrum(features.CQT1992v2(sr=8000, hop_length=64, fmin=220, n_bins=24, bins_per_octave=12, verbose=False))
 
 
 @programs

@@ -26,7 +26,7 @@ def queries_with_keys():
 @programs
 def cached():
     rotary = RotaryEmbedding(dim=8, cache_max_seq_len=32)
-    return lambda q, k: (rotary.rotate_queries_with_cached_keys(q[:, :, -2:], k)), (heads(), heads())
+    return lambda q, k: rotary.rotate_queries_with_cached_keys(q[:, :, -2:], k), (heads(), heads())
 
 
 @programs

@@ -1,8 +1,16 @@
 """x-transformers: transformers with many options."""
 
 import torch
-from x_transformers import AutoregressiveWrapper, ContinuousTransformerWrapper, Decoder, Encoder, TransformerWrapper, XTransformer
-from x_transformers import CrossAttender, ViTransformerWrapper
+from x_transformers import (
+    AutoregressiveWrapper,
+    ContinuousTransformerWrapper,
+    CrossAttender,
+    Decoder,
+    Encoder,
+    TransformerWrapper,
+    ViTransformerWrapper,
+    XTransformer,
+)
 
 from .program import Programs, image, tokens
 
