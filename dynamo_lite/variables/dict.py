@@ -172,7 +172,7 @@ class DictVariable(NativeVariable):
     def key(self, tx: Any, v: VariableTracker) -> Any:
         """The host key of an object in this table."""
         key = number_key(tx, v, self.items) if v.is_symbolic or self.numbered else key_of(tx, v)
-        check_address(key, self.items)
+        check_address(key, self)
         return key
 
     def key_as_here(self, tx: Any, key: Any) -> Any:

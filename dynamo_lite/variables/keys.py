@@ -147,10 +147,10 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
 
 
-def check_address(key: Any, keys: Any) -> None:
+def check_address(key: Any, table: Any) -> None:
     """Break if a host key stands for a number that is known only when the code runs, such as what `id()` returns, or for a tuple of such,
     and a table has numbers with which it may be equal."""
-    if _has_address(key) and any(not _has_address(other) and _may_be_equal(key, other) for other in keys):
+    if _has_address(key) and any(not _has_address(other) and _may_be_equal(key, other) for other in table.items):
         unsupported("object-identity", "an address or the number of a thread as a key of a table of numbers")
 
 

@@ -177,7 +177,7 @@ class SetVariable(NativeVariable):
 
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
         key = lookup_key(tx, item)
-        check_address(key, self.items)
+        check_address(key, self)
         return boolean(self.has(tx, key))
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
