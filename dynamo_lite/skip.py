@@ -57,12 +57,22 @@ FOLLOWED_TORCH = frozenset(
     }
 )
 
+# Functions that are followed although the rest of their module is not: they only look at their arguments, call a function that they are
+# given, or make an instance of a class that torch.fx can trace. Each is (module, qualified name of the code).
+_FOLLOWED_FUNCTIONS = frozenset(
+    {
+        ("torch.fx._symbolic_trace", "ProxyableClassMeta.__call__"),
+        ("torch.jit", "isinstance"),
+        ("torch.jit", "strict_fusion.__init__"),
+        ("torch.jit", "strict_fusion.__enter__"),
+        ("torch.jit", "strict_fusion.__exit__"),
+        ("torch.jit._script", "_unwrap_optional"),
+        ("torch.jit._trace", "_script_if_tracing.<locals>.wrapper"),
+    }
+)
+
 # Called as they are, these functions have torch.compile capture the functions given, then call an operator. Captured, they call it at once.
 ONE_STEP = ("torch._higher_order_ops", "torch.nn.attention.flex_attention")
-
-
-# Of modules that are not followed: making an instance of a class that torch.fx can trace.
-_FOLLOWED_FUNCTIONS = frozenset({("torch.fx._symbolic_trace", "ProxyableClassMeta.__call__")})
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -90,9 +100,14 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
         return None
     if top in SKIPPED_MODULES:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
-    if _is_skipped_torch(module) and (module, fn.__qualname__) not in _FOLLOWED_FUNCTIONS:
+    if _is_skipped_torch(module) and (module, _qualified_name(fn.__code__)) not in _FOLLOWED_FUNCTIONS:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
     return None
+
+
+def _qualified_name(code: types.CodeType) -> str:
+    """The qualified name of the function that a code object is of, or continues."""
+    return code.co_qualname.partition(" (resumed at")[0]
 
 
 def _is_skipped_torch(module: str) -> bool:

@@ -1,5 +1,9 @@
 """What libraries already say to torch.compile is understood inside captured code."""
 
+import dataclasses
+import functools
+from collections import namedtuple
+
 import pytest
 import torch
 import torch._dynamo
@@ -8,7 +12,7 @@ import dynamo_lite
 from dynamo_lite import markers
 from dynamo_lite.exc import UserError
 from dynamo_lite.record import log
-from dynamo_lite.testing import CompileCounter
+from dynamo_lite.testing import CompileCounter, run_both
 
 X = torch.ones(3)
 
@@ -157,3 +161,162 @@ def test_marks_that_are_for_outside_of_captured_code(mark):
 
         with pytest.raises(AssertionError, match=f"{mark} must not be called in captured code"):
             dynamo_lite.compile(call, backend="eager")(X)
+
+
+# -- functions allowed in the graph: what they may take and return
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclasses.dataclass
+class Point:
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+class Factor:
+    def __init__(self, value):
+        self.value = value
+
+    def __eq__(self, other):
+        return isinstance(other, Factor) and self.value == other.value
+
+    def __hash__(self):
+        return hash(self.value)
+
+
+torch.utils._pytree.register_dataclass(Point)
+torch.utils._pytree.register_constant(Factor)
+THREE = Factor(3.0)
+WEIGHT = torch.arange(9.0).reshape(3, 3).requires_grad_()
+
+
+def whole(fn):
+    """`fn`, which cannot be followed, as both engines' `nonstrict_trace` makes it."""
+
+    @functools.wraps(fn)
+    def opaque(*args, **kwargs):
+        print(end="")
+        return fn(*args, **kwargs)
+
+    return torch._dynamo.nonstrict_trace(opaque)
+
+
+class OwnLinear(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return on_module(self.linear, x) + self.inside(x)
+
+    @whole
+    def inside(self, x):
+        return self.linear(x).sin()
+
+
+on_module = whole(lambda module, x: module(x))
+on_point = whole(lambda point, n: Point(point.x * n, point.y.sin()))
+on_pair = whole(lambda pair: Pair(pair.first.sin(), pair.second * 2))
+on_constant = whole(lambda factor, x: x * factor.value)
+on_nested = whole(lambda parts, *, scale: {"a": [parts["a"] * scale], "n": 2, "none": None})
+on_global = whole(lambda x: x @ WEIGHT)
+returns_nothing = whole(lambda x: None)
+changes = whole(lambda x, same: (x.add_(1), same[0])[0] * 2)
+
+ALLOWED = {
+    "module": OwnLinear(),
+    "dataclass": lambda x: on_point(Point(x, x.cos()), 2),
+    "parts_of_a_dataclass": lambda x: on_point(Point(x, x.cos()), 2).y * 2,
+    "namedtuple": lambda x: on_pair(Pair(x, x + 1)),
+    "number_in_a_namedtuple": lambda x: on_pair(Pair(x, 4)),
+    "constant": lambda x: on_constant(THREE, x),
+    "nested": lambda x: on_nested({"a": x, "b": 3}, scale=x.sum()),
+    "tensor_from_outside": lambda x: on_global(x),
+    "nothing": lambda x: x.sin() if returns_nothing(x) is None else x,
+    "change": lambda x: (lambda y: changes(y, [y]) + y)(x.sin()),
+}
+
+
+@pytest.mark.parametrize("name", ALLOWED)
+def test_arguments_and_results_of_functions_in_the_graph(name):
+    fn = ALLOWED[name]
+    assert run_both(fn, torch.ones(3, 3), _fullgraph=True).graph_count == 1
+    owned = [*fn.parameters()] if isinstance(fn, torch.nn.Module) else [WEIGHT]
+    gradients = []
+    for run in (fn, dynamo_lite.compile(fn, backend="eager", fullgraph=True)):
+        x = torch.ones(3, 3).requires_grad_()
+        for parameter in owned:
+            parameter.grad = None
+        tensors = [t for t in torch.utils._pytree.tree_leaves(run(x)) if isinstance(t, torch.Tensor)]
+        sum(t.sum() for t in tensors).backward()
+        gradients.append([t.grad for t in (x, *owned)])
+    torch.testing.assert_close(*gradients)
+
+
+def test_another_constant_is_captured_again():
+    factor = Factor(3.0)
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda x, f: on_constant(f, x), backend=counter)
+    assert torch.equal(compiled(X, factor), X * 3)
+    assert torch.equal(compiled(X, Factor(3.0)), X * 3)
+    assert torch.equal(compiled(X, Factor(2.0)), X * 2)
+    assert counter.frame_count == 2
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        print(end="")
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        print(end="")
+        return grad * 3 * ctx.saved_tensors[0] ** 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_autograd_function_allowed_in_the_graph(backend):
+    dynamo_lite.allow_in_graph(Cube)
+    grads = []
+    try:
+        for run in (Cube.apply, dynamo_lite.compile(lambda x: Cube.apply(x), backend=backend, fullgraph=True)):
+            x = torch.full((3,), 2.0).requires_grad_()
+            run(x).sum().backward()
+            grads.append(x.grad)
+    finally:
+        markers.ALLOWED_IN_GRAPH.discard(Cube)
+    torch.testing.assert_close(*grads)
+    torch.testing.assert_close(grads[0], torch.full((3,), 12.0))
+
+
+def test_a_graph_with_an_autograd_function_is_printed():
+    dynamo_lite.allow_in_graph(Cube)
+    try:
+        explained = dynamo_lite.explain(lambda x: Cube.apply(x), X)
+    finally:
+        markers.ALLOWED_IN_GRAPH.discard(Cube)
+    assert "Cube" in explained.graphs[0].code
+    assert explained.graph_break_count == 0
+
+
+# -- wrappers of torch.jit, which do nothing outside of scripts
+
+
+@torch.jit.script_if_tracing
+def scripted_if_tracing(x, n: int):
+    return x.sin() * n
+
+
+def ask_jit(x):
+    tensor = torch.jit._unwrap_optional(x)
+    kinds = torch.jit.isinstance([x], list[torch.Tensor]), torch.jit.isinstance({"a": x}, dict[str, torch.Tensor])
+    return tensor * len(torch.jit.annotate(list[int], [1, 2])), kinds
+
+
+@pytest.mark.parametrize("fn", [lambda x: scripted_if_tracing(x, 2) + 1, ask_jit])
+def test_functions_of_jit(fn):
+    assert run_both(fn, X, _fullgraph=True).graph_count == 1

@@ -32,6 +32,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..exc import Unsupported, unsupported
+from ..markers import is_allowed_in_graph
 from ..record import STATS
 from ..signals import let_through
 from .lean import without_compiler
@@ -321,11 +322,31 @@ class Propagator:
         except Unsupported:
             raise
         except Exception as error:
+            if self._may_read_real_tensors(target, error):
+                return self._run_on_real_tensors(op, target, args, kwargs, values)
             _refuse(target, error)
         finally:
             _log.disabled = was_disabled
             if caches_casts:
                 torch.set_autocast_cache_enabled(True)
+
+    def _may_read_real_tensors(self, target: Any, error: Exception) -> bool:
+        """Whether what failed is a function that the program allows in graphs, because of tensors that it does not get as arguments."""
+        if self.mode.allow_non_fake_inputs or not isinstance(target, types.FunctionType):
+            return False
+        functions = (target, getattr(target, "__wrapped__", None))  # one may be called through another, on leaves
+        return "allow_non_fake_inputs" in str(error) and any(map(is_allowed_in_graph, functions))
+
+    def _run_on_real_tensors(self, op: str, target: Any, args: Any, kwargs: Any, values: dict[Node, Any]) -> Any:
+        """As `_run`; so are the bodies that the call is in. Compilers would take these tensors for constants, whose gradients are lost."""
+        self.mode.allow_non_fake_inputs = True
+        try:
+            result = self._run(op, target, args, kwargs, values)
+        except BaseException:
+            self.mode.allow_non_fake_inputs = False
+            raise
+        self.mode.misled = f"{_name(target)} uses tensors that are not its arguments"
+        return result
 
     def dispatcher(self) -> Any:
         """Operators that take symbolic sizes apart do so in Python."""

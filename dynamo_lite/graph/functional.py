@@ -6,6 +6,7 @@ Invariant: these are ordinary functions that run, and can be traced, anywhere; a
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -97,6 +98,16 @@ def vjp(body: Body, wrt: tuple[int, ...], n: int, cotangents: Any, *args: Any) -
     primals = tuple(args[i] for i in wrt)
     _, pull, _ = torch.func.vjp(_fixed(body, n, wrt, args), *primals, has_aux=True)
     return pull(tuple(cotangents))
+
+
+def application(cls: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """A function that calls `cls.apply`: a node that calls the bound method itself could not be printed as code."""
+
+    @functools.wraps(cls, updated=())
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        return cls.apply(*args, **kwargs)
+
+    return apply
 
 
 def apply_function(

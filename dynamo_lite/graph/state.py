@@ -204,7 +204,7 @@ class AmbientState:
             autocast,
             torch.get_default_dtype(),
             _C._get_deterministic_algorithms(),
-            *(read() for read in _SDP_READS),
+            *(read() for read in SDP_READS),
             _default_devices(),
         )
 
@@ -440,7 +440,7 @@ def _autocast_depth() -> int:
     return torch.autocast_decrement_nesting()
 
 
-_SDP_READS = tuple([getattr(_C, f"_get_{name}_sdp_enabled") for name in _SDP_BACKENDS])
+SDP_READS = tuple([getattr(_C, f"_get_{name}_sdp_enabled") for name in _SDP_BACKENDS])
 _WRITE_OF = {setting.read: setting.write for setting in SETTINGS.values()}
 _ALIASES = {
     (torch.is_autocast_enabled,): (torch.is_autocast_enabled, ("cuda",)),

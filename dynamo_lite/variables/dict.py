@@ -28,7 +28,17 @@ from .constant import ATOMIC_TYPES, NONE, NOT_IMPLEMENTED, ConstantVariable, boo
 from .descr import getset
 from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .dispatch import constructor, method
-from .keys import MAX_NUMBERS, NumberKey, is_constant_key, key_of, key_tracker, known_key, number_key, runs_program
+from .keys import (
+    MAX_NUMBERS,
+    NumberKey,
+    check_address,
+    is_constant_key,
+    key_of,
+    key_tracker,
+    known_key,
+    number_key,
+    runs_program,
+)
 from .native import (
     NativeVariable,
     checked_load,
@@ -161,7 +171,9 @@ class DictVariable(NativeVariable):
 
     def key(self, tx: Any, v: VariableTracker) -> Any:
         """The host key of an object in this table."""
-        return number_key(tx, v, self.items) if v.is_symbolic or self.numbered else key_of(tx, v)
+        key = number_key(tx, v, self.items) if v.is_symbolic or self.numbered else key_of(tx, v)
+        check_address(key, self)
+        return key
 
     def key_as_here(self, tx: Any, key: Any) -> Any:
         """The host key that stands here for the object that this one stands for in another table."""

@@ -147,6 +147,28 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
 
 
+def check_address(key: Any, table: Any) -> None:
+    """Break if a host key stands for a number that is known only when the code runs, such as what `id()` returns, or for a tuple of such,
+    and a table has numbers with which it may be equal."""
+    if _has_address(key) and any(not _has_address(other) and _may_be_equal(key, other) for other in table.items):
+        unsupported("object-identity", "an address or the number of a thread as a key of a table of numbers")
+
+
+def _has_address(key: Any) -> bool:
+    if type(key) is not Key:
+        return False
+    return key.vt.python_type() is int or (type(key.host) is tuple and any(map(_has_address, key.host)))
+
+
+def _may_be_equal(key: Any, other: Any) -> bool:
+    if type(key) is Key and key.vt.python_type() is int:
+        return type(other) in _NUMBERS
+    parts = [part.host if type(part) is Key else part for part in (key, other)]
+    if not all(type(part) is tuple for part in parts):
+        return key == other
+    return len(parts[0]) == len(parts[1]) and all(map(_may_be_equal, *parts))
+
+
 def _hashed(value: Any) -> Any:
     """The value, which has a hash. Raises TypeError."""
     hash(value)

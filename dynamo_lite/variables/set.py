@@ -23,7 +23,7 @@ from .dict import DictVariable
 from .dictview import DictKeysVariable, SetLike
 from .dispatch import builtin, constructor, method
 from .iter import IteratorVariable, advance, emit_position, items_to_come
-from .keys import UserKey, is_constant_key, key_of, key_tracker, known_key, runs_program
+from .keys import UserKey, check_address, is_constant_key, key_of, key_tracker, known_key, runs_program
 from .list import ListVariable
 from .native import (
     NativeVariable,
@@ -176,7 +176,9 @@ class SetVariable(NativeVariable):
         return SetIterator(self)
 
     def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
-        return boolean(self.has(tx, lookup_key(tx, item)))
+        key = lookup_key(tx, item)
+        check_address(key, self)
+        return boolean(self.has(tx, key))
 
     def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, SetVariable):

@@ -1,8 +1,10 @@
-"""`flex_attention`: attention whose scores and mask come from Python functions.
+"""Attention: `flex_attention`, whose scores and mask come from Python functions, and `SDPAParams`.
 
-Input: calls of the operator to which `torch.nn.attention.flex_attention` leads. Output: one node with the two functions as bodies.
-Invariant: what the functions use from outside is passed beside them, in the order in which they take it.
-Mirrors `torch/_higher_order_ops/flex_attention.py`.
+Input: calls of the operator to which `torch.nn.attention.flex_attention` leads; the arguments of a scaled dot product attention for which
+the program asks whether a kernel takes them. Output: one node with the two functions as bodies; answers that are constants.
+Invariant: what the functions use from outside is passed beside them, in the order in which they take it. An answer about kernels is
+that of torch for the same metadata and settings.
+Mirrors `torch/_higher_order_ops/flex_attention.py`, `torch/csrc/Module.cpp` (`_SDPAParams`).
 """
 
 from __future__ import annotations
@@ -18,13 +20,29 @@ from torch._higher_order_ops.flex_attention import flex_attention as flex_attent
 from ..exc import unsupported
 from ..graph.bodies import BREAK
 from ..graph.lean import without_compiler
+from ..graph.state import SDP_READS
+from ..guards import ir
 from ..signals import let_through
 from .base import VariableTracker
+from .constant import FALSE, ConstantVariable, is_constant, is_none
+from .dispatch import builtin, constructor
+from .native import NativeVariable, emit_call
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable
-from .torch_body import REGION, Captured, body_with, capture, detached, needs_grad, operator_model, returning
+from .torch_body import (
+    REGION,
+    Captured,
+    body_with,
+    capture,
+    detached,
+    fakes_of,
+    needs_grad,
+    operator_model,
+    returning,
+)
 from .torch_overrides import activate
 from .tuple import TupleVariable
+from .wrap import builds
 
 
 @operator_model("flex_attention", REGION)
@@ -124,3 +142,92 @@ def _fake_results(
         let_through(error)
         return unsupported(BREAK, f"flex_attention on its own: {error}", error)
     return list(results)
+
+
+# -- SDPAParams
+
+SDPAParams = torch._C._SDPAParams
+_TENSORS = ("query", "key", "value")
+_NAMES = (*_TENSORS, "attn_mask", "dropout", "is_causal", "enable_gqa")
+
+
+class SDPAParamsVariable(NativeVariable):
+    """The arguments of a call of `scaled_dot_product_attention`. Nothing can change the object."""
+
+    cls = SDPAParams
+
+    def __init__(self, fields: dict[str, VariableTracker], source: Any = None) -> None:
+        self.fields = fields
+        self.source = source
+
+    def children(self) -> Any:
+        return list(self.fields.values())
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return self.fields[name] if name in self.fields else super().tp_getattro(tx, name)
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        unsupported("mutation-of-unknown-object", f"SDPAParams.{name}")
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, SDPAParams, *self.children())
+
+
+@builds(SDPAParams)
+def build_sdpa_params(tr: Any, value: Any, source: Any) -> SDPAParamsVariable:
+    tr.guard(source, ir.TYPE_IS, SDPAParams)
+    fields = {name: tr.wrap(getattr(value, name), tr.source(source, ir.ATTR, name)) for name in _NAMES}
+    return SDPAParamsVariable(fields, source)
+
+
+@constructor(SDPAParams)
+def new_sdpa_params(
+    tx: Any,
+    cls: VariableTracker,
+    /,
+    arg0: VariableTracker,
+    arg1: VariableTracker,
+    arg2: VariableTracker,
+    arg3: VariableTracker,
+    arg4: VariableTracker,
+    arg5: VariableTracker,
+    arg6: VariableTracker,
+) -> VariableTracker:
+    """C++ takes the arguments by value: the dropout as a double, both flags as bools."""
+    mask = [] if is_none(arg3) else [arg3]
+    if not all(isinstance(t, TensorVariable) for t in (arg0, arg1, arg2, *mask)) or not is_constant(arg4, arg5, arg6):
+        unsupported("graph-argument-type", "SDPAParams of these arguments")
+    try:
+        numbers = SDPAParams(*[torch.empty(0)] * 3, None, *[a.as_python_constant() for a in (arg4, arg5, arg6)])
+    except TypeError:
+        return unsupported("graph-argument-type", "SDPAParams of these arguments")
+    read = [ConstantVariable(getattr(numbers, name)) for name in _NAMES[4:]]
+    return SDPAParamsVariable(dict(zip(_NAMES, (arg0, arg1, arg2, arg3, *read), strict=True)))
+
+
+def _can_use(function: Any) -> None:
+    """Model a function that says whether a kernel takes these arguments: the answer follows from metadata and torch's settings."""
+
+    @builtin(function)
+    def answer(tx: Any, params: VariableTracker, debug: VariableTracker = FALSE) -> VariableTracker:
+        if not isinstance(params, SDPAParamsVariable) or not is_constant(debug):
+            return unsupported("graph-argument-type", function.__name__)
+        if debug.as_python_constant():
+            return unsupported("call-print", f"{function.__name__}(debug=True)")
+        for read in (*SDP_READS, torch.are_deterministic_algorithms_enabled):
+            tx.call(tx.tr.build_constant_object(read), [])
+        tensors = [f for f in params.fields.values() if isinstance(f, TensorVariable)]
+        fakes = iter(fakes_of(tx, tensors))
+        values = [
+            next(fakes) if isinstance(f, TensorVariable) else f.as_python_constant() for f in params.fields.values()
+        ]
+        with tx.tr.graph.propagator.mode:
+            return ConstantVariable(function(SDPAParams(*values), False))
+
+
+for _function in (
+    torch._C._can_use_flash_attention,
+    torch._C._can_use_mem_efficient_attention,
+    torch._C._can_use_cudnn_attention,
+):
+    _can_use(_function)

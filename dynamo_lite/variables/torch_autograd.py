@@ -23,7 +23,9 @@ from ..graph import functional
 from ..graph.bodies import Body
 from ..graph.builder import is_of_an_input
 from ..graph.values import TensorValue
+from ..markers import is_allowed_in_graph
 from ..polyfills.torch_autograd import Context
+from .allow_in_graph import call_allowed
 from .base import VariableTracker
 from .classes import NewTypeVariable, own_attribute
 from .constant import NONE, ConstantVariable, is_none
@@ -57,6 +59,8 @@ def _needs_grad(vt: VariableTracker) -> bool:
 @builtin(_Function.apply.__func__)
 def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """`Function.apply`."""
+    if cls.is_python_constant() and is_allowed_in_graph(cls.as_python_constant()):
+        return call_allowed(tx, functional.application(cls.as_python_constant()), list(args), kwargs)
     call = Call(tx, cls, list(args), kwargs)
     grad = torch.is_grad_enabled()
     if grad and any(map(_needs_grad, call.inputs)):

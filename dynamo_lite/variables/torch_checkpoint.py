@@ -12,17 +12,21 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
-from torch.utils.checkpoint import checkpoint
+from torch.autograd import Variable
+from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from ..exc import unsupported
 from ..graph.bodies import BREAK
 from ..graph.checkpoints import CONTEXT_FN, PRESERVES_RNG
 from .base import VariableTracker
-from .constant import FALSE, is_constant, is_none
+from .constant import FALSE, TRUE, is_constant, is_none
+from .dispatch import method
 from .functools import PartialVariable
 from .list import ListVariable
 from .tensor import TensorVariable
 from .torch_body import REGION, BodyVariable, call_function, capture, models, needs_grad, operator_model
+from .torch_misc import build_singleton
+from .wrap import builds
 
 _CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
 
@@ -40,6 +44,10 @@ def _real_callable(vt: VariableTracker) -> Any:
     return vt.as_python_constant()
 
 
+def _is_function(vt: VariableTracker, function: Any) -> bool:
+    return vt.is_python_constant() and vt.as_python_constant() is function
+
+
 @models(checkpoint)
 def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call."""
@@ -55,24 +63,54 @@ def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> Variab
     captured = capture(tx, function, list(args), kwargs, only_calls=True)
     lifted = captured.lifted
     if known.get("use_reentrant"):
-        leaves = [a.proxy for a in args if isinstance(a, TensorVariable)]
-        if not needs_grad(leaves):
-            unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
+        _check_reentrant(args, captured.result)
     module = captured.module(lifted)
     captured.body.run(module, lifted)
     if not captured.leaves:
         return captured.result
     module.meta[PRESERVES_RNG] = bool(known.get("preserve_rng_state", True))
-    if not is_none(context_fn):
+    if not (is_none(context_fn) or _is_function(context_fn, noop_context_fn)):
         module.meta[CONTEXT_FN] = _real_callable(context_fn)
     tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)
     return captured.rebuild(tensors)
+
+
+def _check_reentrant(args: Any, result: VariableTracker) -> None:
+    """A reentrant checkpoint is an `autograd.Function`: it sees the tensors that are arguments themselves, all its floating-point results
+    need gradients, and tensors inside of other results get none."""
+    if not needs_grad([a.proxy for a in args if isinstance(a, TensorVariable)]):
+        unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
+    for item in result.items if result.python_type() is tuple else [result]:
+        if isinstance(item, TensorVariable):
+            meta = item.proxy.meta
+            as_expected = meta.requires_grad or not (meta.dtype.is_floating_point or meta.dtype.is_complex)
+        else:
+            as_expected = item.is_python_constant()
+        if not as_expected:
+            unsupported(BREAK, "reentrant checkpoint with results that get or lose gradients by it")
 
 
 def _tagged(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     """The operators that compilers make of `checkpoint`."""
     kwargs.pop("use_reentrant", None)
     return checkpoint_call(tx, function, *args, use_reentrant=FALSE, **kwargs)
+
+
+_Engine = type(Variable._execution_engine)
+builds(_Engine)(build_singleton)
+
+
+@method(_Engine.is_checkpoint_valid)
+def is_checkpoint_valid(tx: Any, engine: VariableTracker) -> VariableTracker:
+    """Whether a reentrant checkpoint may be computed again here: not where only the gradients of some inputs are asked for."""
+    if not _is_valid_now():
+        return unsupported(BREAK, "a checkpoint where gradients of inputs are asked for")
+    tx.tr.guards.global_state(_is_valid_now, "no gradients of inputs are asked for")
+    return TRUE
+
+
+def _is_valid_now() -> bool:
+    return Variable._execution_engine.is_checkpoint_valid()
 
 
 operator_model("tag_activation_checkpoint", REGION)(_tagged)

@@ -27,6 +27,7 @@ from ..graph.state import READS, SETTINGS, set_deterministic
 from ..guards import ir
 from ..markers import is_allowed_in_graph
 from ..polyfills.torch_autograd import InferenceMode
+from .allow_in_graph import call_allowed
 from .base import VariableTracker
 from .checked import check
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant, is_none
@@ -158,6 +159,8 @@ class TorchFunctionVariable(DescriptorVariable):
         if handler is not None:
             return call_handler(tx, fn, handler, args, kwargs)
         try:
+            if is_allowed_in_graph(fn) and isinstance(fn, types.FunctionType):
+                return call_allowed(tx, fn, args, kwargs)
             return call_in_graph(tx, fn, args, kwargs)
         except Overridden:
             return self.tp_call(tx, args, kwargs)

@@ -5,11 +5,14 @@ import copy
 import copyreg
 import gc
 import pickle
+import threading
 import weakref
 
 import pytest
+import torch
 from differential import captured, program
 
+import dynamo_lite
 from dynamo_lite.record import log
 
 
@@ -244,3 +247,25 @@ def test_classes_that_say_themselves_what_they_equal():
 
     f = program("TABLE.get(type(x), 3)", ["x"], {"TABLE": {Odd: 1, str: 2}})
     assert results(f, Odd(), "", 2.0) == [f(Odd()), f(""), f(2.0)] * 2
+
+
+# -- addresses and numbers of threads as keys
+
+SEEN = torch.ones(2)
+BY_ADDRESS = {id(SEEN): 1, ("tensor", id(SEEN)): 2, threading.get_ident(): 3}
+ADDRESSES = {id(SEEN)}
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: (id(x) in BY_ADDRESS, x + 1),
+        lambda x: (BY_ADDRESS.get(("tensor", id(x))), x + 1),
+        lambda x: (id(x) in ADDRESSES, x + 1),
+        lambda x: (threading.get_ident() in BY_ADDRESS, x + 1),
+    ],
+)
+def test_addresses_in_tables_from_outside(fn):
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for x in (SEEN, torch.zeros(2), SEEN):
+        assert compiled(x)[0] == fn(x)[0]

@@ -164,3 +164,44 @@ def test_forward_that_writes_to_the_data_of_an_argument_is_a_break(backend):
     breaks = {b.slug for b in log.breaks()}
     assert "higher-order-operator" in breaks
     assert counter.frame_count > 1
+
+
+# -- what backward returns
+
+
+class ReturnsSaved(torch.autograd.Function):
+    """`backward` returns tensors that `forward` saved, as they are."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        result = x * y
+        ctx.save_for_backward(result, y)
+        return result
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.saved_tensors
+
+
+class ReturnsAttribute(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.ones = torch.ones(3)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.ones
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "fn", [lambda x: ReturnsSaved.apply(x.sin(), x), lambda x: ReturnsSaved.apply(x, x), ReturnsAttribute.apply]
+)
+def test_backward_that_returns_what_was_there(fn, backend):
+    grads = []
+    for run in (fn, dynamo_lite.compile(lambda x: fn(x), backend=backend, fullgraph=True)):
+        x = torch.arange(3.0).requires_grad_()
+        (run(x) * 3).sum().backward()
+        grads.append(x.grad)
+    assert torch.equal(*grads)
