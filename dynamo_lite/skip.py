@@ -178,6 +178,8 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
     top = module.partition(".")[0]
     if is_internal(code):
         return "part of the engine", False  # what it calls may end the region, which must not come back
+    if code in markers.SKIPPED_CODES:
+        return "marked to be skipped", False
     if top in SKIPPED_MODULES or _is_skipped_torch(module):
         return f"module {module}", True
     if top == "torch" or top in sys.stdlib_module_names:

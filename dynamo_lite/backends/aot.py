@@ -183,9 +183,12 @@ def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unu
 
 
 def _a_tensor(nodes: Any, captured: Any, copy: Any) -> Any:
-    """A node with a tensor that an operator returns, the first of several."""
+    """A node with a tensor that an operator returns, the first of several, as it is then: later ones may overwrite it."""
     is_tensor = getattr(getattr(captured.meta, "subject", None), "meta", None) is not None
-    return copy if is_tensor else nodes.call_function(operator.getitem, (copy, 0))
+    with nodes.inserting_after(copy):
+        if not is_tensor:
+            return nodes.call_function(operator.getitem, (copy, 0))
+        return nodes.call_method("clone", (copy,)) if copy.users else copy
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ from .fake import MEMO, Propagator, fake_of_known, span
 from .gradients import first_between, freed_outputs, may_ask_inside
 from .lean import without_compiler
 from .leaves import MadeLeaf, Revived, outlet, revived_inputs, settle
+from .liveness import unused_random
 from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .nested_int import NewNestedInts, is_nested, nested_int_of
 from .nodes import NodeFactory, NodeMeta, placeholder_name
@@ -974,25 +975,6 @@ VIEWS_IN_PLACE = frozenset(
     {"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_"}
 )
 """The methods that make a tensor another view of the storage that it has."""
-
-
-def unused_random(builder: GraphBuilder) -> list[str]:
-    """The names of the operators that draw random numbers which lead to no output: those after them get other ones all the same."""
-    used: set[Node] = set()
-    pending = list(builder.graph.output_node().all_input_nodes)
-    while pending:
-        node = pending.pop()
-        if node not in used:
-            used.add(node)
-            if not any(given.target in builder.bodies for given in node.all_input_nodes if given.op == "get_attr"):
-                pending += node.all_input_nodes  # a derivative, say, does not need all that its function gets
-    values = {node.meta.subject for node in used if isinstance(getattr(node.meta, "subject", None), TensorValue)}
-    return [node.name for node in builder.random if node not in used and not _is_of_another(node.meta.subject, values)]
-
-
-def _is_of_another(value: Any, used: set[TensorValue]) -> bool:
-    """Whether a value is used in another form: as a view, or as an input."""
-    return isinstance(value, TensorValue) and (is_of_an_input(value) or not used.isdisjoint(value.family or ()))
 
 
 def is_of_an_input(value: TensorValue) -> bool:

@@ -194,8 +194,51 @@ def unused_by_a_derivative():
     return torch.func.jacfwd(lambda x, y: x + y**2, argnums=1)(x, y), torch.randn(3)
 
 
+def overwritten():
+    a = torch.randn(3)
+    a.zero_()
+    b = torch.empty(3).bernoulli_(0.5).div_(0.5)
+    return a + b, torch.rand(3)
+
+
+def overwritten_by_what_reads_nothing():
+    a = torch.empty(3).normal_()
+    torch.nn.functional.normalize(torch.ones(3), dim=0, out=a)
+    return a, torch.rand(3)
+
+
+def overwritten_after_use():
+    a = torch.nn.functional.normalize(torch.empty(3).normal_(), dim=0)
+    b = torch.ones(3) * 2
+    torch.mul(b, b, out=a)
+    return a, torch.rand(3)
+
+
+def overwritten_argument(a=None):
+    a = torch.ones(3) if a is None else a
+    a.normal_()
+    a.fill_(2)
+    return a + torch.rand(3), a
+
+
+def overwritten_in_part():
+    a = torch.randn(4)
+    a[:2].zero_()
+    return a, torch.rand(3)
+
+
+OVERWRITTEN = [
+    overwritten,
+    overwritten_by_what_reads_nothing,
+    overwritten_after_use,
+    overwritten_argument,
+    overwritten_in_part,
+]
+
+
 @pytest.mark.parametrize(
-    "fn", [unused_numbers, unused_dropout, unused_among_several, unused_but_for_a_view, unused_by_a_derivative]
+    "fn",
+    [unused_numbers, unused_dropout, unused_among_several, unused_but_for_a_view, unused_by_a_derivative, *OVERWRITTEN],
 )
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_numbers_that_nobody_uses_are_drawn(fn, backend):
