@@ -299,6 +299,105 @@ def test_type_of_module_makes_ordinary_modules():
     assert type(compiled.__class__(6)) is Net
 
 
+def test_a_compiled_module_follows_its_class():
+    class Doubled(Net):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+        def twice(self, x):
+            return "doubled"
+
+    net = Net()
+    compiled = dynamo_lite.compile(net, backend=CompileCounter())
+    before = compiled(X)
+    net.__class__ = Doubled
+    assert torch.equal(compiled(X), before * 2) and compiled.twice(X) == "doubled"
+    compiled.__class__ = Net
+    assert type(net) is Net and isinstance(compiled, OptimizedModule) and not isinstance(compiled, Doubled)
+    assert torch.equal(compiled(X), before) and torch.equal(compiled.twice(X), net.twice(X))
+    with pytest.raises(TypeError):
+        compiled.__class__ = int
+    assert torch.equal(compiled(X), before)
+
+
+def test_a_compiled_module_with_slots():
+    class Slotted(torch.nn.Module):
+        __slots__ = ("kept",)
+
+        def forward(self, x):
+            return x + 1
+
+    compiled = dynamo_lite.compile(Slotted(), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X), X + 1)
+
+
+def test_a_compiled_module_dies_with_its_last_reference():
+    net = Net()
+    compiled = dynamo_lite.compile(net, backend="eager")
+    compiled(X)
+    died = weakref.ref(net), weakref.ref(compiled)
+    gc.disable()
+    try:
+        del net
+        assert died[0]() is not None
+        del compiled
+        assert died[0]() is None and died[1]() is None
+    finally:
+        gc.enable()
+
+
+def test_fully_sharded_after_compile(tmp_path):
+    """`fully_shard` gives a module a class of its own."""
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not torch.distributed.is_available() or not hasattr(fsdp, "fully_shard"):
+        pytest.skip("torch without FSDP2")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        x = torch.ones(2, 4)
+        expected = net(x)
+        compiled = dynamo_lite.compile(net, backend="eager")
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+        assert fsdp.fully_shard(compiled, mesh=mesh) is compiled
+        assert isinstance(net, fsdp.FSDPModule) and isinstance(compiled, fsdp.FSDPModule)
+        result = compiled(x)
+        torch.testing.assert_close(result, expected)
+        result.sum().backward()
+        assert net[0].weight.grad is not None
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_compiled_objects():
+    class Scaled:
+        def __init__(self, factor):
+            self.factor = factor
+
+        def __call__(self, x, *, bias=0.0):
+            return x * self.factor + bias
+
+    counter = CompileCounter()
+    obj = Scaled(2)
+    compiled = dynamo_lite.compile(obj, backend=counter, fullgraph=True)
+    assert torch.equal(compiled(X, bias=1.0), obj(X, bias=1.0)) and counter.frame_count == 1
+    assert inspect.signature(compiled) == inspect.signature(obj)
+    assert compiled._torchdynamo_orig_callable is obj and compiled.__self__ is obj
+    assert torch.equal(dynamo_lite.compile(compiled, backend=counter)(X), obj(X))
+    copied = copy.copy(compiled)
+    assert copied.__self__ is not obj and torch.equal(copied(X), obj(X))
+
+    def within(x, compiled=compiled):
+        return compiled(x) + 1
+
+    assert torch.equal(dynamo_lite.compile(within, backend=counter, fullgraph=True)(X), obj(X) + 1)
+    died = weakref.ref(obj)
+    del obj, compiled, within
+    gc.collect()
+    assert died() is None
+    with pytest.raises(TypeError):
+        dynamo_lite.compile(object())
+
+
 def test_module_copies_and_pickles():
     compiled = dynamo_lite.compile(Net(), backend="eager", fullgraph=True)
     compiled(X)
@@ -438,6 +537,26 @@ def test_disable_not_recursive():
     assert frame.__code__ in markers.SKIPPED_CODES
     with pytest.raises(TypeError):
         dynamo_lite.disable(len, recursive=False)
+
+
+def test_the_body_of_a_function_that_is_disabled_alone_runs_eagerly():
+    """What it calls is captured: one graph before it, one of its callee, one after it."""
+
+    def callee(x):
+        return x * 3
+
+    @dynamo_lite.disable(recursive=False)
+    def alone(x):
+        return callee(x + 1) - 1
+
+    def outer(x):
+        return alone(x * 2) * 5
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(outer, backend=counter)
+    for _ in range(2):
+        assert torch.equal(compiled(X), outer(X))
+    assert counter.frame_count == 3 and counter.op_count == 3
 
 
 def test_compile_of_disabled_compiles():
