@@ -1,43 +1,41 @@
-"""Memory over time: resident size and reference counts must stay flat.
+"""Memory over time: how much a long-running process gains, as slopes.
 
-Runs a million calls of a compiled function, then ten thousand compile-and-reset cycles, and prints the growth of the resident set (KiB)
-and of the number of objects between the first tenth and the end. Exits with 1 if either grows. torch.fx itself keeps 1 to 2 KiB for every
-GraphModule that was ever made; that is measured in the same run, and a cycle, which makes one, may not gain more. Run it with
-`python -m benchmarks.soak [--calls N] [--cycles N]`.
+Each kind of work is done in rounds, by turns, for the time given: calls that recompile (sizes, numbers, classes that change), functions
+that are made, compiled and forgotten, modules with training steps, calls from threads, resets. After each round comes a collection; then
+the resident set (KiB) and the objects that the collector knows are counted. The slope is that of a straight line through all rounds after
+the first fifth, by least squares, with its standard error; it is told per 1,000 steps. What torch.fx alone keeps of each GraphModule is
+measured in the same way beside. `python -m benchmarks.soak [--minutes M] [--json FILE]` exits with 1 if a slope of ours is more than
+torch.fx's by more than three standard errors and TOLERATED.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import linecache
+import logging
+import platform
 import sys
+import threading
+import time
 from collections.abc import Callable
+from types import FunctionType
+from typing import NamedTuple
 
 import torch
 
 import dynamo_lite
+from dynamo_lite.record import log
 
-# Growth that allocators and interned objects explain: measured on runs of very different length.
-TOLERATED_KIB = 6000
-TOLERATED_OBJECTS = 2000  # bounded tables filling up
+TOLERATED_KIB = 64.0
+TOLERATED_OBJECTS = 10.0
+"""Per 1,000 steps: what allocators and the interpreter's own tables explain."""
 
 
 def resident_kib() -> int:
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-
-
-def growth(step: Callable[[], object], n: int) -> tuple[int, int]:
-    """(KiB, objects) gained between the first tenth and the end of n steps."""
-    for _ in range(n // 10):
-        step()
-    gc.collect()
-    kib, objects = resident_kib(), len(gc.get_objects())
-    for _ in range(n - n // 10):
-        step()
-    gc.collect()
-    return resident_kib() - kib, len(gc.get_objects()) - objects
 
 
 def scaled(x: torch.Tensor, factors: list[float]) -> torch.Tensor:
@@ -46,18 +44,95 @@ def scaled(x: torch.Tensor, factors: list[float]) -> torch.Tensor:
     return x
 
 
-def compile_and_reset() -> None:
-    dynamo_lite.compile(scaled, backend="eager")(torch.ones(4), [1.0, 2.0])
-    dynamo_lite.reset()
-
-
 class Scale(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 1.0 * 2.0
 
 
-def make_graph_module() -> None:
-    """What torch.fx alone does in a cycle, less the source text that it keeps and we drop."""
+class Work:
+    """Steps of one kind. `step(i)` is called with numbers that go on from round to round."""
+
+    def __init__(self, name: str, n: int, step: Callable[[int], object]) -> None:
+        self.name, self.n, self.step = name, n, step
+        self.done = 0
+        self.samples: list[
+            tuple[int, float, float]
+        ] = []  # steps measured so far, KiB and objects gained in rounds of this kind
+        self.kib = self.objects = 0.0
+
+    def round(self) -> None:
+        self._run(self.n // 2)  # after a reset tables that are bounded fill up again
+        before = _measured()
+        self._run(self.n)
+        after = _measured()
+        self.kib += after[0] - before[0]
+        self.objects += after[1] - before[1]
+        self.samples.append((self.n * (len(self.samples) + 1), self.kib, self.objects))
+
+    def _run(self, n: int) -> None:
+        for _ in range(n):
+            self.step(self.done)
+            self.done += 1
+
+
+def _measured() -> tuple[int, int]:
+    log.reset()  # it is bounded, and fills up more slowly than this runs
+    gc.collect()
+    return resident_kib(), len(gc.get_objects())
+
+
+def recompile(i: int) -> None:
+    """A version more for a size, a number, a list's length, and calls of those that there are."""
+    compiled = RECOMPILED[i // 50 % len(RECOMPILED)]
+    compiled(torch.ones(1 + i % 7, 2 + i % 3), [float(i % 5)] * (1 + i % 4))
+    if i % 50 == 49:
+        dynamo_lite.reset_code_caches()
+
+
+RECOMPILED = [dynamo_lite.compile(scaled, backend="eager", dynamic=dynamic) for dynamic in (None, False, True)]
+
+
+def forget_function(i: int) -> None:
+    """A function, and code, of its own, that dies with its compiled version."""
+    code = scaled.__code__.replace(co_name=f"scaled_{i % 100}")
+    function = FunctionType(code, globals())
+    dynamo_lite.compile(function, backend="eager")(torch.ones(4), [1.0, 2.0])
+
+
+def train(i: int) -> None:
+    """A new module, a step of its training, and the module's end."""
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    compiled = dynamo_lite.compile(module, backend="aot_eager" if i % 10 == 0 else "eager")
+    compiled(torch.ones(2 + i % 3, 4)).sum().backward()
+
+
+def from_threads(i: int) -> None:
+    """Four threads that call, and compile, the same function."""
+    threads = [threading.Thread(target=THREADED, args=(torch.ones(3), [1.0] * (1 + (i + k) % 3))) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+THREADED = dynamo_lite.compile(scaled, backend="eager")
+
+
+def compile_and_reset(_: int) -> None:
+    dynamo_lite.compile(scaled, backend="eager")(torch.ones(4), [1.0, 2.0])
+    dynamo_lite.reset()
+
+
+def calls(_: int) -> None:
+    CALLED(*ARGUMENTS)
+
+
+CALLED = dynamo_lite.compile(scaled, backend="eager")
+ARGUMENTS = torch.ones(4), [1.0, 2.0]
+
+
+def make_graph_module(_: int) -> None:
+    """What torch.fx alone does in a compilation, less the source text that it keeps and we drop."""
     gm = torch.fx.symbolic_trace(Scale())
     gm(torch.ones(4))
     filename = type(gm).forward.__code__.co_filename
@@ -65,26 +140,72 @@ def make_graph_module() -> None:
     linecache.cache.pop(filename, None)
 
 
+FLOOR = "graph modules by torch.fx alone"
+
+
+class Slope(NamedTuple):
+    """Of a straight line through samples, per 1,000 steps, and its standard error."""
+
+    value: float
+    error: float
+
+
+def slope(samples: list[tuple[int, float]]) -> Slope:
+    """Least squares over the samples after the first fifth."""
+    kept = samples[len(samples) // 5 :]
+    n = len(kept)
+    if n < 3:
+        return Slope(float("nan"), float("nan"))
+    mean_x, mean_y = sum(x for x, _ in kept) / n, sum(y for _, y in kept) / n
+    spread = sum((x - mean_x) ** 2 for x, _ in kept)
+    value = sum((x - mean_x) * (y - mean_y) for x, y in kept) / spread
+    rest = sum((y - mean_y - value * (x - mean_x)) ** 2 for x, y in kept)
+    return Slope(1000 * value, 1000 * (rest / (n - 2) / spread) ** 0.5)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=1_000_000)
-    parser.add_argument("--cycles", type=int, default=10_000)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--json", help="write the result here")
     options = parser.parse_args()
-    compiled = dynamo_lite.compile(scaled, backend="eager")
-    x, factors = torch.ones(4), [1.0, 2.0]
+    logging.getLogger("dynamo_lite").setLevel(logging.ERROR)  # recompile limits are reached on purpose
+    kinds = [
+        Work("calls", 100_000, calls),
+        Work(FLOOR, 200, make_graph_module),
+        Work("recompiles", 200, recompile),
+        Work("new functions", 200, forget_function),
+        Work("new modules, with training steps", 60, train),
+        Work("calls from four threads", 200, from_threads),
+        Work("compile and reset", 100, compile_and_reset),
+    ]
+    until = time.monotonic() + 60 * options.minutes
+    while time.monotonic() < until or len(kinds[0].samples) < 5:
+        for work in kinds:
+            work.round()
+    found = {
+        work.name: {
+            "steps": work.done,
+            "KiB": slope([(n, kib) for n, kib, _ in work.samples]),
+            "objects": slope([(n, objects) for n, _, objects in work.samples]),
+        }
+        for work in kinds
+    }
+    floor = found[FLOOR]["KiB"].value
     good = True
-    floor = 0
-    for name, step, n in (
-        ("calls", lambda: compiled(x, factors), options.calls),
-        ("graph modules by torch.fx alone", make_graph_module, options.cycles),
-        ("compile and reset", compile_and_reset, options.cycles),
-    ):
-        kib, objects = growth(step, n)
-        print(f"{n} {name}: {kib:+} KiB, {objects:+} objects", flush=True)
-        if step is make_graph_module:
-            floor = kib
-        else:
-            good &= kib <= TOLERATED_KIB + floor and objects <= TOLERATED_OBJECTS
+    for name, result in found.items():
+        kib, objects = result["KiB"], result["objects"]
+        within = kib.value <= max(floor, 0) + TOLERATED_KIB + 3 * kib.error
+        within &= objects.value <= TOLERATED_OBJECTS + 3 * objects.error
+        good &= within or name == FLOOR
+        print(
+            f"{name}: {result['steps']} steps, {kib.value:+.1f} ± {kib.error:.1f} KiB and "
+            f"{objects.value:+.1f} ± {objects.error:.1f} objects per 1,000 steps{'' if within else '  <-- grows'}",
+            flush=True,
+        )
+    if options.json:
+        versions = {"python": platform.python_version(), "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
+        with open(options.json, "w") as out:
+            json.dump({**versions, "minutes": options.minutes, "slopes per 1,000 steps": found}, out, indent=1)
     return 0 if good else 1
 
 

@@ -20,6 +20,7 @@ typedef struct {
     PyTypeObject *owner;
     PyObject *follow;             /* called with an instance whose object has got another type */
     PyObject *base, *name;        /* the class that it stands for a method of, and that method's name */
+    PyObject *reader;             /* called with the method when somebody asks what it is an instance of; may raise */
 } SlotDescriptor;
 
 static PyTypeObject SlotMethod_Type, SlotDescriptor_Type;
@@ -271,10 +272,10 @@ slot_descriptor_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type))
 static PyObject *
 slot_descriptor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"member", "follow", "base", "name", NULL};
-    PyObject *member, *follow, *base, *name;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!U:SlotDescriptor", names, &PyMemberDescr_Type, &member, &follow,
-                                     &PyType_Type, &base, &name)) {
+    static char *names[] = {"member", "follow", "base", "name", "reader", NULL};
+    PyObject *member, *follow, *base, *name, *reader;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OO!UO:SlotDescriptor", names, &PyMemberDescr_Type, &member, &follow,
+                                     &PyType_Type, &base, &name, &reader)) {
         return NULL;
     }
     PyMemberDescrObject *descr = (PyMemberDescrObject *)member;
@@ -292,6 +293,7 @@ slot_descriptor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->follow = Py_NewRef(follow);
     self->base = Py_NewRef(base);
     self->name = Py_NewRef(name);
+    self->reader = Py_NewRef(reader);
     return (PyObject *)self;
 }
 
@@ -321,7 +323,19 @@ static PyMemberDef slot_descriptor_members[] = {
     {NULL}
 };
 
+static PyObject *
+slot_descriptor_get_class(SlotDescriptor *self, void *Py_UNUSED(closure))
+{
+    PyObject *wrapped = slot_descriptor_get_wrapped(self, NULL);
+    PyObject *done = wrapped == NULL ? NULL : PyObject_CallOneArg(self->reader, wrapped);
+    PyObject *result = done == NULL ? NULL : Py_NewRef(Py_TYPE(self));
+    Py_XDECREF(done);
+    Py_XDECREF(wrapped);
+    return result;
+}
+
 static PyGetSetDef slot_descriptor_getset[] = {
+    {"__class__", (getter)slot_descriptor_get_class},
     {"__wrapped__", (getter)slot_descriptor_get_wrapped},
     {NULL}
 };
@@ -332,6 +346,7 @@ slot_descriptor_traverse(SlotDescriptor *self, visitproc visit, void *arg)
     Py_VISIT(self->owner);
     Py_VISIT(self->follow);
     Py_VISIT(self->base);
+    Py_VISIT(self->reader);
     return 0;
 }
 
@@ -344,13 +359,14 @@ slot_descriptor_dealloc(SlotDescriptor *self)
     Py_CLEAR(self->follow);
     Py_CLEAR(self->base);
     Py_CLEAR(self->name);
+    Py_CLEAR(self->reader);
     Py_TYPE(self)->tp_free(self);
 }
 
 static PyTypeObject SlotDescriptor_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dynamo_lite._eval_frame.SlotDescriptor",
-    .tp_doc = "SlotDescriptor(member, follow, base, name)\n--\n\nA method of instances that call what they have in a slot.",
+    .tp_doc = "SlotDescriptor(member, follow, base, name, reader)\n--\n\nA method of instances that call what they have in a slot.",
     .tp_basicsize = sizeof(SlotDescriptor),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_vectorcall_offset = offsetof(SlotDescriptor, vectorcall),

@@ -17,6 +17,7 @@ from typing import Any
 
 from . import optimized_module_kin as kin
 from ._eval_frame import SlotDescriptor, SlotMethod
+from .graph import side
 
 
 class OptimizedModule:
@@ -117,9 +118,18 @@ def _new_class(base: type) -> type:
         members = vars(made)
     for name, slot in (("__call__", "_dynamo_lite_call"), ("forward", "_dynamo_lite_forward")):
         if name == "__call__" or isinstance(getattr(base, name, None), FunctionType):
-            type.__setattr__(made, name, SlotDescriptor(members[slot], _follow, base, name))
+            type.__setattr__(made, name, SlotDescriptor(members[slot], _follow, base, name, _check_reader))
     kin.add(made)
     return made
+
+
+def _check_reader(function: Any) -> None:
+    """Somebody asks what kind of function the method is. `torch.fx.symbolic_trace` does, and takes nothing but functions: raises
+    RuntimeError that says what to do."""
+    if side.tracer() == "error_on_nested_fx_trace":
+        raise RuntimeError(
+            f"torch.fx.symbolic_trace of {function.__qualname__}: trace the original (module._orig_mod, or compiled.__wrapped__)"
+        )
 
 
 def _follow(wrapped: OptimizedModule) -> None:

@@ -284,17 +284,26 @@ def aot_eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
 
 
 def _give_names(gm: Any) -> None:
-    """Put functions in place of the operators whose names torch.fx can't write: in `torch.ops.aten.random.from` there is a keyword."""
-    named = [node for node in gm.graph.nodes if keyword.iskeyword(getattr(node.target, "_overloadname", ""))]
+    """Put functions in place of the calls that torch.fx can't write: in `torch.ops.aten.random.from` there is a keyword, and the name of an
+    argument may be one."""
+    named = [
+        node
+        for node in gm.graph.nodes
+        if keyword.iskeyword(getattr(node.target, "_overloadname", "")) or any(map(keyword.iskeyword, node.kwargs))
+    ]
     for node in named:
-        node.target = _as_function(node.target)
+        node.target = _as_function(node.target, tuple(node.kwargs))
+        node.args, node.kwargs = (*node.args, *node.kwargs.values()), {}
     if named:
         gm.recompile()
 
 
-def _as_function(operator: Any) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return operator(*args, **kwargs)
+def _as_function(operator: Any, names: tuple[str, ...]) -> Callable[..., Any]:
+    """`operator` with the last arguments given as those of these names."""
+
+    def call(*args: Any) -> Any:
+        first = len(args) - len(names)
+        return operator(*args[:first], **dict(zip(names, args[first:], strict=True)))
 
     call.__name__ = call.__qualname__ = str(operator).replace(".", "_")
     return call
@@ -303,6 +312,8 @@ def _as_function(operator: Any) -> Callable[..., Any]:
 def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
     _give_names(gm)
+    if hasattr(gm, "real_recompile"):
+        gm.real_recompile()  # until then `forward` calls the module, and hooks for all modules
 
     def run(inputs: list[Any]) -> Any:
         values = tuple(inputs)

@@ -148,7 +148,7 @@ ATTRIBUTE_HOOKS = ("__getattr__", "__getattribute__", "__setattr__", "__delattr_
 
 def _guard_class(tr: Any, cls: type) -> None:
     """A named tuple's class gets no special methods later."""
-    if cls is not tuple and not is_struct_sequence(cls):
+    if cls is not tuple and not is_struct_sequence(cls) and is_plain_subclass(cls):
         tr.guards.class_check(cls, is_plain_subclass)
 
 

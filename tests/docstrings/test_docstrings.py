@@ -10,7 +10,7 @@ from tests.ops.runner import run_batch
 # Operators, views, random numbers, einsum with unused ones, a method, modules, an optimiser's scheduler, transforms, distributions.
 SAMPLE = (
     "torch.add torch.unflatten torch.einsum torch.is_storage torch.Tensor.index_add_ torch.linalg.qr torch.fft.fftn "
-    "torch.special.logsumexp torch.nn.Bilinear torch.nn.functional.gumbel_softmax torch.func.jvp torch.distributions.Beta"
+    "torch.special.entr torch.nn.Bilinear torch.nn.functional.gumbel_softmax torch.func.jvp torch.distributions.Beta"
 ).split()
 TOGETHER = 6
 

@@ -30,9 +30,13 @@ def is_call_whole(call):
     return not call["breaks"] and not call["internal"]
 
 
+def ran(record):
+    """Whether the worker came to the end."""
+    return not any(record.get(how) for how in ("crashed", "hung", "error"))
+
+
 def is_whole(record):
-    ran = not any(record.get(how) for how in ("crashed", "hung", "error"))
-    return ran and all(map(is_call_whole, counted(record)))
+    return ran(record) and all(map(is_call_whole, counted(record)))
 
 
 def is_whole_besides(record):
