@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import keyword
+import linecache
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -283,6 +285,14 @@ def aot_eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         return _AOT_EAGER(gm, example_inputs)
 
 
+def forget_sources(*filenames: str) -> None:
+    """Drop the source texts that torch.fx and linecache keep for ever for each generated `forward`."""
+    graph_module = sys.modules["torch.fx.graph_module"]
+    for filename in filenames:
+        graph_module._loader.eval_cache.pop(filename, None)
+        linecache.cache.pop(filename, None)
+
+
 def _give_names(gm: Any) -> None:
     """Put functions in place of the calls that torch.fx can't write: in `torch.ops.aten.random.from` there is a keyword, and the name of an
     argument may be one."""
@@ -314,6 +324,9 @@ def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     _give_names(gm)
     if hasattr(gm, "real_recompile"):
         gm.real_recompile()  # until then `forward` calls the module, and hooks for all modules
+    weakref.finalize(
+        gm, forget_sources, type(gm).forward.__code__.co_filename
+    )  # made late, if it is that of a backward pass
 
     def run(inputs: list[Any]) -> Any:
         values = tuple(inputs)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import linecache
 import sys
 import time
 import warnings
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ..backends.aot import FLOATS, raised_by_operator
+from ..backends.aot import FLOATS, forget_sources, raised_by_operator
 from ..backends.registry import backend_name, call_backend
 from ..config import config
 from ..exc import Restart, RunsEagerly, brief
@@ -303,11 +302,9 @@ def _function_of(compiled: Any) -> Any:
 
 
 def _forget_sources(cls: type, others: Sequence[str] = ()) -> None:
-    """Drop the source text that torch.fx and linecache keep for ever for each generated `forward`. `cls` is the dead module's own class,
-    `others` are the files of the graphs that the backend has made of it."""
-    for filename in (cls.forward.__code__.co_filename, *others):
-        torch.fx.graph_module._loader.eval_cache.pop(filename, None)
-        linecache.cache.pop(filename, None)
+    """Drop the texts of generated code. `cls` is the dead module's own class, `others` are the files of the graphs that the backend has
+    made of it."""
+    forget_sources(cls.forward.__code__.co_filename, *others)
 
 
 def _origins(gm: torch.fx.GraphModule) -> Callable[[], Counter[CallChain]]:
