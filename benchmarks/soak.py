@@ -1,11 +1,11 @@
 """Memory over time: how much a long-running process gains, as slopes.
 
-Each kind of work is done in rounds, by turns, for the time given: calls that recompile (sizes, numbers, classes that change), functions
-that are made, compiled and forgotten, modules with training steps, calls from threads, resets. After each round comes a collection; then
-the resident set (KiB) and the objects that the collector knows are counted. The slope is that of a straight line through all rounds after
-the first fifth, by least squares, with its standard error; it is told per 1,000 steps. What torch.fx alone keeps of each GraphModule is
-measured in the same way beside. `python -m benchmarks.soak [--minutes M] [--json FILE]` exits with 1 if a slope of ours is more than
-torch.fx's by more than three standard errors and TOLERATED.
+Each kind of work runs in a process of its own, in rounds, for its share of the time: calls that recompile (sizes, numbers, lengths that
+change), functions that are made, compiled and forgotten, modules with training steps, calls from threads, resets; and all of them by turns.
+After each round comes a collection; then the resident set (KiB) and the objects that the collector knows are counted. The slope is that
+of a straight line through all rounds after the first fifth, by least squares, with its standard error; it is told per 1,000 steps. What
+torch.fx alone keeps of each GraphModule is measured in the same way beside. `python -m benchmarks.soak [--minutes M] [--json FILE]` exits
+with 1 if a slope of ours is more than torch.fx's by more than three standard errors and TOLERATED.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import gc
 import json
 import linecache
 import logging
+import multiprocessing
 import platform
 import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from types import FunctionType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -49,30 +51,11 @@ class Scale(torch.nn.Module):
         return x * 1.0 * 2.0
 
 
-class Work:
-    """Steps of one kind. `step(i)` is called with numbers that go on from round to round."""
+class Work(NamedTuple):
+    """Rounds of `n` steps of one kind. `step(i)` is called with numbers that go on from round to round."""
 
-    def __init__(self, name: str, n: int, step: Callable[[int], object]) -> None:
-        self.name, self.n, self.step = name, n, step
-        self.done = 0
-        self.samples: list[
-            tuple[int, float, float]
-        ] = []  # steps measured so far, KiB and objects gained in rounds of this kind
-        self.kib = self.objects = 0.0
-
-    def round(self) -> None:
-        self._run(self.n // 2)  # after a reset tables that are bounded fill up again
-        before = _measured()
-        self._run(self.n)
-        after = _measured()
-        self.kib += after[0] - before[0]
-        self.objects += after[1] - before[1]
-        self.samples.append((self.n * (len(self.samples) + 1), self.kib, self.objects))
-
-    def _run(self, n: int) -> None:
-        for _ in range(n):
-            self.step(self.done)
-            self.done += 1
+    n: int
+    step: Callable[[int], object]
 
 
 def _measured() -> tuple[int, int]:
@@ -163,42 +146,52 @@ def slope(samples: list[tuple[int, float]]) -> Slope:
     return Slope(1000 * value, 1000 * (rest / (n - 2) / spread) ** 0.5)
 
 
+KINDS = {
+    "calls": Work(100_000, calls),
+    FLOOR: Work(200, make_graph_module),
+    "recompiles": Work(200, recompile),
+    "new functions": Work(200, forget_function),
+    "new modules, with training steps": Work(60, train),
+    "calls from four threads": Work(200, from_threads),
+    "compile and reset": Work(100, compile_and_reset),
+}
+ALL = "all by turns"
+
+
+def samples(kind: str, seconds: float) -> list[tuple[int, int, int]]:
+    """(steps so far, KiB, objects) after each round."""
+    logging.getLogger("dynamo_lite").setLevel(logging.ERROR)  # recompile limits are reached on purpose
+    works = list(KINDS.values()) if kind == ALL else [KINDS[kind]]
+    until, done, found = time.monotonic() + seconds, 0, []
+    while time.monotonic() < until or len(found) < 5:
+        for work in works:
+            for i in range(work.n):
+                work.step(done // len(works) + i)
+            done += work.n
+        found.append((done, *_measured()))
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--json", help="write the result here")
     options = parser.parse_args()
-    logging.getLogger("dynamo_lite").setLevel(logging.ERROR)  # recompile limits are reached on purpose
-    kinds = [
-        Work("calls", 100_000, calls),
-        Work(FLOOR, 200, make_graph_module),
-        Work("recompiles", 200, recompile),
-        Work("new functions", 200, forget_function),
-        Work("new modules, with training steps", 60, train),
-        Work("calls from four threads", 200, from_threads),
-        Work("compile and reset", 100, compile_and_reset),
-    ]
-    until = time.monotonic() + 60 * options.minutes
-    while time.monotonic() < until or len(kinds[0].samples) < 5:
-        for work in kinds:
-            work.round()
-    found = {
-        work.name: {
-            "steps": work.done,
-            "KiB": slope([(n, kib) for n, kib, _ in work.samples]),
-            "objects": slope([(n, objects) for n, _, objects in work.samples]),
-        }
-        for work in kinds
-    }
-    floor = found[FLOOR]["KiB"].value
+    context = multiprocessing.get_context("spawn")
+    found: dict[str, dict[str, Any]] = {}
     good = True
-    for name, result in found.items():
-        kib, objects = result["KiB"], result["objects"]
-        within = kib.value <= max(floor, 0) + TOLERATED_KIB + 3 * kib.error
+    for kind in [FLOOR, *(name for name in KINDS if name != FLOOR), ALL]:
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            measured = pool.submit(samples, kind, 60 * options.minutes / (len(KINDS) + 1)).result()
+        kib = slope([(n, kib) for n, kib, _ in measured])
+        objects = slope([(n, objects) for n, _, objects in measured])
+        found[kind] = {"steps": measured[-1][0], "KiB": kib, "objects": objects}
+        floor = max(found[FLOOR]["KiB"].value, 0)
+        within = kib.value <= floor + TOLERATED_KIB + 3 * kib.error
         within &= objects.value <= TOLERATED_OBJECTS + 3 * objects.error
-        good &= within or name == FLOOR
+        good &= within or kind == FLOOR
         print(
-            f"{name}: {result['steps']} steps, {kib.value:+.1f} ± {kib.error:.1f} KiB and "
+            f"{kind}: {measured[-1][0]} steps, {kib.value:+.1f} ± {kib.error:.1f} KiB and "
             f"{objects.value:+.1f} ± {objects.error:.1f} objects per 1,000 steps{'' if within else '  <-- grows'}",
             flush=True,
         )

@@ -246,6 +246,9 @@ slot_descriptor_vectorcall(SlotDescriptor *self, PyObject *const *args, size_t n
         return NULL;
     }
     PyObject *value = slot_of(self, args[0]);
+    if (value != NULL && Py_TYPE(value) == &SlotMethod_Type) {
+        value = slot_method_refresh((SlotMethod *)value);
+    }
     if (value == NULL) {
         return NULL;
     }

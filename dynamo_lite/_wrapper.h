@@ -240,23 +240,6 @@ wrapper_set_wrapped(Wrapper *self, PyObject *value, void *Py_UNUSED(closure))
 #define METADATA(name) {name, (getter)wrapper_get_metadata, (setter)wrapper_set_metadata, NULL, name}
 #define SHARED(name) {name, (getter)wrapper_get_shared, (setter)wrapper_set_shared, NULL, name}
 
-/* Code that asks whether it has a function has one: `inspect.isfunction`, `isinstance(f, types.FunctionType)`. */
-static PyObject *
-callable_get_class(PyObject *Py_UNUSED(self), void *Py_UNUSED(closure))
-{
-    return Py_NewRef((PyObject *)&PyFunction_Type);
-}
-
-static PyGetSetDef callable_getset[] = {
-    {"__class__", (getter)callable_get_class},
-    METADATA("__name__"), METADATA("__qualname__"), METADATA("__doc__"), METADATA("__module__"),
-    METADATA("__annotations__"),
-    SHARED("__defaults__"), SHARED("__kwdefaults__"), SHARED("__code__"), SHARED("__globals__"), SHARED("__closure__"),
-    {"__wrapped__", (getter)wrapper_get_wrapped, (setter)wrapper_set_wrapped},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
-    {NULL}
-};
-
 static PyGetSetDef wrapper_getset[] = {
     METADATA("__name__"), METADATA("__qualname__"), METADATA("__doc__"), METADATA("__module__"),
     METADATA("__annotations__"),
@@ -311,7 +294,7 @@ static PyTypeObject Callable_Type = {
     .tp_clear = (inquiry)wrapper_clear,
     .tp_methods = wrapper_methods,
     .tp_members = callable_members,
-    .tp_getset = callable_getset,
+    .tp_getset = wrapper_getset,
 };
 
 static PyTypeObject Uncaptured_Type = {

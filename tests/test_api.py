@@ -9,7 +9,6 @@ import inspect
 import io
 import pickle
 import threading
-import types
 import weakref
 
 import pytest
@@ -367,15 +366,6 @@ def test_fully_sharded_after_compile(tmp_path):
         assert net[0].weight.grad is not None
     finally:
         torch.distributed.destroy_process_group()
-
-
-def test_a_compiled_function_is_a_function_to_those_who_ask():
-    compiled = dynamo_lite.compile(double, backend="eager")
-    assert inspect.isfunction(compiled) and isinstance(compiled, types.FunctionType) and inspect.isroutine(compiled)
-    assert inspect.signature(compiled) == inspect.signature(double)
-    assert inspect.getsource(compiled) == inspect.getsource(double)
-    assert torch.equal(dynamo_lite.compile(compiled, backend="eager")(X), double(X))
-    assert pickle.loads(pickle.dumps(compiled)) is not None and type(compiled) is not types.FunctionType
 
 
 def test_compiled_objects():
