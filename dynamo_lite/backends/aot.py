@@ -308,6 +308,20 @@ def _give_names(gm: Any) -> None:
         gm.recompile()
 
 
+def _drop_effects_of_the_forward(gm: Any) -> None:
+    """Take out of a backward graph what has an effect in the forward pass: draws of random numbers, assertions. AOTAutograd copies what can
+    be computed from saved values into both, and its removal of dead code keeps effects, with all that they are computed from."""
+    tags = {node.meta.get("partitioner_tag") for node in gm.graph.nodes if node.op == "placeholder"}
+    if "is_backward" not in tags:
+        return
+    for node in reversed(gm.graph.nodes):
+        is_of_forward = node.op == "call_function" and node.meta.get("partitioner_tag") == "is_forward"
+        schema = getattr(node.target, "_schema", None)
+        if is_of_forward and not node.users and not (schema is None or schema.is_mutable):
+            gm.graph.erase_node(node)
+    gm.recompile()
+
+
 def _as_function(operator: Any, names: tuple[str, ...]) -> Callable[..., Any]:
     """`operator` with the last arguments given as those of these names."""
 
@@ -321,6 +335,7 @@ def _as_function(operator: Any, names: tuple[str, ...]) -> Callable[..., Any]:
 
 def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
+    _drop_effects_of_the_forward(gm)
     _give_names(gm)
     if hasattr(gm, "real_recompile"):
         gm.real_recompile()  # until then `forward` calls the module, and hooks for all modules

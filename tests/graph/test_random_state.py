@@ -284,3 +284,22 @@ def test_operators_whose_name_is_a_keyword():
 
     assert same(run(fn), run(dynamo_lite.compile(fn, backend=backend)))
     assert len(graphs) == 1
+
+
+def test_a_backward_pass_draws_nothing_of_the_forward():
+    """An assertion in the forward pass is no reason to compute in the backward pass what it asserts."""
+
+    def fn(a):
+        rows = torch.randperm(4)[:2]
+        torch._assert_async((rows >= 0).all(), "rows")
+        return a[:2] * 2
+
+    compiled = dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)
+    outcomes = []
+    for call in (fn, compiled):
+        torch.manual_seed(0)
+        a = torch.ones(4, requires_grad=True)
+        y = call(a)
+        y.sum().backward()
+        outcomes.append([y, a.grad, torch.rand(2)])
+    assert same(*outcomes)
