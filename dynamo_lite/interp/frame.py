@@ -152,6 +152,7 @@ class Frame:
     def raise_exception(self, exc: VariableTracker) -> NoReturn:
         """Raise an exception instance (`_PyErr_SetObject`: the exception being handled becomes its context)."""
         exc.chain(self)
+        exc.names(self.tr)
         raise ObservedException(exc)
 
     # -- what the program asks about its frame
@@ -278,6 +279,7 @@ class Frame:
 
     def unwind(self, exc: VariableTracker) -> bool:
         """Go to the handler of the current instruction with `exc` on the stack; False if the frame has none."""
+        exc.show_names()
         if not self._raises_again(exc):
             exc.add_traceback(self)
         handler = self.lifted.handler_at[self.cur]
