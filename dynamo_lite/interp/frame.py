@@ -20,6 +20,7 @@ from ..isa.canon import Instr, Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
 from ..resume import is_own_name, is_resumed
 from ..signals import let_through
+from ..typeobject import name_of
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
@@ -147,6 +148,8 @@ class Frame:
     def raises_like(self, error: BaseException) -> NoReturn:
         """Raise in the traced program what a real call raised during the analysis."""
         let_through(error)
+        texts = [arg for arg in error.args if type(arg) is str]
+        self.tr.named += [cls for cls in self.tr.stand_classes if any(name_of(cls) in text for text in texts)]
         self.raise_exception(exception_from(self, error))
 
     def raise_exception(self, exc: VariableTracker) -> NoReturn:
