@@ -238,6 +238,31 @@ def f(x):
     torch._dynamo.graph_break()
     return y + 1
 def main(): return f, (torch.ones(3),)""",
+    "bases of a class": """
+class A: pass
+class B: pass
+class C(«A|B»): pass
+def f(x): return x + 1 if isinstance(K, A) else x - 1
+K = C()
+def main(): return f, (torch.ones(3),)""",
+    "bases of a class, assigned": """
+class A: pass
+class B: pass
+class C(A): pass
+C.__bases__ = («A|B»,)
+def f(x): return x + 1 if isinstance(K, A) else x - 1
+K = C()
+def main(): return f, (torch.ones(3),)""",
+    "name of a class in a message": """
+class C: pass
+C.__name__ = «'A'|'BB'»
+def f(x):
+    try:
+        K.missing
+    except AttributeError as error:
+        return x + len(str(error))
+K = C()
+def main(): return f, (torch.ones(3),)""",
     "where the break is": """
 def g(x):
     «|torch._dynamo.graph_break()»
