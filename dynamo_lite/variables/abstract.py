@@ -112,8 +112,17 @@ def guarded_name(cls: type, read: Callable[[type], Any]) -> Any:
     """One of the names of a class. An assignment to a name does not change the version of the class: a guard reads it at each call."""
     tr, name = running.trace, read(cls)
     if tr is not None and can_change(cls) and not tr.is_new_class(cls):
-        tr.guard(tr.source(tr.constant_source(cls), ir.CALL, read), ir.EQUALS if type(name) is str else ir.IS, name)
+        # A metaclass may compute the attribute; without one, C reads it.
+        path = (ir.ATTR, _ATTRIBUTES[read]) if type(cls) is type else (ir.CALL, read)
+        tr.guard(tr.source(tr.constant_source(cls), *path), ir.EQUALS if type(name) is str else ir.IS, name)
     return name
+
+
+_ATTRIBUTES: dict[Callable[[type], Any], str] = {
+    name_of: "__name__",
+    qualname_of: "__qualname__",
+    module: "__module__",
+}
 
 
 # -- base classes

@@ -306,6 +306,37 @@ def test_the_repr_of_a_class(text, attribute):
     check(lambda x, cls: (x + 1, text(cls)), (X, Local), Local, attribute, "Renamed")
 
 
+class Meta(type):
+    """Says other names than its classes have."""
+
+    @property
+    def __name__(cls):
+        return "nothing"
+
+    @property
+    def __module__(cls):
+        return "nowhere"
+
+
+class Computed(metaclass=Meta):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("operation", [lambda o: o.missing, lambda o: len(o), lambda o: o < 1])
+def test_a_metaclass_that_computes_names(operation):
+    """A message has the name that the class has in C."""
+    f = message_of(operation)
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(f, backend=counter, fullgraph=True)
+    assert f(X, Computed())[1] == compiled(X, Computed())[1]
+    type.__dict__["__name__"].__set__(Computed, "Renamed")
+    try:
+        assert "Renamed" in f(X, Computed())[1] and f(X, Computed())[1] == compiled(X, Computed())[1]
+    finally:
+        type.__dict__["__name__"].__set__(Computed, "Computed")
+    assert counter.frame_count == 2
+
+
 def test_nobody_sees_the_message():
     """What `hasattr` catches names no class."""
     counter = CompileCounter()
