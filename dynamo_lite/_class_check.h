@@ -1,17 +1,25 @@
 /* ClassCheck: has a class the attributes that it had when a graph was captured?
 
    Captured code calls methods of torch.Tensor, and slots of named tuples, without looking them up. A type's version tag is another one
-   after each change of its dictionary or of its bases'; what the change was is asked of Python, once for each tag. */
+   after each change of its dictionary or of its bases'; what the change was is asked of Python, once for each tag. A check does not keep
+   its class alive, and does not hold once the class is gone. */
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyTypeObject *cls;
+    PyTypeObject *cls;            /* borrowed */
+    PyObject *weakref;            /* tells whether it is still there */
     PyObject *hook;               /* called with the class after a change */
     PyObject *expected;           /* the answer with which the check holds */
     unsigned int version;         /* the tag for which `holds` is known; 0: none */
     char holds;
 } ClassCheck;
+
+static bool
+class_check_is_alive(ClassCheck *self)
+{
+    return ((PyWeakReference *)self->weakref)->wr_object == (PyObject *)self->cls;
+}
 
 static bool
 class_check_is_current(ClassCheck *self)
@@ -51,6 +59,9 @@ class_check_vectorcall(ClassCheck *self, PyObject *const *Py_UNUSED(args), size_
         PyErr_SetString(PyExc_TypeError, "ClassCheck takes no arguments");
         return NULL;
     }
+    if (!class_check_is_alive(self)) {
+        Py_RETURN_FALSE;
+    }
     if (!class_check_is_current(self) && class_check_ask(self) < 0) {
         return NULL;
     }
@@ -70,16 +81,20 @@ class_check_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     }
     self->vectorcall = (vectorcallfunc)class_check_vectorcall;
-    self->cls = (PyTypeObject *)Py_NewRef(cls);
+    self->cls = (PyTypeObject *)cls;
     self->hook = Py_NewRef(hook);
     self->expected = Py_NewRef(expected);
+    if ((self->weakref = PyWeakref_NewRef(cls, NULL)) == NULL) {
+        Py_DECREF(self);
+        return NULL;
+    }
     return (PyObject *)self;
 }
 
 static int
 class_check_traverse(ClassCheck *self, visitproc visit, void *arg)
 {
-    Py_VISIT(self->cls);
+    Py_VISIT(self->weakref);
     Py_VISIT(self->hook);
     Py_VISIT(self->expected);
     return 0;
@@ -89,14 +104,24 @@ static void
 class_check_dealloc(ClassCheck *self)
 {
     PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->cls);
+    Py_CLEAR(self->weakref);
     Py_CLEAR(self->hook);
     Py_CLEAR(self->expected);
     Py_TYPE(self)->tp_free(self);
 }
 
+static PyObject *
+class_check_cls(ClassCheck *self, void *Py_UNUSED(closure))
+{
+    return Py_NewRef(class_check_is_alive(self) ? (PyObject *)self->cls : Py_None);
+}
+
+static PyGetSetDef class_check_getset[] = {
+    {"cls", (getter)class_check_cls, NULL, "The class; None once it is gone."},
+    {NULL}
+};
+
 static PyMemberDef class_check_members[] = {
-    {"cls", T_OBJECT, offsetof(ClassCheck, cls), READONLY},
     {"hook", T_OBJECT, offsetof(ClassCheck, hook), READONLY},
     {"expected", T_OBJECT, offsetof(ClassCheck, expected), READONLY},
     {NULL}
@@ -113,5 +138,6 @@ static PyTypeObject ClassCheck_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_dealloc = (destructor)class_check_dealloc,
     .tp_traverse = (traverseproc)class_check_traverse,
+    .tp_getset = class_check_getset,
     .tp_members = class_check_members,
 };

@@ -293,7 +293,11 @@ class Region(_eval_frame.Region):
                 self._check_tracer(fn)
             return None
         stance = markers.current_stance().name
-        if config.disable or stance in ("force_eager", "eager_on_recompile") or side.capture_is_off():
+        if config.disable or stance in ("force_eager", "eager_on_recompile"):
+            return None
+        if side.capture_is_off():
+            if self.fullgraph and code in self.wanted and side.is_under_fake_mode():
+                raise Unsupported("torch-function-mode", f"{_described(fn)} is called under a FakeTensorMode")
             return None
         if code not in self.wanted:
             skipped = skip.why_not_captured(code, fn.__globals__)

@@ -32,7 +32,7 @@ from .polyfills.registry import find_polyfill
 from .record import Function
 from .resume import PREFIXES
 from .variables import abstract, classes, subclass
-from .variables.base import MISSING, UNREAD, LazyVariable, VariableTracker, is_lazy, real_object
+from .variables.base import MISSING, UNREAD, LazyVariable, VariableTracker, is_lazy, real_object, running
 from .variables.bytearray import BytearrayVariable
 from .variables.cell import CellVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
@@ -46,7 +46,6 @@ from .variables.list import ListVariable
 from .variables.markers import apply_marks
 from .variables.module import GlobalsNamespace
 from .variables.set import SetVariable
-from .variables.slot_functions import asking
 from .variables.tuple import TupleVariable
 from .variables.wrap import find_builder
 
@@ -115,6 +114,7 @@ class Trace:
             int, Any
         ] = {}  # id of a class that existed before → model with its `written` attributes
         self.written_names: set[str] = set()
+        self.named: list[type] = []  # classes that the message of the next exception names
         self.new_classes: dict[int, VariableTracker] = {}  # id of the stand-in → model
         self.hashes: set[int] = set()  # of objects known by identity, as the program was told
         self.namespaces: dict[int, GlobalsNamespace] = {}
@@ -192,7 +192,7 @@ class Trace:
         """Interpret the frame to its end."""
         self.graph.begin()
         self.root_frame = Frame(self, self.root, list(self.arguments), None, True)
-        with asking(self):
+        with running.by(self):
             return self.root_frame.run()
 
     # -- the budget

@@ -5,6 +5,8 @@ Input: classes. Output: plain facts; no code of the program runs. Mirrors `Inclu
 
 from __future__ import annotations
 
+import sys
+
 Py_TPFLAGS_SEQUENCE = 1 << 5
 Py_TPFLAGS_MAPPING = 1 << 6
 Py_TPFLAGS_IMMUTABLETYPE = 1 << 8
@@ -12,12 +14,40 @@ Py_TPFLAGS_HEAPTYPE = 1 << 9
 Py_TPFLAGS_HAVE_GC = 1 << 14
 
 flags = type.__dict__["__flags__"].__get__  # past any metaclass
-module = type.__dict__["__module__"].__get__
+mro_of = type.__dict__["__mro__"].__get__
+
+
+def module(cls: type) -> object:
+    """`cls.__module__`, mostly a str."""
+    return type.__dict__["__module__"].__get__(cls)
+
+
+def name_of(cls: type) -> str:
+    """`cls.__name__`."""
+    return type.__dict__["__name__"].__get__(cls)
+
+
+def qualname_of(cls: type) -> str:
+    """`cls.__qualname__`."""
+    return type.__dict__["__qualname__"].__get__(cls)
 
 
 def is_heap_type(cls: type) -> bool:
     """True for classes made by a class statement (their member descriptors are `__slots__`)."""
     return flags(cls) & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE) == Py_TPFLAGS_HEAPTYPE
+
+
+def is_of_library(cls: type) -> bool:
+    """True for the classes of the standard library, torch and numpy, which programs leave as they are."""
+    return str(module(cls)).partition(".")[0] in _LIBRARIES
+
+
+_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
+
+
+def can_change(cls: type) -> bool:
+    """True for a class of the program: it may get other bases, and another name."""
+    return is_heap_type(cls) and not is_of_library(cls)
 
 
 def is_written_in_c(cls: type) -> bool:
@@ -29,5 +59,5 @@ def tp_name(cls: type) -> str:
     """The name that a class has in C: with the module for classes written in C."""
     name = module(cls)
     if name == "builtins" or type(name) is not str or not is_written_in_c(cls):
-        return cls.__name__
-    return f"{name}.{cls.__name__}"
+        return name_of(cls)
+    return f"{name}.{name_of(cls)}"

@@ -28,6 +28,7 @@ from ..guards import ir, tensor_class
 from ..guards.tensor import global_state_check, tensor_spec
 from ..markers import HAS_MARKS
 from ..record import AS_CAPTURED, UNUSED_RANDOM
+from ..typeobject import mro_of
 from . import modes
 from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, new_symbols
 from .checks import Checks
@@ -89,7 +90,7 @@ FINDERS: dict[str, Callable[..., Any]] = {
 # Guards.
 
 
-GUARD_FORMS = frozenset({"tensor", "state", "tensor class", "class", "reading", "function"})
+GUARD_FORMS = frozenset({"tensor", "state", "tensor class", "class", "mro", "reading", "function"})
 """What the arguments of guards begin with that `read_guard` reads."""
 
 
@@ -101,6 +102,8 @@ def write_guard(writer: Any, guard: ir.Guard) -> tuple[Any, ...]:
         return ("tensor", writer.value(about), writer.numbers[id(guard.node)])
     function = guard.arg
     if type(function) is ClassCheck:
+        if type(function.hook) is ir.SameMro:
+            return "mro", tuple([writer(base()) for base in function.hook.bases])
         is_of_tensors = function.hook is tensor_class.check().hook
         return ("tensor class", None) if is_of_tensors else ("class", (writer(function.cls), writer(function.hook)))
     kept = getattr(getattr(function, "__self__", None), "__getstate__", None)
@@ -123,11 +126,19 @@ def read_guard(reader: Any, form: str, about: Any, where: int = -1) -> Any:
         return check
     if form == "tensor class":
         return tensor_class.check()
+    if form == "mro":
+        return _same_mro(*map(reader, about))
     if form == "class":
         return ClassCheck(*map(reader, about), True)
     if form == "reading":
         return AmbientState.reading(*reader.value(about))
     return reader(about)
+
+
+def _same_mro(cls: type, *bases: type) -> ClassCheck:
+    if list(map(id, mro_of(cls))) != list(map(id, (cls, *bases))):
+        raise Mismatch("a class has other bases")
+    return ClassCheck(cls, ir.SameMro(cls), True)
 
 
 def _tensor_spec(value: Any, about: tuple[Any, ...]) -> tuple[Any, ...]:

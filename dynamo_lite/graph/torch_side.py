@@ -87,6 +87,16 @@ def capture_is_off() -> bool:
     )
 
 
+def is_under_fake_mode() -> bool:
+    """Whether the program calls under its own FakeTensorMode, alone; other modes are there to see what runs, tracers bring their own."""
+    return (
+        torch._C._len_torch_dispatch_stack() == 1
+        and type(torch._C._get_dispatch_stack_at(0)) is FakeTensorMode
+        and not torch.compiler.is_exporting()
+        and not torch.compiler.is_compiling()
+    )
+
+
 def tracer() -> str | None:
     """The key of the setting that says what happens to compiled functions under the tracer of torch that is at work, if one is that
     wants to see the operators of the program: those of torch.jit, and of torch.fx where no dispatch mode does its work."""

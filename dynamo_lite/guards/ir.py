@@ -309,6 +309,13 @@ class GuardSet:
             self._distinct.add(key)
             self.global_state(ClassCheck(cls, hook, True), f"{hook.__name__}({cls.__qualname__})")
 
+    def same_mro(self, cls: type) -> None:
+        """Require that a class has the method resolution order that it has now."""
+        key = (GLOBAL_STATE, id(cls), id(SameMro))
+        if key not in self._distinct:
+            self._distinct.add(key)
+            self.global_state(ClassCheck(cls, SameMro(cls), True), f"{cls.__qualname__}.__mro__")
+
     def relation(self, kind: int, nodes: tuple[GuardNode, ...], arg: Any, user: User, text: str | None) -> None:
         """Require anything that is not a check of one node."""
         self._add(kind, None, nodes, arg, user, text)
@@ -339,6 +346,19 @@ class GuardSet:
 
     def __iter__(self) -> Iterator[Guard]:
         return iter(self.guards)
+
+
+class SameMro:
+    """Called with a class, whether its bases are those that it had when this was made. It keeps none of them alive."""
+
+    __slots__ = ("bases",)
+
+    def __init__(self, cls: type):
+        self.bases = tuple(map(ref, _mro(cls)))
+
+    def __call__(self, cls: type) -> bool:
+        now = _mro(cls)
+        return len(now) == len(self.bases) and all(base() is c for base, c in zip(self.bases, now, strict=True))
 
 
 _LOOSE = {IS: REF_IS, IS_NOT: REF_IS_NOT, TYPE_IS: REF_TYPE_IS, HAS_KEY: REF_HAS_KEY, LACKS_KEY: REF_LACKS_KEY}

@@ -20,6 +20,7 @@ from ..isa.canon import Instr, Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
 from ..resume import is_own_name, is_resumed
 from ..signals import let_through
+from ..typeobject import name_of
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
@@ -147,11 +148,14 @@ class Frame:
     def raises_like(self, error: BaseException) -> NoReturn:
         """Raise in the traced program what a real call raised during the analysis."""
         let_through(error)
+        texts = [arg for arg in error.args if type(arg) is str]
+        self.tr.named += [cls for cls in self.tr.stand_classes if any(name_of(cls) in text for text in texts)]
         self.raise_exception(exception_from(self, error))
 
     def raise_exception(self, exc: VariableTracker) -> NoReturn:
         """Raise an exception instance (`_PyErr_SetObject`: the exception being handled becomes its context)."""
         exc.chain(self)
+        exc.names(self.tr)
         raise ObservedException(exc)
 
     # -- what the program asks about its frame
@@ -278,6 +282,7 @@ class Frame:
 
     def unwind(self, exc: VariableTracker) -> bool:
         """Go to the handler of the current instruction with `exc` on the stack; False if the frame has none."""
+        exc.show_names()
         if not self._raises_again(exc):
             exc.add_traceback(self)
         handler = self.lifted.handler_at[self.cur]

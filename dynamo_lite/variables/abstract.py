@@ -15,8 +15,9 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from ..exc import unsupported
-from ..typeobject import tp_name
-from .base import MISSING, ObservedException, VariableTracker
+from ..guards import ir
+from ..typeobject import can_change, module, mro_of, name_of, qualname_of, tp_name
+from .base import MISSING, ObservedException, VariableTracker, running
 from .constant import ATOMIC_TYPES, ConstantVariable, fold
 
 
@@ -83,8 +84,66 @@ def is_not_implemented(v: VariableTracker) -> bool:
 
 
 def type_name(v: VariableTracker) -> str:
-    """`Py_TYPE(v)->tp_name`, as error messages print it."""
-    return tp_name(v.python_type())
+    """`Py_TYPE(v)->tp_name`, as error messages print it. Only for the message of an exception that is raised next: the name is guarded
+    once the program can see that exception."""
+    cls = v.python_type()
+    message_name(cls)
+    return tp_name(cls)
+
+
+def message_name(cls: type) -> str:
+    """The `__name__` of a class, for the same use."""
+    if running.trace is not None and can_change(cls):
+        running.trace.named.append(cls)
+    return name_of(cls)
+
+
+def class_name(cls: type) -> str:
+    """The `__name__` of a class, guarded: for a text that the program gets."""
+    return guarded_name(cls, name_of)
+
+
+def class_path(cls: type) -> str:
+    """The module and the `__qualname__` of a class, guarded."""
+    return f"{guarded_name(cls, module)}.{guarded_name(cls, qualname_of)}"
+
+
+def guarded_name(cls: type, read: Callable[[type], Any]) -> Any:
+    """One of the names of a class. An assignment to a name does not change the version of the class: a guard reads it at each call."""
+    tr, name = running.trace, read(cls)
+    if tr is not None and can_change(cls) and not tr.is_new_class(cls):
+        # A metaclass may compute the attribute; without one, C reads it.
+        path = (ir.ATTR, _ATTRIBUTES[read]) if type(cls) is type else (ir.CALL, read)
+        tr.guard(tr.source(tr.constant_source(cls), *path), ir.EQUALS if type(name) is str else ir.IS, name)
+    return name
+
+
+_ATTRIBUTES: dict[Callable[[type], Any], str] = {
+    name_of: "__name__",
+    qualname_of: "__qualname__",
+    module: "__module__",
+}
+
+
+# -- base classes
+
+
+def known_mro(tx: Any, cls: type) -> tuple[type, ...] | None:
+    """`tp_mro`; a class of the program is to have the same at the next call. None while the class is being made."""
+    mro = mro_of(cls)
+    if mro is not None and can_change(cls) and not tx.tr.is_new_class(cls):
+        tx.tr.guards.same_mro(cls)
+    return mro
+
+
+def is_subtype(tx: Any, cls: type, base: type) -> bool:
+    """`PyType_IsSubtype`, which asks no metaclass."""
+    if cls is base or base is object:
+        return True
+    mro = known_mro(tx, cls)
+    if mro is None:
+        return cls.__base__ is not None and is_subtype(tx, cls.__base__, base)
+    return any(c is base for c in mro)
 
 
 def _atomic(v: VariableTracker) -> bool:
@@ -125,7 +184,7 @@ def _binary_op1(tx: Any, slot: str, v: VariableTracker, w: VariableTracker) -> V
     if slot_w is not None and v.python_type() is w.python_type():
         slot_w = None if slot_v is not None else slot_w
     if slot_v is not None:
-        if slot_w is not None and v.python_type() in w.python_type().__mro__:
+        if slot_w is not None and is_subtype(tx, w.python_type(), v.python_type()):
             result = slot_w(tx, v, w)
             if not is_not_implemented(result):
                 return result
@@ -186,7 +245,7 @@ def richcompare(tx: Any, v: VariableTracker, w: VariableTracker, op: str) -> Var
         return fold(tx, COMPARE_OPS[op], [v, w], {})
     tried_reflected = False
     type_v, type_w = v.python_type(), w.python_type()
-    if type_v is not type_w and type_v in type_w.__mro__ and w.tp_richcompare is not None:
+    if type_v is not type_w and w.tp_richcompare is not None and is_subtype(tx, type_w, type_v):
         tried_reflected = True
         result = w.tp_richcompare(tx, v, SWAPPED_COMPARE[op])
         if not is_not_implemented(result):

@@ -8,7 +8,10 @@ Mirrors `Include/cpython/object.h` (slot names) and `Objects/object.c`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from ..exc import ArgumentRead, NotConstant
@@ -26,6 +29,24 @@ class _Missing:
 
 
 MISSING: Any = _Missing()
+
+
+class _Running(threading.local):
+    """Whose analysis this thread runs, for what is asked without a frame: slots of models, names of classes in messages."""
+
+    trace: Any = None
+
+    @contextlib.contextmanager
+    def by(self, tr: Any) -> Iterator[None]:
+        """While the block runs, this trace guards what is asked."""
+        before, self.trace = self.trace, tr
+        try:
+            yield
+        finally:
+            self.trace = before
+
+
+running = _Running()
 
 
 class ObservedException(Exception):

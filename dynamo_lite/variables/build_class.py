@@ -11,7 +11,7 @@ import builtins
 from typing import Any
 
 from ..exc import unsupported
-from .abstract import type_name
+from .abstract import message_name, type_name
 from .base import VariableTracker
 from .cell import CellVariable
 from .constant import ConstantVariable
@@ -68,7 +68,7 @@ def _prepare(
         return DictVariable()
     namespace = tx.call(hook, [name, bases], keywords)
     if namespace.mp_subscript is None:
-        who = meta.value.__name__ if isinstance(meta, TypeVariable) else "<metaclass>"
+        who = message_name(meta.value) if isinstance(meta, TypeVariable) else "<metaclass>"
         tx.raises(TypeError, f"{who}.__prepare__() must return a mapping, not {type_name(namespace)}")
     return namespace
 

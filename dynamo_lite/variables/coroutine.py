@@ -198,6 +198,7 @@ def get_anext(tx: Any, v: VariableTracker) -> VariableTracker:
     error = make_exception(tx, TypeError, [tx.const(text)])
     error.set_cause(tx, reason)
     error.put(tx, "__context__", reason)
+    error.names(tx.tr)
     raise ObservedException(error)
 
 

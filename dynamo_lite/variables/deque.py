@@ -14,7 +14,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_iter, iter_next, iterated, type_name
+from .abstract import class_name, get_iter, iter_next, iterated, type_name
 from .base import VariableTracker, missing_from, sourced_objects
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import getset
@@ -145,7 +145,7 @@ class DequeVariable(NativeVariable):
         def text() -> str:
             items = ", ".join([part_text(tx, item) for item in self.items])
             bound = f", maxlen={self.items.maxlen}" if self.items.maxlen is not None else ""
-            return f"{self.python_type().__name__}([{items}]{bound})"
+            return f"{class_name(self.python_type())}([{items}]{bound})"
 
         return recursive_repr(tx, self, "[...]", text)
 

@@ -13,7 +13,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, is_heap_type, is_written_in_c, tp_name
-from .abstract import type_name
+from .abstract import message_name, type_name
 from .base import VariableTracker, is_lazy
 from .constant import ConstantVariable, is_none
 from .dispatch import method
@@ -215,7 +215,9 @@ class SlotDescriptorVariable(DescriptorVariable):
             return foreign_attribute(tx, obj, self.value)
         found = obj.get_slot(tx, self.value)
         if found is None:
-            return tx.raises(AttributeError, f"'{cls.value.__name__}' object has no attribute '{self.value.__name__}'")
+            return tx.raises(
+                AttributeError, f"'{message_name(cls.value)}' object has no attribute '{self.value.__name__}'"
+            )
         return found
 
     def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:

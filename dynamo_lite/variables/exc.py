@@ -14,7 +14,7 @@ from .. import skip
 from ..exc import unsupported
 from ..guards import ir
 from ..typeobject import is_heap_type
-from .abstract import type_name
+from .abstract import class_name, is_subtype, type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .descr import ABSENT, type_lookup
@@ -46,6 +46,7 @@ class ExceptionVariable(InstanceVariable):
         self.raise_step = -1
         self.raised_again = False  # by a resume function
         self.context_pending: Any = None  # the trace, while the context is whatever the caller handles
+        self.named: list[type] = []  # classes in the message, which nobody has seen yet
         if source is None:
             self.state.update(args=TupleVariable([]), __suppress_context__=FALSE)
 
@@ -128,6 +129,16 @@ class ExceptionVariable(InstanceVariable):
         if outer is not None:
             self.state["__context__"] = outer
             self.written["__context__"] = None
+
+    def names(self, tr: Any) -> None:
+        """The message that was put together last is this exception's."""
+        self.named, tr.named = self.named + tr.named, []
+
+    def show_names(self) -> None:
+        """From now on the program can read the message. (It never sees an exception that native code handles, as `hasattr` does.)"""
+        for cls in self.named:
+            class_name(cls)
+        self.named = []
 
     def add_traceback(self, tx: Any) -> None:
         """`PyTraceBack_Here`. Code of the engine stands for C code, which has no entries."""
@@ -290,8 +301,7 @@ def caught_classes(tx: Any, target: VariableTracker) -> list[VariableTracker]:
 
 def exception_match(tx: Any, exc: VariableTracker, target: VariableTracker) -> bool:
     """CHECK_EXC_MATCH: `target` is an exception class or a tuple of them."""
-    mro = exc.python_type().__mro__  # not `issubclass`, which asks the metaclass
-    return any(cls.value in mro for cls in caught_classes(tx, target))
+    return any(is_subtype(tx, exc.python_type(), cls.value) for cls in caught_classes(tx, target))
 
 
 def raise_varargs(tx: Any, exc: VariableTracker | None = None, cause: VariableTracker | None = None) -> NoReturn:

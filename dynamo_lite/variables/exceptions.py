@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from ..exc import unsupported
-from .abstract import get_attr, set_attr, type_name
+from .abstract import class_name, get_attr, is_subtype, message_name, set_attr, type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .descr import getset
@@ -28,7 +28,7 @@ from .tuple import TupleVariable
 @method(BaseException.__init__)
 def exception_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     if kwargs:
-        tx.raises(TypeError, f"{self.cls.__name__}() takes no keyword arguments")
+        tx.raises(TypeError, f"{message_name(self.cls)}() takes no keyword arguments")
     self.put(tx, "args", TupleVariable(list(args)))
 
 
@@ -250,7 +250,7 @@ for _cls in EXCEPTION_CLASSES:
 @method(BaseException.__repr__)
 def exception_repr(tx: Any, self: ExceptionVariable) -> VariableTracker:
     parts = [_repr(tx, a) for a in self.get(tx, "args").items]
-    return ConstantVariable(f"{self.cls.__name__}({', '.join(parts)})")
+    return ConstantVariable(f"{class_name(self.cls)}({', '.join(parts)})")
 
 
 # -- groups
@@ -304,7 +304,7 @@ def match_group(tx: Any, exc: VariableTracker, target: VariableTracker) -> tuple
     if is_none(exc):
         return NONE, NONE
     is_group = issubclass(exc.python_type(), BaseExceptionGroup)
-    if any(cls.value in exc.python_type().__mro__ for cls in classes):
+    if any(is_subtype(tx, exc.python_type(), cls.value) for cls in classes):
         if is_group:
             return NONE, exc
         return NONE, tx.call(tx.tr.type_tracker(BaseExceptionGroup), [ConstantVariable(""), TupleVariable([exc])])

@@ -18,7 +18,7 @@ from ..guards import ir
 from ..isa import docstring
 from ..polyfills.registry import find_polyfill
 from ..typeobject import tp_name
-from .abstract import get_attr, type_name
+from .abstract import class_name, get_attr, message_name, type_name
 from .address import address_part, joined
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
@@ -367,6 +367,7 @@ class MethodVariable(VariableTracker):
             name = next((name for name in names if name is not None), ConstantVariable(None))
             known = name if issubclass(name.python_type(), str) else "?"
             return joined(tx, ["<bound method ", known, " of ", object_repr(tx, self.self), ">"])
+        class_name(self.self.python_type())
         name, owner = self.function.value.__name__, tp_name(self.self.python_type())
         kind = f"method-wrapper '{name}'" if cls is types.MethodWrapperType else f"built-in method {name}"
         return joined(tx, [f"<{kind} of {owner} object at ", *address_part(tx, self.self), ">"])
@@ -595,6 +596,7 @@ class BuiltinClassMethodVariable(BuiltinVariable):
         if not issubclass(cls.python_type(), type):
             tx.raises(TypeError, f"{who} needs a type, not a '{type_name(cls)}' as arg 2")
         if not any(base is self.value.__objclass__ for base in cls.value.__mro__):
+            message_name(cls.value)
             what = f"descriptor '{name}' requires a subtype of '{owner}'"
             tx.raises(TypeError, f"{what} but received '{tp_name(cls.value)}'")
 

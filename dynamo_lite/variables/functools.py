@@ -12,7 +12,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import richcompare, unpack
+from .abstract import class_name, class_path, richcompare, unpack
 from .base import MISSING, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .copies import family
@@ -145,7 +145,7 @@ def _partial_name(cls: type) -> str:
     """What `repr` calls a partial object: `tp_name`, or in later versions the qualified name."""
     if cls is native_base(cls):
         return "functools.partial"
-    return f"{cls.__module__}.{cls.__qualname__}" if _QUALIFIED else cls.__name__
+    return class_path(cls) if _QUALIFIED else class_name(cls)
 
 
 _QUALIFIED = repr(type("Sub", (functools.partial,), {"__module__": "module"})(int)).startswith("module.")

@@ -121,7 +121,7 @@ class InstanceVariable(UserSlots):
         if value is None:
             value = DictVariable()
         if not issubclass(value.python_type(), dict):
-            tx.raises(TypeError, f"__dict__ must be set to a dictionary, not a '{value.python_type().__name__}'")
+            tx.raises(TypeError, f"__dict__ must be set to a dictionary, not a '{type_name(value)}'")
         before = self.instance_dict(tx)
         if before is None or not isinstance(value, DictVariable):
             unsupported("mutation-of-unknown-object", f"{self.describe()}.__dict__")
@@ -477,7 +477,7 @@ def _set_class(tx: Any, self: VariableTracker, value: VariableTracker | None) ->
     if value is None:
         tx.raises(TypeError, "can't delete __class__ attribute")
     if not issubclass(value.python_type(), type):
-        tx.raises(TypeError, f"__class__ must be set to a class, not '{value.python_type().__name__}' object")
+        tx.raises(TypeError, f"__class__ must be set to a class, not '{type_name(value)}' object")
     if not isinstance(self, InstanceVariable):
         unsupported("mutation-of-unknown-object", f"{self.describe()}.__class__")
     self.replace_class(tx, value)

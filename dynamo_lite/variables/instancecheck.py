@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
-from .abstract import is_true
+from ..typeobject import is_of_library
+from .abstract import is_subtype, is_true
 from .base import MISSING, VariableTracker
 from .classes import NewTypeVariable
 from .constant import ConstantVariable, boolean, is_none
@@ -25,7 +26,7 @@ from .dispatch import builtin, method
 from .native import optional_attr, run
 from .slot_functions import UserSlots, special
 from .tuple import TupleVariable
-from .type import TypeVariable, is_subtype
+from .type import TypeVariable
 from .type_new import visible_subclasses
 from .weakref import ProxyVariable
 
@@ -108,10 +109,10 @@ _PLAIN_LOOKUPS = (object.__getattribute__, type.__getattribute__)
 def _recursive_isinstance(tx: Any, obj: VariableTracker, target: VariableTracker) -> bool:
     """`object_isinstance`."""
     if isinstance(target, TypeVariable):
-        if is_subtype(obj.python_type(), target.value):
+        if is_subtype(tx, obj.python_type(), target.value):
             return True
         claimed = claimed_class(tx, obj)
-        return isinstance(claimed, TypeVariable) and is_subtype(claimed.value, target.value)
+        return isinstance(claimed, TypeVariable) and is_subtype(tx, claimed.value, target.value)
     _check_class(tx, target, _ARG_2["isinstance"])
     return _abstract_issubclass(tx, claimed_class(tx, obj), target)
 
@@ -119,7 +120,7 @@ def _recursive_isinstance(tx: Any, obj: VariableTracker, target: VariableTracker
 def _recursive_issubclass(tx: Any, cls: VariableTracker, target: VariableTracker) -> bool:
     """`recursive_issubclass`."""
     if isinstance(cls, TypeVariable) and isinstance(target, TypeVariable):
-        return is_subtype(cls.value, target.value)
+        return is_subtype(tx, cls.value, target.value)
     _check_class(tx, cls, "issubclass() arg 1 must be a class")
     _check_class(tx, target, _ARG_2["issubclass"])
     return _abstract_issubclass(tx, cls, target)
@@ -242,7 +243,8 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
         except TypeError as error:
             tx.raises_like(error)
         made_here = tx.tr.is_new_class(cls.value) or tx.tr.is_new_class(subclass.value)
-        if not (found or made_here or (_is_of_library(cls.value) and _is_of_library(subclass.value))):
+        # Nobody registers classes of libraries with those of the standard library; models ask for these at each call.
+        if not (found or made_here or (is_of_library(cls.value) and is_of_library(subclass.value))):
             nodes = [tx.tr.constant_source(c) for c in (cls.value, subclass.value)]
             tx.tr.guards.predicate(is_not_registered, nodes, f"no subclass of {cls.value.__qualname__}", tx.tr.here())
         return found
@@ -251,7 +253,7 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
         return verdict.value
     if verdict.value is not NotImplemented:
         tx.raises(AssertionError, "__subclasshook__ must return either False, True, or NotImplemented")
-    if is_subtype(subclass.value, cls.value):
+    if is_subtype(tx, subclass.value, cls.value):
         return True
     registered = [reference() for reference in _abc._get_dump(cls.value)[0]]
     for other in [*registered, *_subclasses(tx, cls)]:
@@ -259,14 +261,6 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
         if other is not None and is_subclass(tx, subclass, other):
             return True
     return False
-
-
-def _is_of_library(cls: type) -> bool:
-    """Nobody registers Python's and torch's classes with abstract classes of the standard library; models ask for these at each call."""
-    return str(cls.__module__).partition(".")[0] in _LIBRARIES
-
-
-_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
 
 
 def is_not_registered(cls: type, subclass: type) -> bool:
@@ -319,7 +313,7 @@ def _instance_of_protocol(tx: Any, target: VariableTracker, obj: VariableTracker
         if abc.ABCMeta.__subclasscheck__(cls, obj.python_type()):
             return True
     except TypeError:  # a protocol with data members: classes don't decide it
-        if cls in obj.python_type().__mro__:
+        if is_subtype(tx, obj.python_type(), cls):
             return True
     for name in typing._get_protocol_attrs(cls):
         found = optional_attr(tx, obj, name)

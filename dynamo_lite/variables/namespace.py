@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .abstract import richcompare
+from .abstract import class_name, richcompare
 from .base import VariableTracker
 from .constant import NONE, NOT_IMPLEMENTED
 from .dict import dict_update_common
@@ -78,7 +78,7 @@ for _dunder, _op in {
 
 @method(Namespace.__repr__)
 def namespace_repr(tx: Any, self: Any, /) -> VariableTracker:
-    name = "namespace" if self.python_type() is Namespace else self.python_type().__name__
+    name = "namespace" if self.python_type() is Namespace else class_name(self.python_type())
 
     def text() -> str:
         pairs = self.instance_dict(tx).pairs()

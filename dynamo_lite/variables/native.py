@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from .._eval_frame import program_recursion_limit
 from ..exc import NotConstant, unsupported
 from ..typeobject import is_heap_type
-from .abstract import equal, get_attr, index, is_true, type_name
+from .abstract import class_path, equal, get_attr, index, is_true, type_name
 from .address import TEXTS, LateText, mark, unmarked
 from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
@@ -178,6 +178,7 @@ def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> VariableTracke
     if isinstance(v, ConstantVariable) and slot is None:
         return ConstantVariable(getattr(v.value, dunder)())
     if issubclass(type(v.value), type) and type(v.value).__repr__ is type.__repr__:
+        class_path(v.value)
         return ConstantVariable(repr(v.value))
     if slot is None:
         return _text_in_c(tx, v)

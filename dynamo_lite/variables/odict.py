@@ -12,7 +12,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import get_attr, get_item, get_iter, is_true, iter_next, set_item
+from .abstract import class_name, get_attr, get_item, get_iter, is_true, iter_next, set_item
 from .address import joined
 from .base import VariableTracker
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, is_none
@@ -97,7 +97,7 @@ class OrderedDictVariable(DictVariable):
         return v
 
     def tp_repr(self, tx: Any) -> VariableTracker:
-        name = self.python_type().__name__
+        name = class_name(self.python_type())
 
         def text() -> str:
             if not self.items:
@@ -311,7 +311,7 @@ class DefaultDictVariable(DictVariable):
             unsupported("recursion-limit", "C forgets that the factory is being printed, and goes on for ever")
         table = DictVariable.tp_repr(self, tx)
         factory = recursive_repr(tx, self.factory, "...", lambda: part_text(tx, self.factory))
-        return joined(tx, [f"{self.python_type().__name__}(", factory, ", ", table, ")"])
+        return joined(tx, [f"{class_name(self.python_type())}(", factory, ", ", table, ")"])
 
     def emit_new(self, cg: Any) -> None:
         if self.cls is defaultdict:

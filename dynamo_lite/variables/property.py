@@ -13,7 +13,8 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import is_true, set_attr
+from ..typeobject import qualname_of
+from .abstract import guarded_name, is_true, message_name, set_attr
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, boolean, is_none
 from .descr import generic_getattr, getset
@@ -119,7 +120,8 @@ class PropertyVariable(_HolderVariable):
 
     def _refuse(self, tx: Any, obj: VariableTracker, what: str) -> VariableTracker:
         name = self._name_text()
-        return tx.raises(AttributeError, f"property{name} of {obj.python_type().__qualname__!r} object has no {what}")
+        owner = guarded_name(obj.python_type(), qualname_of)
+        return tx.raises(AttributeError, f"property{name} of {owner!r} object has no {what}")
 
     def _name_text(self) -> str:
         if self.name is not None:
@@ -286,7 +288,7 @@ if "__name__" in property.__dict__:
         found = None if is_none(self.part(tx, "fget")) else optional_attr(tx, self.part(tx, "fget"), "__name__")
         if found is not None:
             return found
-        message = f"'{self.python_type().__name__}' object has no attribute '__name__'"
+        message = f"'{message_name(self.python_type())}' object has no attribute '__name__'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable("__name__"), obj=self)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..exc import NotConstant, unsupported
 from ..guards import ir
-from .abstract import COMPARE_OPS, contains, get_iter, iter_next, iterated, length, unpack
+from .abstract import COMPARE_OPS, class_name, contains, get_iter, iter_next, iterated, length, unpack
 from .base import MISSING, VariableTracker, sourced_objects
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from .dict import DictVariable
@@ -188,15 +188,16 @@ class SetVariable(NativeVariable):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         cls = self.python_type()
+        name = class_name(cls)
         self.order_shows(tx.tr)
 
         def text() -> str:
             if not self.items:
-                return f"{cls.__name__}()"
+                return f"{name}()"
             items = ", ".join([part_text(tx, v) for v in self.objects()])
-            return f"{{{items}}}" if cls is set else f"{cls.__name__}({{{items}}})"
+            return f"{{{items}}}" if cls is set else f"{name}({{{items}}})"
 
-        return recursive_repr(tx, self, f"{cls.__name__}(...)", text)
+        return recursive_repr(tx, self, f"{name}(...)", text)
 
     # -- code generation
 

@@ -9,13 +9,10 @@ Mirrors the `slot_*` functions of `Objects/typeobject.c` and `SLOT1BINFULL`.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator
 from typing import Any
 
-from .abstract import is_true, type_name
-from .base import ObservedException, VariableTracker
+from .abstract import is_subtype, is_true, type_name
+from .base import ObservedException, VariableTracker, running
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import guarded_lookup, type_attribute
 from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
@@ -28,28 +25,9 @@ class UserSlots(VariableTracker):
     cls: type
 
 
-class _Asking(threading.local):
-    """Whose analysis this thread runs: slots are asked for as attributes of models, which know no frame."""
-
-    trace: Any = None
-
-
-_asking = _Asking()
-
-
-@contextlib.contextmanager
-def asking(tr: Any) -> Iterator[None]:
-    """While the block runs, the trace guards whether the special methods are there which its models are asked for."""
-    before, _asking.trace = _asking.trace, tr
-    try:
-        yield
-    finally:
-        _asking.trace = before
-
-
 def _noted(cls: type, dunder: str, found: bool) -> bool:
     """`found`; the type is not to get the slot another time, nor to lose it."""
-    tr = _asking.trace
+    tr = running.trace
     if tr is not None and not found:
         guarded_lookup(tr.frame, cls, dunder)
     elif tr is not None:
@@ -92,7 +70,7 @@ def _slot_binary(name: str, reflected: str, slot: str) -> Any:
         type_v, type_w = v.python_type(), w.python_type()
         do_other = type_v is not type_w and isinstance(w, UserSlots) and defines(type_w, reflected)
         if isinstance(v, UserSlots) and defines(type_v, name):
-            if do_other and type_v in type_w.__mro__ and _overloaded(v, w, reflected):
+            if do_other and is_subtype(tx, type_w, type_v) and _overloaded(v, w, reflected):
                 result = tx.call(special(tx, w, reflected), [v])
                 if result.value is not NotImplemented:
                     return result

@@ -11,14 +11,14 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from .abstract import type_name
+from .abstract import class_name, is_subtype, known_mro, message_name, type_name
 from .base import VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .descr import generic_getattr, getset, has_own, type_attribute
 from .dispatch import builtin, constructor, method
 from .instancecheck import claimed_class
 from .native import NativeVariable, emit_call, readonly
-from .type import TypeVariable, is_subtype
+from .type import TypeVariable
 from .wrap import builds
 
 
@@ -54,7 +54,7 @@ class SuperVariable(NativeVariable):
         return generic_getattr(tx, self, name)
 
     def _after_start(self, tx: Any, name: str) -> VariableTracker | None:
-        mro = self.obj_type.value.__mro__
+        mro = known_mro(tx, self.obj_type.value)
         if mro is None or self.start.value not in mro:
             unsupported("class-definition", f"super() in a class whose MRO is being made: {name}")
         for base in mro[mro.index(self.start.value) + 1 :]:
@@ -73,8 +73,8 @@ class SuperVariable(NativeVariable):
         return tx.call(tx.tr.type_of(tx, self), [self.start, obj])
 
     def tp_repr(self, tx: Any) -> VariableTracker:
-        what = "NULL" if self.obj_type is None else f"<{self.obj_type.value.__name__} object>"
-        return ConstantVariable(f"<super: <class '{self.start.value.__name__}'>, {what}>")
+        what = "NULL" if self.obj_type is None else f"<{class_name(self.obj_type.value)} object>"
+        return ConstantVariable(f"<super: <class '{class_name(self.start.value)}'>, {what}>")
 
     def children(self) -> Any:
         return [v for v in (self.start, self.obj, self.obj_type) if v is not None]
@@ -85,17 +85,17 @@ class SuperVariable(NativeVariable):
 
 def check(tx: Any, start: VariableTracker, obj: VariableTracker) -> VariableTracker:
     """`supercheck`: the class in whose MRO to search."""
-    if isinstance(obj, TypeVariable) and is_subtype(obj.value, start.value):
+    if isinstance(obj, TypeVariable) and is_subtype(tx, obj.value, start.value):
         return obj
-    if is_subtype(obj.python_type(), start.value):
+    if is_subtype(tx, obj.python_type(), start.value):
         return tx.tr.type_of(tx, obj)
     claimed = claimed_class(tx, obj)
-    if isinstance(claimed, TypeVariable) and is_subtype(claimed.value, start.value):
+    if isinstance(claimed, TypeVariable) and is_subtype(tx, claimed.value, start.value):
         return claimed
     # The text differs between versions: the same is tried on classes of the same names.
-    twin = type(type_name(obj) if not isinstance(obj, TypeVariable) else obj.value.__name__, (), {})
+    twin = type(type_name(obj) if not isinstance(obj, TypeVariable) else message_name(obj.value), (), {})
     try:
-        super(type(start.value.__name__, (), {}), twin if isinstance(obj, TypeVariable) else twin())
+        super(type(message_name(start.value), (), {}), twin if isinstance(obj, TypeVariable) else twin())
     except TypeError as error:
         tx.raises_like(error)
     raise AssertionError("an unrelated class")

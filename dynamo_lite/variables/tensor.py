@@ -29,7 +29,7 @@ from ..graph.meta import LiveMeta
 from ..graph.values import TensorValue, requires_grad
 from ..graph.versions import advance_version, version_of, versions
 from ..guards import ir
-from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op, get_iter, is_true, richcompare
+from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op, get_iter, is_true, message_name, richcompare
 from .address import data_text
 from .base import MISSING, VariableTracker
 from .checked import checked_truth
@@ -105,7 +105,7 @@ class TensorVariable(VariableTracker):
         if raw is _ABSENT:
             if class_attribute(self.cls, "__getattr__") is not _ABSENT:
                 return tx.call(generic_getattr(tx, self, "__getattr__"), [ConstantVariable(name)])
-            return tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            return tx.raises(AttributeError, f"'{message_name(self.cls)}' object has no attribute '{name}'")
         return generic_getattr(tx, self, name)
 
     def has_attribute(self, name: str) -> bool:
@@ -144,7 +144,7 @@ class TensorVariable(VariableTracker):
     def store(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         """Keep an attribute (None: its deletion), to be stored on the real tensor at the end."""
         if value is None and self.instance_attribute(tx, name) is None:
-            tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            tx.raises(AttributeError, f"'{message_name(self.cls)}' object has no attribute '{name}'")
         if self.source is not None:
             tx.tr.mutating(self)
         if self.attributes is None:

@@ -15,7 +15,7 @@ from ..exc import unsupported
 from ..guards import ir
 from ..polyfills.registry import find_polyfill
 from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, tp_name
-from .abstract import type_name
+from .abstract import class_path, is_subtype, known_mro, message_name, type_name
 from .base import ObservedException, VariableTracker, is_lazy
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
 from .copies import adopt
@@ -79,7 +79,7 @@ class TypeVariable(VariableTracker):
 
     def missing_attribute(self, tx: Any, name: str) -> VariableTracker:
         """Raise what `type_getattro` raises."""
-        message = f"type object '{self.value.__name__}' has no attribute '{name}'"
+        message = f"type object '{message_name(self.value)}' has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
@@ -150,7 +150,7 @@ class TypeVariable(VariableTracker):
             return fold(tx, types.GenericAlias, [self, key], {})
         hook = type_attribute(tx, self.value, "__class_getitem__")
         if hook is None:
-            return tx.raises(TypeError, f"type '{self.value.__name__}' is not subscriptable")
+            return tx.raises(TypeError, f"type '{message_name(self.value)}' is not subscriptable")
         if self.is_python_constant() and key.is_python_constant() and not hasattr(hook, "function"):
             return tx.tr.build_constant_object(self.value[key.as_python_constant()])
         return tx.call(self.tp_getattro(tx, "__class_getitem__"), [key])
@@ -169,6 +169,7 @@ class TypeVariable(VariableTracker):
 
     def tp_repr(self, tx: Any) -> VariableTracker:
         """`type_repr`."""
+        class_path(self.value)
         return ConstantVariable(type.__repr__(self.value))
 
 
@@ -316,7 +317,7 @@ def type_call(
         return foreign
     new = type_attribute(tx, real, "__new__")
     obj = tx.call(new.tp_descr_get(tx, None, cls) if new.tp_descr_get is not None else new, [cls, *args], kwargs)
-    if not is_subtype(obj.python_type(), real):
+    if not is_subtype(tx, obj.python_type(), real):
         return obj
     init = type_attribute(tx, obj.python_type(), "__init__")
     result = tx.call(init.tp_descr_get(tx, obj, cls) if init.tp_descr_get else init, args, kwargs)
@@ -325,27 +326,16 @@ def type_call(
     return obj
 
 
-def is_subtype(cls: type, base: type) -> bool:
-    """`PyType_IsSubtype`, which asks no metaclass."""
-    mro = cls.__mro__
-    if mro is None:  # the class is being made
-        return cls is base or (cls.__base__ is not None and is_subtype(cls.__base__, base))
-    for c in mro:
-        if c is base:
-            return True
-    return False
-
-
 @builtin(object.__new__)
 def object_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     real = cls.value
     if (args or kwargs) and real.__new__ is not object.__new__:
         return tx.raises(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
     if (args or kwargs) and real.__init__ is object.__init__:
-        return tx.raises(TypeError, f"{real.__name__}() takes no arguments")
+        return tx.raises(TypeError, f"{message_name(real)}() takes no arguments")
     if real.__flags__ & _IS_ABSTRACT:
         # The text differs between versions: the same is tried on a class of the same name.
-        twin = type(real.__name__, (), {})
+        twin = type(message_name(real), (), {})
         twin.__abstractmethods__ = type.__dict__["__abstractmethods__"].__get__(real)
         try:
             object.__new__(twin)
@@ -380,4 +370,5 @@ def type_delattr(tx: Any, cls: TypeVariable, name: VariableTracker, /) -> None:
 def type_mro(tx: Any, cls: VariableTracker, /) -> VariableTracker:
     if cls.value.__mro__ is None:  # asked for by a metaclass before the class is complete
         return unsupported("class-definition", "type.mro of a class in the making")
+    known_mro(tx, cls.value)
     return ListVariable([tx.tr.type_tracker(base) for base in type.mro(cls.value)])

@@ -15,7 +15,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..typeobject import is_heap_type
-from .abstract import type_name
+from .abstract import is_subtype, type_name
 from .base import ObservedException, VariableTracker
 from .cell import CellVariable
 from .classes import (
@@ -40,7 +40,7 @@ from .list import ListVariable
 from .native import host_value, optional_attr
 from .slot_functions import special
 from .subclass import NATIVE_MODELS, PLAIN_BASES
-from .type import TypeVariable, is_subtype
+from .type import TypeVariable
 
 NATIVE_MODELS.update(
     {
@@ -100,9 +100,9 @@ def calculate_metaclass(tx: Any, meta: type, bases: Any) -> type:
     """`_PyType_CalculateMetaclass`."""
     for base in bases:
         candidate = base.python_type()
-        if is_subtype(meta, candidate):
+        if is_subtype(tx, meta, candidate):
             continue
-        if not is_subtype(candidate, meta):
+        if not is_subtype(tx, candidate, meta):
             tx.raises(
                 TypeError,
                 "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of the metaclasses of all its bases",
@@ -242,9 +242,11 @@ def _set_names(tx: Any, made: NewTypeVariable) -> None:
         except ObservedException as observed:
             what = f"Error calling __set_name__ on '{type_name(value)}' instance {name!r} in {made.value.__name__!r}"
             if _NOTES_SET_NAME_ERRORS:
+                observed.exc.names(tx.tr)
                 tx.call(observed.exc.tp_getattro(tx, "add_note"), [ConstantVariable(what)])
                 raise
             error = tx.call(tx.tr.type_tracker(RuntimeError), [ConstantVariable(what)])
+            error.names(tx.tr)
             error.put(tx, "__cause__", observed.exc)
             error.put(tx, "__context__", observed.exc)
             raise ObservedException(error) from observed

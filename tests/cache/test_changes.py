@@ -6,6 +6,7 @@ from cache_programs import Run, load, new_process
 
 import dynamo_lite
 from dynamo_lite import config
+from dynamo_lite.record import STATS
 
 HEADER = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\nimport enum, functools, math\n"
 
@@ -238,6 +239,31 @@ def f(x):
     torch._dynamo.graph_break()
     return y + 1
 def main(): return f, (torch.ones(3),)""",
+    "bases of a class": """
+class A: pass
+class B: pass
+class C(«A|B»): pass
+def f(x): return x + 1 if isinstance(K, A) else x - 1
+K = C()
+def main(): return f, (torch.ones(3),)""",
+    "bases of a class, assigned": """
+class A: pass
+class B: pass
+class C(A): pass
+C.__bases__ = («A|B»,)
+def f(x): return x + 1 if isinstance(K, A) else x - 1
+K = C()
+def main(): return f, (torch.ones(3),)""",
+    "name of a class in a message": """
+class C: pass
+C.__name__ = «'A'|'BB'»
+def f(x):
+    try:
+        K.missing
+    except AttributeError as error:
+        return x + len(str(error))
+K = C()
+def main(): return f, (torch.ones(3),)""",
     "where the break is": """
 def g(x):
     «|torch._dynamo.graph_break()»
@@ -442,3 +468,26 @@ def test_fullgraph_is_not_served_with_breaks():
     fn, args = load(prog=text).main()
     with pytest.raises(dynamo_lite.exc.Unsupported):
         dynamo_lite.compile(fn, backend="eager", fullgraph=True)(*args)
+
+
+def test_bases_and_names_assigned_after_a_version_was_read():
+    text = HEADER + (
+        "class A: pass\nclass B: pass\nclass C(A): pass\nK = C()\n"
+        "def f(x):\n"
+        "    try:\n        K.missing\n"
+        "    except AttributeError as error:\n        n = len(str(error))\n"
+        "    return x + n if isinstance(K, A) else x - n\n"
+        "def main(): return f, (torch.ones(3),)"
+    )
+    assert Run(prog=text).kept == 1
+    new_process()
+    program = load(prog=text)
+    compiled = dynamo_lite.compile(program.f, backend="eager")
+    x = torch.ones(3)
+    assert torch.equal(compiled(x), program.f(x)) and STATS.cache_hits == 1
+    program.C.__bases__ = (program.B,)
+    assert torch.equal(compiled(x), program.f(x)) and program.f(x)[0] < 0
+    program.C.__name__ = "Renamed"
+    assert torch.equal(compiled(x), program.f(x))
+    program.C.__bases__, program.C.__name__ = (program.A,), "C"
+    assert torch.equal(compiled(x), program.f(x)) and program.f(x)[0] > 0
