@@ -8,6 +8,7 @@ parameters and arguments, and the random number that comes next.
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -95,7 +96,14 @@ def _ours(inner: Callable[..., Any]) -> Callable[[], Any]:
 
 def _where(record: Any) -> str:
     line = record.user_frame.location if record.user_frame else "?"
-    return f"{line.rpartition('site-packages/')[2]} {record.reason}"[:SHOWN]
+    return f"{_within(line)} {record.reason}"[:SHOWN]
+
+
+def _within(line: str) -> str:
+    """A line without the directory that the library, or Python, is in."""
+    for directory in sorted(filter(None, sys.path), key=len, reverse=True):
+        line = line.removeprefix(f"{directory}/")
+    return line
 
 
 def _torchs() -> Any:
