@@ -89,8 +89,11 @@ def is_lack_of_memory(error: BaseException) -> bool:
     """Whether this is how a lack of memory shows. CPython 3.11 forgets an exception that leaves a frame while there is no memory for
     the frame object of the caller (`take_ownership` in Python/frame.c), and raises SystemError in its place."""
     return isinstance(error, MemoryError) or (
-        sys.version_info < (3, 12) and type(error) is SystemError and error.args == ("error return without exception set",)
+        sys.version_info < (3, 12) and type(error) is SystemError and str(error).endswith(_FORGOTTEN)
     )
+
+
+_FORGOTTEN = ("error return without exception set", " returned NULL without setting an exception")
 
 
 def _is_foreign(cls: type[BaseException]) -> bool:
