@@ -479,5 +479,7 @@ for count in (1, 5, 3000):
 def test_allocations_that_fail(first):
     pytest.importorskip("_testcapi")
     text = SHORT_OF_MEMORY.replace("PLACES", f"range({first} * 7, 2500, 28)")
-    done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", text], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", text], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -784,3 +784,31 @@ def test_a_version_knows_its_globals_before_the_analysis_has_returned_it(monkeyp
     assert results == ["interrupt", "raised", 11, 21, 21]
     entries = region.cache_for(program.__code__).entries
     assert {entry.globals["G"] for entry in entries} == {10, 20}
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["Meta.__getattribute__ = 0", "Meta.__getattribute__ = lambda self, name: object.__getattribute__(self, name)"],
+)
+def test_metaclasses_that_get_a_lookup_of_their_own(change):
+    """Texts of guards ask no metaclass; `slot_tp_new` does; to `object.__getattribute__` a class has its namespace as `__dict__`."""
+    agrees(f"""
+    class Meta(type):
+        pass
+    class C(metaclass=Meta):
+        pass
+    class D(metaclass=Meta):
+        def __new__(cls, *args):
+            return 1
+    def program(k):
+        if k == 0:
+            class E(C):
+                pass
+        else:
+            D()
+        o66
+    def make_args(k):
+        return [k]
+    def change(n):
+        {change}
+    """)
