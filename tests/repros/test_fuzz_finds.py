@@ -9,6 +9,7 @@ import pytest
 
 from dynamo_lite import _eval_frame, codegen, convert
 from dynamo_lite.config import config
+from dynamo_lite.guards.mirror import explain_miss
 from tests.fuzz import harness
 
 
@@ -786,29 +787,52 @@ def test_a_version_knows_its_globals_before_the_analysis_has_returned_it(monkeyp
     assert {entry.globals["G"] for entry in entries} == {10, 20}
 
 
-@pytest.mark.parametrize(
-    "change",
-    ["Meta.__getattribute__ = 0", "Meta.__getattribute__ = lambda self, name: object.__getattribute__(self, name)"],
-)
-def test_metaclasses_that_get_a_lookup_of_their_own(change):
-    """Texts of guards ask no metaclass; `slot_tp_new` does; to `object.__getattribute__` a class has its namespace as `__dict__`."""
-    agrees(f"""
+def test_a_metaclass_that_gets_a_lookup_of_its_own():
+    """`slot_tp_new` asks it for `__new__`; to `object.__getattribute__` a class is an object with its namespace as `__dict__`."""
+    agrees("""
     class Meta(type):
         pass
     class C(metaclass=Meta):
         pass
     class D(metaclass=Meta):
         def __new__(cls, *args):
-            return 1
+            return stop(1, len(args))
     def program(k):
         if k == 0:
             class E(C):
                 pass
         else:
-            D()
+            D(k)
         o66
     def make_args(k):
         return [k]
     def change(n):
-        {change}
+        Meta.__getattribute__ = lambda self, name: object.__getattribute__(self, name)
     """)
+
+
+def test_the_text_of_a_miss_asks_no_metaclass():
+    class Meta(type):
+        pass
+
+    class C(metaclass=Meta):
+        k = 1
+
+    asked = []
+
+    def f(x):
+        return C.k + x
+
+    def lookup(cls, name):
+        asked.append(name)
+        return type.__getattribute__(cls, name)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+        assert captured(1) == 2
+        guards = captured.cache.entries[0].owner.guards
+        Meta.__getattribute__ = lookup
+        C.k = 2
+        del asked[:]
+        failures = explain_miss(guards, (1,), f.__closure__)
+        assert [str(failure) for failure in failures] and asked == []
