@@ -67,7 +67,7 @@ class ExceptionVariable(InstanceVariable):
         return found
 
     def _read(self, tx: Any, name: str) -> VariableTracker:
-        if not _reads_member(self.python_type(), name):
+        if not name.startswith("__") and not _reads_member(self.python_type(), name):
             unsupported(
                 "attribute-of-unknown-object", f"{name} of a {type_name(self)}, whose class says itself what that is"
             )
