@@ -20,6 +20,19 @@ code_extra(PyCodeObject *code)
     return extra;
 }
 
+/* CPython 3.11 to 3.13 set no exception where there is no memory. */
+static int
+code_set_extra(PyCodeObject *code, void *extra)
+{
+    if (CODE_SET_EXTRA((PyObject *)code, extra_index, extra) == 0) {
+        return 0;
+    }
+    if (!PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
+    return -1;
+}
+
 static Cache *
 code_caches(PyCodeObject *code)
 {
@@ -77,14 +90,19 @@ cache_get(PyCodeObject *code, Region *region)
     cache->entries = NULL;
     cache->n_entries = cache->allocated = 0;
     cache->predicted = NULL;
-    cache->next = code_caches(code);
+    cache->next = NULL;
     cache->n_bound = code->co_argcount + code->co_kwonlyargcount + varargs + varkeywords;
     cache->state = STATE_COMPILE;
     cache->simple = cache->n_bound == code->co_argcount;
     cache->kwonly_names = PyTuple_GetSlice(code->co_localsplusnames, code->co_argcount,
                                            code->co_argcount + code->co_kwonlyargcount);
     PyObject_GC_Track(cache);
-    if (cache->kwonly_names == NULL || CODE_SET_EXTRA((PyObject *)code, extra_index, cache) < 0) {
+    if (cache->kwonly_names == NULL) {
+        Py_DECREF(cache);
+        return NULL;
+    }
+    cache->next = code_caches(code);   /* not before: what was allocated above may have run the collector, which frees caches */
+    if (code_set_extra(code, cache) < 0) {
         Py_DECREF(cache);
         return NULL;
     }
@@ -317,15 +335,14 @@ cache_add(Cache *cache, PyObject *arg)
     }
     if (cache->n_entries == cache->allocated) {
         Py_ssize_t room = cache->allocated < 4 ? 4 : 2 * cache->allocated;
-        Entry **entries = PyMem_Resize(cache->entries, Entry *, room);
+        Entry **entries = resize_array(cache->entries, room, sizeof(Entry *));
         if (entries == NULL) {
             return PyErr_NoMemory();
         }
         cache->entries = entries;
         cache->allocated = room;
     }
-    if (code_extra(entry->code) == NULL
-        && CODE_SET_EXTRA((PyObject *)entry->code, extra_index, &generated_code) < 0) {
+    if (code_extra(entry->code) == NULL && code_set_extra(entry->code, &generated_code) < 0) {
         return NULL;
     }
 #if HAVE_HOOK

@@ -191,8 +191,8 @@ access_instance_dict(PyObject *object, int *why)
 #endif
     }
     PyObject **slot = instance_dict_slot(object);
-    if (slot == NULL) {
-        return found(NULL, why);
+    if (slot == NULL) {   /* it has none, or there is no memory for it */
+        return Py_TYPE(object)->tp_dictoffset == 0 ? found(NULL, why) : not_applicable(why);
     }
     return *slot != NULL ? found(*slot, why) : computed(PyObject_GenericGetDict(object, NULL), why);
 }

@@ -99,7 +99,7 @@ shared_tensor_spec(GuardProgram *p, PyObject *argument)
     }
     if ((p->n_tensors & (p->n_tensors - 1)) == 0) {   /* full: the room is a power of two */
         size_t room = p->n_tensors == 0 ? 1 : 2 * (size_t)p->n_tensors;
-        TensorSpec **tensors = PyMem_Resize(p->tensors, TensorSpec *, room);
+        TensorSpec **tensors = resize_array(p->tensors, room, sizeof(TensorSpec *));
         if (tensors == NULL) {
             PyErr_NoMemory();
             return NULL;

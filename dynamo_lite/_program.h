@@ -28,6 +28,14 @@ enum { GUARDS_PASS = -1, GUARDS_RAISED = -2,
 enum { ACCESSOR_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_MEMBER) };
 #undef ENUM_MEMBER
 
+/* The array with room for `n` items of this size; or NULL, no exception set, and the array is what it was. (The macro PyMem_Resize() sets
+   the pointer to the array to NULL where there is no memory.) */
+static void *
+resize_array(void *items, size_t n, size_t size)
+{
+    return n > PY_SSIZE_T_MAX / size ? NULL : PyMem_Realloc(items, n * size);
+}
+
 #if defined(__GNUC__) || defined(__clang__)
 #  define PREFETCH(address) __builtin_prefetch(address)
 #else

@@ -265,7 +265,7 @@ static void
 record_put(GuardProgram *p, Record *record, int renew)
 {
     if (renew < 0 && (renew = record_to_replace(p)) < 0) {
-        Record **records = PyMem_Resize(p->records, Record *, p->n_records + 1);
+        Record **records = resize_array(p->records, p->n_records + 1, sizeof(Record *));
         if (records == NULL) {
             record_free(record);
             return;

@@ -18,7 +18,7 @@ add_step(Maker *maker, Steps *steps, Step step)
 {
     if (steps->n == steps->allocated) {
         int room = steps->allocated == 0 ? 16 : 2 * steps->allocated;
-        Step *items = PyMem_Resize(steps->items, Step, room);
+        Step *items = resize_array(steps->items, room, sizeof(Step));
         if (items == NULL) {
             Py_XDECREF(step.keeper);
             maker->failed = 1;
@@ -106,7 +106,7 @@ add_pin(Maker *maker, Node *node, PyObject *value)
         node->pin_slot = ++maker->program->n_pin_slots;
     }
     if (node->pin_slot > record->n_pins) {
-        Known *pins = PyMem_Resize(record->pins, Known, node->pin_slot);
+        Known *pins = resize_array(record->pins, node->pin_slot, sizeof(Known));
         if (pins == NULL) {
             return 0;
         }
@@ -123,7 +123,7 @@ add_pin(Maker *maker, Node *node, PyObject *value)
 static int
 add_anchor(Record *record, Known anchor)
 {
-    Known *anchors = PyMem_Resize(record->anchors, Known, record->n_anchors + 1);
+    Known *anchors = resize_array(record->anchors, record->n_anchors + 1, sizeof(Known));
     if (anchors == NULL) {
         return 0;
     }

@@ -233,6 +233,9 @@ slot_of(SlotDescriptor *self, PyObject *instance)
         }
         Py_DECREF(done);
         value = *(PyObject **)((char *)instance + self->offset);
+        if (value == NULL) {
+            return PyErr_Format(PyExc_TypeError, "'%.200s' object is not callable", Py_TYPE(instance)->tp_name);
+        }
     }
     return value;
 }

@@ -42,6 +42,10 @@ wrapper_make(PyTypeObject *type, PyObject *fn, Cache *cache)
         return NULL;
     }
     if (PyDict_DelItemString(attributes, "__wrapped__") < 0) {
+        if (!PyErr_ExceptionMatches(PyExc_KeyError)) {
+            Py_DECREF(attributes);
+            return NULL;
+        }
         PyErr_Clear();
     }
     Wrapper *self = (Wrapper *)type->tp_alloc(type, 0);
@@ -174,7 +178,7 @@ static PyObject *
 wrapper_reduce(Wrapper *self, PyObject *Py_UNUSED(ignored))
 {
     PyObject *name = PyObject_GetAttrString((PyObject *)self, "__qualname__");
-    if (name == NULL && self->cache == NULL) {
+    if (name == NULL && self->cache == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         PyErr_Clear();
         return Py_BuildValue("O(O)", Py_TYPE(self), self->fn);
     }
@@ -191,8 +195,14 @@ wrapper_copy(PyObject *self, PyObject *Py_UNUSED(memo))
 static PyObject *
 wrapper_get_metadata(Wrapper *self, void *name)
 {
-    PyObject *own = self->dict == NULL ? NULL : PyDict_GetItemString(self->dict, name);
-    return own != NULL ? Py_NewRef(own) : PyObject_GetAttrString(self->fn, name);
+    PyObject *key = PyUnicode_InternFromString(name);
+    if (key == NULL) {
+        return NULL;
+    }
+    PyObject *own = self->dict == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(self->dict, key));
+    PyObject *value = own != NULL || PyErr_Occurred() ? own : PyObject_GetAttr(self->fn, key);
+    Py_DECREF(key);
+    return value;
 }
 
 static int

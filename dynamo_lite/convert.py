@@ -59,7 +59,7 @@ from .interp.frame import Frame, GraphBreak
 from .isa.flow import is_in_loop
 from .record import STATS, BreakRecord, FrameRecord, Function, Miss, log
 from .resume import is_resumed
-from .signals import HandlerRaised, let_through, relayed
+from .signals import HandlerRaised, is_lack_of_memory, let_through, relayed
 from .trace import Trace
 from .variables import families as _families  # noqa: F401  (registers the models)
 from .variables.base import MISSING, ObservedException, real_object
@@ -486,14 +486,14 @@ class Region(_eval_frame.Region):
         except TorchDynamoException as error:
             record.skipped = str(error)
             raise
-        except MemoryError:
-            # Whether the program has too little as well, and where it finds out, eager execution shows.
-            record.skipped = "the analysis was out of memory"
-            self.out_of_memory[code] += 1
-            if self.out_of_memory[code] >= TOO_LONG:
-                cache.state = _eval_frame.SKIP
-            return None
         except Exception as error:
+            if is_lack_of_memory(error):
+                # Whether the program has too little as well, and where it finds out, eager execution shows.
+                record.skipped = "the analysis was out of memory"
+                self.out_of_memory[code] += 1
+                if self.out_of_memory[code] >= TOO_LONG:
+                    cache.state = _eval_frame.SKIP
+                return None
             let_through(error)
             record.skipped = f"internal error: {error!r}"
             if config.debug or not config.suppress_errors:

@@ -81,8 +81,19 @@ def relayed() -> Iterator[None]:
 def let_through(error: BaseException) -> None:
     """Raise an exception again that engine code has caught and that is the program's: lack of memory, and what another thread has had
     raised in this one (`PyThreadState_SetAsyncExc`), which is a class that the engine does not know, raised by engine code."""
-    if isinstance(error, MemoryError) or (_is_foreign(type(error)) and _is_raised_by_engine(error)):
+    if is_lack_of_memory(error) or (_is_foreign(type(error)) and _is_raised_by_engine(error)):
         raise error
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether this is how a lack of memory shows. CPython 3.11 forgets an exception that leaves a frame while there is no memory for
+    the frame object of the caller (`take_ownership` in Python/frame.c), and raises SystemError in its place."""
+    return isinstance(error, MemoryError) or (
+        sys.version_info < (3, 12) and type(error) is SystemError and str(error).endswith(_FORGOTTEN)
+    )
+
+
+_FORGOTTEN = ("error return without exception set", " returned NULL without setting an exception")
 
 
 def _is_foreign(cls: type[BaseException]) -> bool:

@@ -9,6 +9,7 @@ import os
 import pkgutil
 import random
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -397,3 +398,88 @@ def test_deep_recursion_is_bounded():
     assert torch.equal(compiled(X, 400), X + 400)
     with pytest.raises(RecursionError):
         compiled(X, 10**6)
+
+
+SHORT_OF_MEMORY = '''
+import _testcapi, functools
+from dynamo_lite import _eval_frame, convert
+from dynamo_lite.config import config
+
+def outcomes(call, places, count=1):
+    """What the calls give if the n-th allocation, and so many after it, fail."""
+    found = []
+    for n in places:
+        _testcapi.set_nomemory(n, n + count)
+        try:
+            result = call()
+        except BaseException as error:
+            _testcapi.remove_mem_hooks()
+            result = type(error)
+        else:
+            _testcapi.remove_mem_hooks()
+        found.append(result)
+    return found
+
+def code_objects():
+    while True:
+        yield (lambda x: x).__code__.replace(co_name="other")
+
+def entry(code):
+    return _eval_frame.Entry(_eval_frame.GuardProgram(((), (), 0)), code, None)
+
+# The first cache of a code object; the mark on the code of an entry; the array of entries grows.
+region, codes = _eval_frame.Region(), code_objects()
+for n in range(12):
+    code = next(codes)
+    [found] = outcomes(lambda: region.cache_for(code), [n])
+    assert found is MemoryError or type(found) is _eval_frame.Cache, found
+    assert region.cache_for(code).code is code
+cache = region.cache_for(next(codes))
+for n in range(40):
+    added, before = entry(cache.code.replace(co_name=f"version_{n}")), cache.entries
+    for place in range(3):
+        if outcomes(functools.partial(cache.add, added), [place])[0] is not MemoryError:
+            break
+        assert cache.entries == before
+    assert set(cache.entries) == {*before, added}
+
+# Guards, records of them, and calls with arguments of all kinds.
+class C:
+    def __init__(self, value):
+        self.value, self.more = value, {"k": [value]}
+    def method(self, x):
+        return x + self.value
+
+def inner(o, x):
+    return o.method(x) + o.more["k"][0]
+
+def f(o, numbers, table, *rest, last=1, **names):
+    return inner(o, numbers[1]) + table["a"] + len(rest) + last + len(names)
+
+for count in (1, 5, 3000):
+    objects = [C(2) for _ in range(6)]
+    with config.patch(capture_pure_python=True, suppress_errors=False):
+        g = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+        for o in objects:
+            call = lambda: g(o, [1, 2], {"a": 7}, 1, 2, last=3, z=1)
+            assert call() == 19, call()
+            found = set(outcomes(call, range(60), count))
+            assert found <= {MemoryError, 19}, found
+            assert call() == 19
+        for n in PLACES:
+            g = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+            call = lambda: g(objects[0], [1, 2], {"a": 7}, 1, 2, last=3, z=1)
+            found = set(outcomes(call, [n], count))
+            assert found <= {MemoryError, 19}, (n, count, found)
+            assert call() == 19
+'''
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_allocations_that_fail(first):
+    pytest.importorskip("_testcapi")
+    text = SHORT_OF_MEMORY.replace("PLACES", f"range({first} * 7, 2500, 28)")
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", text], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

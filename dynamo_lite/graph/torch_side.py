@@ -152,7 +152,11 @@ def forget() -> None:
 
 def hide_code(code: CodeType) -> None:
     """Have torch.compile, where it is active around a call of ours, leave this code and all that it calls alone."""
-    _hook.set_code_exec_strategy(code, _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKIP))
+    _hook.set_code_exec_strategy(code, _SKIP)
+
+
+_SKIP = _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKIP)
+"""Made once: pybind11 writes to address 0 where there is no memory for an object of its own."""
 
 
 def is_module(value: Any) -> bool:

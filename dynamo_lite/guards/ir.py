@@ -11,12 +11,12 @@ The kind numbers are repeated in `_program.h`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FunctionType, MappingProxyType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 from weakref import ref
 
 from .._eval_frame import ClassCheck
-from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
+from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags, qualname_of
 
 # Accessors. The first three and the last are roots.
 LOCAL = 0  # local slot: int
@@ -433,8 +433,18 @@ def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
         return "<an object that is gone>"
     if _is_namespace(arg):
         return f"vars({arg['__name__']})"
-    name = getattr(arg, "__qualname__", None) or getattr(arg, "__name__", None)
-    return name if isinstance(name, str) else f"<{type(arg).__name__}>"
+    return _name_of(arg) or f"<{qualname_of(type(arg))}>"
+
+
+def _name_of(arg: Any) -> str | None:
+    """The name of a class, function or module, without running code of the program (of a metaclass, a module's `__getattr__`)."""
+    if issubclass(type(arg), type):
+        return qualname_of(arg)
+    if type(arg) is ModuleType:
+        name = vars(arg).get("__name__")
+    else:
+        name = arg.__qualname__ if type(arg) in (FunctionType, BuiltinFunctionType) else None
+    return name if isinstance(name, str) else None
 
 
 def _is_namespace(arg: Any) -> bool:

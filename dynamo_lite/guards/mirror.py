@@ -99,6 +99,7 @@ def dict_item(value: Any, key: Any) -> Any:
 
 
 _MAPPING_PROXY = type(type.__dict__)
+_DICT_OF = type.__dict__["__dict__"].__get__  # past any metaclass
 
 
 def index(value: Any, i: int) -> Any:
@@ -123,7 +124,8 @@ def type_attr(value: Any, name: str) -> Any:
     """A class attribute, found along the MRO and not bound."""
     if not _is(value, type):
         return WRONG
-    return next((vars(base)[name] for base in type.__dict__["__mro__"].__get__(value) if name in vars(base)), MISSING)
+    namespaces = map(_DICT_OF, type.__dict__["__mro__"].__get__(value))
+    return next((namespace[name] for namespace in namespaces if name in namespace), MISSING)
 
 
 def _field(kind: type, name: str) -> Callable[[Any], Any]:

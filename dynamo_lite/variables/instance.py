@@ -371,6 +371,9 @@ def real_dict(value: Any) -> dict[str, Any] | None:
 
 @method(object.__getattribute__)
 def object_getattribute(tx: Any, self: VariableTracker, name: VariableTracker) -> VariableTracker:
+    """`PyObject_GenericGetAttr`. To it a class is an instance of its metaclass, whose `__dict__` is the namespace of the class."""
+    if issubclass(self.python_type(), type):
+        unsupported("attribute-of-unknown-object", "object.__getattribute__ of a class")
     return generic_getattr(tx, self, attribute_name(tx, name))
 
 

@@ -315,8 +315,7 @@ def type_call(
     foreign = tx.tr.construct_foreign(tx, cls, args, kwargs)
     if foreign is not None:
         return foreign
-    new = type_attribute(tx, real, "__new__")
-    obj = tx.call(new.tp_descr_get(tx, None, cls) if new.tp_descr_get is not None else new, [cls, *args], kwargs)
+    obj = tx.call(_new_of(tx, cls), [cls, *args], kwargs)
     if not is_subtype(tx, obj.python_type(), real):
         return obj
     init = type_attribute(tx, obj.python_type(), "__init__")
@@ -324,6 +323,15 @@ def type_call(
     if not is_none(result):
         tx.raises(TypeError, f"__init__() should return None, not '{type_name(result)}'")
     return obj
+
+
+def _new_of(tx: Any, cls: TypeVariable) -> VariableTracker:
+    """What makes an instance. `slot_tp_new`, which a class statement with a `__new__` installs, asks the class for it as Python code does,
+    and so its metaclass; C code has it in a slot."""
+    new = type_attribute(tx, cls.value, "__new__")
+    if isinstance(cls, MetaInstance) and type(getattr(new, "value", None)) is not types.BuiltinFunctionType:
+        return cls.tp_getattro(tx, "__new__")
+    return new.tp_descr_get(tx, None, cls) if new.tp_descr_get is not None else new
 
 
 @builtin(object.__new__)

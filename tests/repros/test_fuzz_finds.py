@@ -9,6 +9,7 @@ import pytest
 
 from dynamo_lite import _eval_frame, codegen, convert
 from dynamo_lite.config import config
+from dynamo_lite.guards.mirror import explain_miss
 from tests.fuzz import harness
 
 
@@ -784,3 +785,54 @@ def test_a_version_knows_its_globals_before_the_analysis_has_returned_it(monkeyp
     assert results == ["interrupt", "raised", 11, 21, 21]
     entries = region.cache_for(program.__code__).entries
     assert {entry.globals["G"] for entry in entries} == {10, 20}
+
+
+def test_a_metaclass_that_gets_a_lookup_of_its_own():
+    """`slot_tp_new` asks it for `__new__`; to `object.__getattribute__` a class is an object with its namespace as `__dict__`."""
+    agrees("""
+    class Meta(type):
+        pass
+    class C(metaclass=Meta):
+        pass
+    class D(metaclass=Meta):
+        def __new__(cls, *args):
+            return stop(1, len(args))
+    def program(k):
+        if k == 0:
+            class E(C):
+                pass
+        else:
+            D(k)
+        o66
+    def make_args(k):
+        return [k]
+    def change(n):
+        Meta.__getattribute__ = lambda self, name: object.__getattribute__(self, name)
+    """)
+
+
+def test_the_text_of_a_miss_asks_no_metaclass():
+    class Meta(type):
+        pass
+
+    class C(metaclass=Meta):
+        k = 1
+
+    asked = []
+
+    def f(x):
+        return C.k + x
+
+    def lookup(cls, name):
+        asked.append(name)
+        return type.__getattribute__(cls, name)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+        assert captured(1) == 2
+        guards = captured.cache.entries[0].owner.guards
+        Meta.__getattribute__ = lookup
+        C.k = 2
+        del asked[:]
+        failures = explain_miss(guards, (1,), f.__closure__)
+        assert [str(failure) for failure in failures] and asked == []
