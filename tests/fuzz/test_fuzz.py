@@ -37,32 +37,32 @@ def agrees(text):
     assert problem is None, f"{problem}\n{text}"
 
 
-@settings(SETTINGS, max_examples=200)
+@settings(SETTINGS, max_examples=100)
 @given(programs())
 def test_programs_without_tensors(text):
     agrees(text)
 
 
 @pytest.mark.skipif(not HAVE_TORCH, reason="no torch")
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=50)
 @given(programs(tensors=True))
 def test_programs_with_tensors(text):
     agrees(text)
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=15)
 @given(programs(modes=["changes"]))
 def test_programs_that_change(text):
     agrees(text)
 
 
-@settings(SETTINGS, max_examples=8)
+@settings(SETTINGS, max_examples=4)
 @given(programs(modes=["signals"]))
 def test_programs_that_are_interrupted(text):
     agrees(text)
 
 
-@settings(SETTINGS, max_examples=8)
+@settings(SETTINGS, max_examples=4)
 @given(programs(modes=["limits"]))
 def test_programs_short_of_memory_or_stack(text):
     agrees(text)
