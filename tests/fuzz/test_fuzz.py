@@ -12,6 +12,9 @@ from hypothesis import strategies as st  # noqa: E402
 
 from tests.fuzz import grammar, harness, observations  # noqa: E402
 
+# Generators of the programs may ignore GeneratorExit, in eager execution too.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 SETTINGS = settings(
     derandomize=True,
