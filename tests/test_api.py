@@ -716,6 +716,8 @@ def test_a_stance_inside_of_captured_code():
         dynamo_lite.set_stance("force_eager")
         return x + 1
 
+    import torch._dynamo
+
     for fn in (inside, torchs, called):
         for error in (exc.UserError, AssertionError):
             with pytest.raises(error, match="set_stance must not be called in captured code"):
