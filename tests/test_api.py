@@ -716,7 +716,7 @@ def test_a_stance_inside_of_captured_code():
         dynamo_lite.set_stance("force_eager")
         return x + 1
 
-    import torch._dynamo
+    import torch._dynamo  # as the function of torch does, which is a break the first time
 
     for fn in (inside, torchs, called):
         for error in (exc.UserError, AssertionError):
