@@ -245,6 +245,11 @@ KINDS = {
 }
 
 
+def names() -> list[str]:
+    """The classes that have cases."""
+    return list(by_class())
+
+
 def by_class() -> dict[str, list[Case]]:
     """The cases of each class."""
     found: dict[str, list[Case]] = {}

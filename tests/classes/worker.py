@@ -1,16 +1,12 @@
-"""Part of a sweep in this process: `python -m tests.classes.worker --names FILE --out FILE …`; see `tests.ops.worker` for the protocol."""
+"""Part of a sweep in this process: `python -m tests.classes.worker --names FILE --out FILE …`; see `tests.ops.loop`."""
 
-import argparse
-import faulthandler
-import gc
-import json
 import logging
-import time
 
 import torch
 
 import dynamo_lite
 from tests.classes import cases, check
+from tests.ops import loop
 
 
 def run(name: str, found: list[cases.Case], backends: list[str]) -> list[dict]:
@@ -33,35 +29,18 @@ def run(name: str, found: list[cases.Case], backends: list[str]) -> list[dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--names", required=True)
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--backend", nargs="*", default=["eager", "aot_eager"])
+    parser = loop.parser()
     parser.add_argument("--form")
-    parser.add_argument("--timeout", type=float, default=300)
     options = parser.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.CRITICAL)
-    with open(options.names) as file:
-        names = file.read().split("\n")
     known = cases.by_class()
-    with open(options.out, "a") as out:
-        for name in names:
-            out.write(json.dumps({"event": "start", "name": name}) + "\n")
-            out.flush()
-            faulthandler.dump_traceback_later(options.timeout, exit=True)
-            started, records, error = time.perf_counter(), [], None
-            try:
-                found = [case for case in known[name] if options.form in (None, case.form)]
-                records = run(name, found, options.backend)
-            except Exception as failure:
-                error = f"{type(failure).__name__}: {failure}"[:500]
-            faulthandler.cancel_dump_traceback_later()
-            seconds = round(time.perf_counter() - started, 2)
-            end = {"event": "end", "name": name, "calls": records, "error": error, "seconds": seconds}
-            out.write(json.dumps(end) + "\n")
-            out.flush()
-            gc.collect()
+
+    def calls(name: str) -> dict:
+        found = [case for case in known[name] if options.form in (None, case.form)]
+        return {"calls": run(name, found, options.backend)}
+
+    loop.work(options, calls, {"calls": []})
 
 
 if __name__ == "__main__":

@@ -41,6 +41,11 @@ def reasons(run):
     return [*run["breaks"], *run["internal"], *run["skipped"]]
 
 
+def add(records, found):
+    """Add newer records."""
+    records.update(found)
+
+
 def lines_of(record):
     """One docstring, where there is something to say."""
     name = record["name"]

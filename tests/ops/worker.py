@@ -1,21 +1,11 @@
-"""Part of a sweep in this process: `python -m tests.ops.worker --names FILE --out FILE …`.
+"""Part of a sweep in this process: `python -m tests.ops.worker --names FILE --out FILE …`; see `loop`."""
 
-Writes one JSON line before each operator and one after it, so that the process that started this one knows which operator crashed
-or hung it.
-"""
-
-import argparse
-import faulthandler
-import gc
-import json
 import logging
-import time
 
 import torch
 
-import dynamo_lite
 from dynamo_lite.config import config
-from tests.ops import check, database
+from tests.ops import check, database, loop
 
 ONCE = frozenset({"method", "keyword", "method keyword", "operator", "in place operator", "error"})
 """Forms whose graph is that of another form, or that have none: one backend is enough for them."""
@@ -50,42 +40,16 @@ def run(name, options):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--names", required=True)
-    parser.add_argument("--out", required=True)
+    parser = loop.parser()
     parser.add_argument("--count", type=int, default=3)
     parser.add_argument("--dtype", nargs="*")
-    parser.add_argument("--backend", nargs="*", default=["eager", "aot_eager"])
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--data-dependent", action="store_true")
-    parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--timeout", type=float, default=300)
     options = parser.parse_args()
     torch.set_num_threads(1)
     config.capture_scalar_outputs = config.capture_dynamic_output_shape_ops = options.data_dependent
     logging.disable(logging.CRITICAL)
-    with open(options.names) as file:
-        names = file.read().split("\n")
-    with open(options.out, "a") as out:
-
-        def say(**record):
-            out.write(json.dumps(record) + "\n")
-            out.flush()
-
-        for name in names:
-            say(event="start", name=name)
-            faulthandler.dump_traceback_later(options.timeout, exit=True)
-            started = time.perf_counter()
-            try:
-                records, error = run(name, options), None
-            except Exception as failure:
-                if options.verbose:
-                    raise
-                records, error = [], f"{type(failure).__name__}: {failure}"[:500]
-            faulthandler.cancel_dump_traceback_later()
-            say(event="end", name=name, calls=records, error=error, seconds=round(time.perf_counter() - started, 2))
-            dynamo_lite.reset()
-            gc.collect()
+    loop.work(options, lambda name: {"calls": run(name, options)}, {"calls": []})
 
 
 if __name__ == "__main__":
