@@ -27,25 +27,19 @@ def lstm(*args: Any) -> Any:
     return _layer_by_layer(_lstm_with_gradients, args)
 
 
-def gru(*args: Any) -> Any:
-    """`torch.gru`."""
-    import torch
+def _layered(name: str) -> Any:
+    """A function of torch of this name."""
 
-    return _layer_by_layer(torch.gru, args)
+    def call(*args: Any) -> Any:
+        import torch
 
+        return _layer_by_layer(getattr(torch, name), args)
 
-def rnn_tanh(*args: Any) -> Any:
-    """`torch.rnn_tanh`."""
-    import torch
-
-    return _layer_by_layer(torch.rnn_tanh, args)
+    call.__name__ = call.__qualname__ = name  # under which the text of a graph finds it in this module
+    return call
 
 
-def rnn_relu(*args: Any) -> Any:
-    """`torch.rnn_relu`."""
-    import torch
-
-    return _layer_by_layer(torch.rnn_relu, args)
+gru, rnn_tanh, rnn_relu = map(_layered, ("gru", "rnn_tanh", "rnn_relu"))
 
 
 def _lstm_with_gradients(*args: Any) -> Any:
