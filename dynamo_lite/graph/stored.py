@@ -104,7 +104,7 @@ def write_guard(writer: Any, guard: ir.Guard) -> tuple[Any, ...]:
     if type(function) is ClassCheck:
         if type(function.hook) is ir.SameMro:
             return "mro", tuple([writer(base()) for base in function.hook.bases])
-        is_of_tensors = function.hook is tensor_class.check().hook
+        is_of_tensors = function.hook is tensor_class.number_of_attributes
         return ("tensor class", None) if is_of_tensors else ("class", (writer(function.cls), writer(function.hook)))
     kept = getattr(getattr(function, "__self__", None), "__getstate__", None)
     if guard.kind == ir.GLOBAL_STATE and type(kept) is type(len) and function.__name__ == "check":

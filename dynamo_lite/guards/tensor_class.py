@@ -51,7 +51,7 @@ _known: dict[int, State] = {}
 _numbers = itertools.count()
 
 
-def _number(cls: type) -> int:
+def number_of_attributes(cls: type) -> int:
     """The number of what there is now. Guards ask after each change."""
     now = [_attributes(cls) for cls in _CLASSES]
     for number, state in _known.items():
@@ -62,7 +62,7 @@ def _number(cls: type) -> int:
         del _known[next(iter(_known))]
     foreign = [name for attributes in now for name, raw in attributes.items() if _is_foreign(raw)]
     number = next(_numbers)
-    check = ClassCheck(_WATCHED, _number, number)
+    check = ClassCheck(_WATCHED, number_of_attributes, number)
     _known[number] = State(check, now, not foreign, _SLOTS_OF_TENSORS.isdisjoint(foreign))
     return number
 
@@ -93,7 +93,7 @@ _WATCHED = torch.nn.Parameter
 def state() -> State:
     """What there is now."""
     newest = next(reversed(_known.values()), None)
-    return newest if newest is not None and newest.check() else _known[_number(_WATCHED)]
+    return newest if newest is not None and newest.check() else _known[number_of_attributes(_WATCHED)]
 
 
 def is_torchs_own() -> bool:

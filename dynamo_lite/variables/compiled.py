@@ -183,7 +183,7 @@ def build_slot_method(tr: Any, value: Any, source: Any) -> SlotMethodVariable:
     return SlotMethodVariable(value, source, tr.wrap(value.__self__, tr.source(source, ir.ATTR, "__self__")))
 
 
-class SlotDescriptorVariable(DescriptorVariable):
+class ModuleSlotVariable(DescriptorVariable):
     """The `__call__` or `forward` of the class of a compiled module: that of the class of the original."""
 
     def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
@@ -203,9 +203,9 @@ class SlotDescriptorVariable(DescriptorVariable):
 
 
 @builds(_eval_frame.SlotDescriptor)
-def build_slot_descriptor(tr: Any, value: Any, source: Any) -> SlotDescriptorVariable:
+def build_slot_descriptor(tr: Any, value: Any, source: Any) -> ModuleSlotVariable:
     tr.guard(source, ir.IS, value)
-    return SlotDescriptorVariable(value, source)
+    return ModuleSlotVariable(value, source)
 
 
 class DisabledVariable(DescriptorVariable):
