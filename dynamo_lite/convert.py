@@ -27,6 +27,7 @@ from . import cache as kept
 from .codegen import Codegen
 from .config import config
 from .exc import (
+    ORIGINALS,
     ArgumentRead,
     BackendCompilerFailed,
     FailOnRecompileLimitHit,
@@ -90,7 +91,6 @@ MAX_RUNS = 256
 
 MOST_COMPARED = 32
 """Versions that a call is compared with to say why it is compiled: modules of one class have many together."""
-ORIGINALS = "compiled.__wrapped__, or module._orig_mod"
 TRACERS = {"error_on_nested_jit_trace": "torch.jit.trace", "error_on_nested_fx_trace": "torch.fx.symbolic_trace"}
 """Setting → tracer of torch for which it says what compiled functions do."""
 
@@ -348,8 +348,7 @@ class Region(_eval_frame.Region):
     def check_reader(self, fn: FunctionType) -> None:
         """Called by the C side when somebody reads the code of a compiled function. `torch.fx.symbolic_trace` does, just before it finds
         that this is no function: it takes nothing else. Raises RuntimeError that says so."""
-        if side.tracer() == "error_on_nested_fx_trace":
-            raise RuntimeError(f"torch.fx.symbolic_trace of {_described(fn)}: trace the original ({ORIGINALS})")
+        side.refuse_symbolic_trace(_described(fn))
 
     def _may_compile(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> bool:
         """The recompile limits. Instances of a module class that share code have a limit each, also where they go on after a break."""

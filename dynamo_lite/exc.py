@@ -642,6 +642,10 @@ class SkipFrame(TorchDynamoException):
         self.callees = callees
 
 
+ORIGINALS = "compiled.__wrapped__, or module._orig_mod"
+"""Where the original of what `compile` has returned is."""
+
+
 class RunsEagerly(TorchDynamoException):
     """The frame is to run as it is for these arguments: the graph can't be compiled for a reason that lies in the program."""
 

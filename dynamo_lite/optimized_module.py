@@ -124,12 +124,8 @@ def _new_class(base: type) -> type:
 
 
 def _check_reader(function: Any) -> None:
-    """Somebody asks what kind of function the method is. `torch.fx.symbolic_trace` does, and takes nothing but functions: raises
-    RuntimeError that says what to do."""
-    if side.tracer() == "error_on_nested_fx_trace":
-        raise RuntimeError(
-            f"torch.fx.symbolic_trace of {function.__qualname__}: trace the original (module._orig_mod, or compiled.__wrapped__)"
-        )
+    """Somebody asks what kind of function the method is. `torch.fx.symbolic_trace` does, and takes nothing but functions."""
+    side.refuse_symbolic_trace(function.__qualname__)
 
 
 def _follow(wrapped: OptimizedModule) -> None:

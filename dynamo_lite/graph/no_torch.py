@@ -65,6 +65,10 @@ def tracer() -> None:
     """Nobody traces."""
 
 
+def refuse_symbolic_trace(what: str) -> None:
+    """There is no such tracer."""
+
+
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
     """There are no tensors."""
     return False

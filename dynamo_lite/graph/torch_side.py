@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..backends.aot import FLOATS, forget_sources, raised_by_operator
 from ..backends.registry import backend_name, call_backend
 from ..config import config
-from ..exc import Restart, RunsEagerly, brief
+from ..exc import ORIGINALS, Restart, RunsEagerly, brief
 from ..guards import tensor_class
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
@@ -105,6 +105,12 @@ def tracer() -> str | None:
     if torch.fx._symbolic_trace._is_fx_tracing_flag and not torch._C._len_torch_dispatch_stack():
         return "error_on_nested_fx_trace"
     return None
+
+
+def refuse_symbolic_trace(what: str) -> None:
+    """Raise RuntimeError if `torch.fx.symbolic_trace` asks about something that was compiled: it takes nothing but functions."""
+    if tracer() == "error_on_nested_fx_trace":
+        raise RuntimeError(f"torch.fx.symbolic_trace of {what}: trace the original ({ORIGINALS})")
 
 
 def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
