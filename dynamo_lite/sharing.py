@@ -83,10 +83,5 @@ def _parts_of_module(module: torch.nn.Module, seen: set[int]) -> Iterator[Hashab
 def _sizes(tensor: Any) -> Hashable:
     try:
         return str(tensor.dtype), tuple(map(int, tensor.shape))
-    except (
-        AttributeError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ):  # nothing, one that has no sizes yet, or sizes that are no ints
+    except (AttributeError, RuntimeError, TypeError, ValueError):  # nothing, no sizes yet, or sizes that are no ints
         return type(tensor).__name__

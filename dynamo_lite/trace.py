@@ -128,9 +128,8 @@ class Trace:
         self.mutations: list[VariableTracker] = []
         self.cached: list[Any] = []  # results of functions with a cache that were followed
         self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
-        self.provisos: list[
-            Any
-        ] = []  # what has to hold when it is known what escapes: `check(tr, escaping)` raises where it does not
+        # what has to hold when it is known what escapes: `check(tr, escaping)` raises where it does not
+        self.provisos: list[Any] = []
         self.profilers: list[Any] = []  # models of those that the traced code has begun and not yet ended
         self.handlers = OPS
         # arguments with a finalizer to which the frame may hold the last references
@@ -170,9 +169,7 @@ class Trace:
         self.finalized.clear()
         self.ended_frames = None
         self.frame = self.root_frame = self.root = self.function = self.analysis = self._outer = None
-        self.region = (
-            None  # torch remembers answers about sizes with the environment that gave them, and that leads here
-        )
+        self.region = None  # torch remembers answers about sizes with the environment that gave them, which leads here
         if not self.guards.is_settled:
             self.guards.abandon()
         self.exc_state = ExcState()

@@ -339,9 +339,8 @@ def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     _give_names(gm)
     if hasattr(gm, "real_recompile"):
         gm.real_recompile()  # until then `forward` calls the module, and hooks for all modules
-    weakref.finalize(
-        gm, forget_sources, type(gm).forward.__code__.co_filename
-    )  # made late, if it is that of a backward pass
+    # A backward pass is made late, when nobody takes note of new sources any more.
+    weakref.finalize(gm, forget_sources, type(gm).forward.__code__.co_filename)
 
     def run(inputs: list[Any]) -> Any:
         values = tuple(inputs)

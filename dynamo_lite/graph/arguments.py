@@ -66,6 +66,20 @@ class Packing:
         self.indices: type | None = None  # of an argument that only C takes for a number
         self.scalar_types = False  # some of the arguments are types of Python's numbers
 
+    def pack_call(
+        self, target: Any, args: list[Any], kwargs: dict[str, Any] | None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call of `target`."""
+        fx_args = tuple([self.pack(a) for a in args])
+        fx_kwargs = {}
+        if kwargs:
+            for name, a in kwargs.items():
+                self.key.append(name)
+                fx_kwargs[name] = self.pack(a)
+        if self.indices is not None and isinstance(target, types.FunctionType):
+            unsupported("graph-argument-type", f"{self.indices.__module__}.{self.indices.__qualname__}")
+        return fx_args, fx_kwargs
+
     def pack(self, vt: Any) -> Any:
         """The argument for a tracker. Raises `Unsupported` for what can't be in a graph."""
         cls = vt.__class__

@@ -56,6 +56,7 @@ from .state import AmbientState
 from .values import (
     ArgumentResult,
     ConstantResult,
+    Outcome,
     SameResult,
     SequenceResult,
     SequenceValue,
@@ -409,17 +410,9 @@ class GraphBuilder:
         `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for
         real.
         """
-        packing = Packing(self, exact=not memo and not isinstance(target, _SCHEMA_CLASSES))
-        pack = packing.pack
-        fx_args = tuple([pack(a) for a in args])
-        fx_kwargs = {}
-        if kwargs:
-            for name, a in kwargs.items():
-                packing.key.append(name)
-                fx_kwargs[name] = pack(a)
-        if packing.indices is not None and isinstance(target, types.FunctionType):
-            kind = packing.indices
-            unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+        is_of_program = not memo and isinstance(target, _SCHEMA_CLASSES)
+        packing = Packing(self, exact=not memo and not is_of_program)
+        fx_args, fx_kwargs = packing.pack_call(target, args, kwargs)
         ambient = self.state.key
         values, tensors = packing.values, packing.tensors
         if packing.floats:
@@ -460,23 +453,10 @@ class GraphBuilder:
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
         if self._symbols is not None:
             self._symbols.note_new_numbers()
-        if not memo and isinstance(target, _SCHEMA_CLASSES) and has_constant(outcome.result):
-            unsupported("data-dependent-operator", f"a number that {target} returns")  # the fake's is none of its own
-        result, changes, written, is_random = outcome
-        if not memo and isinstance(target, _SCHEMA_CLASSES):
+        result, changes, _, is_random = outcome
+        if is_of_program:
             self._meet_operator(target, tensors, result)
-        if written:
-            changed = [tensors[i] for i, _ in written]
-            check_list(target, fx_args, values, changed)
-            self._note_writes(target, changed, any(value.meta.requires_grad for value in tensors))
-            if self.scope is None:
-                self.writes += [(tensors[i], n) for i, n in written]
-        if may_write(target, fx_kwargs):
-            self.written += tensors
-        self._refuse_detach(target, tensors)
-        if changes:
-            self._refuse_resize(target, tensors, changes)
-            self._apply_changes(tensors, changes, fakes is None)
+        self._note_effects(target, fx_args, fx_kwargs, values, tensors, outcome, remembered=fakes is None)
         if type(result) is ConstantResult and not changes:
             if result.value is not None or (not tensors and getattr(target, "__module__", None) in _WITHOUT_EFFECTS):
                 return MODELS.constant(tx, result.value)
@@ -494,8 +474,35 @@ class GraphBuilder:
             return args[result.key] if type(result.key) is int else kwargs[result.key]
         return self._wrap_result(tx, result, node, tensors, fakes)
 
+    def _note_effects(
+        self,
+        target: Any,
+        fx_args: tuple[Any, ...],
+        fx_kwargs: dict[str, Any],
+        values: dict[Any, Any],
+        tensors: list[TensorValue],
+        outcome: Outcome,
+        remembered: bool,
+    ) -> None:
+        """What an operator does to its arguments. Break where torch refuses it, or compilers don't follow."""
+        _, changes, written, _ = outcome
+        if written:
+            changed = [tensors[i] for i, _ in written]
+            check_list(target, fx_args, values, changed)
+            self._note_writes(target, changed, any(value.meta.requires_grad for value in tensors))
+            if self.scope is None:
+                self.writes += [(tensors[i], n) for i, n in written]
+        if may_write(target, fx_kwargs):
+            self.written += tensors
+        self._refuse_detach(target, tensors)
+        if changes:
+            self._refuse_resize(target, tensors, changes)
+            self._apply_changes(tensors, changes, remembered)
+
     def _meet_operator(self, target: Any, tensors: list[TensorValue], result: Any) -> None:
         """Note where compilers, which see no more of an operator of the program than its registrations, would be wrong or fail."""
+        if has_constant(result):
+            unsupported("data-dependent-operator", f"a number that {target} returns")  # the fake's is none of its own
         mode = self.propagator.mode
         mode.misled = mode.misled or why_unseen(target)
         if torch.is_grad_enabled() and any(t.meta.requires_grad for t in tensors) and records_by_its_kernel(target):
