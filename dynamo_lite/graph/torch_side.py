@@ -78,13 +78,18 @@ def modes_aside() -> Iterator[None]:
 
 def capture_is_off() -> bool:
     """True while torch itself traces the program for export, and under modes that want to see every operator of the dispatcher, hooks
-    of saved tensors, or function transforms, whose tensors have no data of their own: they must see the original code."""
+    of saved tensors, or function transforms, whose tensors have no data of their own: they must see the original code. And where torch
+    is about to leave one question to a `__torch_function__` out: an analysis asks torch itself."""
     return (
         torch.compiler.is_exporting()
+        or skips_next_torch_function()
         or bool(torch._C._len_torch_dispatch_stack())
         or see_every_operator()
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
+
+
+skips_next_torch_function: Callable[[], bool] = getattr(torch._C, "_peek_should_skip_torch_function", bool)
 
 
 def is_under_fake_mode() -> bool:

@@ -379,14 +379,14 @@ def _sample_of(vt: ArrayVariable) -> Any:
     if vt.is_scalar:
         return dtype.type(0)
     values = numpy.zeros(shape, dtype) if dtype.kind in "iub" else _numbers(shape, dtype)
-    sample = functional.laid_out(values, strides_now(vt.proxy, vt.layout))
+    sample = functional.laid_out(values, strides_now(vt.proxy, vt.layout)) if shape else values
     sample.flags.writeable = vt.layout.writeable
     return sample
 
 
 def _numbers(shape: tuple[int, ...], dtype: Any) -> Any:
     """Numbers that make a regular matrix."""
-    return (numpy.random.default_rng(0).random(shape) + 0.5).astype(dtype)
+    return numpy.asarray(numpy.random.default_rng(0).random(shape) + 0.5, dtype)
 
 
 def holds_array(vt: VariableTracker) -> bool:

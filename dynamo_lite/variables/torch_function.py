@@ -150,6 +150,9 @@ class TorchFunctionVariable(DescriptorVariable):
         if handler is not None and tx.tr.overrides is None:
             _look_at(args)
         overrides = tx.tr.overrides
+        if overrides is not None and overrides.skips_next and not isinstance(fn, types.FunctionType):
+            with overrides.skipping():
+                return self.tp_call(tx, args, kwargs)
         if overrides is not None and fn not in NOT_OVERRIDABLE and overrides.applies(args, kwargs):
             if isinstance(fn, types.FunctionType):
                 return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)  # asks them itself

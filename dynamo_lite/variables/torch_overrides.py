@@ -33,7 +33,7 @@ from .instance import InstanceVariable
 from .list import ListVariable
 from .numpy import ArrayVariable, tensor_of_array
 from .subclass import PLAIN_BASES
-from .tensor import TensorVariable, ValueVariable, class_attribute, is_operand
+from .tensor import GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
 from .tensor_meta import wanted_class
 from .tensor_slots import guard_slots, with_own_slots
 from .torch_misc import with_named_size
@@ -42,6 +42,9 @@ from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
 _C = torch._C
+
+_SKIP_ONE_HOP = getattr(_C, "_skip_one_hop_torch_function", None)
+_SKIPS_NEXT = getattr(_C, "_peek_should_skip_torch_function", None)
 
 # -- who overrides
 
@@ -127,6 +130,7 @@ class Overrides:
         self.stack = FunctionModeStack(tr.constant_source(tr))
         self.ignores_subclasses = False
         self.ignores_modes = False
+        self.skips_next = False  # the next question whether anybody overrides is answered with no
 
     @property
     def has_mode(self) -> bool:
@@ -186,6 +190,17 @@ class Overrides:
             self.ignores_subclasses = before
 
     @contextlib.contextmanager
+    def skipping(self) -> Iterator[None]:
+        """Call a function in C whose question is the one that `skips_next` is about: it runs below classes and modes."""
+        self.skips_next = False
+        before = self.ignores_subclasses, self.ignores_modes
+        self.ignores_subclasses = self.ignores_modes = True
+        try:
+            yield
+        finally:
+            self.ignores_subclasses, self.ignores_modes = before
+
+    @contextlib.contextmanager
     def without_innermost_mode(self) -> Iterator[VariableTracker]:
         """The innermost mode, which does not see what its own method calls."""
         modes = self.stack.modes
@@ -199,7 +214,7 @@ class Overrides:
 
     def operator(self, tx: Any, function: Any, args: list[Any]) -> VariableTracker | None:
         """An operator on tensors and numbers; None if nobody overrides."""
-        if not self.applies(args, {}):
+        if not self.skips_next and not self.applies(args, {}):
             return None
         are_tensors = tuple([isinstance(a, TensorVariable) for a in args])
         public = public_function(function, are_tensors)
@@ -218,6 +233,10 @@ class Overrides:
 
     def getter(self, tx: Any, raw: Any, tensor: TensorVariable) -> VariableTracker | None:
         """A read of an attribute implemented in C."""
+        if self.skips_next:
+            with self.skipping():
+                read = GETTERS.get(raw)
+                return read(tx, tensor) if read is not None else None
         if not self.applies([tensor], {}):
             return None
         return self.dispatch(tx, tx.tr.build_constant_object(raw.__get__), [tensor], {})
@@ -231,6 +250,8 @@ def activate(tr: Any) -> Overrides:
         tr.state.guard_modes()
         overrides.ignores_subclasses = not modes.subclasses_are_asked()
         overrides.ignores_modes = _C._is_torch_function_all_disabled()
+        if _SKIPS_NEXT is not None:
+            tr.state.read(_SKIPS_NEXT, ())
         for i, mode in enumerate(modes.take_all()):
             source = tr.source(tr.constant_source(i), ir.CALL, _C._get_function_stack_at)
             overrides.stack.around.append(tr.wrap(mode, source))
@@ -315,9 +336,13 @@ def declines_by_type_error(function: Any, are_tensors: tuple[bool, ...]) -> bool
 
 
 def unwrap(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor as a plain one."""
+    """The same tensor as a plain one. Guards call this too: whether torch is about to skip a question stays as it is."""
+    skips_next = _SKIPS_NEXT is not None and _SKIPS_NEXT()
     with _C.DisableTorchFunctionSubclass():
-        return tensor.as_subclass(torch.Tensor)
+        plain = tensor.as_subclass(torch.Tensor)
+    if skips_next:
+        _C._set_skip_next_torch_function(True)
+    return plain
 
 
 class TensorSubclassVariable(TensorVariable):
@@ -508,12 +533,42 @@ def disabled_torch_function(
     tx: Any, func: VariableTracker, types: VariableTracker, args: VariableTracker = NONE, kwargs: VariableTracker = NONE
 ) -> VariableTracker:
     """`THPModule_disable_torch_function`"""
-    given = [] if is_none(args) else tx.tr.unpack(tx, args)
-    if not isinstance(kwargs, DictVariable) and not is_none(kwargs):
-        return unsupported("torch-function-mode", f"keyword arguments in a {kwargs.python_type().__qualname__}")
-    named = {} if is_none(kwargs) else {name.as_python_constant(): value for name, value in kwargs.pairs()}
+    given, named = _arguments(tx, args, kwargs)
     with activate(tx.tr).below():
         return tx.call(func, given, named)
+
+
+def skip_one_hop(
+    tx: Any, func: VariableTracker, types: VariableTracker, args: VariableTracker = NONE, kwargs: VariableTracker = NONE
+) -> VariableTracker:
+    """`THPModule_skip_one_hop_torch_function`"""
+    given, named = _arguments(tx, args, kwargs)
+    overrides = activate(tx.tr)
+    if overrides.skips_next:
+        return unsupported("torch-function-mode", "two levels of __torch_function__ are skipped at once")
+    step = tx.tr.failing_step()
+    overrides.skips_next = True
+    try:
+        return tx.call(func, given, named)
+    except Unsupported as error:
+        error.break_step = step  # the state is the process's, not the frame's
+        raise
+    finally:
+        overrides.skips_next = False
+
+
+if _SKIP_ONE_HOP is not None:
+    HANDLERS[_SKIP_ONE_HOP] = skip_one_hop
+
+
+def _arguments(tx: Any, args: VariableTracker, kwargs: VariableTracker) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that a `__torch_function__` is given."""
+    given = [] if is_none(args) else tx.tr.unpack(tx, args)
+    if is_none(kwargs):
+        return given, {}
+    if not isinstance(kwargs, DictVariable):
+        return unsupported("torch-function-mode", f"keyword arguments in a {kwargs.python_type().__qualname__}")
+    return given, {name.as_python_constant(): value for name, value in kwargs.pairs()}
 
 
 @builtin(_C._is_torch_function_enabled)
@@ -603,6 +658,9 @@ def exit_disable(tx: Any, self: DisableTorchFunctionVariable, *exc: VariableTrac
 
 def _has_override(tx: Any, *args: VariableTracker) -> VariableTracker:
     overrides = tx.tr.overrides
+    if overrides is not None and overrides.skips_next:
+        overrides.skips_next = False
+        return FALSE
     if overrides is not None:
         return boolean(overrides.has_mode or (not overrides.ignores_subclasses and _any_overrides(args)))
     return boolean(_any_overrides(args))

@@ -482,3 +482,25 @@ def test_random_numbers_are_those_of_eager_execution(name):
     expected = outcome(namespace["f"])
     assert not list(differences(expected, outcome(dynamo_lite.compile(namespace["f"], backend=counter))))
     assert (counter.frame_count, counter.op_count) == (2, 2)
+
+
+class AddsOne(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, t):
+        array = t.numpy()
+        array += 1
+        ctx.mark_dirty(t)
+        return t
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_a_tensor_is_changed_through_its_array(shape):
+    def f(t):
+        t = t.clone()
+        return AddsOne.apply(t), t * 2
+
+    whole(f, torch.ones(shape, dtype=torch.double))

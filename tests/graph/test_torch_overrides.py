@@ -203,3 +203,90 @@ class TestModes:
 
         run_both(made, x())
         assert torch._C._len_torch_function_stack() == 0
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.overrides, "redispatch_function"), reason="torch before 2.13 can't leave one level out"
+)
+class TestRedispatch:
+    """`torch.overrides.redispatch_function`: the next question whether anybody overrides is answered with no, the ones after it are not."""
+
+    class Logging(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args, kwargs=None):
+            seen.append(func.__name__)
+            return torch.overrides.redispatch_function(func, types, args, kwargs)
+
+    class LoggingMode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(func.__name__)
+            with self:
+                return torch.overrides.redispatch_function(func, types, args, kwargs)
+
+    @pytest.fixture(autouse=True)
+    def _nothing_seen(self):
+        seen.clear()
+
+    FUNCTIONS = {
+        "asks by itself": lambda a, b: scaled_mul(a, b),
+        "function in C": lambda a, b: torch.mul(a, other=b),
+        "method": lambda a, b: a.mul(b).sum(),
+        "operator": lambda a, b: (a * b, 2 - a),
+        "attribute": lambda a, b: (a.T, a.shape, len(b)),
+        "function in Python": lambda a, b: F.softmax(a, dim=0) + torch.nn.functional.linear(b, b),
+        "iteration": lambda a, b: [row + 1 for row in a],
+    }
+
+    def both(self, fn, *args, graphs=1):
+        expected, told = fn(*args), list(seen)
+        seen.clear()
+        counter = dynamo_lite.testing.CompileCounter()
+        found = dynamo_lite.compile(fn, backend=counter)(*args)
+        assert not list(dynamo_lite.testing.differences(expected, found)) and seen == told and told
+        assert graphs is None or counter.frame_count == graphs
+        assert not torch._C._peek_should_skip_torch_function()
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_subclass(self, name):
+        self.both(self.FUNCTIONS[name], *(x().as_subclass(self.Logging), x().as_subclass(self.Logging)))
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_mode(self, name):
+        def f(a, b):
+            with self.LoggingMode():
+                return self.FUNCTIONS[name](a, b)
+
+        self.both(f, x(), x())
+
+    def test_a_break_inside(self):
+        def f(a, b):
+            return broken_mul(a, b) + 1
+
+        self.both(f, x().as_subclass(self.Logging), x(), graphs=None)
+
+    def test_a_version_is_not_for_calls_that_skip(self):
+        """The compiled function is called once from outside, and once by torch, with the next question left out."""
+        compiled = dynamo_lite.compile(scaled_mul, backend="eager")
+        a = x().as_subclass(self.Logging)
+        for call in (scaled_mul, compiled, compiled):
+            seen.clear()
+            result = torch.overrides.redispatch_function(call, (), (a, a), None)
+            assert type(result) is torch.Tensor and seen == ["mul"], (call, seen)
+            seen.clear()
+            assert torch.equal(call(a, a), x() * x() + 1) and seen == ["scaled_mul", "mul"], (call, seen)
+
+
+seen = []
+
+
+def scaled_mul(a, b):
+    if torch.overrides.has_torch_function((a, b)):
+        return torch.overrides.handle_torch_function(scaled_mul, (a, b), a, b)
+    return a * b + 1
+
+
+def broken_mul(a, b):
+    if torch.overrides.has_torch_function((a, b)):
+        return torch.overrides.handle_torch_function(broken_mul, (a, b), a, b)
+    dynamo_lite.graph_break()
+    return a * b + 1
