@@ -207,3 +207,43 @@ def test_out_of_another_dtype(name, backend):
     assert same(*found)
     with contextlib.nullcontext() if is_whole else pytest.raises(Unsupported, match="with out= of"):
         dynamo_lite.compile(fn, backend=backend, fullgraph=True)(x, out)
+
+
+# -- `out=` that is not contiguous
+
+STRIDED = {
+    "add": (lambda o, *a: torch.add(*a, out=o), ((5,), (5,)), True),
+    "mv": (lambda o, *a: torch.mv(*a, out=o), ((5, 5), (5,)), True),
+    "matmul": (lambda o, *a: torch.matmul(*a, out=o), ((5,), (5, 5)), False),
+    "linear": (lambda o, *a: torch._C._nn.linear(*a, out=o), ((5,), (4, 5)), False),
+    "gelu": (lambda o, *a: torch._C._nn.gelu(*a, out=o), ((5, 5),), False),
+    "an overload": (lambda o, *a: torch.ops.aten.gelu.out(*a, out=o), ((5, 5),), False),
+    "narrow_copy": (lambda o, a: torch.narrow_copy(a, 0, 1, 2, out=o), ((5, 5),), False),
+    "avg_pool3d": (lambda o, a: torch._C._nn.avg_pool3d(a, 2, out=o), ((2, 4, 4, 4),), False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", STRIDED)
+def test_out_that_is_not_contiguous(name, backend):
+    """Some kernels don't write as the strides of `out=` say. What they leave in memory is what the program sees."""
+    fn, shapes, is_whole = STRIDED[name]
+    arguments = [torch.rand(shape, generator=torch.Generator().manual_seed(0)) for shape in shapes]
+    shape = (
+        [2, 2, 2, 2]
+        if name == "avg_pool3d"
+        else [2, 5]
+        if name == "narrow_copy"
+        else [4]
+        if name == "linear"
+        else shapes[-1]
+    )
+    found = []
+    for call in (fn, dynamo_lite.compile(fn, backend=backend)):
+        base = torch.zeros(*shape, 2)
+        out = base[..., 0]
+        found.append((call(out, *arguments), out, base, out.stride()))
+    assert same(*found)
+    with contextlib.nullcontext() if is_whole else pytest.raises(Unsupported, match="not contiguous"):
+        dynamo_lite.compile(fn, backend=backend, fullgraph=True)(torch.zeros(*shape, 2)[..., 0], *arguments)
