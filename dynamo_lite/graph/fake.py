@@ -421,7 +421,7 @@ def _changes(
     for i, (value, fake, version, after) in enumerate(zip(tensors, fakes, versions, _versions(fakes), strict=True)):
         if version != after or (suspicious and after < 0) or (memories and not memories.isdisjoint(memories_of(fake))):
             written[i] = after - version
-        if (suspicious or version != after or after < 0) and value.meta.interned:
+        if (suspicious or i in written or after < 0) and value.meta.interned:
             meta = _meta_after(value.meta, fake)
             if meta is not value.meta:
                 changed.append((i, meta))

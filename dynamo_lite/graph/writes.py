@@ -8,6 +8,7 @@ Mirrors `aten/src/ATen/native/native_functions.yaml`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -104,13 +105,24 @@ _IGNORE_STRIDES_OF_OUT |= {getattr(torch.ops.aten, of.__name__).out for of in _I
 Found by comparing an `out=` of stride 2 with the plain result for all samples of torch's database of operators."""
 
 
+@functools.cache
+def _draws(target: Any) -> bool:
+    """Whether a function of torch draws random numbers."""
+    packet = getattr(torch.ops.aten, getattr(target, "__name__", "").partition(".")[0], None)
+    return isinstance(packet, torch._ops.OpOverloadPacket) and any(
+        torch.Tag.nondeterministic_seeded in getattr(packet, name).tags for name in packet.overloads()
+    )
+
+
 def check_out(
     propagator: Any, op: str, target: Any, args: Any, kwargs: dict[str, Any], tensors: list[Any], values: dict[Any, Any]
 ) -> None:
     """Break where eager execution does something else with `out=` than to copy the result into it, as compilers do: where its dtype is not
-    the result's, which most operators refuse, and where the kernel takes no notice of its strides."""
+    the result's, which most operators refuse, where the kernel takes no notice of its strides, and where strides decide in which order
+    random numbers are drawn."""
     out = kwargs["out"]
-    if target in _IGNORE_STRIDES_OF_OUT and isinstance(out, Node) and not values[out].meta.is_contiguous():
+    strides_matter = target in _IGNORE_STRIDES_OF_OUT or _draws(target)
+    if strides_matter and isinstance(out, Node) and not values[out].meta.is_contiguous():
         unsupported("tensor-attribute", f"{target.__name__} with out= that is not contiguous")
     rest = {name: value for name, value in kwargs.items() if name != "out"}
     given = [out] if isinstance(out, Node) else out

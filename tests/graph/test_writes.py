@@ -219,6 +219,8 @@ STRIDED = {
     "gelu": (lambda o, *a: torch._C._nn.gelu(*a, out=o), ((5, 5),), False),
     "an overload": (lambda o, *a: torch.ops.aten.gelu.out(*a, out=o), ((5, 5),), False),
     "narrow_copy": (lambda o, a: torch.narrow_copy(a, 0, 1, 2, out=o), ((5, 5),), False),
+    "randn": (lambda o, a: torch.randn(20, out=o), ((20,),), False),
+    "normal": (lambda o, a: torch.normal(a, 2.0, out=o), ((20,),), False),
     "avg_pool3d": (lambda o, a: torch._C._nn.avg_pool3d(a, 2, out=o), ((2, 4, 4, 4),), False),
 }
 
@@ -243,7 +245,19 @@ def test_out_that_is_not_contiguous(name, backend):
     for call in (fn, dynamo_lite.compile(fn, backend=backend)):
         base = torch.zeros(*shape, 2)
         out = base[..., 0]
-        found.append((call(out, *arguments), out, base, out.stride()))
+        torch.manual_seed(0)
+        found.append((call(out, *arguments), out, base, out.stride(), torch.get_rng_state()))
     assert same(*found)
     with contextlib.nullcontext() if is_whole else pytest.raises(Unsupported, match="not contiguous"):
         dynamo_lite.compile(fn, backend=backend, fullgraph=True)(torch.zeros(*shape, 2)[..., 0], *arguments)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("shape", [(3,), (3, 2)])
+def test_several_out_that_are_resized(shape, backend):
+    """The operators write to each of a list."""
+    x, outs = torch.rand(shape), [torch.empty(0) for _ in range(3)]
+    assert dynamo_lite.compile(lambda x, o: torch.unbind_copy(x, 0, out=o), backend=backend)(x, outs) is None
+    assert same(outs, list(x.unbind()))
+    with pytest.raises(Unsupported, match="unbind_copy resizes an input"):
+        dynamo_lite.compile(lambda x, o: torch.unbind_copy(x, 0, out=o), fullgraph=True)(x, [torch.empty(0) for _ in x])
