@@ -43,6 +43,9 @@ UNINITIALISED = frozenset(
 )
 """The values that these return are whatever was in memory."""
 
+CRASHES_WITHOUT_ROWS = frozenset({"nn.functional.pdist"})
+"""torch 2.13 itself ends with a signal in the backward pass of these, where a tensor has size 0."""
+
 LOOKED_AT = 60
 """Samples of an operator among which those of a run are chosen."""
 
@@ -101,7 +104,8 @@ def operator_calls(op, dtype, count):
             yield from _out_calls(op, constants(args), constants(kwargs))
         for dim, variant in ((0, "no rows"), (-1, "no columns")):
             if any(value.dim() for value in _dense(args)):
-                yield Call(variant, op.op, without(args, dim), without(kwargs, dim), grad)
+                without_rows = grad and op.full_name not in CRASHES_WITHOUT_ROWS
+                yield Call(variant, op.op, without(args, dim), without(kwargs, dim), without_rows)
     for error in spread(_errors(op), count):
         sample = error.sample_input
         yield Call("error", op.op, (sample.input, *sample.args), sample.kwargs)
