@@ -14,6 +14,7 @@ With the backend `eager` everything has to be equal bit by bit, otherwise up to 
 import ast
 import contextlib
 import copy
+import gc
 import importlib
 import io
 import linecache
@@ -292,6 +293,7 @@ def check(example: Example, form: str, backend: str) -> dict[str, Any]:
             raise
 
     tol = 0.0 if backend == "eager" else TOLERANCE
+    gc.collect()  # what an earlier run has registered is there as long as its objects
     expected = run(_itself)
     stop = log.listen(frames.append)
     try:
