@@ -17,7 +17,7 @@
 
    This is the one C file of the package. The headers are parts of it, each built on those before, in the order of the
    pipeline:
-   guards       _tensor_layout.h, _tensor.h (metadata of tensors) with _modes.h, _program.h (data structures), _evaluate.h,
+   guards       _tensor_layout.h, _tensor.h (metadata of tensors) with _modes.h, _program.h (data structures), _class_check.h, _evaluate.h,
                 _recorder.h, _packed.h, _record.h (the fast path), _guards.h (GuardProgram);
    calls        _frame.h (CPython's frames), _graph.h (GraphCall), _cache.h (Entry, Cache), _region.h, _lookup.h,
                 _move.h, _call.h, _hook.h, _wrapper.h (Callable, UncapturedFunction, Uncaptured).
@@ -48,6 +48,7 @@
 
 #include "_tensor.h"
 #include "_program.h"
+#include "_class_check.h"
 #include "_evaluate.h"
 #include "_record.h"
 #include "_guards.h"
@@ -125,7 +126,11 @@ static _Thread_local Thread thread_storage;
 static inline Thread *
 this_thread(void)
 {
-    return &thread_storage;
+    Thread *thread = &thread_storage;
+#if defined(__GNUC__)
+    __asm__("" : "+r"(thread));   /* a compiler that knows what it is looks it up again wherever it is used */
+#endif
+    return thread;
 }
 
 static void hook_acquire(void);
@@ -161,7 +166,6 @@ restore_region(Thread *thread, Region *previous)
 #include "_hook.h"
 #include "_wrapper.h"
 #include "_slot.h"
-#include "_class_check.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
    Module. */
@@ -257,6 +261,8 @@ static PyMethodDef module_methods[] = {
      "replace_signal_handler(signum, handler) -> previous\n\nsignal.signal(), which leaves alone what siginterrupt() has set."},
     {"set_region", module_set_region, METH_O,
      "set_region(region) -> previous\n\nMake a Region, or None, the active one of this thread."},
+    {"call_by_slot", module_call_by_slot, METH_O,
+     "call_by_slot(cls)\n\nMake calls of instances of a class whose `__call__` is a SlotDescriptor cheaper."},
     {"set_metaclass", (PyCFunction)(void (*)(void))module_set_metaclass, METH_FASTCALL,
      "set_metaclass(cls, meta)\n\nMake `meta` the type of a class that was made by a plain subclass of `meta`."},
     {NULL}
