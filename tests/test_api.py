@@ -350,7 +350,7 @@ def test_all_ways_to_call_a_compiled_module(n):
             compiled.__call__(X, *args, **keywords),
             call(compiled, X, *args, **keywords),
             functools.partial(compiled, X)(*args, **keywords),
-            next(map(lambda c: c(X, *args, **keywords), [compiled])),
+            functools.reduce(lambda c, x: c(x, *args, **keywords), [X], compiled),
             compiled.forward(X, *args, **keywords),
         ):
             assert torch.equal(result, expected)
