@@ -15,6 +15,8 @@ typedef struct {
     char holds;
 } ClassCheck;
 
+static PyTypeObject ClassCheck_Type;
+
 static bool
 class_check_is_alive(ClassCheck *self)
 {
@@ -52,6 +54,16 @@ class_check_ask(ClassCheck *self)
     return 0;
 }
 
+/* 1, 0, or -1 with an exception. */
+static inline int
+class_check_holds(ClassCheck *self)
+{
+    if (!class_check_is_alive(self)) {
+        return 0;
+    }
+    return class_check_is_current(self) || class_check_ask(self) == 0 ? self->holds : -1;
+}
+
 static PyObject *
 class_check_vectorcall(ClassCheck *self, PyObject *const *Py_UNUSED(args), size_t nargsf, PyObject *kwnames)
 {
@@ -59,13 +71,8 @@ class_check_vectorcall(ClassCheck *self, PyObject *const *Py_UNUSED(args), size_
         PyErr_SetString(PyExc_TypeError, "ClassCheck takes no arguments");
         return NULL;
     }
-    if (!class_check_is_alive(self)) {
-        Py_RETURN_FALSE;
-    }
-    if (!class_check_is_current(self) && class_check_ask(self) < 0) {
-        return NULL;
-    }
-    return PyBool_FromLong(self->holds);
+    int holds = class_check_holds(self);
+    return holds < 0 ? NULL : PyBool_FromLong(holds);
 }
 
 static PyObject *

@@ -9,7 +9,7 @@
    Region       one optimize() context: owns its caches, names the callback that compiles on a miss.
    GuardProgram the guards of an entry: see _guards.h.
    GraphCall    calls a compiled graph from replacement code, with what the guards have found: see _graph.h.
-   Uncaptured   calls a function with this thread's region switched off.
+   Uncaptured   calls a callable with this thread's region switched off; an UncapturedFunction calls a function.
    TailCall     what generated code returns to go on in a resume function: see _move.h.
 
    Ownership: Callable -> Cache <-> Region, Cache -> Entry -> GuardProgram; all are GC-tracked. A code object only borrows
@@ -17,10 +17,10 @@
 
    This is the one C file of the package. The headers are parts of it, each built on those before, in the order of the
    pipeline:
-   guards       _tensor_layout.h, _tensor.h (metadata of tensors) with _modes.h, _program.h (data structures), _evaluate.h,
+   guards       _tensor_layout.h, _tensor.h (metadata of tensors) with _modes.h, _program.h (data structures), _class_check.h, _evaluate.h,
                 _recorder.h, _packed.h, _record.h (the fast path), _guards.h (GuardProgram);
    calls        _frame.h (CPython's frames), _graph.h (GraphCall), _cache.h (Entry, Cache), _region.h, _lookup.h,
-                _move.h, _call.h, _hook.h, _wrapper.h (Callable, Uncaptured).
+                _move.h, _call.h, _hook.h, _wrapper.h (Callable, UncapturedFunction, Uncaptured).
 
    Being wrong is not an option, being absent is: whenever something is unusual (a tracer, no room on the data stack,
    arguments that do not bind), the original code runs. */
@@ -48,6 +48,7 @@
 
 #include "_tensor.h"
 #include "_program.h"
+#include "_class_check.h"
 #include "_evaluate.h"
 #include "_record.h"
 #include "_guards.h"
@@ -94,18 +95,16 @@ typedef struct Cache {
     char simple;                  /* only positional parameters */
 } Cache;
 
-/* Callable and Uncaptured. */
+/* Callable, UncapturedFunction and Uncaptured. The first two are subtypes of CPython's type of functions. */
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyFunctionObject function;    /* an Uncaptured only has a vectorcall, a dict and weakrefs of it */
     PyObject *fn;
-    Cache *cache;                 /* NULL: Uncaptured */
+    Cache *cache;                 /* NULL: uncaptured */
     PyObject *wrapped;            /* NULL: fn */
-    PyObject *dict;
-    PyObject *weakrefs;
+    PyObject *called;             /* of an UncapturedFunction: what torch.compile calls in its place; NULL: not asked for yet */
 } Wrapper;
 
-static PyTypeObject Region_Type, Entry_Type, Cache_Type, Callable_Type, Uncaptured_Type;
+static PyTypeObject Region_Type, Entry_Type, Cache_Type, Callable_Type, UncapturedFunction_Type, Uncaptured_Type;
 static PyObject *s_callback;
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -127,7 +126,11 @@ static _Thread_local Thread thread_storage;
 static inline Thread *
 this_thread(void)
 {
-    return &thread_storage;
+    Thread *thread = &thread_storage;
+#if defined(__GNUC__)
+    __asm__("" : "+r"(thread));   /* a compiler that knows what it is looks it up again wherever it is used */
+#endif
+    return thread;
 }
 
 static void hook_acquire(void);
@@ -163,7 +166,6 @@ restore_region(Thread *thread, Region *previous)
 #include "_hook.h"
 #include "_wrapper.h"
 #include "_slot.h"
-#include "_class_check.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
    Module. */
@@ -259,6 +261,8 @@ static PyMethodDef module_methods[] = {
      "replace_signal_handler(signum, handler) -> previous\n\nsignal.signal(), which leaves alone what siginterrupt() has set."},
     {"set_region", module_set_region, METH_O,
      "set_region(region) -> previous\n\nMake a Region, or None, the active one of this thread."},
+    {"call_by_slot", module_call_by_slot, METH_O,
+     "call_by_slot(cls)\n\nMake calls of instances of a class whose `__call__` is a SlotDescriptor cheaper."},
     {"set_metaclass", (PyCFunction)(void (*)(void))module_set_metaclass, METH_FASTCALL,
      "set_metaclass(cls, meta)\n\nMake `meta` the type of a class that was made by a plain subclass of `meta`."},
     {NULL}
@@ -275,13 +279,19 @@ static struct PyModuleDef module_def = {
 static int
 add_types(PyObject *module)
 {
-    PyTypeObject *const types[] = {&Region_Type, &Cache_Type, &Entry_Type, &Callable_Type, &Uncaptured_Type,
-                                   &GraphCall_Type, &TailCall_Type, &SlotMethod_Type, &SlotDescriptor_Type,
-                                   &ClassCheck_Type};
+    PyTypeObject *const types[] = {&Region_Type, &Cache_Type, &Entry_Type, &Uncaptured_Type, &GraphCall_Type,
+                                   &TailCall_Type, &SlotMethod_Type, &SlotDescriptor_Type, &ClassCheck_Type};
     for (size_t i = 0; i < Py_ARRAY_LENGTH(types); i++) {
         if (PyModule_AddType(module, types[i]) < 0) {
             return -1;
         }
+    }
+    /* Their tp_name is that of functions. */
+    Callable_Type.tp_base = UncapturedFunction_Type.tp_base = &PyFunction_Type;
+    if (PyType_Ready(&Callable_Type) < 0 || PyType_Ready(&UncapturedFunction_Type) < 0
+        || PyModule_AddObjectRef(module, "Callable", (PyObject *)&Callable_Type) < 0
+        || PyModule_AddObjectRef(module, "UncapturedFunction", (PyObject *)&UncapturedFunction_Type) < 0) {
+        return -1;
     }
     return 0;
 }
@@ -302,7 +312,7 @@ PyInit__eval_frame(void)
         PyErr_SetString(PyExc_ImportError, "CPython has no free code-extra slot");
     }
     if (extra_index < 0 || s_callback == NULL || GraphFailed == NULL || PyModule_AddObjectRef(module, "GraphFailed", GraphFailed) < 0
-        || find_function_vectorcall() < 0 || add_types(module) < 0 || guards_module_init(module) < 0
+        || find_function_vectorcall() < 0 || wrapper_module_init() < 0 || add_types(module) < 0 || guards_module_init(module) < 0
         || PyModule_AddIntConstant(module, "COMPILE", STATE_COMPILE) < 0
         || PyModule_AddIntConstant(module, "SKIP", STATE_SKIP) < 0
         || PyModule_AddIntConstant(module, "RUN_ONLY", STATE_RUN_ONLY) < 0

@@ -619,10 +619,26 @@ relation_predicate(const Relation *relation, PyObject **saved)
     return truth == RAISED ? miss_or_raised() : truth;
 }
 
+/* Every entry with a graph asks three of these at each call, so they are called without what CPython does around a call. */
+static int
+relation_global_state(PyObject *function)
+{
+    if (Py_TYPE(function) == &ClassCheck_Type) {
+        int holds = class_check_holds((ClassCheck *)function);
+        return holds < 0 ? miss_or_raised() : holds;
+    }
+    PyObject *result = PyCFunction_CheckExact(function) && PyCFunction_GET_FLAGS(function) == METH_NOARGS
+        ? PyCFunction_GET_FUNCTION(function)(PyCFunction_GET_SELF(function), NULL) : PyObject_CallNoArgs(function);
+    int truth = result == Py_True ? YES : result == NULL ? RAISED : PyObject_IsTrue(result);
+    Py_XDECREF(result);
+    return truth == RAISED ? miss_or_raised() : truth;
+}
+
 static int
 evaluate_relation(GuardProgram *p, const Relation *relation, PyObject **saved)
 {
-    int result = relation->kind == K_SAME ? saved[relation->slots[0]] == saved[relation->slots[1]]
+    int result = relation->kind == K_GLOBAL_STATE ? relation_global_state(relation->function)
+        : relation->kind == K_SAME ? saved[relation->slots[0]] == saved[relation->slots[1]]
         : relation->kind == K_DISTINCT ? relation_distinct(p, relation, saved)
         : relation_predicate(relation, saved);
     return result == YES ? GUARDS_PASS : result == RAISED ? GUARDS_RAISED : relation->index;

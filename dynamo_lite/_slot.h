@@ -240,6 +240,37 @@ slot_of(SlotDescriptor *self, PyObject *instance)
     return value;
 }
 
+/* What calling an instance runs, borrowed; NULL with an exception. */
+static PyObject *
+slot_descriptor_find(SlotDescriptor *self, PyObject *instance)
+{
+    PyObject *value = slot_of(self, instance);
+    return value != NULL && Py_TYPE(value) == &SlotMethod_Type ? slot_method_refresh((SlotMethod *)value) : value;
+}
+
+enum { FEW_ARGUMENTS = 8 };
+
+/* Call a bound method (which is a function and its object) or something else. The arguments are the caller's, perhaps a tuple's items. */
+static PyObject *
+slot_run(PyObject *callable, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    Py_ssize_t n_all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    PyObject *few[FEW_ARGUMENTS + 2], *result;
+    Py_INCREF(callable);
+    if (!PyMethod_Check(callable) || n_all > FEW_ARGUMENTS) {
+        result = PyObject_Vectorcall(callable, args, n, kwnames);
+    }
+    else {
+        few[1] = PyMethod_GET_SELF(callable);   /* few[0] is for whoever is called, to put another in front */
+        for (Py_ssize_t i = 0; i < n_all; i++) {
+            few[2 + i] = args[i];
+        }
+        result = PyObject_Vectorcall(PyMethod_GET_FUNCTION(callable), few + 1, (size_t)(n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+    }
+    Py_DECREF(callable);
+    return result;
+}
+
 static PyObject *
 slot_descriptor_vectorcall(SlotDescriptor *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -248,17 +279,49 @@ slot_descriptor_vectorcall(SlotDescriptor *self, PyObject *const *args, size_t n
         PyErr_SetString(PyExc_TypeError, "a compiled module was expected");
         return NULL;
     }
-    PyObject *value = slot_of(self, args[0]);
-    if (value != NULL && Py_TYPE(value) == &SlotMethod_Type) {
-        value = slot_method_refresh((SlotMethod *)value);
+    PyObject *callable = slot_descriptor_find(self, args[0]);
+    return callable == NULL ? NULL : slot_run(callable, args + 1, n - 1, kwnames);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------
+   Calls of instances. CPython looks up `__call__`, puts the arguments into another array with the instance in front, and calls what it has
+   found. A class of compiled modules does less for its own descriptor. CPython puts its own function back whenever `__call__`, or the
+   bases, of such a class are assigned. */
+
+static PyObject *s_call;
+static ternaryfunc generic_call;   /* CPython's: `slot_tp_call` */
+
+static PyObject *
+slot_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *descriptor = _PyType_Lookup(Py_TYPE(self), s_call);
+    if (kwargs != NULL || descriptor == NULL || Py_TYPE(descriptor) != &SlotDescriptor_Type) {
+        return generic_call(self, args, kwargs);
     }
-    if (value == NULL) {
+    Py_INCREF(descriptor);   /* the instance may get another class now */
+    PyObject *callable = slot_descriptor_find((SlotDescriptor *)descriptor, self);
+    Py_DECREF(descriptor);
+    return callable == NULL ? NULL : slot_run(callable, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args), NULL);
+}
+
+static PyObject *
+module_call_by_slot(PyObject *Py_UNUSED(module), PyObject *cls)
+{
+    PyTypeObject *type = (PyTypeObject *)cls;
+    if (!PyType_Check(cls) || !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
+        PyErr_SetString(PyExc_TypeError, "call_by_slot() takes a class made by a class statement");
         return NULL;
     }
-    Py_INCREF(value);
-    PyObject *result = PyObject_Vectorcall(value, args + 1, (size_t)(n - 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
-    Py_DECREF(value);
-    return result;
+    if (s_call == NULL && (s_call = PyUnicode_InternFromString("__call__")) == NULL) {
+        return NULL;
+    }
+    PyObject *descriptor = _PyType_Lookup(type, s_call);
+    if (descriptor != NULL && Py_TYPE(descriptor) == &SlotDescriptor_Type && type->tp_call != slot_call
+        && (generic_call == NULL || type->tp_call == generic_call)) {
+        generic_call = type->tp_call;
+        type->tp_call = slot_call;
+    }
+    Py_RETURN_NONE;
 }
 
 /* As in eager execution, an attribute is the method that there is when it is read. */
@@ -268,11 +331,7 @@ slot_descriptor_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type))
     if (object == NULL || object == Py_None) {
         return Py_NewRef(self);
     }
-    PyObject *value = slot_of((SlotDescriptor *)self, object);
-    if (value != NULL && Py_TYPE(value) == &SlotMethod_Type) {
-        value = slot_method_refresh((SlotMethod *)value);
-    }
-    return Py_XNewRef(value);
+    return Py_XNewRef(slot_descriptor_find((SlotDescriptor *)self, object));
 }
 
 static PyObject *

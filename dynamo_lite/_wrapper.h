@@ -1,4 +1,10 @@
-/* Callable and Uncaptured: they look like the function that they wrap. */
+/* Callable, UncapturedFunction and Uncaptured: they look like the function, or other callable, that they wrap.
+
+   Callable and UncapturedFunction are subtypes of CPython's type of functions, so that `inspect.isfunction`, and whoever else asks
+   `isinstance(obj, types.FunctionType)`, finds functions in them. All of CPython that runs a function's code without a look at its
+   vectorcall (the evaluation loop and its specialised instructions) asks for that type itself, `PyFunction_Check` is exact, and so never
+   takes a subtype. Their struct begins with a valid PyFunctionObject for the members that are inherited; what the program can read or
+   assign is answered by the wrapped function at that moment (wrapper_getset). */
 
 static PyObject *
 callable_vectorcall(Wrapper *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -32,6 +38,18 @@ uncaptured_vectorcall(Wrapper *self, PyObject *const *args, size_t nargsf, PyObj
     return result;
 }
 
+/* The members that a function has from the beginning. The others (defaults, annotations) stay empty: those of `fn` count. */
+static void
+wrapper_init_function(PyFunctionObject *self, PyFunctionObject *fn)
+{
+    self->func_globals = Py_NewRef(fn->func_globals);
+    self->func_builtins = Py_NewRef(fn->func_builtins);
+    self->func_name = Py_NewRef(fn->func_name);
+    self->func_qualname = Py_NewRef(fn->func_qualname);
+    self->func_code = Py_NewRef(fn->func_code);
+    self->func_closure = Py_XNewRef(fn->func_closure);
+}
+
 /* The wrapper's own attributes start as a copy of the function's, except for __wrapped__: that is the function. */
 static PyObject *
 wrapper_make(PyTypeObject *type, PyObject *fn, Cache *cache)
@@ -53,10 +71,13 @@ wrapper_make(PyTypeObject *type, PyObject *fn, Cache *cache)
         Py_DECREF(attributes);
         return NULL;
     }
-    self->vectorcall = (vectorcallfunc)(cache != NULL ? callable_vectorcall : uncaptured_vectorcall);
+    self->function.vectorcall = (vectorcallfunc)(cache != NULL ? callable_vectorcall : uncaptured_vectorcall);
     self->fn = Py_NewRef(fn);
     self->cache = (Cache *)Py_XNewRef(cache);
-    self->dict = attributes;
+    self->function.func_dict = attributes;
+    if (type->tp_base == &PyFunction_Type) {
+        wrapper_init_function(&self->function, (PyFunctionObject *)fn);
+    }
     return (PyObject *)self;
 }
 
@@ -69,6 +90,9 @@ callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
                                      &Cache_Type, &cache)) {
         return NULL;
     }
+    if (!PyFunction_Check(fn)) {   /* a Callable or an UncapturedFunction has no frames of its own */
+        return PyErr_Format(PyExc_TypeError, "%R is wrapped already", fn);
+    }
     if (((PyFunctionObject *)fn)->func_code != (PyObject *)((Cache *)cache)->code) {
         PyErr_SetString(PyExc_ValueError, "the cache is for another code object");
         return NULL;
@@ -76,8 +100,9 @@ callable_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return wrapper_make(type, fn, (Cache *)cache);
 }
 
+/* Uncaptured(fn), which gives an UncapturedFunction for a function. */
 static PyObject *
-uncaptured_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+uncaptured_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"fn", NULL};
     PyObject *fn;
@@ -87,7 +112,7 @@ uncaptured_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyCallable_Check(fn) && Py_TYPE(fn)->tp_descr_get == NULL) {   /* classmethod objects are not callable */
         return PyErr_Format(PyExc_TypeError, "%.200s object is not callable", Py_TYPE(fn)->tp_name);
     }
-    return wrapper_make(type, fn, NULL);
+    return wrapper_make(PyFunction_Check(fn) ? &UncapturedFunction_Type : &Uncaptured_Type, fn, NULL);
 }
 
 static int
@@ -96,17 +121,26 @@ wrapper_traverse(Wrapper *self, visitproc visit, void *arg)
     Py_VISIT(self->fn);
     Py_VISIT(self->cache);
     Py_VISIT(self->wrapped);
-    Py_VISIT(self->dict);
+    Py_VISIT(self->called);
+    PyFunctionObject *function = &self->function;
+    Py_VISIT(function->func_dict);
+    Py_VISIT(function->func_globals);
+    Py_VISIT(function->func_builtins);
+    Py_VISIT(function->func_name);
+    Py_VISIT(function->func_qualname);
+    Py_VISIT(function->func_code);
+    Py_VISIT(function->func_closure);
     return 0;
 }
 
-/* fn and cache stay: a cleared wrapper can still be called by a finalizer, and every cycle through fn can be broken at
-   one of fn's own members. */
+/* fn, cache and the members of the function stay: a cleared wrapper can still be called by a finalizer, and every cycle through them can
+   be broken at one of fn's own members or at a cell. */
 static int
 wrapper_clear(Wrapper *self)
 {
     Py_CLEAR(self->wrapped);
-    Py_CLEAR(self->dict);
+    Py_CLEAR(self->called);
+    Py_CLEAR(self->function.func_dict);
     return 0;
 }
 
@@ -114,12 +148,19 @@ static void
 wrapper_dealloc(Wrapper *self)
 {
     PyObject_GC_UnTrack(self);
-    if (self->weakrefs != NULL) {
+    if (self->function.func_weakreflist != NULL) {
         PyObject_ClearWeakRefs((PyObject *)self);
     }
     wrapper_clear(self);
     Py_CLEAR(self->fn);
     Py_CLEAR(self->cache);
+    PyFunctionObject *function = &self->function;
+    Py_CLEAR(function->func_globals);
+    Py_CLEAR(function->func_builtins);
+    Py_CLEAR(function->func_name);
+    Py_CLEAR(function->func_qualname);
+    Py_CLEAR(function->func_code);
+    Py_CLEAR(function->func_closure);
     Py_TYPE(self)->tp_free(self);
 }
 
@@ -150,15 +191,79 @@ uncaptured_descr_get(PyObject *self, PyObject *object, PyObject *type)
     return result;
 }
 
+/* By attributes of these names torch.compile finds what it is to follow in the place of what it has made: by the first inside of code
+   that it captures, by the second (which must be the wrapper's own address) where it is to compile the wrapper itself. */
+static PyObject *s_inline, *s_dict;
+
+/* What torch.compile follows: the function of a Callable. For a function that is not to be captured it gets an object that it calls, as it
+   reads the defaults of a function in C, from functions proper. */
+static PyObject *
+wrapper_get_inline(Wrapper *self)
+{
+    if (self->cache != NULL) {
+        return Py_NewRef(self->fn);
+    }
+    if (self->called == NULL) {
+        Wrapper *called = (Wrapper *)wrapper_make(&Uncaptured_Type, self->fn, NULL);
+        if (called == NULL || PyDict_Update(called->function.func_dict, self->function.func_dict) < 0) {
+            Py_XDECREF(called);
+            return NULL;
+        }
+        self->called = (PyObject *)called;
+    }
+    return Py_NewRef(self->called);
+}
+
+static bool
+wrapper_is_function(Wrapper *self)
+{
+    return Py_TYPE(self) != &Uncaptured_Type;
+}
+
 static PyObject *
 wrapper_getattro(Wrapper *self, PyObject *name)
 {
+    if (name == s_dict) {
+        return PyObject_GenericGetDict((PyObject *)self, NULL);
+    }
     PyObject *value = PyObject_GenericGetAttr((PyObject *)self, name);
     if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
         PyErr_Clear();
-        value = PyObject_GetAttr(self->fn, name);
+        value = wrapper_is_function(self) && PyUnicode_Compare(name, s_inline) == 0 ? wrapper_get_inline(self)
+            : PyObject_GetAttr(self->fn, name);
     }
     return value;
+}
+
+/* `object.__getattribute__(wrapper, "__dict__")`, by which `inspect.getattr_static` looks for attributes of the instance. Only there
+   torch.compile asks for the first name: in the dictionary itself, `functools.wraps` would copy it to functions that do more. */
+static PyObject *
+wrapper_get_static_dict(PyObject *self, void *closure)
+{
+    PyObject *dict = PyObject_GenericGetDict(self, closure);
+    if (dict != NULL && wrapper_is_function((Wrapper *)self)) {
+        PyObject *target = wrapper_get_inline((Wrapper *)self);
+        Py_SETREF(dict, target == NULL ? NULL : PyDict_Copy(dict));
+        if (dict != NULL && PyDict_SetItem(dict, s_inline, target) < 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(target);
+    }
+    return dict;
+}
+
+static PyObject *
+callable_get_id(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromVoidPtr(self);
+}
+
+static int
+wrapper_module_init(void)
+{
+    s_inline = PyUnicode_InternFromString("_torchdynamo_inline");
+    s_dict = PyUnicode_InternFromString("__dict__");
+    return s_inline == NULL || s_dict == NULL ? -1 : 0;
 }
 
 static PyObject *
@@ -199,7 +304,7 @@ wrapper_get_metadata(Wrapper *self, void *name)
     if (key == NULL) {
         return NULL;
     }
-    PyObject *own = self->dict == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(self->dict, key));
+    PyObject *own = self->function.func_dict == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(self->function.func_dict, key));
     PyObject *value = own != NULL || PyErr_Occurred() ? own : PyObject_GetAttr(self->fn, key);
     Py_DECREF(key);
     return value;
@@ -208,10 +313,10 @@ wrapper_get_metadata(Wrapper *self, void *name)
 static int
 wrapper_set_metadata(Wrapper *self, PyObject *value, void *name)
 {
-    if (self->dict == NULL && (self->dict = PyDict_New()) == NULL) {
+    if (self->function.func_dict == NULL && (self->function.func_dict = PyDict_New()) == NULL) {
         return -1;
     }
-    return value != NULL ? PyDict_SetItemString(self->dict, name, value) : PyDict_DelItemString(self->dict, name);
+    return value != NULL ? PyDict_SetItemString(self->function.func_dict, name, value) : PyDict_DelItemString(self->function.func_dict, name);
 }
 
 /* What makes the function do what it does is shared with it. A Region may object to somebody who wants to read the code. */
@@ -249,15 +354,22 @@ wrapper_set_wrapped(Wrapper *self, PyObject *value, void *Py_UNUSED(closure))
 
 #define METADATA(name) {name, (getter)wrapper_get_metadata, (setter)wrapper_set_metadata, NULL, name}
 #define SHARED(name) {name, (getter)wrapper_get_shared, (setter)wrapper_set_shared, NULL, name}
+#if PY_VERSION_HEX >= 0x030C0000
+#  define TYPE_PARAMS METADATA("__type_params__"),
+#else
+#  define TYPE_PARAMS
+#endif
+#define WRAPPER_GETSET \
+    METADATA("__name__"), METADATA("__qualname__"), METADATA("__doc__"), METADATA("__module__"), \
+    METADATA("__annotations__"), TYPE_PARAMS \
+    SHARED("__defaults__"), SHARED("__kwdefaults__"), SHARED("__code__"), SHARED("__globals__"), SHARED("__builtins__"), \
+    SHARED("__closure__"), \
+    {"__wrapped__", (getter)wrapper_get_wrapped, (setter)wrapper_set_wrapped}, \
+    {"__dict__", wrapper_get_static_dict, PyObject_GenericSetDict}
 
-static PyGetSetDef wrapper_getset[] = {
-    METADATA("__name__"), METADATA("__qualname__"), METADATA("__doc__"), METADATA("__module__"),
-    METADATA("__annotations__"),
-    SHARED("__defaults__"), SHARED("__kwdefaults__"), SHARED("__code__"), SHARED("__globals__"), SHARED("__closure__"),
-    {"__wrapped__", (getter)wrapper_get_wrapped, (setter)wrapper_set_wrapped},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
-    {NULL}
-};
+static PyGetSetDef wrapper_getset[] = {WRAPPER_GETSET, {NULL}};
+
+static PyGetSetDef callable_getset[] = {WRAPPER_GETSET, {"_torchdynamo_wrapper_id", callable_get_id}, {NULL}};
 
 /* torch.jit.script compiles the function itself. */
 static PyObject *
@@ -265,6 +377,39 @@ wrapper_prepare_scriptable(Wrapper *self, PyObject *Py_UNUSED(ignored))
 {
     return Py_NewRef(self->fn);
 }
+
+/* `type.__new__` makes static and class methods of functions with these names, but of no objects of a subtype. */
+static PyObject *
+wrapper_set_name(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
+{
+    static const struct {const char *name; PyTypeObject *type;} kinds[] = {
+        {"__new__", &PyStaticMethod_Type}, {"__init_subclass__", &PyClassMethod_Type}, {"__class_getitem__", &PyClassMethod_Type},
+    };
+    if (nargs != 2 || !PyUnicode_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "__set_name__() takes a class and a name");
+        return NULL;
+    }
+    for (size_t i = 0; i < Py_ARRAY_LENGTH(kinds); i++) {
+        if (PyUnicode_CompareWithASCIIString(args[1], kinds[i].name) == 0) {
+            PyObject *method = PyObject_CallOneArg((PyObject *)kinds[i].type, self);
+            int failed = method == NULL ? -1 : PyObject_SetAttr(args[0], args[1], method);
+            Py_XDECREF(method);
+            if (failed < 0) {
+                return NULL;
+            }
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef function_methods[] = {
+    {"__set_name__", (PyCFunction)(void (*)(void))wrapper_set_name, METH_FASTCALL},
+    {"__prepare_scriptable__", (PyCFunction)wrapper_prepare_scriptable, METH_NOARGS},
+    {"__reduce__", (PyCFunction)wrapper_reduce, METH_NOARGS},
+    {"__copy__", wrapper_copy, METH_NOARGS},
+    {"__deepcopy__", wrapper_copy, METH_O},
+    {NULL}
+};
 
 static PyMethodDef wrapper_methods[] = {
     {"__prepare_scriptable__", (PyCFunction)wrapper_prepare_scriptable, METH_NOARGS},
@@ -285,45 +430,52 @@ static PyMemberDef uncaptured_members[] = {
     {NULL}
 };
 
+#define WRAPPER_SLOTS(flags) \
+    .tp_basicsize = sizeof(Wrapper), \
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | (flags), \
+    .tp_vectorcall_offset = offsetof(PyFunctionObject, vectorcall), \
+    .tp_dictoffset = offsetof(PyFunctionObject, func_dict), \
+    .tp_weaklistoffset = offsetof(PyFunctionObject, func_weakreflist), \
+    .tp_call = PyVectorcall_Call, \
+    .tp_getattro = (getattrofunc)wrapper_getattro, \
+    .tp_dealloc = (destructor)wrapper_dealloc, \
+    .tp_traverse = (traverseproc)wrapper_traverse, \
+    .tp_clear = (inquiry)wrapper_clear
+
 static PyTypeObject Callable_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "dynamo_lite._eval_frame.Callable",
+    .tp_name = "function",
     .tp_doc = "Callable(fn, cache)\n--\n\nThe function fn, run through the compiled entries of its cache.",
-    .tp_basicsize = sizeof(Wrapper),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
-    .tp_vectorcall_offset = offsetof(Wrapper, vectorcall),
-    .tp_dictoffset = offsetof(Wrapper, dict),
-    .tp_weaklistoffset = offsetof(Wrapper, weakrefs),
+    WRAPPER_SLOTS(Py_TPFLAGS_METHOD_DESCRIPTOR),
     .tp_new = callable_new,
-    .tp_call = PyVectorcall_Call,
     .tp_descr_get = callable_descr_get,
-    .tp_getattro = (getattrofunc)wrapper_getattro,
     .tp_repr = (reprfunc)callable_repr,
-    .tp_dealloc = (destructor)wrapper_dealloc,
-    .tp_traverse = (traverseproc)wrapper_traverse,
-    .tp_clear = (inquiry)wrapper_clear,
-    .tp_methods = wrapper_methods,
+    .tp_methods = function_methods,
     .tp_members = callable_members,
+    .tp_getset = callable_getset,
+};
+
+/* Made by Uncaptured. */
+static PyTypeObject UncapturedFunction_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "function",
+    .tp_doc = "Calls a function with this thread's region switched off.",
+    WRAPPER_SLOTS(Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION),
+    .tp_descr_get = callable_descr_get,
+    .tp_repr = (reprfunc)uncaptured_repr,
+    .tp_methods = function_methods,
+    .tp_members = uncaptured_members,
     .tp_getset = wrapper_getset,
 };
 
 static PyTypeObject Uncaptured_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dynamo_lite._eval_frame.Uncaptured",
-    .tp_doc = "Uncaptured(fn)\n--\n\nCalls fn with this thread's region switched off.",
-    .tp_basicsize = sizeof(Wrapper),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_vectorcall_offset = offsetof(Wrapper, vectorcall),
-    .tp_dictoffset = offsetof(Wrapper, dict),
-    .tp_weaklistoffset = offsetof(Wrapper, weakrefs),
+    .tp_doc = "Uncaptured(fn)\n--\n\nCalls fn with this thread's region switched off. Of a function it makes an UncapturedFunction.",
+    WRAPPER_SLOTS(0),
     .tp_new = uncaptured_new,
-    .tp_call = PyVectorcall_Call,
     .tp_descr_get = uncaptured_descr_get,
-    .tp_getattro = (getattrofunc)wrapper_getattro,
     .tp_repr = (reprfunc)uncaptured_repr,
-    .tp_dealloc = (destructor)wrapper_dealloc,
-    .tp_traverse = (traverseproc)wrapper_traverse,
-    .tp_clear = (inquiry)wrapper_clear,
     .tp_methods = wrapper_methods,
     .tp_members = uncaptured_members,
     .tp_getset = wrapper_getset,

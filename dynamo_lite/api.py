@@ -241,7 +241,7 @@ def _replace_calls(target: Any, replace: Callable[[Any], Any], rebuild: Callable
             replace = functools.partial(_initialized_first, replace)
         return wrap_module(target, functools.partial(_replace_slot, replace), rebuild)
     if isinstance(target, type):
-        call = inspect.getattr_static(target, "__call__", None)
+        call = _original(inspect.getattr_static(target, "__call__", None))
         if isinstance(call, types.FunctionType):
             target.__call__ = replace(call)
         return target
@@ -471,7 +471,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
         return uncaptured
 
     if isinstance(target, type) and isinstance(target.__init__, types.FunctionType):
-        target.__init__ = replace(target.__init__)
+        target.__init__ = replace(_original(target.__init__))
     return _replace_calls(target, replace, functools.partial(disable, reason=reason))
 
 

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from . import optimized_module_kin as kin
-from ._eval_frame import SlotDescriptor, SlotMethod
+from ._eval_frame import SlotDescriptor, SlotMethod, call_by_slot
 from .graph import side
 
 
@@ -120,6 +120,7 @@ def _new_class(base: type) -> type:
         if name == "__call__" or isinstance(getattr(base, name, None), FunctionType):
             type.__setattr__(made, name, SlotDescriptor(members[slot], _follow, base, name, _check_reader))
     kin.add(made)
+    call_by_slot(made)
     return made
 
 

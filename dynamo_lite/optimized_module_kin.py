@@ -19,6 +19,8 @@ from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
+from ._eval_frame import call_by_slot
+
 _HOME = "torch._dynamo.eval_frame"
 _classes: WeakSet[type] = WeakSet()
 _lock = threading.Lock()
@@ -80,6 +82,7 @@ def _settle(wrapper: Any) -> None:
     """Torch's class has properties, and a length, which would decide about `bool(module)`; its own classes say that, if any does."""
     torchs = torch_class()
     wrapper.__bases__ = wrapper.__bases__  # computes the order of the classes
+    call_by_slot(wrapper)
     own = wrapper.__mro__[: wrapper.__mro__.index(torchs)]
     for name, value in vars(torchs).items():
         if hasattr(type(value), "__set__") and not any(name in cls.__dict__ for cls in own):

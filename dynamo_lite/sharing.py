@@ -28,6 +28,9 @@ _PARTS_OF_PROGRAMS = (type, types.BuiltinFunctionType, types.ModuleType, types.F
 """Types of what is part of a program rather than its data."""
 
 
+_WRAPPERS = (_eval_frame.Callable, _eval_frame.UncapturedFunction, _eval_frame.Uncaptured)
+
+
 def key_of(value: Any) -> Hashable:
     """The key of a function, a module or another callable."""
     return _key(value, 0)
@@ -38,7 +41,7 @@ def _key(value: Any, depth: int) -> Hashable:
         with torch._C.DisableTorchFunctionSubclass():
             return tuple(_parts_of_module(value, set()))
     if depth < DEEPEST:
-        if type(value) is _eval_frame.Callable or type(value) is _eval_frame.Uncaptured:
+        if type(value) in _WRAPPERS:
             value = value.__wrapped__
         if type(value) is types.FunctionType:
             return _key_of_function(value, depth)

@@ -331,6 +331,81 @@ def test_a_compiled_module_with_slots():
     assert torch.equal(compiled(X), X + 1)
 
 
+class Sums(torch.nn.Module):
+    def forward(self, x, *args, scale=1, **kwargs):
+        return (x + sum(args) + sum(kwargs.values())) * scale
+
+
+@pytest.mark.parametrize("n", [0, 1, 6, 7, 8, 9, 20])
+def test_all_ways_to_call_a_compiled_module(n):
+    module = Sums()
+    compiled = dynamo_lite.compile(module, backend="eager")
+    args, names = [float(i) for i in range(n)], {f"k{i}": i for i in range(n)}
+    for keywords in ({}, {"scale": 3}, names):
+        expected = module(X, *args, **keywords)
+        call = type(compiled).__call__
+        for result in (
+            compiled(X, *args, **keywords),
+            compiled(*(X, *args), **keywords),
+            compiled.__call__(X, *args, **keywords),
+            call(compiled, X, *args, **keywords),
+            functools.partial(compiled, X)(*args, **keywords),
+            functools.reduce(lambda c, x: c(x, *args, **keywords), [X], compiled),
+            compiled.forward(X, *args, **keywords),
+        ):
+            assert torch.equal(result, expected)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
+        compiled()
+    with pytest.raises(TypeError, match="a compiled module was expected"):
+        call()
+    with pytest.raises(TypeError, match="a compiled module was expected"):
+        call(module, X)
+
+
+def test_a_call_leaves_the_callers_tuple_alone():
+    seen = []
+
+    class Looks(torch.nn.Module):
+        def forward(self, x):
+            seen.append(given[0])
+            return x
+
+    compiled = dynamo_lite.compile(Looks(), backend="eager")
+    given = (compiled, X)
+    for _ in range(3):
+        type(compiled).__call__(*given)
+    assert all(first is compiled for first in seen) and seen
+
+
+def test_calls_of_a_compiled_module_after_changes_of_its_class():
+    class First(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    class Mixed:
+        def helper(self):
+            return 2
+
+    compiled = dynamo_lite.compile(First(), backend="eager")
+    cls = type(compiled)
+    assert torch.equal(compiled(X), X + 1)
+
+    First.__bases__ = (Mixed, torch.nn.Module)
+    assert torch.equal(compiled(X), X + 1) and compiled.helper() == 2
+    before = First.__call__
+    First.__call__ = lambda self, x: before(self, x) * 2
+    assert torch.equal(compiled(X), (X + 1) * 2)
+    del First.__call__
+    assert torch.equal(compiled(X), X + 1)
+    own = cls.__dict__["__call__"]
+    cls.__call__ = lambda self, x: "replaced"
+    assert compiled(X) == "replaced"
+    cls.__call__ = own
+    assert torch.equal(compiled(X), X + 1)
+    with pytest.raises(TypeError):
+        dynamo_lite._eval_frame.call_by_slot(int)
+
+
 def test_a_compiled_module_dies_with_its_last_reference():
     net = Net()
     compiled = dynamo_lite.compile(net, backend="eager")

@@ -536,6 +536,63 @@ def test_metadata(wrapper):
 
 
 @pytest.mark.parametrize("wrapper", [documented, uncaptured])
+def test_is_a_function(wrapper):
+    fn = wrapper.__wrapped__
+    assert inspect.isfunction(wrapper) and type(wrapper).__mro__[1:] == (types.FunctionType, object)
+    assert type(wrapper).__name__ == "function" and set(dir(fn)) <= set(dir(wrapper))
+    for name in ("__code__", "__globals__", "__closure__", "__name__", "__qualname__", "__builtins__"):
+        assert types.FunctionType.__dict__[name].__get__(wrapper) is getattr(fn, name)
+    assert types.FunctionType.__repr__(wrapper).startswith(f"<function {fn.__name__} at ")
+    assert types.FunctionType.__call__(wrapper, 1) == wrapper(1)
+    if hasattr(fn, "__type_params__"):
+        assert wrapper.__type_params__ == ()
+    wrapper.__defaults__ = fn.__defaults__
+    for call in (lambda: type(wrapper)(fn.__code__, {}), lambda: type("Sub", (type(wrapper),), {})):
+        with pytest.raises(TypeError):
+            call()
+
+
+@pytest.mark.parametrize("wrapper", [documented, uncaptured])
+def test_what_only_a_static_look_finds_is_not_copied(wrapper):
+    def more(a, b="x", *, c=1):
+        return wrapper(a), "and more"
+
+    target = inspect.getattr_static(wrapper, "_torchdynamo_inline")
+    assert target(1) == "original" and target is wrapper._torchdynamo_inline
+    assert inspect.isfunction(target) is (wrapper is documented)
+    wraps = functools.wraps(wrapper)(more)
+    assert not {"_torchdynamo_inline", "_torchdynamo_orig_callable", "_torchdynamo_wrapper_id"} & set(vars(wraps))
+    assert "_torchdynamo_inline" not in vars(wrapper) and vars(wrapper) is wrapper.__dict__
+    assert wraps(1) == (wrapper(1), "and more")
+
+
+@pytest.mark.parametrize("wrap", [_wrap, Uncaptured])
+def test_names_that_make_static_and_class_methods(wrap):
+    class Base:
+        @wrap
+        def __new__(cls):
+            return object.__new__(cls)
+
+        @wrap
+        def __init_subclass__(cls, **keywords):
+            cls.keywords = keywords
+
+        @wrap
+        def __class_getitem__(cls, item):
+            return cls, item
+
+        @wrap
+        def plain(self):
+            return self
+
+    kinds = [type(vars(Base)[name]) for name in ("__new__", "__init_subclass__", "__class_getitem__")]
+    assert kinds == [staticmethod, classmethod, classmethod] and inspect.isfunction(vars(Base)["plain"])
+    for arguments in ((), (Base,), (Base, 1), (Base, "a", "b")):
+        with pytest.raises(TypeError):
+            vars(Base)["plain"].__set_name__(*arguments)
+
+
+@pytest.mark.parametrize("wrapper", [documented, uncaptured])
 def test_copies_and_pickles_by_name(wrapper):
     assert copy.copy(wrapper) is wrapper
     assert copy.deepcopy([wrapper])[0] is wrapper
@@ -596,6 +653,18 @@ def test_as_method_classmethod_staticmethod_property():
         def prop(self):
             return "original", self
 
+        @region.optimize
+        def __getitem__(self, i):
+            return "original", i
+
+        @region.optimize
+        def __getattr__(self, name):
+            return "original", name
+
+        @region.optimize
+        def __call__(self, x):
+            return "original", x
+
         @Uncaptured
         def off(self, x):
             return self, x
@@ -605,7 +674,8 @@ def test_as_method_classmethod_staticmethod_property():
         off_builtin = Uncaptured(len)
 
     a = A()
-    for _ in range(3):
+    for _ in range(64):  # the instructions specialise; some then run the code of a function without a call
+        assert a[2] == ("compiled", 2) and a.missing == ("compiled", "missing") and a(3) == ("compiled", 3)
         assert a.method(1) == ("compiled", a, 1) == A.method(a, 1)
         assert A.cls_method(1) == ("compiled", A, 1) == a.cls_method(1)
         assert A.static(1) == ("compiled", 1) == a.static(1)

@@ -33,7 +33,7 @@ _REFUSAL, _TAKES_CALLABLES = _refusal()
 
 def _matcher(condition: Any) -> Callable[[BaseException], Any]:
     """The test that a condition means."""
-    if isinstance(condition, types.FunctionType):
+    if type(condition) is types.FunctionType:  # `PyFunction_Check`
         return condition
     if isinstance(condition, type):
         if issubclass(condition, BaseException):

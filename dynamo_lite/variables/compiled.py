@@ -1,7 +1,7 @@
 """Functions wrapped by `compile` and `disable`, met or made inside captured code.
 
-Input: a real `Callable` or `Uncaptured`; a call of `compile`. Output: a model whose call is that of the wrapped function, which is followed
-as part of the outer capture; a model that breaks when called.
+Input: a real `Callable`, `UncapturedFunction` or `Uncaptured`; a call of `compile`. Output: a model whose call is that of the wrapped
+function, which is followed as part of the outer capture; a model that breaks when called.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from .. import _eval_frame
 from ..exc import NotConstant, unsupported
 from ..guards import ir
 from .base import MISSING, VariableTracker, real_object
+from .classes import CONVERTED
+from .constant import NONE
 from .descr import DescriptorVariable
-from .dispatch import builtin
+from .dispatch import builtin, method
 from .function import FunctionVariable, MethodVariable
 from .wrap import builds
 
@@ -48,8 +50,16 @@ class CompiledVariable(DescriptorVariable):
 
 _OF_FUNCTION = frozenset(
     {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"}
-    | {"__defaults__", "__kwdefaults__", "__code__", "__globals__", "__closure__"}
+    | {"__type_params__", "__defaults__", "__kwdefaults__", "__code__", "__globals__", "__builtins__", "__closure__"}
 )
+
+
+@method(_eval_frame.Callable.__set_name__, _eval_frame.UncapturedFunction.__set_name__)
+def function_set_name(tx: Any, self: VariableTracker, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+    """What a new class calls for the functions in its namespace."""
+    if name.as_python_constant() in CONVERTED:
+        unsupported("class-definition", f"compiled {name.as_python_constant()}")
+    return NONE
 
 
 class NewCompiledVariable(VariableTracker):
@@ -218,7 +228,7 @@ class DisabledVariable(DescriptorVariable):
         return unsupported("call-skipped-function", f"{getattr(self.value, '__qualname__', self.value)} is disabled")
 
 
-@builds(_eval_frame.Uncaptured)
+@builds(_eval_frame.Uncaptured, _eval_frame.UncapturedFunction)
 def build_uncaptured(tr: Any, value: Any, source: Any) -> DisabledVariable:
     tr.guard(source, ir.IS, value)
     return DisabledVariable(value, source)

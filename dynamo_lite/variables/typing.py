@@ -116,8 +116,8 @@ def _class_getitem(function: Any) -> Any:
 
 
 for _generic in (typing.Generic, typing.Annotated):
-    _raw = vars(_generic)["__class_getitem__"]
-    if hasattr(_raw, "__func__"):  # since 3.12 that of `Generic` is written in C
+    _raw = vars(_generic).get("__class_getitem__")
+    if hasattr(_raw, "__func__"):  # since 3.12 that of `Generic` is written in C; since 3.13 `Annotated` is no class
         HANDLERS[_raw.__func__] = _class_getitem(_raw.__func__)
 
 

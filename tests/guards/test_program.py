@@ -1,6 +1,8 @@
 """The C program and its Python mirror: every accessor and check, both ways. Needs no torch."""
 
 import collections
+import functools
+import gc
 import types
 
 import pytest
@@ -400,6 +402,67 @@ def test_global_state_comes_first():
     assert build_program(both.guards).first_failure((2,)) == 1
 
 
+@pytest.mark.parametrize(
+    "function, holds",
+    [
+        ("a".isidentifier, True),
+        ("".isidentifier, False),
+        ("a".upper, True),
+        ([].copy, False),
+        ([].clear, False),
+        ({}.popitem, False),  # raises
+        (gc.get_count, True),
+        ((3).__bool__, True),
+        (types.SimpleNamespace(a=1).__repr__, True),
+        (dict, False),
+        (object, True),
+        (functools.partial(bool, 1), True),
+        (lambda: 0.0, False),
+        (lambda: "text", True),
+        (len, False),  # raises: no argument
+    ],
+)
+def test_kinds_of_functions_for_the_global_state(function, holds):
+    both = Both()
+    both.guards.global_state(function, "state")
+    both.check(both.path(), ir.EQUALS, 1)
+    assert both(1) is holds and not both(2)
+
+
+def test_class_checks():
+    class Base:
+        first = 1
+
+    class Derived(Base):
+        pass
+
+    asked = []
+
+    def is_as_it_was(cls):
+        asked.append(cls)
+        return cls.first == 1
+
+    both = Both()
+    both.guards.class_check(Derived, is_as_it_was)
+    both.check(both.path(), ir.EQUALS, 1)
+    assert both(1) and not both(2)
+    program = build_program(both.guards)
+    assert program.check((1,), None)
+    asked.clear()
+    assert program.check((1,), None) and not asked
+    for change, holds in (("other", True), ("first", False), ("other", False)):
+        setattr(Base, change, 2)
+        assert program.check((1,), None) is holds and asked == [Derived]
+        assert program.check((1,), None) is holds and asked == [Derived]
+        assert both(1) is holds
+        asked.clear()
+    Derived.first = 1
+    assert both(1)
+    del asked[:], Derived
+    gc.collect()
+    assert not program.check((1,), None) and not both(1) and not asked
+
+
 class Interrupt(BaseException):
     pass
 
@@ -415,6 +478,8 @@ def test_errors_of_user_code(error, raised):
         lambda both: both.check(both.path((ir.CALL, fail)), ir.ABSENT),
         lambda both: both.guards.predicate(fail, [both.path()], "fail"),
         lambda both: both.guards.global_state(fail, "fail"),
+        lambda both: both.guards.global_state(functools.partial(fail).__call__, "fail"),
+        lambda both: both.guards.class_check(type("Class", (), {}), fail),
     ):
         both = Both()
         build(both)
