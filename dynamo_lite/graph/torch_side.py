@@ -29,6 +29,7 @@ from ..guards import tensor_class
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
+from .boxed import boxed_form, may_raise, one_by_one
 from .builder import GraphBuilder
 from .checkpoints import runnable
 from .checks import CHECKS
@@ -143,6 +144,14 @@ def _holds_tensor(value: Any, depth: int) -> bool:
     return False
 
 
+def holds_tensors(value: Any) -> bool:
+    """Whether a value is a tensor, or a list, tuple or dictionary with tensors."""
+    if type(value) in (list, tuple, dict):
+        items = itertools.islice(value.values() if type(value) is dict else value, _LOOKED_AT)
+        return any(map(holds_tensors, items))
+    return issubclass(type(value), torch.Tensor)
+
+
 def has_foreign_slots() -> bool:
     """Whether the program has special methods of its own in the place of torch.Tensor's, which nothing here knows."""
     return not tensor_class.can_be_followed()
@@ -224,7 +233,25 @@ def compile_graph(
         function = under_hooks(function, gm)
     if getattr(function, "__self__", None) is not gm and graph.reaches:
         function = apart(graph.reaches, function, gm)
-    return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks), record
+    boxed = None if graph.checks or _looks_at_inputs(graph) else boxed_form(function)
+    if boxed is not None:
+        boxed = protect(boxed)
+    return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks, boxed), record
+
+
+def release_inputs(failure: Failure, root: CodeType) -> Callable[[list[Any]], Any] | None:
+    """What runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the frame, whose
+    code is `root`, may have to start again, or its program to catch an error."""
+    if failure.boxed is None or may_raise(failure.gm, root):
+        return None
+    failure.has_released = True
+    return failure.boxed
+
+
+def released_again(failure: Failure, compiled: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    """The same for a frame of which an earlier process has found that it can let go of its inputs."""
+    failure.has_released = True
+    return failure.boxed or one_by_one(compiled)
 
 
 def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
@@ -255,6 +282,12 @@ def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any],
         return protect
     graph.checks.require_undoable(gm, graph.example_inputs(), protect)
     return graph.checks.protector(protect)
+
+
+def _looks_at_inputs(graph: GraphBuilder) -> bool:
+    """Whether what is put around the compiled graph asks the inputs for something, or changes them."""
+    asked = (graph.counts, graph.aliased, graph.revived, graph.written_past, graph.freed, graph.module_hooks)
+    return graph.aliases is not None or any(asked)
 
 
 def _wrapped(wrappers: Sequence[Callable[[Any], Any]], compiled: Callable[..., Any]) -> Callable[..., Any]:
