@@ -62,7 +62,10 @@ class Codegen:
         self.names = 0
         self.graph_out = ""
         self.graph_call = -1  # index in asm.items of the instruction that loads the compiled graph
-        self.graph_args = (-1, -1)  # indices of the first and behind the last instruction that calls it with the arguments pushed
+        self.graph_args = (
+            -1,
+            -1,
+        )  # indices of the first and behind the last instruction that calls it with the arguments pushed
         self.dropped: list[str] = []  # variables that the program binds anew or deletes while the graph would run
         self.graph: Any = None  # the GraphCall
         self.graph_failed = self.asm.label()  # where its exceptions go
@@ -376,8 +379,8 @@ class Codegen:
         )
 
     def _release_inputs(self, n_given: int, on_failure: Any) -> Any:
-        """Let the graph be called with a list that holds the inputs alone, where the program lets go of some of them before the graph's end;
-        what to call. None: the frame holds its inputs as long as the graph runs."""
+        """Give the graph's inputs to it in a list, and let go of the variables that the program drops while the graph runs. What to
+        call with the list; None where the frame holds its inputs until the graph has ended."""
         first, end = self.graph_args
         loaded = {item.arg for item in self.asm.items[end:] if isinstance(item, Instr) and item.name in _LOADS_FAST}
         dropped = [name for name in self.dropped if name not in loaded]

@@ -39,8 +39,8 @@ take part in the operators themselves wherever they can."""
 BoxedCallable = Callable[[list[Any]], Any]
 
 BOXED: weakref.WeakKeyDictionary[Callable[..., Any], BoxedCallable] = weakref.WeakKeyDictionary()
-"""Compiled graph → the same with one list of the inputs as its argument, which it empties, and none of which it holds longer than it needs it
-(torch's boxed calling convention). No attribute of the function: `functools.wraps` would copy it to what is put around."""
+"""Compiled graph → the same with one list of the inputs as its argument, which it empties (torch's boxed calling convention):
+it holds no input longer than it needs it. No attribute of the function: `functools.wraps` would copy it to what is put around."""
 
 
 def aot_autograd(

@@ -360,8 +360,8 @@ def _kernel(path: str) -> Callable[..., Any]:
 
 
 def _runner(call: Callable[[list[Any]], Any], count: int, label: str, is_boxed: bool = False) -> Callable[..., Any]:
-    """What AOTAutograd and Inductor put around such a graph: no gradients are recorded inside, and the profiler sees it. `is_boxed`: it takes
-    a list of the inputs."""
+    """What AOTAutograd and Inductor put around such a graph: no gradients are recorded inside, and the profiler sees it.
+    `is_boxed`: it takes a list of the inputs."""
     import torch
     from torch.autograd import profiler
 

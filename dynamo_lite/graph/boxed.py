@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 from .._eval_frame import call_moved
 from ..backends.aot import BOXED, BoxedCallable
@@ -28,8 +29,8 @@ from .values import SymValue
 
 
 def boxed_form(compiled: Callable[..., Any]) -> BoxedCallable | None:
-    """The same with one list of the inputs as its argument, which holds none of them longer than it needs it; None if there is no such form:
-    a callable that takes its inputs one by one holds them until it returns."""
+    """The same with one list of the inputs as its argument, which holds none of them longer than it needs it. None if there is no
+    such form: a callable that takes its inputs one by one holds them until it returns."""
     if isinstance(compiled, MethodType):
         return _boxed_forward(compiled)
     return BOXED.get(compiled) if isinstance(compiled, FunctionType) else None
@@ -70,7 +71,7 @@ def may_raise(gm: GraphModule, root: CodeType) -> bool:
     """Whether a graph may raise for what the data are, or whether the program may catch what it raises: `root` is the frame's code."""
     catching: dict[tuple[int, int], bool] = {}
     for node in gm.graph.nodes:
-        if not node.op.startswith("call_"):
+        if not node.op.startswith("call_") or node.target in _STATE:
             continue
         if not cannot_raise(node) or _may_be_caught(getattr(node.meta, "place", None), root, catching):
             return True
@@ -81,21 +82,35 @@ def cannot_raise(node: Node) -> bool:
     """Whether what a node calls raises nothing about the data of its arguments."""
     if node.op == "call_function" and not is_own(node.target):
         return False
-    if node.target in _STATE or node.target is torch.autograd.grad:  # the gradients of what is known here
+    if node.target is torch.autograd.grad:  # the gradients of what is known here
         return True
     if isinstance(node.meta.subject, SymValue):
         return node.target in _SIZES and not isinstance(node.meta.subject, FloatValue)
     name = _name_of(node.target)
     name = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-    if name == "getitem":
-        return not any(_is_tensor(used) for used in node.all_input_nodes[1:])
-    if name in _POSITIONS:
-        return not any(_is_tensor(used) for used in node.all_input_nodes[1:]) and not node.kwargs.keys() & {"generator"}
-    if "generator" in node.kwargs or "out" in node.kwargs:
+    if name in _INDEXED:
+        return not any(map(_is_tensor, _nodes_in(node.args[1])))
+    values = (*node.args, *node.kwargs.values())
+    if "generator" in node.kwargs or "out" in node.kwargs or _NUCLEAR_NORM in values:
+        return False
+    if name in _TENSORS and sum(_is_tensor(value) for value in values if isinstance(value, Node)) > _TENSORS[name]:
         return False
     if name in _DIVISIONS:
-        return all(_is_floating(used) for used in (node, *node.all_input_nodes))
-    return name in _ANY_DATA or _is_pointwise(name)
+        return all(_is_floating(used) for used in (node, *node.all_input_nodes) if _is_tensor(used))
+    return takes_any_data(name)
+
+
+def takes_any_data(name: str) -> bool:
+    """Whether an operator of this name raises for no data, apart from the integers that divisions refuse and tensors in the places of
+    numbers."""
+    name = name.removeprefix("_foreach_")
+    return name in _ANY_DATA or name in _TENSORS or _is_pointwise(name)
+
+
+def _nodes_in(value: Any) -> list[Node]:
+    found: list[Node] = []
+    map_arg(value, found.append)
+    return found
 
 
 def _name_of(target: Any) -> str:
@@ -112,9 +127,9 @@ def _name_of(target: Any) -> str:
 
 def _is_pointwise(name: str) -> bool:
     packet = getattr(torch.ops.aten, name, None)
-    if packet is None or name in _POINTWISE_THAT_RAISE:
-        return False
-    return any(torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads())
+    return packet is not None and any(
+        torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads()
+    )
 
 
 def _meta_of(node: Node) -> Any:
@@ -143,34 +158,47 @@ _OPERATORS = {
     **{name: name[1:] for name in ("iadd", "isub", "imul", "iand", "ior", "ixor", "imatmul")},
     **{"truediv": "div", "itruediv": "div", "rtruediv": "div", "ifloordiv": "floor_divide", "floordiv": "floor_divide"},
     **{"radd": "add", "rmul": "mul", "rmatmul": "matmul", "mod": "remainder", "imod": "remainder", "ipow": "pow"},
-    **{"and_": "bitwise_and", "or_": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not", "not_": "logical_not"},
+    **{
+        "and_": "bitwise_and",
+        "or_": "bitwise_or",
+        "xor": "bitwise_xor",
+        "invert": "bitwise_not",
+        "not_": "logical_not",
+    },
 }
 """Names of Python's operators → torch's names for them."""
 
 _DIVISIONS = frozenset({"div", "divide", "floor_divide", "remainder", "fmod", "pow"})
 """Pointwise operators that refuse some integers."""
 
-_POINTWISE_THAT_RAISE = frozenset({"equal"})
-"""Pointwise operators that refuse some numbers; `equal` gives a number."""
+_INDEXED = frozenset({"getitem", "setitem"})
 
-_POSITIONS = frozenset({"tensor_split", "repeat_interleave", "narrow", "roll", "diag_embed"})
-"""Functions that may get positions or lengths as a tensor."""
+_NUCLEAR_NORM = "nuc"
+"""The argument with which norms decompose a matrix."""
+
+_TENSORS = {
+    **dict.fromkeys(("tensor_split", "repeat_interleave", "narrow", "roll"), 1),
+    **dict.fromkeys(("arange", "linspace", "logspace", "full"), 0),
+    **{"full_like": 1, "new_full": 1, "fill": 1, "masked_fill": 2},
+}
+"""Operators that may get a tensor where positions, lengths or a number are wanted, and refuse some → the number of their other tensors."""
 
 _ANY_DATA = frozenset(
     """
     view reshape transpose permute contiguous flatten unflatten unsqueeze squeeze expand expand_as view_as reshape_as t adjoint
     swapaxes swapdims swap_axes movedim moveaxis select chunk split unbind cat concat concatenate stack hstack vstack dstack
     column_stack detach alias to type_as float half bfloat16 double int long bool short type flip fliplr flipud rot90 diagonal tril triu
-    diag repeat tile pad zeros_like ones_like full_like empty_like rand_like randn_like zeros ones full empty rand randn arange
-    linspace eye new_zeros new_ones new_full new_empty zero fill copy broadcast_to broadcast_tensors unfold fold where masked_fill
+    diag repeat tile pad zeros_like ones_like empty_like rand_like randn_like zeros ones empty rand randn
+    eye new_zeros new_ones new_empty zero copy broadcast_to broadcast_tensors unfold fold
     ravel atleast_1d atleast_2d atleast_3d meshgrid
     sum nansum mean nanmean var std var_mean std_mean amax amin aminmax max min argmax argmin all any prod norm vector_norm
     cumsum cumprod logsumexp logcumsumexp count_nonzero sort argsort topk
     matmul mm bmm addmm baddbmm addbmm addmv mv dot vdot outer ger inner einsum tensordot linear bilinear cross
-    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     softmax log_softmax softmin layer_norm group_norm rms_norm batch_norm instance_norm local_response_norm normalize dropout dropout1d
     dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout scaled_dot_product_attention
-    avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d _max_pool1d _max_pool2d _max_pool3d boolean_dispatch
+    multi_head_attention_forward
+    avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d
     adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
     lp_pool1d lp_pool2d interpolate upsample pixel_shuffle pixel_unshuffle channel_shuffle
     glu prelu logsigmoid tanhshrink softsign hardswish
@@ -186,7 +214,8 @@ equations. `tests/graph/test_boxed.py` calls each with such data as others refus
 
 
 def _may_be_caught(place: Place | None, root: CodeType, known: dict[tuple[int, int], bool]) -> bool:
-    """Whether an operator of this line, or one of the calls that led there, is inside of a `try`. Where the calls are not known, it may be."""
+    """Whether an operator of this line, or one of the calls that led there, is inside of a `try`. Where the calls are not known,
+    it may be."""
     last = None
     while place is not None:
         key = (id(place.code), place.lineno)

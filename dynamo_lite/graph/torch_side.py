@@ -29,9 +29,9 @@ from ..guards import tensor_class
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
-from .boxed import boxed_form, may_raise, one_by_one
+from .boxed import BoxedCallable, boxed_form, may_raise, one_by_one
 from .builder import GraphBuilder
-from .checkpoints import runnable
+from .checkpoints import forward_of, runnable
 from .checks import CHECKS
 from .detached import with_aliases_after
 from .failure import Failure, raises_on_fakes
@@ -55,6 +55,7 @@ from .stored import (  # noqa: F401
     write_graph,
     write_guard,
 )
+from .values import requires_grad
 from .versions import with_aliases, with_counts, with_versions
 
 _LOOKED_AT = 16  # items of a container
@@ -229,17 +230,40 @@ def compile_graph(
             weakref.finalize(gm, _forget_sources, type(gm), made)
     record.compile_seconds = time.perf_counter() - started
     function = _function_of(compiled)
-    if getattr(function, "__self__", None) is not gm and graph.records_gradients:
-        function = under_hooks(function, gm)
-    if getattr(function, "__self__", None) is not gm and graph.reaches:
-        function = apart(graph.reaches, function, gm)
-    boxed = None if graph.checks or _looks_at_inputs(graph) else boxed_form(function)
+    boxed = _boxed(graph, gm, function)
     if boxed is not None:
         boxed = protect(boxed)
+    if getattr(function, "__self__", None) is not gm:
+        captured = functools.partial(forward_of, gm)
+        if graph.records_gradients:
+            function = under_hooks(function, captured)
+        if graph.reaches:
+            function = apart(graph.reaches, function, captured)
     return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks, boxed), record
 
 
-def release_inputs(failure: Failure, root: CodeType) -> Callable[[list[Any]], Any] | None:
+def _boxed(graph: GraphBuilder, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:
+    """What runs a graph with a list of its inputs, each of which dies with its last use; None if there is nothing of the kind. What takes
+    part in autograd outside of the graph is a node of AOTAutograd's, whose inputs autograd holds."""
+    if graph.checks or _looks_at_inputs(graph):
+        return None
+    boxed = boxed_form(function)
+    if boxed is None or getattr(function, "__self__", None) is gm:
+        return boxed
+    if any(map(requires_grad, graph.outputs)):
+        return None
+    captured = functools.partial(_boxed_forward_of, gm)
+    if graph.records_gradients:
+        boxed = under_hooks(boxed, captured)
+    return apart(graph.reaches, boxed, captured, is_boxed=True) if graph.reaches else boxed
+
+
+def _boxed_forward_of(gm: torch.fx.GraphModule) -> BoxedCallable:
+    forward = forward_of(gm)
+    return boxed_form(forward) or one_by_one(forward)
+
+
+def release_inputs(failure: Failure, root: CodeType) -> BoxedCallable | None:
     """What runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the frame, whose
     code is `root`, may have to start again, or its program to catch an error."""
     if failure.boxed is None or may_raise(failure.gm, root):
@@ -248,7 +272,7 @@ def release_inputs(failure: Failure, root: CodeType) -> Callable[[list[Any]], An
     return failure.boxed
 
 
-def released_again(failure: Failure, compiled: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+def released_again(failure: Failure, compiled: Callable[..., Any]) -> BoxedCallable:
     """The same for a frame of which an earlier process has found that it can let go of its inputs."""
     failure.has_released = True
     return failure.boxed or one_by_one(compiled)
