@@ -55,7 +55,6 @@ from .stored import (  # noqa: F401
     write_graph,
     write_guard,
 )
-from .values import requires_grad
 from .versions import with_aliases, with_counts, with_versions
 
 _LOOKED_AT = 16  # items of a container
@@ -250,7 +249,7 @@ def _boxed(graph: GraphBuilder, gm: torch.fx.GraphModule, function: Any) -> Boxe
     boxed = boxed_form(function)
     if boxed is None or getattr(function, "__self__", None) is gm:
         return boxed
-    if any(map(requires_grad, graph.outputs)):
+    if graph.returns_gradients:
         return None
     captured = functools.partial(_boxed_forward_of, gm)
     if graph.records_gradients:
