@@ -17,7 +17,11 @@
    Graphs that raise. What the program did in Python before the operator that raises has not happened yet: generated code does
    it after the graph. So `on_failure` is asked: it returns the graph's results after all, or says that the frame can start
    again as ordinary Python, which then raises at the right place. For this GraphFailed is raised instead; generated code
-   catches it. */
+   catches it.
+
+   Boxed calls. A caller of a C function holds its arguments until it returns. Where the program itself lets go of an input before
+   the graph ends, generated code gives the inputs in one list, which nobody else holds, and `compiled` takes such a list and empties
+   it (torch's boxed calling convention): an input that only the frame held dies when the graph is done with it. */
 
 static PyObject *GraphFailed;
 
@@ -137,9 +141,56 @@ graph_run(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf
     return result;
 }
 
+/* One list of all inputs: those in the list `given`, which is emptied, and those in the handover. */
+static PyObject *
+graph_box(GraphCall *graph, PyObject *given, Handover *handover)
+{
+    PyObject *inputs = PyList_New(graph->n_given + graph->n_handed);
+    if (inputs == NULL) {
+        return NULL;
+    }
+    for (int i = 0; i < graph->n_given; i++) {
+        PyList_SET_ITEM(inputs, graph->given[i], PyList_GET_ITEM(given, i));
+    }
+    Py_SET_SIZE(given, 0);
+    for (int k = 0; k < graph->n_spans; k++) {
+        for (int i = graph->handed[k].first; i < graph->handed[k].first + graph->handed[k].n; i++) {
+            PyList_SET_ITEM(inputs, i, Py_NewRef(handover->room[1 + i]));
+        }
+    }
+    return inputs;
+}
+
+static PyObject *
+graph_call_boxed(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (PyVectorcall_NARGS(nargsf) != 1 || kwnames != NULL || !PyList_CheckExact(args[0])
+        || PyList_GET_SIZE(args[0]) != graph->n_given) {
+        return PyErr_Format(PyExc_TypeError, "this graph takes a list of %d items", graph->n_given);
+    }
+    PyObject *inputs = Py_NewRef(args[0]);
+    if (graph->n_handed > 0) {
+        Handover *handover = handover_take(thread, graph);
+        Py_SETREF(inputs, handover == NULL ? NULL : graph_box(graph, inputs, handover));
+        if (handover != NULL) {
+            handover_free(handover);
+        }
+        if (inputs == NULL) {
+            return NULL;
+        }
+    }
+    PyObject *room[2] = {NULL, inputs};
+    PyObject *result = graph_run(thread, graph, room + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET);
+    Py_DECREF(inputs);
+    return result;
+}
+
 static PyObject *
 graph_vectorcall(GraphCall *graph, PyObject *const *given, size_t nargsf, PyObject *kwnames)
 {
+    if (graph->is_boxed) {
+        return graph_call_boxed(this_thread(), graph, given, nargsf, kwnames);
+    }
     if (PyVectorcall_NARGS(nargsf) != graph->n_given || kwnames != NULL) {
         return PyErr_Format(PyExc_TypeError, "this graph takes %d positional arguments", graph->n_given);
     }
@@ -212,11 +263,11 @@ graph_lay_out(GraphCall *graph, Py_ssize_t n, PyObject *handed)
 static PyObject *
 graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"compiled", "n_args", "handed", "on_failure", NULL};
+    static char *names[] = {"compiled", "n_args", "handed", "on_failure", "boxed", NULL};
     PyObject *compiled, *handed, *on_failure = NULL;
-    int n_args;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO!|O:GraphCall", names, &compiled, &n_args, &PyTuple_Type, &handed,
-                                     &on_failure)) {
+    int n_args, is_boxed = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO!|Op:GraphCall", names, &compiled, &n_args, &PyTuple_Type, &handed,
+                                     &on_failure, &is_boxed)) {
         return NULL;
     }
     GraphCall *graph = (GraphCall *)type->tp_alloc(type, 0);
@@ -226,6 +277,7 @@ graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     graph->vectorcall = (vectorcallfunc)graph_vectorcall;
     graph->compiled = Py_NewRef(compiled);
     graph->on_failure = Py_XNewRef(on_failure);
+    graph->is_boxed = (char)is_boxed;
     if (graph_lay_out(graph, n_args, handed) < 0) {
         Py_DECREF(graph);
         return NULL;
@@ -255,6 +307,7 @@ graph_dealloc(GraphCall *graph)
 
 static PyMemberDef graph_members[] = {
     {"on_failure", T_OBJECT, offsetof(GraphCall, on_failure), READONLY},
+    {"boxed", T_BOOL, offsetof(GraphCall, is_boxed), READONLY},
     {NULL}
 };
 
@@ -284,11 +337,12 @@ static PyGetSetDef graph_getset[] = {
 static PyTypeObject GraphCall_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dynamo_lite._eval_frame.GraphCall",
-    .tp_doc = "GraphCall(compiled, n_args, handed, on_failure=None)\n--\n\n"
+    .tp_doc = "GraphCall(compiled, n_args, handed, on_failure=None, boxed=False)\n--\n\n"
               "Calls compiled(*args) with this thread's region switched off. The arguments at the positions `handed` come\n"
               "from the guards of the entry whose code calls this; the others are its own arguments. When it raises,\n"
               "on_failure(self, error, args) returns the results after all, or True: raise GraphFailed, or False: raise\n"
-              "the error.",
+              "the error. Where `boxed` is true, it is called with a list of its own arguments, which it empties, and calls\n"
+              "compiled(list of all arguments), which does so too.",
     .tp_basicsize = sizeof(GraphCall),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(GraphCall, vectorcall),

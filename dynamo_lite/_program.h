@@ -335,6 +335,7 @@ typedef struct {
     int *given;              /* positions of arguments, ascending */
     Span *handed;            /* those of the others */
     int n_given, n_handed, n_spans;
+    char is_boxed;           /* takes and gives one list, which `compiled` empties */
 } GraphCall;
 
 typedef struct Handover {

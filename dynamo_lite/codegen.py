@@ -14,10 +14,13 @@ from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
 
+from bytecode import Instr
+
 from ._eval_frame import GraphCall, GraphFailed
 from .break_emitter import BreakEmitter, FrameState, is_constant_value, is_null, operand_count
 from .exc import Unsupported, unsupported
 from .failure import Original, take_place
+from .graph import side
 from .guards import ir
 from .interp.frame import OPS, ExcInfo, Frame, Lasti
 from .isa.canon import Op
@@ -26,13 +29,14 @@ from .isa.emit import Assembler
 from .isa.flow import can_be_cut
 from .isa.lift import LOCALS_ARE_SHARED, NULL_FIRST
 from .locks import Taking, release
-from .resume import resume_code
+from .resume import is_resumed, resume_code
 from .source import emit_source
 from .variables.base import VariableTracker, is_lazy
 from .variables.cell import CellVariable
 from .variables.constant import ConstantVariable
 from .variables.module import is_module_level
 
+_LOADS_FAST = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"})
 _BINDING = frozenset({Op.STORE_FAST, Op.DELETE_FAST})
 # Ops that name a global: they mean the globals of their own function.
 _GLOBAL_OPS = frozenset({Op.STORE_GLOBAL, Op.DELETE_GLOBAL, Op.IMPORT_NAME})
@@ -58,6 +62,11 @@ class Codegen:
         self.names = 0
         self.graph_out = ""
         self.graph_call = -1  # index in asm.items of the instruction that loads the compiled graph
+        self.graph_args = (
+            -1,
+            -1,
+        )  # indices of the first and behind the last instruction that calls it with the arguments pushed
+        self.dropped: list[str] = []  # variables that the program binds anew or deletes while the graph would run
         self.graph: Any = None  # the GraphCall
         self.graph_failed = self.asm.label()  # where its exceptions go
         self.handed: list[Any] = []  # paths of the graph's inputs that the guards hand over to it
@@ -183,6 +192,7 @@ class Codegen:
         for node in self.tr.graph.counters:
             self._read(node)
         if outputs or not self.tr.graph.is_empty:
+            self.dropped = self._dropped_variables(roots, frames)
             self._call_graph()
         for function, args in self.tr.state.final_changes():
             self.load_callable(function)
@@ -286,7 +296,9 @@ class Codegen:
         for source in given:
             self.load_source(source)
         self.shared = set()
+        first = len(self.asm.items)
         self.asm.call(len(given))
+        self.graph_args = (first, len(self.asm.items))
         self.asm.end_try()
         self.graph_out = self.new_local()
         self.asm.store_fast(self.graph_out)
@@ -346,7 +358,8 @@ class Codegen:
             compiled, on_failure = self.tr.analysis.compile_graph(self.tr.graph)
             sources = [i.source for i in self.tr.graph.inputs]
             handed = tuple(i for i, source in enumerate(sources) if self._is_handed_over(source))
-            self.graph = GraphCall(compiled, len(sources), handed, on_failure)
+            boxed = self._release_inputs(len(sources) - len(handed), on_failure)
+            self.graph = GraphCall(boxed or compiled, len(sources), handed, on_failure, boxed is not None)
             self.asm.items[self.graph_call] = make_instr("LOAD_CONST", self.graph)
             self._after_failure()
         if self.taking is not None:
@@ -365,6 +378,45 @@ class Codegen:
             code.co_freevars,
         )
 
+    def _release_inputs(self, n_given: int, on_failure: Any) -> Any:
+        """Give the graph's inputs to it in a list, and let go of the variables that the program drops while the graph runs. What to
+        call with the list; None where the frame holds its inputs until the graph has ended."""
+        first, end = self.graph_args
+        loaded = {item.arg for item in self.asm.items[end:] if isinstance(item, Instr) and item.name in _LOADS_FAST}
+        dropped = [name for name in self.dropped if name not in loaded]
+        boxed = side.release_inputs(on_failure, self.code) if dropped else None
+        if boxed is None:
+            return None
+        asm, items = self.asm, self.asm.items
+        behind = items[end:]
+        del items[first:]
+        # Locals of our own that the inputs were loaded through hold parts of what is dropped.
+        own = {item.arg for item in items if isinstance(item, Instr) and item.name == "STORE_FAST"} - loaded
+        for name in [*dropped, *sorted(own)]:
+            asm.delete_fast(name)
+        asm.build_list(n_given)
+        asm.call(1)
+        items += behind
+        return boxed
+
+    def _dropped_variables(self, roots: list[Any], frames: Sequence[Frame]) -> list[str]:
+        """The arguments with tensors of which nothing is left when the trace ends: the program has bound their variables anew, or deleted
+        them. Only resume functions own their arguments: callers of others hold what they pass (`Python/ceval.c`, C callables)."""
+        if not is_resumed(self.code) or self.taking is not None:
+            return []
+        root = self.tr.root_frame
+        names = self.code.co_varnames[: _parameter_count(self.code)]
+        bound = [
+            (slot, name)
+            for slot, name in enumerate(names)
+            if not root.lifted.is_cell[slot] and root.locals[slot] is not self.tr.arguments[slot]
+        ]
+        candidates = [(slot, name) for slot, name in bound if side.holds_tensors(self.tr.analysis.values[slot])]
+        if not candidates:
+            return []
+        held = {id(vt) for vt in self.tr.reachable([*roots, *root.held(), *(vt for f in frames for vt in f.held())])}
+        return [name for slot, name in candidates if id(self.tr.arguments[slot]) not in held]
+
     def _after_failure(self) -> None:
         """The graph has raised: the frame starts again as the original, or the error goes on."""
         asm = self.asm
@@ -373,12 +425,13 @@ class Codegen:
         asm.place(self.graph_failed)
         if self.taking is not None:
             self._emit_release()
-        asm.load_const(GraphFailed)
-        asm.check_exc_match()
-        asm.jump_if(False, passed_on)
-        asm.pop_top()
-        self._start_again()
-        asm.place(passed_on)
+        if not self.graph.boxed:
+            asm.load_const(GraphFailed)
+            asm.check_exc_match()
+            asm.jump_if(False, passed_on)
+            asm.pop_top()
+            self._start_again()
+            asm.place(passed_on)
         self.load_callable(take_place)
         asm.copy(3)
         asm.call(1)

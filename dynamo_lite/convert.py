@@ -658,7 +658,8 @@ class Analysis:
             if not program.check(self.values, self.fn.__closure__):
                 return None
         if call is not None:
-            call.compiled, later.on_failure = self.compile_graph(graph, version.path)
+            compiled, later.on_failure = self.compile_graph(graph, version.path)
+            call.compiled = side.released_again(later.on_failure, compiled) if call.boxed else compiled
         guards, settled = version.finish(graph, call, program)
         if settled is not program:
             with side.modes_back():
@@ -679,7 +680,7 @@ class Analysis:
         graph = version.graph()
         call, later = None, _Later()
         if graph is not None:
-            call = _eval_frame.GraphCall(later, len(graph.example_inputs()), version.positions, later)
+            call = _eval_frame.GraphCall(later, len(graph.example_inputs()), version.positions, later, version.is_boxed)
         return graph, call, later, version.code(call), version.program(call)
 
     def _attempt(self, tr: Trace) -> Any:

@@ -516,3 +516,61 @@ def test_backends_that_raise_where_errors_are_not_suppressed(settings):
             dynamo_lite.compile(lambda x: WrongGradient.apply(x + 0), backend="aot_eager", **settings)(
                 torch.ones(3, requires_grad=True)
             )
+
+
+def runs_out_of_memory(x, seen):
+    y = x + 1
+    print(end="")
+    seen.append(1)
+    y = y * 2
+    y = y.repeat(1 << 50)
+    return y.sum()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_graph_that_has_let_go_of_its_inputs(backend):
+    captured = dynamo_lite.compile(runs_out_of_memory, backend=backend)
+    for _ in range(2):
+        seen = []
+        with pytest.raises(RuntimeError, match="allocate memory") as caught:
+            captured(X, seen)
+        assert seen == []  # it is what the graph would have been followed by
+        (note,) = caught.value.__notes__
+        assert "let go of its inputs" in note
+        lines = [e.line for e in traceback.extract_tb(caught.tb) if e.name == runs_out_of_memory.__name__]
+        if backend == "eager":
+            assert lines == ["y = y.repeat(1 << 50)"]
+
+
+def test_a_graph_in_a_try_statement_keeps_its_inputs():
+    def f(x, seen):
+        y = x + 1
+        print(end="")
+        try:
+            seen.append(1)
+            y = y * 2
+            y = y.repeat(1 << 50)
+        except RuntimeError as error:
+            seen.append(type(error))
+        return y
+
+    same_as_eager(f, lambda i: [X, []], backend="eager")
+
+
+def test_a_try_statement_of_a_caller_in_the_same_frame():
+    def inner(x, seen):
+        y = x + 1
+        print(end="")
+        seen.append(1)
+        y = y * 2
+        y = y.repeat(1 << 50)
+        return y
+
+    def f(x, seen):
+        try:
+            x = inner(x, seen)
+        except RuntimeError as error:
+            seen.append(type(error))
+        return x
+
+    same_as_eager(f, lambda i: [X, []], backend="eager")

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import sys
 import types
 import typing
 import weakref
@@ -463,3 +464,255 @@ def test_functions_that_are_gone_leave_nothing_after_a_reset(dynamic):
     before = objects()
     compile_many(range(1000, 1100))
     assert objects() < before * 1.001
+
+
+# -- inputs of a graph that die while it runs
+
+DEATHS = {}
+"""Name of a tensor → whether it has died inside of a running graph."""
+
+
+def runs_in_a_graph():
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<eval_with_key>") or "torchinductor" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def note(name):
+    DEATHS[name] = runs_in_a_graph()
+
+
+@dynamo_lite.disable
+def watch(**tensors):
+    """A graph break that takes note of the deaths of tensors."""
+    for name, tensor in tensors.items():
+        weakref.finalize(tensor, note, name)
+
+
+@dynamo_lite.disable
+def watched(tensor):
+    weakref.finalize(tensor, note, "x")
+    return tensor
+
+
+LINEAR = torch.nn.Linear(3, 3)
+
+
+def rebinds(s):
+    x = s * 2
+    watch(x=x)
+    x = x.sin()
+    x = x + 1
+    return x.cos()
+
+
+def deletes(s):
+    x, y = s * 2, s * 3
+    watch(x=x, y=y)
+    z = x.sin() * y
+    del x, y
+    return z.cos() + 1
+
+
+def breaks_twice(s):
+    x = s * 2
+    watch(x=x)
+    y = x.sin()
+    del x
+    y = y.cos()
+    watch(y=y)
+    y = y.sin() + 1
+    return y.cos()
+
+
+def breaks_in_a_loop(s):
+    x = s * 2
+    for name in ("x", "y"):
+        watch(**{name: x})
+        x = LINEAR(x)
+        x = x.relu()
+    return x
+
+
+def leaves_it_on_the_stack(s):
+    return watched(s * 2).sin().cos().tan()
+
+
+def breaks_in_a_callee(s):
+    def inner(x):
+        x = x * 2
+        watch(x=x)
+        x = x.sin()
+        x = x.cos()
+        return x
+
+    y = inner(s * 3)
+    return y.sin() + 1
+
+
+def waits_for_a_callee(s):
+    x, y = s * 4, s * 3
+    watch(x=x, y=y)
+    y = x.sin() * y
+    x = y.cos()
+    return x + 1
+
+
+def deletes_a_list(s):
+    items = [s * 2, s * 3]
+    watch(x=items[0], y=items[1])
+    z = items[0] + items[1]
+    del items
+    return z.sin().cos()
+
+
+def switches_gradients_off(s):
+    x = s * 2
+    watch(x=x)
+    with torch.no_grad():
+        x = x.sin()
+        x = x.cos()
+    return x + 1
+
+
+def updates_by_gradients(s):
+    with torch.enable_grad():
+        w = torch.ones(3, requires_grad=True)
+        (x,) = torch.autograd.grad((w * s).sum(), [w])
+    watch(x=x)
+    w = w.detach().sub_(x * 0.1)
+    x = None
+    return w.sin().cos()
+
+
+def goes_backward(s):
+    with torch.enable_grad():
+        w = torch.ones(3, requires_grad=True)
+        x = s * 2
+        watch(x=x)
+        x = x + 1
+        (x * w).sum().backward()
+    return w.grad * 2
+
+
+def is_called_from_c(s):
+    return next(map(rebinds, [s + 1])).sin()
+
+
+def keeps_the_variable(s):
+    x = s * 2
+    watch(x=x)
+    y = x.sin()
+    return y.cos() + 1
+
+
+def has_another_variable(s):
+    x = s * 2
+    watch(x=x)
+    y = x
+    x = x.sin()
+    x = x.cos()
+    return x + 1, y is s
+
+
+def holds_it_in_a_new_list(s):
+    x = s * 2
+    watch(x=x)
+    y = [x]
+    x = x.sin()
+    x = x.cos()
+    return x + len(y)
+
+
+def indexes(s):
+    x, i = s * 2, torch.tensor([0])
+    watch(x=x)
+    x = x[i]
+    return x.cos() + 1
+
+
+def tries(s):
+    x = s * 2
+    watch(x=x)
+    try:
+        x = x.sin()
+        x = x.cos()
+    except RuntimeError:
+        pass
+    return x + 1
+
+
+def pops_it_off_a_list(s):
+    items = [s * 2]
+    watch(x=items[0])
+    z = items.pop().sin()
+    return z.cos(), items
+
+
+RELEASING = [
+    rebinds,
+    deletes,
+    breaks_twice,
+    breaks_in_a_loop,
+    leaves_it_on_the_stack,
+    breaks_in_a_callee,
+    waits_for_a_callee,
+    deletes_a_list,
+    switches_gradients_off,
+    updates_by_gradients,
+    goes_backward,
+    is_called_from_c,
+]
+HOLDING = [keeps_the_variable, has_another_variable, holds_it_in_a_new_list, indexes, tries, pops_it_off_a_list]
+
+
+def deaths(program, backend, gradients=False):
+    """What has died where in a first and in a second call, which do what eager execution does."""
+    s, found = torch.randn(3), []
+    with torch.set_grad_enabled(gradients):
+        expected, function = program(s), dynamo_lite.compile(program, backend=backend)
+        for _ in range(2):
+            DEATHS.clear()
+            result = function(s)
+            found.append(dict(DEATHS))
+            torch.testing.assert_close(result, expected)
+            del result
+    return found
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", RELEASING, ids=lambda program: program.__name__)
+def test_what_the_program_drops_dies_while_the_graph_runs(without_collector, program, backend):
+    first, second = deaths(program, backend)
+    assert first == second
+    assert first
+    assert all(first.values())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("program", HOLDING, ids=lambda program: program.__name__)
+def test_what_the_program_holds_or_may_need_again_outlives_the_graph(without_collector, program, backend):
+    assert deaths(program, backend) == [{"x": False}] * 2
+
+
+def test_what_autograd_may_save_dies_while_the_graph_runs_if_it_is_not_saved(without_collector):
+    assert deaths(rebinds, "eager", gradients=True) == [{"x": True}] * 2
+
+    def multiplies(s):
+        x = s * 2
+        watch(x=x)
+        x = x * LINEAR.weight[0]
+        x = x + 1
+        return x.sum()
+
+    # Its gradient needs it, in eager execution too.
+    assert deaths(multiplies, "eager", gradients=True) == [{}] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [rebinds, deletes_a_list, goes_backward], ids=lambda program: program.__name__)
+def test_what_the_program_drops_dies_in_the_code_of_inductor(without_collector, program):
+    assert all(all(found.values()) and found for found in deaths(program, "inductor"))

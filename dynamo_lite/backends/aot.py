@@ -20,6 +20,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from .._eval_frame import call_moved
 from ..record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
 from .recurrent import keep_gradients_and_dropout
 from .wrapper_views import put_together_anew
@@ -33,6 +34,13 @@ FLOATS = "dynamo_lite_floats"
 """Attribute of a backend that says how it wants floats that differ from call to call. "numbers": as inputs that are floats. "items" (if
 there is none): as inputs that are tensors of one double, from which `item()` in the graph gets the number. "tensors": such tensors
 take part in the operators themselves wherever they can."""
+
+
+BoxedCallable = Callable[[list[Any]], Any]
+
+BOXED: weakref.WeakKeyDictionary[Callable[..., Any], BoxedCallable] = weakref.WeakKeyDictionary()
+"""Compiled graph → the same with one list of the inputs as its argument, which it empties (torch's boxed calling convention):
+it holds no input longer than it needs it. No attribute of the function: `functools.wraps` would copy it to what is put around."""
 
 
 def aot_autograd(
@@ -174,14 +182,35 @@ def _add_inputs(graph: Any, n: int) -> None:
 
 def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unused: int) -> Callable[..., Any]:
     """The callable on the inputs that were captured, without the last results if they are `unused`."""
+    inner = boxed_forward(compiled)
     if not sizes and not unused:
+        if inner is not None:
+            BOXED[compiled] = inner
         return compiled
 
     def call(*args: Any) -> Any:
         results = compiled(*args, *[args[position].size(dim) for position, dim in sizes])
         return results[:-unused] if unused else results
 
+    def call_boxed(inputs: list[Any]) -> Any:
+        inputs += [inputs[position].size(dim) for position, dim in sizes]
+        results = inner(inputs)
+        return results[:-unused] if unused else results
+
+    if inner is not None:
+        BOXED[call] = call_boxed
     return call
+
+
+def boxed_forward(compiled: Callable[..., Any]) -> BoxedCallable | None:
+    """What the function that `aot_module_simplified` returned calls with a list of the inputs: that it takes them one by one, and so holds
+    them, is for modules. None if it adds inputs of its own, or is another function."""
+    code = getattr(compiled, "__code__", None)
+    if code is None or code.co_qualname != "aot_module_simplified.<locals>.forward":
+        return None
+    outer = dict(zip(code.co_freevars, [cell.cell_contents for cell in compiled.__closure__], strict=True))
+    inner = outer.pop("compiled_fn", None)
+    return inner if getattr(inner, "_boxed_call", False) and not any(outer.values()) else None
 
 
 def _a_tensor(nodes: Any, captured: Any, copy: Any) -> Any:
@@ -340,12 +369,12 @@ def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
     if hasattr(gm, "real_recompile"):
         gm.real_recompile()  # until then `forward` calls the module, and hooks for all modules
     # A backward pass is made late, when nobody takes note of new sources any more.
-    weakref.finalize(gm, forget_sources, type(gm).forward.__code__.co_filename)
+    forward = type(gm).forward
+    weakref.finalize(gm, forget_sources, forward.__code__.co_filename)
 
     def run(inputs: list[Any]) -> Any:
-        values = tuple(inputs)
-        inputs.clear()
-        return gm.forward(*values)
+        inputs.insert(0, gm)
+        return call_moved(forward, inputs)
 
     run._boxed_call = True
     return run

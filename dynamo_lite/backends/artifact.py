@@ -23,6 +23,7 @@ from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any
 
 from ..exc import Mismatch, Refused
+from .aot import BOXED
 from .generated import Generated, alias_of, resolved
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -341,7 +342,9 @@ def read(data: dict[str, Any], library: Callable[[bytes], str]) -> Callable[...,
     for path in data["chains"]:
         resolved(torch, path)
     exec(data["code"], names)
-    return _runner(names["call"], data["outputs"], data["label"])
+    runner = _runner(names["call"], data["outputs"], data["label"])
+    BOXED[runner] = _runner(names["call"], data["outputs"], data["label"], is_boxed=True)
+    return runner
 
 
 def _kernel(path: str) -> Callable[..., Any]:
@@ -356,8 +359,9 @@ def _kernel(path: str) -> Callable[..., Any]:
         raise Mismatch(f"a kernel that can't be loaded: {error}") from error
 
 
-def _runner(call: Callable[[list[Any]], Any], count: int, label: str) -> Callable[..., Any]:
-    """What AOTAutograd and Inductor put around such a graph: no gradients are recorded inside, and the profiler sees it."""
+def _runner(call: Callable[[list[Any]], Any], count: int, label: str, is_boxed: bool = False) -> Callable[..., Any]:
+    """What AOTAutograd and Inductor put around such a graph: no gradients are recorded inside, and the profiler sees it.
+    `is_boxed`: it takes a list of the inputs."""
     import torch
     from torch.autograd import profiler
 
@@ -370,9 +374,9 @@ def _runner(call: Callable[[list[Any]], Any], count: int, label: str) -> Callabl
         try:
             if profiler._is_profiler_enabled:
                 with torch._C._profiler._RecordFunctionFast(label, keyword_values={"scope": "user_scope"}):
-                    results = call([*args])
+                    results = call(args[0] if is_boxed else [*args])
             else:
-                results = call([*args])
+                results = call(args[0] if is_boxed else [*args])
         finally:
             if enabled:
                 set_grad_enabled(True)

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from . import artifact
-from .aot import FLOATS, call_with_fakes, load_compiler
+from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler
 from .freezing import freeze
 from .pooling import count_windows_right
 from .requirements import Requirements, frozen
@@ -67,6 +67,12 @@ def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         return inside(*args) if get_eval_frame_callback() is None else compiled(*args)
 
+    def call_boxed(inputs: list[Any]) -> Any:
+        return inner(inputs) if get_eval_frame_callback() is None else compiled(*inputs)
+
+    inner = boxed_forward(inside)
+    if inner is not None:
+        BOXED[call] = call_boxed
     call.compiled = compiled  # type: ignore[attr-defined]
     return call
 

@@ -60,6 +60,7 @@ def write(
         "nodes": nodes,
         "program": build_spec(tr.guards, [source for _, source in handed], arguments),
         "handed": (tuple([n for n, _ in handed]), handed_slots([source for _, source in handed])),
+        "boxed": any(type(const) is GraphCall and const.boxed for const in code.co_consts),
         "code": None if code is tr.function.__code__ else _write_code(writer, files, code, tr.region),
         "needs_hook": needs_hook,
         "graph": None if graph is None else side.write_graph(graph, writer, places),
@@ -317,6 +318,11 @@ class Version:
     def positions(self) -> tuple[int, ...]:
         """Which of the graph's inputs the guards hand over."""
         return self.data["handed"][0]
+
+    @property
+    def is_boxed(self) -> bool:
+        """Whether the graph lets go of its inputs while it runs."""
+        return self.data["boxed"]
 
     def program(self, call: GraphCall | None) -> GuardProgram:
         """The guards, which hand their values over to this call."""

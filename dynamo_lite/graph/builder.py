@@ -794,6 +794,11 @@ class GraphBuilder:
         return any(isinstance(subject, TensorValue) and subject.meta.requires_grad for subject in subjects)
 
     @property
+    def returns_gradients(self) -> bool:
+        """Whether a result takes part in autograd outside of the graph."""
+        return any(map(requires_grad, self.outputs))
+
+    @property
     def computes(self) -> bool:
         """Whether the graph is for running: not if the backend only wants to have it."""
         return getattr(self.tr.region.backend, COMPUTES, True)
@@ -824,7 +829,7 @@ class GraphBuilder:
             if self._symbols is not None:
                 settle_inputs(self)
             unseen = unseen_by_compilers(self) or self.propagator.mode.misled
-            if self.has_gradients and any(map(requires_grad, self.outputs)):
+            if self.has_gradients and self.returns_gradients:
                 self.freed = freed_outputs(self)
             if self.hook_calls or self.cuts or self.tensor_hooks:
                 check_escape(self)

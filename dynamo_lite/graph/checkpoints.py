@@ -8,6 +8,7 @@ Mirrors `torch/utils/checkpoint.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
@@ -29,6 +30,12 @@ def run_checkpointed(body: Any, *args: Any) -> tuple[Any, ...]:
     if CONTEXT_FN in body.meta:
         options["context_fn"] = body.meta[CONTEXT_FN]
     return tuple(checkpoint(as_now(body.forward), *args, use_reentrant=False, **options))
+
+
+def forward_of(module: Any) -> Callable[..., Any]:
+    """What runs a graph as it was captured, in the place of what a compiler made of it."""
+    module.real_recompile()  # its text is written when it is first needed
+    return runnable(module).forward
 
 
 def runnable(module: GraphModule) -> GraphModule:

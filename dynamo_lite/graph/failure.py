@@ -51,14 +51,24 @@ class CheckFailed(Exception):
 
 class Failure:
     """The `on_failure` of one graph. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient state and looks at
-    the results of `checks`."""
+    the results of `checks`. `boxed`: what lets go of the inputs while it runs; None if nothing does."""
 
-    def __init__(self, gm: Any, backend: str, fullgraph: bool, protect: Callable[[Any], Any], checks: Any) -> None:
+    def __init__(
+        self,
+        gm: Any,
+        backend: str,
+        fullgraph: bool,
+        protect: Callable[[Any], Any],
+        checks: Any,
+        boxed: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
         self.gm = gm
         self.backend = backend
         self.fullgraph = fullgraph
         self.protect = protect
         self.checks = checks
+        self.boxed = boxed
+        self.has_released = False  # whether the inputs are gone when the graph raises
         # (index of a node, whether an input has a history) → what it leaves when it raises
         self.traces: dict[tuple[int, bool], Left] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
@@ -68,6 +78,8 @@ class Failure:
             self.checks.failed()
             return self._start_again()
         node = self._failed_node(error.__traceback__)
+        if self.has_released:
+            return self._pass_on(error, node, "let go of its inputs")
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
             return self._pass_on(error, node, "called hooks of saved tensors")
         if node is None:

@@ -8,7 +8,7 @@ as it was captured.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from operator import add
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ import torch
 from torch.fx import Node
 
 from ..exc import unsupported
-from .checkpoints import runnable
 from .detached import origin, origins
 from .fake import span
 from .values import TensorValue
@@ -162,7 +161,7 @@ class Overlaps:
         written = _Spans(span for span in spans if span[2])
         return _Known(fixed, _Group(list(others)), fixed.starts(args), _clash(spans), _Spans(spans), written)
 
-    def __call__(self, args: tuple[Any, ...]) -> bool:
+    def __call__(self, args: Sequence[Any]) -> bool:
         known = self.known
         if known is None or known.fixed.starts(args) != known.addresses:
             known = self.known = self._look(args, known)
@@ -176,14 +175,19 @@ class Overlaps:
 _address = torch.Tensor.data_ptr
 
 
-def apart(inputs: list[Reach], compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
-    """What a compiler made of a graph, called where no change of an input shows in another one."""
+def apart(
+    inputs: list[Reach],
+    compiled: Callable[..., Any],
+    captured: Callable[[], Callable[..., Any]],
+    is_boxed: bool = False,
+) -> Callable[..., Any]:
+    """What a compiler made of a graph, called where no change of an input shows in another one; elsewhere what `captured` gives.
+    `is_boxed`: both take a list of the inputs."""
     overlap = Overlaps(inputs)
 
     def run(*args: Any) -> Any:
-        if not overlap(args):
+        if not overlap(args[0] if is_boxed else args):
             return compiled(*args)
-        gm.real_recompile()
-        return runnable(gm).forward(*args)
+        return captured()(*args)
 
     return run

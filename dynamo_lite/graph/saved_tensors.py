@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx.node import has_side_effect
 
-from .checkpoints import runnable
 from .modes import as_now
 
 _A = torch._C._autograd
@@ -173,15 +172,15 @@ def see_every_operator() -> bool:
     return hooks is not None and torch.is_grad_enabled() and not _are_lossless(hooks[0])
 
 
-def under_hooks(compiled: Callable[..., Any], gm: torch.fx.GraphModule) -> Callable[..., Any]:
-    """What a compiler made of a graph that takes part in autograd, to be called where the program may have hooks."""
+def under_hooks(compiled: Callable[..., Any], captured: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+    """What a compiler made of a graph that takes part in autograd, to be called where the program may have hooks: then what
+    `captured` gives is called."""
     top = _A._top_saved_tensors_default_hooks
 
     def run(*args: Any) -> Any:
         hooks = top(False)
         if hooks is None or _are_lossless(hooks[0]) or not torch.is_grad_enabled():
             return compiled(*args)
-        gm.real_recompile()
-        return runnable(gm).forward(*args)
+        return captured()(*args)
 
     return run

@@ -419,6 +419,7 @@ class StoredGraph:
         self.reals = [_real_input(reader.at(number)) for number, _ in data["inputs"]]
         self.node_count = data["n_nodes"]
         self.records_gradients = data["records_gradients"]
+        self.returns_gradients = False  # asked before a version is kept: whether it lets go of its inputs is known
         inputs = [(self._subject(n, real), fixed) for real, (n, fixed) in zip(self.reals, data["inputs"], strict=True)]
         nodes = _StoredNodes(data["graph"], inputs, reader.only(data["objects"]), self.propagator, read_place)
         nodes.symbols = None if self.shapes is None else self.shapes.symbols

@@ -29,8 +29,9 @@ from ..guards import tensor_class
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from . import modes
+from .boxed import BoxedCallable, boxed_form, may_raise, one_by_one
 from .builder import GraphBuilder
-from .checkpoints import runnable
+from .checkpoints import forward_of, runnable
 from .checks import CHECKS
 from .detached import with_aliases_after
 from .failure import Failure, raises_on_fakes
@@ -143,6 +144,14 @@ def _holds_tensor(value: Any, depth: int) -> bool:
     return False
 
 
+def holds_tensors(value: Any) -> bool:
+    """Whether a value is a tensor, or a list, tuple or dictionary with tensors."""
+    if type(value) in (list, tuple, dict):
+        items = itertools.islice(value.values() if type(value) is dict else value, _LOOKED_AT)
+        return any(map(holds_tensors, items))
+    return issubclass(type(value), torch.Tensor)
+
+
 def has_foreign_slots() -> bool:
     """Whether the program has special methods of its own in the place of torch.Tensor's, which nothing here knows."""
     return not tensor_class.can_be_followed()
@@ -220,11 +229,52 @@ def compile_graph(
             weakref.finalize(gm, _forget_sources, type(gm), made)
     record.compile_seconds = time.perf_counter() - started
     function = _function_of(compiled)
-    if getattr(function, "__self__", None) is not gm and graph.records_gradients:
-        function = under_hooks(function, gm)
-    if getattr(function, "__self__", None) is not gm and graph.reaches:
-        function = apart(graph.reaches, function, gm)
-    return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks), record
+    boxed = _boxed(graph, gm, function)
+    if boxed is not None:
+        boxed = protect(boxed)
+    if getattr(function, "__self__", None) is not gm:
+        captured = functools.partial(forward_of, gm)
+        if graph.records_gradients:
+            function = under_hooks(function, captured)
+        if graph.reaches:
+            function = apart(graph.reaches, function, captured)
+    return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks, boxed), record
+
+
+def _boxed(graph: GraphBuilder, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:
+    """What runs a graph with a list of its inputs, each of which dies with its last use; None if there is nothing of the kind. What takes
+    part in autograd outside of the graph is a node of AOTAutograd's, whose inputs autograd holds."""
+    if graph.checks or _looks_at_inputs(graph):
+        return None
+    boxed = boxed_form(function)
+    if boxed is None or getattr(function, "__self__", None) is gm:
+        return boxed
+    if graph.returns_gradients:
+        return None
+    captured = functools.partial(_boxed_forward_of, gm)
+    if graph.records_gradients:
+        boxed = under_hooks(boxed, captured)
+    return apart(graph.reaches, boxed, captured, is_boxed=True) if graph.reaches else boxed
+
+
+def _boxed_forward_of(gm: torch.fx.GraphModule) -> BoxedCallable:
+    forward = forward_of(gm)
+    return boxed_form(forward) or one_by_one(forward)
+
+
+def release_inputs(failure: Failure, root: CodeType) -> BoxedCallable | None:
+    """What runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the frame, whose
+    code is `root`, may have to start again, or its program to catch an error."""
+    if failure.boxed is None or may_raise(failure.gm, root):
+        return None
+    failure.has_released = True
+    return failure.boxed
+
+
+def released_again(failure: Failure, compiled: Callable[..., Any]) -> BoxedCallable:
+    """The same for a frame of which an earlier process has found that it can let go of its inputs."""
+    failure.has_released = True
+    return failure.boxed or one_by_one(compiled)
 
 
 def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
@@ -255,6 +305,12 @@ def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any],
         return protect
     graph.checks.require_undoable(gm, graph.example_inputs(), protect)
     return graph.checks.protector(protect)
+
+
+def _looks_at_inputs(graph: GraphBuilder) -> bool:
+    """Whether what is put around the compiled graph asks the inputs for something, or changes them."""
+    asked = (graph.counts, graph.aliased, graph.revived, graph.written_past, graph.freed, graph.module_hooks)
+    return graph.aliases is not None or any(asked)
 
 
 def _wrapped(wrappers: Sequence[Callable[[Any], Any]], compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ from dynamo_lite.backends import artifact
 from dynamo_lite.backends.generated import Generated
 from dynamo_lite.cache import files, store
 from dynamo_lite.exc import Mismatch, Refused
-from dynamo_lite.record import STATS
+from dynamo_lite.record import STATS, log
 
 TEXT = """
 import torch
@@ -321,7 +321,7 @@ SCRIPT = """
 import json, sys
 import torch
 import dynamo_lite
-from dynamo_lite.record import STATS
+from dynamo_lite.record import STATS, log
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -380,3 +380,38 @@ def test_inductor(tmp_path):
     moved = process("once", DYNAMO_LITE_CACHE_DIR=str(tmp_path / "moved"))
     assert (moved["used"], moved["loaded"]) == (1, [])
     assert not list((tmp_path / "torch").rglob("*.so"))
+
+
+DROPS = """
+import sys, weakref
+import torch
+died = []
+def note():
+    frame = sys._getframe(1)
+    while frame is not None and not any(name in frame.f_code.co_filename for name in ("<eval_with_key>", "inductor")):
+        frame = frame.f_back
+    died.append(frame is not None)
+def watch(x):
+    weakref.finalize(x, note)
+def f(x):
+    y = x + 1
+    watch(y)
+    y = y.sin()
+    y = y.cos()
+    return y
+def main(): return f, (torch.ones(3),)
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_inputs_that_die_while_a_kept_graph_runs(backend):
+    for from_cache in (False, True):
+        new_process()
+        module = load(prog=DROPS)
+        module.watch = dynamo_lite.disable(module.watch)
+        function, (x,) = module.main()
+        with torch.no_grad():
+            torch.testing.assert_close(dynamo_lite.compile(function, backend=backend)(x), (x + 1).sin().cos())
+        (resumed,) = [frame for frame in log.snapshot() if "resumed" in frame.name]
+        assert resumed.from_cache == from_cache
+        assert module.died == [True]
