@@ -942,8 +942,8 @@ class GraphBuilder:
             self.graph.erase_node(node)
 
     def example_inputs(self) -> list[Any]:
-        """The real inputs in placeholder order."""
-        return [i.value for i in self.inputs]
+        """The real inputs in placeholder order, and those of the trace in the place of `FakeTensor`s: compilers take one mode only."""
+        return [i.node.meta["example_value"] if type(i.value) is FakeTensor else i.value for i in self.inputs]
 
 
 def _has_gradients(result: Any) -> bool:

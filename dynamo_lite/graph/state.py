@@ -474,11 +474,11 @@ def is_one_fake_mode() -> bool:
 def _same_modes(around: tuple[Any, ...]) -> Callable[[], bool]:
     """Tells whether the stack of function modes has modes of the same kinds again, and whether there is a `FakeTensorMode` of the same
     kind if there was one. What they depend on is guarded where it is read."""
-    expected, fake_mode = list(map(_kind_of_mode, around)), modes.fake_mode()
-    takes_real = fake_mode is not None and fake_mode.allow_non_fake_inputs
+    expected = list(map(_kind_of_mode, around))
+    takes_real = None if modes.fake_mode() is None else modes.fake_mode().allow_non_fake_inputs
 
     def same_dispatch_modes() -> bool:
-        if fake_mode is None:
+        if takes_real is None:
             return not _C._len_torch_dispatch_stack()
         return is_one_fake_mode() and modes.active_fake_mode().allow_non_fake_inputs == takes_real
 

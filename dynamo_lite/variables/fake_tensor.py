@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, is_fake
 
 from ..exc import unsupported
 from ..graph import modes
 from ..graph.fake_inputs import SLUG, is_param
 from ..guards import ir
 from .base import VariableTracker
-from .constant import NONE, ConstantVariable
+from .constant import NONE, ConstantVariable, boolean
 from .descr import type_attribute
 from .dispatch import builtin
 from .tensor import TensorVariable
@@ -95,6 +95,13 @@ def _active_mode(tx: Any) -> VariableTracker:
 def active_mode(key: Any) -> Any:
     """The dispatch mode on torch's stack that has this key."""
     return torch._C._get_dispatch_mode(key)
+
+
+@builtin(is_fake)
+def torch_is_fake(tx: Any, x: VariableTracker) -> VariableTracker:
+    if not isinstance(x, TensorVariable) or x.__class__ not in (TensorVariable, FakeTensorVariable):
+        return unsupported(SLUG, f"is_fake of {x.describe()}")
+    return boolean(x.proxy.is_fake)
 
 
 @builtin(torch._C._get_dispatch_mode)
