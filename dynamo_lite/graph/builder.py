@@ -374,7 +374,7 @@ class GraphBuilder:
                 values.append(fake)
             else:
                 value = TensorValue(meta_of_fake(fake), None, origin, fake)
-                value.is_fake = self.has_fakes and result_is_fake(tensors)
+                value.is_fake = self.has_fakes and result_is_fake(self, tensors)
                 values.append(value)
         node.meta.sequence = SequenceValue(tuple, values)
         return [self._result(tx, value) for value in values]
@@ -619,7 +619,7 @@ class GraphBuilder:
 
     def _meet(self, value: TensorValue, tensors: list[TensorValue]) -> None:
         """An operator on `tensors` returns this one."""
-        value.is_fake = self.has_fakes and result_is_fake(tensors)
+        value.is_fake = self.has_fakes and result_is_fake(self, tensors)
         if value.meta.live and is_wrapper(value.fake):
             meet_class(self, value.fake, MODELS.meet_overrides)
             pin_parts(self.parts, value, tensors)

@@ -90,8 +90,8 @@ def check_call(builder: GraphBuilder, target: Any, tensors: Sequence[TensorValue
             unsupported(SLUG, f"{name} of a tensor that is no FakeTensor, under a FakeTensorMode that takes no others")
         if target is getattr and args[-1] == "data":
             unsupported(SLUG, "the data of a tensor that is no FakeTensor, under a FakeTensorMode")
-    if builder.scope is not None and builder.scope.transforms:
-        unsupported(SLUG, f"{name} of FakeTensors inside of {builder.scope.transforms[-1]}")
+    if builder.scope is not None and builder.scope.transforms and not any(type(is_fake) is str for is_fake in are_fake):
+        unsupported(SLUG, f"{name} inside of {builder.scope.transforms[-1]}, not of what that is given")
 
 
 _MAKES_DATA = frozenset({"new", "new_tensor"})
@@ -108,8 +108,10 @@ def check_changes(tensors: Sequence[TensorValue], changes: Sequence[tuple[int, A
             unsupported(SLUG, "change of the sizes of a tensor that is no FakeTensor, under a FakeTensorMode")
 
 
-def result_is_fake(tensors: Sequence[TensorValue]) -> bool:
-    """Whether an operator on these, that has been checked, returns `FakeTensor`s."""
+def result_is_fake(builder: GraphBuilder, tensors: Sequence[TensorValue]) -> bool | str:
+    """What an operator on these, that has been checked, returns (`TensorValue.is_fake`)."""
+    if builder.scope is not None and builder.scope.transforms:
+        return builder.scope.transforms[-1]  # one of them is a wrapper
     return modes.fake_mode() is not None or any(value.is_fake for value in tensors)
 
 

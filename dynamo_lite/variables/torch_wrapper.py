@@ -122,7 +122,7 @@ def make_tensor(value: TensorValue) -> TensorVariable:
         if value.is_fake:
             unsupported(FAKE_INPUTS, f"{type(value.fake).__qualname__} of FakeTensors")
         return with_own_slots(WrapperTensorVariable(value))
-    return TensorVariable(value) if not value.is_fake else FakeTensorVariable(value)
+    return FakeTensorVariable(value) if value.is_fake is True else TensorVariable(value)
 
 
 MODELS.tensor = make_tensor
