@@ -10,17 +10,20 @@ Mirrors `torch/_subclasses/fake_tensor.py` (`FakeTensor.__torch_dispatch__`, `Fa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
+from torch.nn import functional
 
 from ..exc import unsupported
 from ..guards.mirror import tensor as matches
 from . import modes
 from .meta import is_plain
+from .numbers import operator_name
 from .values import TensorValue
 
 if TYPE_CHECKING:
@@ -42,12 +45,14 @@ class SameFake:
         self.spec = spec
         self.is_param = is_param(value)
         self.is_of_active_mode = modes.fake_mode() is not None
+        self.takes_others = value.fake_mode.allow_non_fake_inputs
 
     def __call__(self, value: Any) -> bool:
         return (
             type(value) is FakeTensor
             and not value._has_symbolic_sizes_strides
             and is_param(value) is self.is_param
+            and value.fake_mode.allow_non_fake_inputs is self.takes_others
             and (not self.is_of_active_mode or value.fake_mode is modes.active_fake_mode())
             and matches(value, self.spec)
         )
@@ -81,7 +86,7 @@ def check_call(builder: GraphBuilder, target: Any, tensors: Sequence[TensorValue
     if mode is None:
         if not any(are_fake):
             return
-        if not all(are_fake):
+        if not all(are_fake) and not (_takes_others(builder) and _computes_with_all(target)):
             unsupported(SLUG, f"{name} of tensors some of which are FakeTensors")
         if name in _MAKES_DATA:
             unsupported(SLUG, f"{name} of a FakeTensor")
@@ -94,18 +99,50 @@ def check_call(builder: GraphBuilder, target: Any, tensors: Sequence[TensorValue
         unsupported(SLUG, f"{name} inside of {builder.scope.transforms[-1]}, not of what that is given")
 
 
+def _takes_others(builder: GraphBuilder) -> bool:
+    """Whether the mode of the `FakeTensor`s takes tensors with data for arguments; guarded with each of them."""
+    return builder.first_fake is not None and builder.first_fake[1].fake_mode.allow_non_fake_inputs
+
+
+def _computes_with_all(target: Any) -> bool:
+    """Whether a `FakeTensor` among the arguments of an operator makes `FakeTensor`s of all results: the dispatcher gets all arguments at
+    once, instead of a function that may only look at the sizes of some."""
+    name = operator_name(target)
+    return target in _FUNCTIONS or name in _OPERATORS or (name is not None and _is_primitive(name))
+
+
+@functools.cache
+def _is_primitive(name: str) -> bool:
+    """Whether no form of an operator is made of other operators."""
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return False
+    names = [getattr(packet, overload).name() for overload in packet.overloads()]
+    names = [full for full in names if torch._C._dispatch_has_kernel(full)]  # the others are TorchScript's alone
+    return bool(names) and not any(map(_is_composite, names))
+
+
+def _is_composite(name: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+
+
+_OPERATORS = frozenset("linear matmul conv1d conv2d conv3d layer_norm group_norm batch_norm".split())
+_FUNCTIONS = frozenset({functional.layer_norm, functional.group_norm, functional.batch_norm, functional.embedding})
+"""Operators, and functions, that are made of others and whose result is computed with all arguments."""
+
 _MAKES_DATA = frozenset({"new", "new_tensor"})
 """Methods that make a tensor from numbers, which has data where no mode is active."""
 
 
 def check_changes(tensors: Sequence[TensorValue], changes: Sequence[tuple[int, Any]]) -> None:
-    """Break where an operator changes sizes or strides of a tensor with data: under a `FakeTensorMode` it changes a fake of it."""
-    if modes.fake_mode() is None:
+    """Break where an operator changes sizes or strides of a tensor with data: beside a `FakeTensor`, or under a mode, it changes a fake
+    of that tensor."""
+    if modes.fake_mode() is None and not any(value.is_fake for value in tensors):
         return
     for position, meta in changes:
         value = tensors[position]
         if not value.is_fake and (meta.live or (meta.shape, meta.stride) != (value.meta.shape, value.meta.stride)):
-            unsupported(SLUG, "change of the sizes of a tensor that is no FakeTensor, under a FakeTensorMode")
+            unsupported(SLUG, "change of the sizes of a tensor that is no FakeTensor")
 
 
 def result_is_fake(builder: GraphBuilder, tensors: Sequence[TensorValue]) -> bool | str:

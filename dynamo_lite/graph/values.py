@@ -21,8 +21,8 @@ class TensorValue:
         family: all values known to share this one's storage through views, itself included; None if it is alone.
         tracker: the model of this tensor.
         pinned: a wrapper tensor has this fake as a part: no other may take its place.
-        is_fake: the program itself gets a `FakeTensor`, of a mode of its own; the name of a function transform: the transform's wrapper of one,
-            whose class is `Tensor`.
+        is_fake: the program itself gets a `FakeTensor`, of a mode of its own; the name of a function transform: that transform's wrapper
+            of one, whose class is `Tensor`.
     """
 
     __slots__ = ("fake", "family", "is_fake", "meta", "node", "origin", "pinned", "tracker")

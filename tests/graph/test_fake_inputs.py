@@ -64,7 +64,7 @@ def as_eager(program, graphs=1, breaks=0):
             warnings.simplefilter("error", UserWarning)
             found = outcome(program, lambda fn: dynamo_lite.compile(fn, backend=counter, fullgraph=fullgraph))
         assert found == expected
-        assert counter.frame_count == graphs
+        assert graphs is None or counter.frame_count == graphs
         assert torch._C._len_torch_dispatch_stack() == 0
     if breaks:
         dynamo_lite.reset()
@@ -336,6 +336,31 @@ def test_gradients_inside():
     as_eager(under_mode(lambda x: gradients(x * 2), (3,)))
 
 
+TRANSFORMS = {
+    "vmap": lambda x, w: torch.vmap(lambda row: (row * 2 @ w).sin())(x),
+    "grad": lambda x, w: torch.func.grad_and_value(lambda x: (x.sin() @ w).sum())(x),
+    "jvp": lambda x, w: torch.func.jvp(lambda x: x @ w, (x,), (x,)),
+    "jacrev": lambda x, w: torch.func.jacrev(lambda x: (x @ w).sin())(x[0]),
+    "both": lambda x, w: torch.vmap(torch.func.grad(lambda w, row: (row @ w).sum()), in_dims=(None, 0))(w, x),
+    "class": lambda x, w: torch.vmap(lambda row: row.sum() if type(row) is type(row * 2) is torch.Tensor else row)(x),
+    "class outside": lambda x, w: torch.vmap(lambda row: row if type(w) is torch.Tensor else row.sum())(x),
+    "cond": lambda x, w: torch.cond(x.shape[0] > 2, lambda x: x @ w, lambda x: x - 1, (x,)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_functions_of_functions(name):
+    """The tensors in a transform are its own, of class `Tensor`."""
+    as_eager(under_mode(TRANSFORMS[name], (3, 4), (4, 4)))
+    if name not in ("jvp", "jacrev"):  # these fail without the mode, and leave their transforms on torch's stack
+        is_operator = name == "cond"  # of which a branch is taken
+        as_eager(without_mode(TRANSFORMS[name], (3, 4), (4, 4)), graphs=int(is_operator), breaks=not is_operator)
+
+
+def test_constructors_in_a_transform():
+    as_eager(under_mode(lambda x: torch.vmap(lambda row: row + torch.ones(4))(x), (3, 4)), graphs=0, breaks=1)
+
+
 # -- changes in place
 
 
@@ -471,7 +496,7 @@ def test_tensors_with_data():
     as_eager(real_input, graphs=0, breaks=1)
     as_eager(lambda compile_: real_input(compile_, allow_non_fake_inputs=True))
     as_eager(real_and_fake, graphs=0, breaks=1)
-    as_eager(lambda compile_: real_and_fake(compile_, allow_non_fake_inputs=True), graphs=0, breaks=1)
+    as_eager(lambda compile_: real_and_fake(compile_, allow_non_fake_inputs=True))
     assert outcome(real_input, lambda fn: fn)[0] is AssertionError
 
 
@@ -509,6 +534,51 @@ def test_operators_on_tensors_with_data(name):
         return result, real, real.tolist()
 
     as_eager(program, graphs, breaks=name in ("sizes", "data"))
+
+
+BESIDE = {
+    "sum": (lambda x, t: (x + t, t + x, type(t + x), t - 1, x == t), 1, 0),
+    "matmul": (
+        lambda x, t: (x @ t.t(), nn.functional.linear(t, x, x[:, 0]), nn.functional.conv1d(x[None], t[None])),
+        1,
+        0,
+    ),
+    "list": (lambda x, t: (torch.cat([t, x]), torch.stack([x, t]), torch._foreach_add([x, t], 1)), 1, 0),
+    "norm": (lambda x, t: (nn.functional.layer_norm(x, (4,), t[0]), nn.functional.embedding(x.long(), t)), 1, 0),
+    "write": (lambda x, t: (t.add_(x), x.mul_(t), t.copy_(x), torch.sub(t, x, out=t)), 1, 0),
+    "literal": (lambda x, t: (x + torch.tensor(3.0), x * torch.ones(4)), 1, 0),
+    "sizes alone": (lambda x, t: t.expand_as(x), 0, 1),
+    "class alone": (lambda x, t: t.type_as(x), 0, 1),
+    "each": (lambda x, t: torch.broadcast_tensors(t, x), 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_tensors_with_data_beside_fake_ones(name):
+    fn, graphs, breaks = BESIDE[name]
+
+    def program(compile_):
+        real = torch.ones(3, 4)
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            fake = torch.ones(3, 4)
+        return compile_(fn)(fake, real), fake, real, real.tolist()
+
+    as_eager(program, graphs, breaks)
+
+
+def test_a_mode_that_takes_others_and_one_that_does_not():
+    def program(compile_):
+        compiled, results = compile_(lambda x: x + torch.ones(3)), []
+        for takes_others in (True, False, True, False):
+            with FakeTensorMode(allow_non_fake_inputs=takes_others):
+                fake = torch.ones(3)
+            try:
+                results.append(compiled(fake))
+            except AssertionError:
+                results.append("refused")
+        return results
+
+    as_eager(program, graphs=2, breaks=1)
 
 
 @pytest.mark.parametrize("is_active", [True, False])
