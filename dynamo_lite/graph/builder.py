@@ -878,10 +878,10 @@ class GraphBuilder:
                 results[position] = self._add("call_method", "detach", (self.outputs[i],), {}, None)
             self.graph.output((*results, *checked))
             self.module = _LazyGraphModule(self.bodies, self.graph)
+            if self.has_fakes:
+                unseen = self.module.meta[OF_FAKES] = "FakeTensors of the program have no data"
             if unseen is not None:
                 self.module.meta[AS_CAPTURED] = unseen
-            if self.has_fakes:
-                self.module.meta[OF_FAKES] = "FakeTensors of the program have no data"
             if self.random and (unused := unused_random(self)):
                 self.module.meta[UNUSED_RANDOM] = unused
             self._let_go()

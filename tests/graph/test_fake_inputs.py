@@ -804,6 +804,16 @@ def test_compilers_for_data_leave_the_graph_alone(backend, fullgraph):
     assert all(type(p.grad) is FakeTensor for p in net.parameters())
 
 
+@pytest.mark.parametrize("name", ["aot_eager", "inductor"])
+def test_a_backend_of_the_programs_around_such_a_compiler(name):
+    counter = CompileCounterWithBackend(name)
+    with FakeTensorMode() as mode:
+        net, x = Net(), torch.ones(3, 4)
+        result = dynamo_lite.compile(net, backend=counter, fullgraph=True)(x)
+        assert described(result) == described(net(x)) and result.fake_mode is mode
+    assert counter.frame_count == 1
+
+
 def test_a_backend_gets_fake_tensors():
     """They are of one mode, that of the graph, as AOTAutograd wants them."""
     seen = []
