@@ -476,7 +476,7 @@ class Codegen:
         seen = {id(vt) for vt in self._escaping([v for v in operands if not is_null(v)])}.union(self.tr.references)
         states = [self._state(frame, n if frame is leaf else 0, seen) for frame in frames]
         roots = [v for state in states for v in state.values()] + [
-            v for v in operands if isinstance(v, VariableTracker) or is_lazy(v)
+            v for v in operands if is_lazy(v) or isinstance(v, VariableTracker)
         ]
         handled = self.tr.handled
         self.begin([*roots, *([handled] if handled is not None else [])], frames)

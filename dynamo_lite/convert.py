@@ -296,8 +296,6 @@ class Region(_eval_frame.Region):
         if config.disable or stance in ("force_eager", "eager_on_recompile"):
             return None
         if side.capture_is_off():
-            if self.fullgraph and code in self.wanted and side.is_under_fake_mode():
-                raise Unsupported("torch-function-mode", f"{_described(fn)} is called under a FakeTensorMode")
             return None
         if code not in self.wanted:
             skipped = skip.why_not_captured(code, fn.__globals__)

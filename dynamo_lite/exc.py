@@ -435,6 +435,12 @@ BREAKS: dict[str, BreakKind] = {
         "compilers make it, or what it takes is no value of a graph",
         "call the function or operator that it stands for, or call it outside of the compiled function",
     ),
+    "fake-tensor-of-program": BreakKind(
+        92,
+        "FakeTensor of the program that no graph holds",
+        "its sizes are symbols of the program's own ShapeEnv, or it meets tensors that have data",
+        "use FakeTensors with sizes that are ints, all of one FakeTensorMode, and call the function under that mode",
+    ),
     # 100-119: limits of the engine
     "input-type": BreakKind(
         100,

@@ -30,6 +30,9 @@ GRAPH_RECORD = "dynamo_lite_record"
 AS_CAPTURED = "dynamo_lite_as_captured"
 """The key of `GraphModule.meta` under which a graph says why AOTAutograd would compute something else than it does."""
 
+OF_FAKES = "dynamo_lite_of_fakes"
+"""The key of `GraphModule.meta` under which a graph says that it computes with the program's own `FakeTensor`s, which have no data."""
+
 UNUSED_RANDOM = "dynamo_lite_unused_random"
 """The key of `GraphModule.meta` under which a graph names the operators that draw random numbers which nobody uses."""
 

@@ -65,6 +65,7 @@ class Body:
     def argument(self, meta: Any, fake: Any = None) -> TensorValue:
         """A tensor that the operator passes to the body."""
         value = TensorValue(meta, None, None, fake)
+        value.is_fake = self.builder.has_fakes and (self.transform or True)  # that, or the transform's wrapper of one
         value.node = self._placeholder(f"arg_{len(self.arguments)}", value)
         self.arguments.append(value.node)
         self.argument_values.append(value)

@@ -71,7 +71,9 @@ def input_number(builder: Any, value: TensorValue, real: Any) -> int | None:
     meta = value.meta
     if meta.ndim or meta.dtype is not torch.int64 or meta.device.type != "cpu" or type(real) is not torch.Tensor:
         return None
-    if value.origin is None or value.origin[0] != "input" or builder.scope is not None or modes.around():
+    if value.origin is None or value.origin[0] != "input" or builder.scope is not None:
+        return None
+    if modes.around() or modes.fake_mode() is not None:
         return None
     return None if _may_be_changed(builder, value) else number_of(real)
 

@@ -19,6 +19,7 @@ from types import CodeType, MethodDescriptorType
 from typing import Any, NamedTuple, NoReturn
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.node import map_aggregate
@@ -29,7 +30,7 @@ from ..exc import Restart, Unsupported, unsupported
 from ..guards import ir
 from ..guards.tensor import tensor_spec
 from ..markers import HAS_MARKS
-from ..record import AS_CAPTURED, UNUSED_RANDOM, Function
+from ..record import AS_CAPTURED, OF_FAKES, UNUSED_RANDOM, Function
 from . import modes
 from .arguments import Packing, as_dtype, with_writable_names
 from .bodies import Body
@@ -40,6 +41,8 @@ from .default_dtype import needed_dtype
 from .detached import Aliases, aliases
 from .failure import is_own
 from .fake import MEMO, Propagator, fake_of_known, span
+from .fake_inputs import SLUG as FAKE_INPUTS
+from .fake_inputs import SameFake, check_call, check_changes, check_input, result_is_fake, tensors_of
 from .gradients import first_between, freed_outputs, may_ask_inside
 from .lean import without_compiler
 from .leaves import MadeLeaf, Revived, outlet, revived_inputs, settle
@@ -159,12 +162,17 @@ class GraphBuilder:
         self.counts: list[tuple[int, int]] = []  # results that the graph has changed in place, and how many times
         self.changed: set[TensorValue] = set()  # whose data operators have changed
         self.reaches: list[Reach] = []  # of inputs, to find out whether a change of one shows in another
+        self.has_fakes = False  # whether it computes with `FakeTensor`s of the program
+        self.first_fake: tuple[Any, FakeTensor] | None = None  # the path of one, if one has come in
         self._items: dict[Any, Node] = {}
         self._create = NodeFactory(self.graph)
 
     def begin(self) -> None:
         """The trace is complete, its frame not yet entered."""
         MODELS.load_late()
+        if modes.fake_mode() is not None:
+            self.meet_fakes()
+            self.state.guard_modes()
         if modes.around():
             MODELS.meet_modes(self.tr)
 
@@ -187,6 +195,13 @@ class GraphBuilder:
     def input_value(self, value: torch.Tensor, source: Any) -> TensorValue:
         """The graph value of a real tensor, guarded."""
         origin = ("input", source, value)
+        if type(value) is FakeTensor:
+            check_input(self, value, source)
+            made = self._plain_input(value, source, origin)
+            made.is_fake = True
+            self.first_fake = self.first_fake or (source, value)
+            self.meet_fakes()
+            return made
         if not is_plain(value):
             fake = self.propagator.slow_fake(value)
             self.tr.guard(source, ir.TENSOR, tensor_spec(value))
@@ -195,6 +210,10 @@ class GraphBuilder:
         if nested_int_of(value) is not None:
             give_nested_int(self, self.propagator.fake_of(made), value, source)
         return made
+
+    def meet_fakes(self) -> None:
+        """From now on the graph computes with `FakeTensor`s of the program."""
+        self.has_fakes = self.propagator.allows_any_device = True
 
     def wrapper_input(self, value: torch.Tensor, source: Any) -> TensorValue:
         """The graph value of a real wrapper tensor, guarded."""
@@ -216,16 +235,22 @@ class GraphBuilder:
         dynamic -= unbacked
         own_strides = self.own_strides(value, source, bool(dynamic or unbacked))
         if not dynamic and not unbacked and not own_strides:
-            self.tr.guard(source, ir.TENSOR, tensor_spec(value))
-            known = known_number(self.tr, value, source)
+            self._guard_tensor(value, source, tensor_spec(value))
+            known = modes.fake_mode() is None and known_number(self.tr, value, source)
             fake = fake_of_known(self.propagator.mode, value, value.clone()) if known else None
             return TensorValue(meta_of_input(value), origin=origin, fake=fake)
         strict = shapes.strict_dims(value)
         size, stride = self.symbols.shape_of(value, source, dynamic, strict, unbacked, own_strides)
         fixed = [s if type(s) is int else None for s in stride]
-        self.tr.guard(source, ir.TENSOR, tensor_spec(value, dynamic | unbacked, fixed))
+        self._guard_tensor(value, source, tensor_spec(value, dynamic | unbacked, fixed))
         fake = self.propagator.symbolic_fake(size, stride, value)
         return TensorValue(meta_of_fake(fake), origin=origin, fake=fake)
+
+    def _guard_tensor(self, value: torch.Tensor, source: Any, spec: tuple[Any, ...]) -> None:
+        if type(value) is FakeTensor:
+            self.tr.guard(source, ir.PYTHON, SameFake(value, spec))
+        else:
+            self.tr.guard(source, ir.TENSOR, spec)
 
     def own_strides(self, value: torch.Tensor, source: Any, has_symbols: bool) -> frozenset[int]:
         """The dimensions of an input whose stride is a symbol of its own."""
@@ -308,6 +333,8 @@ class GraphBuilder:
 
     def open_body(self) -> Body:
         """A new body; as a context manager it takes the operators that are added."""
+        if self.has_fakes and modes.fake_mode() is None:
+            unsupported(FAKE_INPUTS, "body of a higher-order operator")
         return Body(self, NodeFactory)
 
     def set_meta(self, node: Node, subject: Any) -> None:
@@ -337,6 +364,8 @@ class GraphBuilder:
         node = self._create("call_function", target, tuple(args), kwargs)
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         values: list[Any] = []
+        tensors = tensors_of((args, kwargs)) if self.has_fakes else []
+        check_call(self, target, tensors, ())
         for i, fake in enumerate(fakes):
             origin = ("item", node, i)
             if isinstance(fake, torch.SymInt):
@@ -344,7 +373,9 @@ class GraphBuilder:
             elif fake is None or type(fake) is int:
                 values.append(fake)
             else:
-                values.append(TensorValue(meta_of_fake(fake), None, origin, fake))
+                value = TensorValue(meta_of_fake(fake), None, origin, fake)
+                value.is_fake = self.has_fakes and result_is_fake(self, tensors)
+                values.append(value)
         node.meta.sequence = SequenceValue(tuple, values)
         return [self._result(tx, value) for value in values]
 
@@ -415,6 +446,8 @@ class GraphBuilder:
         fx_args, fx_kwargs = packing.pack_call(target, args, kwargs)
         ambient = self.state.key
         values, tensors = packing.values, packing.tensors
+        if self.has_fakes:
+            check_call(self, target, tensors, fx_args)
         if packing.floats:
             if is_indifferent(target, tensors):
                 values = {node: present(v) if isinstance(v, FloatValue) else v for node, v in values.items()}
@@ -451,8 +484,8 @@ class GraphBuilder:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
-        if self._symbols is not None:
-            self._symbols.note_new_numbers()
+        if self._symbols is not None and self._symbols.note_new_numbers() and self.has_fakes:
+            unsupported(FAKE_INPUTS, f"{getattr(target, '__name__', target)} asks for data")
         result, changes, _, is_random = outcome
         if is_of_program:
             self._meet_operator(target, tensors, result)
@@ -496,6 +529,7 @@ class GraphBuilder:
             self.written += tensors
         self._refuse_detach(target, tensors)
         if changes:
+            check_changes(tensors, changes)
             self._refuse_resize(target, tensors, changes)
             self._apply_changes(tensors, changes, remembered)
 
@@ -585,6 +619,7 @@ class GraphBuilder:
 
     def _meet(self, value: TensorValue, tensors: list[TensorValue]) -> None:
         """An operator on `tensors` returns this one."""
+        value.is_fake = self.has_fakes and result_is_fake(self, tensors)
         if value.meta.live and is_wrapper(value.fake):
             meet_class(self, value.fake, MODELS.meet_overrides)
             pin_parts(self.parts, value, tensors)
@@ -647,6 +682,8 @@ class GraphBuilder:
                 unsupported("tensor-attribute", f"{name} resizes an input")
 
     def _begins_leaf(self, value: TensorValue) -> MadeLeaf:
+        if value.is_fake and modes.fake_mode() is None:
+            unsupported(FAKE_INPUTS, "leaf made of FakeTensors")
         leaf = self.made_leaves.setdefault(value, MadeLeaf())
         leaf.step = self.tr.failing_step()
         return leaf
@@ -678,12 +715,14 @@ class GraphBuilder:
 
     def ask(self, tensors: list[TensorValue]) -> None:
         """An operation depends on the data of these: find out whether they can be known."""
-        if not modes.around():
+        if not modes.around() and modes.fake_mode() is None and not any(value.is_fake for value in tensors):
             ask(self, tensors)
 
     def truth(self, value: TensorValue) -> bool | None:
         """The truth of a tensor, if it follows from integers that modules keep; then guarded."""
-        return truth(self, value) if self.scope is None and not modes.around() else None
+        if self.scope is not None or modes.around() or modes.fake_mode() is not None or value.is_fake:
+            return None
+        return truth(self, value)
 
     def add_call(self, tx: Any, function: Any, args: tuple[Any, ...]) -> Node:
         """Add the call of a function that returns nothing. Arguments are nodes."""
@@ -844,6 +883,8 @@ class GraphBuilder:
                 results[position] = self._add("call_method", "detach", (self.outputs[i],), {}, None)
             self.graph.output((*results, *checked))
             self.module = _LazyGraphModule(self.bodies, self.graph)
+            if self.has_fakes:
+                unseen = self.module.meta[OF_FAKES] = "FakeTensors of the program have no data"
             if unseen is not None:
                 self.module.meta[AS_CAPTURED] = unseen
             if self.random and (unused := unused_random(self)):
@@ -906,8 +947,8 @@ class GraphBuilder:
             self.graph.erase_node(node)
 
     def example_inputs(self) -> list[Any]:
-        """The real inputs in placeholder order."""
-        return [i.value for i in self.inputs]
+        """The real inputs in placeholder order, and those of the trace in the place of `FakeTensor`s: compilers take one mode only."""
+        return [i.node.meta["example_value"] if type(i.value) is FakeTensor else i.value for i in self.inputs]
 
 
 def _has_gradients(result: Any) -> bool:

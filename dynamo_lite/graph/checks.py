@@ -17,6 +17,7 @@ from torch.fx import Node
 from ..config import config
 from ..exc import Unsupported, format_location
 from ..record import STATS
+from . import modes
 from .failure import CheckFailed, trace_left
 
 CHECKS = "dynamo_lite_checks"
@@ -81,6 +82,8 @@ class Checks:
         return (
             config.capture_checks
             and builder.scope is None
+            and not value.is_fake
+            and modes.fake_mode() is None
             and (meta.interned or meta.live)
             and all(type(n) is int and n == 1 for n in meta.shape)
             and meta.dtype in DTYPES

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_iter
 from ..exc import brief
 from ..failure import put_place
 from ..record import STATS
+from . import modes
 from .fake import Propagator
 from .lean import without_compiler
 from .saved_tensors import hooks_around
@@ -109,7 +110,8 @@ class Failure:
             return None  # such a graph can be undone
         key = (last, any(_has_history(a) for a in args))
         if key not in self.traces:
-            self.traces[key] = trace_left(self.gm, last, args, self.protect)
+            with modes.fake_mode_aside():
+                self.traces[key] = trace_left(self.gm, last, args, self.protect)
         left = self.traces[key]
         return left.reason if left.refused is not type(error) else None
 

@@ -89,6 +89,11 @@ class PropagationMode(FakeTensorMode):
         self.nt_tensor_id_initial_count = self.nt_tensor_id_counter = counter
 
 
+def is_of_trace(mode: FakeTensorMode) -> bool:
+    """Whether a mode is that of a trace, whatever its class is by now."""
+    return "items_read" in vars(mode)
+
+
 _ITEM = torch.ops.aten._local_scalar_dense.default
 _LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 
@@ -169,6 +174,7 @@ class Propagator:
     def __init__(self) -> None:
         self.mode = PropagationMode()
         self.memo: dict[Any, Outcome] = {}  # like MEMO, of calls with symbolic sizes
+        self.allows_any_device = False  # whether the graph runs on tensors without data, which can be on any
 
     def allow_higher_order(self) -> None:
         """From now on the mode is a plain `FakeTensorMode`: higher-order operators find their rule by the exact type."""
@@ -284,6 +290,11 @@ class Propagator:
             key = None  # others of the same metadata may be of different memory
         counted = tuple([(i, written[i]) for i in first])
         outcome = Outcome(_describe(result, fakes, new, target), changes, counted, self.mode.is_random)
+        if any(f.device.type not in _ALWAYS_PRESENT and not _is_present(f.device.type) for f in new):
+            if not self.allows_any_device:
+                device = next(f.device for f in new if f.device.type not in _ALWAYS_PRESENT)
+                unsupported("fake-tensor-error", f"{_name(target)} on {device}, which is not available")
+            key = None
         if key is not None and not any(f.constant is not None for f in new) and _is_memorable(outcome):
             if len(memo) >= MAX_MEMO:
                 memo.clear()
@@ -456,8 +467,6 @@ def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], targe
         for i, fake in enumerate(fakes):
             if fake is result:
                 return SameResult(i)
-        if result.device.type not in _ALWAYS_PRESENT and not _is_present(result.device.type):
-            unsupported("fake-tensor-error", f"{_name(target)} on {result.device}, which is not available")
         new.append(result)
         return TensorResult(meta_of_fake(result), _base_index(result, fakes))
     kind = type(result)

@@ -1,9 +1,11 @@
-"""What of `__torch_function__` is active around a frame: the program's function modes, and whether subclasses are asked.
+"""What of `__torch_function__` is active around a frame: the program's function modes, and whether subclasses are asked; the
+`FakeTensorMode` of the program, if it calls under one.
 
 Input: torch's stack of function modes and its switch of the protocol at the time of an analysis, or of a call of a compiled graph.
 Output: the stack without the program's own modes, which see every torch function that anybody calls; subclasses that are not asked about
-what runs below the protocol. What was taken off is known to the trace.
-Invariant: afterwards the stack and the switch are what they were. Contexts of a default device stay: they change what operators make.
+what runs below the protocol. What was taken off is known to the trace. While a frame is analysed, and while a graph that failed is looked
+into, the program's `FakeTensorMode` is off torch's stack: the analysis makes tensors of its own.
+Invariant: afterwards the stacks and the switch are what they were. Contexts of a default device stay: they change what operators make.
 Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp`, `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`
 (`_pop_mode_temporarily`).
 """
@@ -19,11 +21,13 @@ import torch
 from torch.utils._device import DeviceContext
 
 _C = torch._C
+_FAKE = _C._TorchDispatchModeKey.FAKE
 
 
 class _Aside(threading.local):
     stack: tuple[Any, ...] = ()
     switched_off: Any = None  # what to leave at the end of an analysis below the protocol
+    fake_mode: Any = None  # of the program, off the stack
 
 
 _aside = _Aside()
@@ -86,12 +90,47 @@ def as_now(body: Callable[..., Any]) -> Callable[..., Any]:
     return body if _C._is_torch_function_enabled() else below(body)
 
 
+def fake_mode() -> Any:
+    """The program's `FakeTensorMode` around the frame under analysis, None if there is none."""
+    return _aside.fake_mode
+
+
+def active_fake_mode() -> Any:
+    """The `FakeTensorMode` on torch's stack, None if there is none."""
+    return _C._get_dispatch_mode(_FAKE)
+
+
+@contextlib.contextmanager
+def fake_mode_aside() -> Iterator[None]:
+    """Take a `FakeTensorMode` off torch's stack, if there is one."""
+    outer, found = _aside.fake_mode, _C._unset_dispatch_mode(_FAKE)
+    _aside.fake_mode = found
+    try:
+        yield
+    finally:
+        _aside.fake_mode = outer
+        if found is not None:
+            _C._set_dispatch_mode(found)
+
+
+@contextlib.contextmanager
+def _fake_mode_back() -> Iterator[None]:
+    if _aside.fake_mode is None or active_fake_mode() is not None:
+        yield
+        return
+    _C._set_dispatch_mode(_aside.fake_mode)
+    try:
+        yield
+    finally:
+        _C._unset_dispatch_mode(_FAKE)
+
+
 @contextlib.contextmanager
 def aside() -> Iterator[None]:
     """Take the program's modes off the stack."""
     outer, _aside.switched_off = _aside.switched_off, None
     try:
-        with _modes_aside():
+        with fake_mode_aside(), _modes_aside():
             yield
     finally:
         if _aside.switched_off is not None:
@@ -122,12 +161,12 @@ def _modes_aside() -> Iterator[None]:
 
 @contextlib.contextmanager
 def back() -> Iterator[None]:
-    """The stack and the switch as the program has them, for a moment."""
+    """The stacks and the switch as the program has them, for a moment."""
     if _aside.switched_off is not None:
-        with _C._EnableTorchFunction(), _modes_back():
+        with _fake_mode_back(), _C._EnableTorchFunction(), _modes_back():
             yield
     else:
-        with _modes_back():
+        with _fake_mode_back(), _modes_back():
             yield
 
 

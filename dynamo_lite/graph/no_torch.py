@@ -56,11 +56,6 @@ def capture_is_off() -> bool:
     return False
 
 
-def is_under_fake_mode() -> bool:
-    """There are no modes."""
-    return False
-
-
 def tracer() -> None:
     """Nobody traces."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 
 from ..exc import Unsupported, unsupported
@@ -215,11 +216,15 @@ class AmbientState:
         guards = self.builder.tr.guards
         guards.global_state(global_state_check(), "torch's global state (grad mode, autocast, default dtype, ...)")
         around = modes.around() or modes.stack()
-        guards.global_state(no_modes if not around else _same_modes(around), "the same modes are active")
+        is_bare = not around and modes.fake_mode() is None
+        guards.global_state(no_modes if is_bare else _same_modes(around), "the same modes are active")
         guards.global_state(tensor_class.check(), "the methods of torch.Tensor are the same")
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""
+        if function is _C._len_torch_dispatch_stack:
+            self.guard_modes()
+            return int(modes.fake_mode() is not None)
         function, args = _ALIASES.get((function, *args), (function, args))
         value = function(*args)
         if function is torch.is_inference_mode_enabled and self.has_inference:
@@ -461,11 +466,24 @@ def _kind_of_mode(mode: Any) -> Any:
     return mode.device if modes.is_device_context(mode) else type(mode)
 
 
+def is_one_fake_mode() -> bool:
+    """Whether a `FakeTensorMode` is the only dispatch mode on torch's stack."""
+    return _C._len_torch_dispatch_stack() == 1 and type(modes.active_fake_mode()) is FakeTensorMode
+
+
 def _same_modes(around: tuple[Any, ...]) -> Callable[[], bool]:
-    """Tells whether the stack of function modes has modes of the same kinds again. What they depend on is guarded where it is read."""
+    """Tells whether the stack of function modes has modes of the same kinds again, and whether there is a `FakeTensorMode` of the same
+    kind if there was one. What they depend on is guarded where it is read."""
     expected = list(map(_kind_of_mode, around))
+    takes_real = None if modes.fake_mode() is None else modes.fake_mode().allow_non_fake_inputs
+
+    def same_dispatch_modes() -> bool:
+        if takes_real is None:
+            return not _C._len_torch_dispatch_stack()
+        return is_one_fake_mode() and modes.active_fake_mode().allow_non_fake_inputs == takes_real
+
     return lambda: (
-        not _C._len_torch_dispatch_stack()
+        same_dispatch_modes()
         and _C._get_tracing_state() is None
         and list(map(_kind_of_mode, modes.stack())) == expected
     )

@@ -27,7 +27,7 @@ from ..exc import Mismatch, Refused
 from ..guards import ir, tensor_class
 from ..guards.tensor import global_state_check, tensor_spec
 from ..markers import HAS_MARKS
-from ..record import AS_CAPTURED, UNUSED_RANDOM
+from ..record import AS_CAPTURED, OF_FAKES, UNUSED_RANDOM
 from ..typeobject import mro_of
 from . import modes
 from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, new_symbols
@@ -172,7 +172,7 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
     if graph.revived:
         raise Refused("a graph in which tensors become other leaves")
     module = graph.finish()
-    if AS_CAPTURED in module.meta:
+    if AS_CAPTURED in module.meta or OF_FAKES in module.meta:
         raise Refused("a graph that compilers do not get")
     numbers: dict[Node, int] = {}
     subjects = _Subjects(graph._symbols, writer)
@@ -309,9 +309,9 @@ def _write_code(module: Any, writer: Any) -> tuple[Any, ...] | None:
 
 
 def write_ambient(writer: Any) -> Any:
-    """What operators' rules may depend on, guarded or not. Raises `Refused` under function modes."""
-    if modes.around():
-        raise Refused("function modes are active")
+    """What operators' rules may depend on, guarded or not. Raises `Refused` under modes."""
+    if modes.around() or modes.fake_mode() is not None:
+        raise Refused("modes are active")
     return writer.value(AmbientState.compute_key())
 
 

@@ -345,12 +345,14 @@ class Symbols:
 
     # -- guards
 
-    def note_new_numbers(self) -> None:
-        """An operator has been run, and may have made numbers."""
+    def note_new_numbers(self) -> bool:
+        """An operator has been run; whether it has made numbers."""
         made = self.env.pending_fresh_unbacked_symbols
-        if len(made) > len(self.first_ranges):
+        has_made = len(made) > len(self.first_ranges)
+        if has_made:
             for symbol in made:
                 self.first_ranges.setdefault(symbol, self.env.var_to_range.get(symbol))
+        return has_made
 
     def add_runtime_asserts(self, builder: Any) -> None:
         """Have the graph assert what was assumed about numbers that it makes."""

@@ -35,13 +35,14 @@ from .checkpoints import forward_of, runnable
 from .checks import CHECKS
 from .detached import with_aliases_after
 from .failure import Failure, raises_on_fakes
-from .fake import MEMO
+from .fake import MEMO, is_of_trace
 from .floats import Lowered
 from .gradients import with_freed
 from .leaves import with_revived
 from .module_hooks import with_hooks
 from .overlaps import apart
 from .saved_tensors import closed, closing, see_every_operator, under_hooks
+from .state import is_one_fake_mode
 from .stored import (  # noqa: F401
     FINDERS,
     GUARD_FORMS,
@@ -84,7 +85,7 @@ def capture_is_off() -> bool:
     return (
         torch.compiler.is_exporting()
         or skips_next_torch_function()
-        or bool(torch._C._len_torch_dispatch_stack())
+        or (bool(torch._C._len_torch_dispatch_stack()) and not _is_under_fake_mode())
         or see_every_operator()
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
@@ -93,13 +94,14 @@ def capture_is_off() -> bool:
 skips_next_torch_function: Callable[[], bool] = getattr(torch._C, "_peek_should_skip_torch_function", bool)
 
 
-def is_under_fake_mode() -> bool:
-    """Whether the program calls under its own FakeTensorMode, alone; other modes are there to see what runs, tracers bring their own."""
+def _is_under_fake_mode() -> bool:
+    """Whether the program calls under its own FakeTensorMode, alone; other modes are there to see what runs, tracers and compilers bring
+    their own."""
     return (
-        torch._C._len_torch_dispatch_stack() == 1
-        and type(torch._C._get_dispatch_stack_at(0)) is FakeTensorMode
-        and not torch.compiler.is_exporting()
+        is_one_fake_mode()
+        and not is_of_trace(modes.active_fake_mode())
         and not torch.compiler.is_compiling()
+        and torch._guards.TracingContext.try_get() is None
     )
 
 
@@ -158,8 +160,9 @@ def has_foreign_slots() -> bool:
 
 
 def holds_elsewhere() -> bool:
-    """Whether the methods of torch.Tensor are what they are in other processes."""
-    return tensor_class.is_torchs_own()
+    """Whether the methods of torch.Tensor are what they are in other processes, and tensors have data."""
+    has_data = modes.fake_mode() is None and not torch._C._len_torch_dispatch_stack()
+    return has_data and tensor_class.is_torchs_own()
 
 
 def forget() -> None:
@@ -324,7 +327,7 @@ def _compile(
 ) -> Callable[..., Any]:
     """What the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
     form = getattr(backend, FLOATS, "items")
-    if form == "numbers" or not graph.has_floats:
+    if form == "numbers" or not graph.has_floats or graph.has_fakes:
         fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
         inputs = graph.example_inputs()
         strict = fullgraph or not config.suppress_errors

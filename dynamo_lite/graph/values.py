@@ -21,9 +21,11 @@ class TensorValue:
         family: all values known to share this one's storage through views, itself included; None if it is alone.
         tracker: the model of this tensor.
         pinned: a wrapper tensor has this fake as a part: no other may take its place.
+        is_fake: the program itself gets a `FakeTensor`, of a mode of its own; the name of a function transform: that transform's wrapper
+            of one, whose class is `Tensor`.
     """
 
-    __slots__ = ("fake", "family", "meta", "node", "origin", "pinned", "tracker")
+    __slots__ = ("fake", "family", "is_fake", "meta", "node", "origin", "pinned", "tracker")
 
     def __init__(self, meta: Any, node: Any = None, origin: Any = None, fake: Any = None) -> None:
         self.meta = meta
@@ -33,6 +35,7 @@ class TensorValue:
         self.family: list[TensorValue] | None = None
         self.tracker: Any = None
         self.pinned = False
+        self.is_fake: bool | str = False
 
     def __repr__(self) -> str:
         return f"TensorValue({self.node or self.origin}, {self.meta})"

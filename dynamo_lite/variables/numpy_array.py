@@ -16,7 +16,8 @@ from typing import Any
 
 from ..config import config
 from ..exc import Unsupported, unsupported
-from ..graph import functional
+from ..graph import functional, modes
+from ..graph.fake_inputs import SLUG as FAKE_INPUTS
 from ..graph.values import TensorValue
 from ..guards import ir
 from .abstract import binary_op
@@ -34,6 +35,8 @@ class ArrayVariable(VariableTracker):
     """An array, or a scalar that numpy computed from arrays. `proxy` is a tensor of the graph with the same memory."""
 
     def __init__(self, proxy: TensorValue, cls: type, layout: Layout = Layout(), made_at: int = 0) -> None:  # noqa: B008
+        if proxy.is_fake or modes.fake_mode() is not None:
+            unsupported(FAKE_INPUTS, "array, whose data no FakeTensor has")
         self.proxy = proxy
         self.cls = cls
         self.layout = layout

@@ -20,8 +20,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..config import config
 from ..exc import Unsupported, unsupported
+from ..graph import modes
 from ..graph.arguments import Packing, packs
 from ..graph.builder import MODELS
+from ..graph.fake_inputs import SLUG as FAKE_INPUTS
 from ..graph.functional import with_data
 from ..graph.gradients import is_kept
 from ..graph.leaves import as_leaf, is_unused
@@ -82,10 +84,11 @@ class TensorVariable(VariableTracker):
     # -- attributes
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        raw = class_attribute(self.cls, name)
-        if self.cls not in TORCHS or raw is _ABSENT:
+        cls = self.python_type()
+        raw = class_attribute(cls, name)
+        if cls not in TORCHS or raw is _ABSENT:
             type_attribute(
-                tx, self.cls, name
+                tx, cls, name
             )  # guards that it stays so; of torch's classes all that there is is guarded at once
         kind = type(raw)
         if kind in _METHOD_TYPES:
@@ -103,9 +106,9 @@ class TensorVariable(VariableTracker):
         if found is not None:
             return found
         if raw is _ABSENT:
-            if class_attribute(self.cls, "__getattr__") is not _ABSENT:
+            if class_attribute(cls, "__getattr__") is not _ABSENT:
                 return tx.call(generic_getattr(tx, self, "__getattr__"), [ConstantVariable(name)])
-            return tx.raises(AttributeError, f"'{message_name(self.cls)}' object has no attribute '{name}'")
+            return tx.raises(AttributeError, f"'{message_name(cls)}' object has no attribute '{name}'")
         return generic_getattr(tx, self, name)
 
     def has_attribute(self, name: str) -> bool:
@@ -130,9 +133,10 @@ class TensorVariable(VariableTracker):
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         hook = "__setattr__" if value is not None else "__delattr__"
-        if class_attribute(self.cls, hook) is not class_attribute(torch.Tensor, hook):
-            unsupported("tensor-subclass", f"{self.cls.__qualname__}.{hook}")
-        raw = class_attribute(self.cls, name)
+        cls = self.python_type()
+        if class_attribute(cls, hook) is not class_attribute(torch.Tensor, hook):
+            unsupported("tensor-subclass", f"{cls.__qualname__}.{hook}")
+        raw = class_attribute(cls, name)
         setter = SETTERS.get(name)
         if setter is not None:
             setter(tx, self, value)
@@ -144,7 +148,7 @@ class TensorVariable(VariableTracker):
     def store(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         """Keep an attribute (None: its deletion), to be stored on the real tensor at the end."""
         if value is None and self.instance_attribute(tx, name) is None:
-            tx.raises(AttributeError, f"'{message_name(self.cls)}' object has no attribute '{name}'")
+            tx.raises(AttributeError, f"'{message_name(self.python_type())}' object has no attribute '{name}'")
         if self.source is not None:
             tx.tr.mutating(self)
         if self.attributes is None:
@@ -547,6 +551,8 @@ for _name in ("T", "H", "mT", "mH", "real", "imag"):
 def _set_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
     if self.source is None and self.proxy not in tx.tr.graph.made_leaves:
         unsupported("tensor-attribute", "assignment to the grad of a tensor made in the graph")
+    if isinstance(value, TensorVariable) and value.proxy.is_fake is not self.proxy.is_fake:
+        unsupported(FAKE_INPUTS, "assignment of a gradient, where one of the tensors is a FakeTensor")
     if value is not None and not is_none(value):
         mine, other = self.proxy.meta, value.proxy.meta if isinstance(value, TensorVariable) else None
         if (
@@ -605,6 +611,8 @@ def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
         return
     if not isinstance(value, TensorVariable) or not (_is_described(self) and _is_described(value)):
         unsupported("tensor-attribute", f"assignment to the data of {self.describe()}")
+    if value.proxy.is_fake is not self.proxy.is_fake:
+        unsupported(FAKE_INPUTS, "assignment to the data of a tensor, of which one is a FakeTensor")
     if value.data_of is not None and value.data_of.is_still(self, value):
         return
     mine, other = self.proxy.meta, value.proxy.meta
@@ -760,6 +768,8 @@ def new_parameter(tx: Any, cls: VariableTracker, data: Any = None, requires_grad
         data = call(tx, "call_function", torch.empty, [ConstantVariable(0)])
     if not isinstance(data, TensorVariable):
         return unsupported("graph-argument-type", f"Parameter of a {data.python_type().__name__}")
+    if data.proxy.is_fake or modes.fake_mode() is not None:
+        return unsupported(FAKE_INPUTS, "Parameter of a FakeTensor")
     if wanted and not (data.proxy.meta.dtype.is_floating_point or data.proxy.meta.dtype.is_complex):
         return unsupported("fake-tensor-error", "only floating point parameters can require gradients")
     made = NewParameterVariable(call(tx, "call_method", "detach", [data]).proxy)

@@ -106,7 +106,7 @@ def tensor_repr(tx: Any, self: TensorVariable, *, tensor_contents: VariableTrack
 @method(T.__format__)
 def tensor_format(tx: Any, self: TensorVariable, format_spec: VariableTracker) -> VariableTracker:
     """That of the number for a tensor without dimensions."""
-    if not issubclass(format_spec.python_type(), str) or self.cls is not T or self.proxy.meta.ndim:
+    if not issubclass(format_spec.python_type(), str) or self.python_type() is not T or self.proxy.meta.ndim:
         return object_format(tx, self, format_spec)
     spec = atom_value(format_spec, "format")
     known = known_item(self)

@@ -14,6 +14,7 @@ import torch
 
 from ..exc import unsupported
 from ..graph.arguments import as_dtype
+from ..graph.fake_inputs import SLUG as FAKE_INPUTS
 from .base import VariableTracker
 from .constant import FALSE, ConstantVariable, boolean, is_none
 from .dispatch import builtin, constructor, method
@@ -59,6 +60,8 @@ def tensor(
             return result
     if not within or isinstance(data, TensorVariable):
         return call(tx, "call_function", torch.tensor, [data], given)
+    if any(t.proxy.is_fake for t in within):
+        return unsupported("data-dependent-operator", "torch.tensor of FakeTensors")
     if any(t.proxy.meta.numel() != 1 for t in within if isinstance(t, TensorVariable)):
         return unsupported("data-dependent-operator", "torch.tensor of tensors with several elements")
     with tx.tr.state.grad_mode(False):
@@ -220,6 +223,8 @@ def legacy_instancecheck(tx: Any, cls: TypeVariable, obj: VariableTracker) -> Va
     """A legacy class stands for a dtype and a kind of device."""
     if not isinstance(obj, TensorVariable):
         return FALSE
+    if obj.proxy.is_fake:
+        return unsupported(FAKE_INPUTS, f"whether it is a {cls.describe()}")
     meta, real = obj.proxy.meta, cls.as_python_constant()
     sample = torch.empty(0, dtype=meta.dtype) if meta.device.type == "cpu" and not meta.live else None
     if sample is not None:

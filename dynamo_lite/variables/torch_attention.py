@@ -85,8 +85,7 @@ def _captured(tx: Any, function: VariableTracker, query: TensorVariable, with_sc
         if with_score:
             score = torch.empty((), dtype=meta.dtype, device=meta.device)
             fakes.insert(0, score.requires_grad_(meta.requires_grad and torch.is_grad_enabled()))
-    body, args = body_with(tx, fakes)
-    body.transform = "vmap"  # the operator calls it for all indices at once
+    body, args = body_with(tx, fakes, "vmap")  # the operator calls it for all indices at once
     with _indexing_by_tensors(tx):
         captured = capture(tx, function, args, body=body)
     if not isinstance(captured.result, TensorVariable):

@@ -501,9 +501,10 @@ def needs_grad(values: list[Any]) -> bool:
     return any(v.meta.requires_grad for v in values if hasattr(v, "meta"))
 
 
-def body_with(tx: Any, fakes: list[Any]) -> tuple[Body, list[VariableTracker]]:
-    """A body with arguments like the given fakes, of which some may be symbolic ints."""
+def body_with(tx: Any, fakes: list[Any], transform: str = "") -> tuple[Body, list[VariableTracker]]:
+    """A body with arguments like the given fakes, of which some may be symbolic ints, for a function transform or an operator."""
     body = tx.tr.graph.open_body()
+    body.transform = transform
     args = []
     with body:
         for fake in fakes:

@@ -171,8 +171,7 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     fakes = []
     for leaf, dim in zip(given.leaves, in_dims, strict=True):
         fakes.append(_example(propagator, leaf, dim))
-    body, leaves = body_with(tx, fakes)
-    body.transform = "vmap"
+    body, leaves = body_with(tx, fakes, "vmap")
     captured = capture(tx, transformed.args[0], given.rebuild(leaves), kwargs, body=body)
     lifted = captured.lifted
     module = captured.module(lifted)
@@ -213,8 +212,7 @@ def _differentiated(
         if not (fakes[i].dtype.is_floating_point or fakes[i].dtype.is_complex):
             unsupported(BREAK, "derivative by an integer tensor")
         fakes[i].requires_grad_()
-    body, leaves = body_with(tx, fakes)
-    body.transform = kind
+    body, leaves = body_with(tx, fakes, kind)
     with tx.tr.state.grad_mode(True):
         captured = capture(tx, fn, given.rebuild(leaves), kwargs, body)
     return given, captured, wrt

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..exc import Unsupported, unsupported
+from ..graph.fake_inputs import SLUG as FAKE_INPUTS
 from ..graph.gradients import SLUG, gradients, history, reached_leaves
 from ..graph.stages import Reached, cut_leaf
 from ..guards import ir
@@ -23,6 +24,7 @@ from .abstract import get_attr
 from .base import ObservedException, VariableTracker
 from .constant import FALSE, NONE, TRUE, is_constant, is_none
 from .dispatch import builtin, method
+from .fake_tensor import FakeTensorVariable
 from .tensor import NewParameterVariable, TensorVariable, set_requires_grad
 from .torch_body import whole
 from .torch_hooks import leave_before, registered
@@ -196,8 +198,10 @@ def _backward(
     if wanted is not None:
         leaves = _each_once(tx, wanted)
     for leaf in leaves:
-        if type(leaf) not in (TensorVariable, NewParameterVariable):
+        if type(leaf) not in (TensorVariable, FakeTensorVariable, NewParameterVariable):
             unsupported(SLUG, f"backward to a {leaf.python_type().__name__}")
+        if graph.has_fakes and not leaf.proxy.is_fake:
+            unsupported(FAKE_INPUTS, "backward to a tensor that is no FakeTensor")
     options = {"retain_graph": retain_graph.as_python_constant(), "allow_unused": True}
     inner = [graph.node(leaf.proxy) for leaf in leaves]
     hooks = _hooks(graph, nodes, inner)
@@ -256,7 +260,7 @@ def _given(tx: Any, outputs: list[Any], given: VariableTracker | None) -> list[A
     for output, item in zip(outputs, items, strict=True):
         if is_none(item) and output.proxy.meta.ndim == 0:
             item = tx.tr.graph.call(tx, "call_function", torch.ones_like, [output])
-        if type(item) is not TensorVariable or item.proxy.meta.shape != output.proxy.meta.shape:
+        if type(item) not in (TensorVariable, FakeTensorVariable) or item.proxy.meta.shape != output.proxy.meta.shape:
             unsupported(SLUG, "backward of several numbers without gradients")
         result.append(item)
     return result

@@ -15,7 +15,7 @@ import torch
 from torch.utils.hooks import BackwardHook
 
 from ..exc import Unsupported, unsupported
-from ..graph import module_hooks
+from ..graph import modes, module_hooks
 from ..graph.arguments import Packing, packs
 from ..guards import ir
 from .base import MISSING, VariableTracker
@@ -107,6 +107,8 @@ def _through(
         unsupported(SLUG, "a module with backward hooks in the body of a higher-order operator")
     if hook.source is not None:
         unsupported(SLUG, "a hook that existed before")
+    if modes.fake_mode() is not None or any(isinstance(i, TensorVariable) and i.proxy.is_fake for i in items):
+        unsupported(SLUG, "a module with backward hooks that gets FakeTensors")
     if hook.call is None:
         hook.call = _new_call(tx, hook)
     next_number(tx)  # of the handle that the hook of the node of autograd has

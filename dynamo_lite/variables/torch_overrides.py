@@ -22,6 +22,7 @@ from ..exc import Unsupported, unsupported
 from ..graph import modes
 from ..graph.arguments import Overridden, Packing, packs
 from ..graph.builder import MODELS
+from ..graph.fake_inputs import SLUG as FAKE_INPUTS
 from ..graph.wrappers import is_followed, is_wrapper
 from ..guards import ir
 from .base import ObservedException, VariableTracker
@@ -409,6 +410,8 @@ def _build_passive(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
 @builds_subclasses(torch.Tensor)
 def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     cls = type(value)
+    if modes.fake_mode() is not None:
+        return unsupported(FAKE_INPUTS, f"{cls.__module__}.{cls.__qualname__} under a FakeTensorMode")
     if is_wrapper(value):
         return build_wrapper(tr, value, source)
     if _is_like_plain(cls):
@@ -436,8 +439,14 @@ def _below(tx: Any, op: str, target: Any, tensor: TensorVariable) -> TensorVaria
     return tx.tr.graph.call(tx, op, target, [ValueVariable(tensor.proxy)])
 
 
+def _refuse_fake(tensor: TensorVariable, cls: type) -> None:
+    if tensor.proxy.is_fake or modes.fake_mode() is not None:
+        unsupported(FAKE_INPUTS, f"{cls.__qualname__} of a FakeTensor")
+
+
 def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
     """The tensor once more, as an instance of `cls`."""
+    _refuse_fake(tensor, cls)
     if cls is torch.Tensor or _is_overriding_tensor(cls):
         alias = _below(tx, "call_function", torch.ops.aten.alias.default, tensor)
         if cls is torch.Tensor:
@@ -459,6 +468,7 @@ def make_subclass(
     wanted = wanted_class(tx, cls)
     if options or not isinstance(data, TensorVariable) or not _is_overriding_tensor(wanted):
         return unsupported("tensor-subclass", f"{wanted.__module__}.{wanted.__qualname__}")
+    _refuse_fake(data, wanted)
     result = _below(tx, "call_method", "detach", data)
     if require_grad.as_python_constant():
         result = _below(tx, "call_method", "requires_grad_", result)

@@ -23,6 +23,7 @@ from ..graph.stages import HOOKS, Reached, cut, last_item
 from ..graph.values import requires_grad
 from .base import ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
+from .fake_tensor import FakeTensorVariable
 from .tensor import TensorVariable
 from .torch_module_hooks import BackwardHookVariable, hooks_of
 from .tuple import TupleVariable
@@ -239,7 +240,7 @@ def replaced_gradient(tx: Any, hook: VariableTracker, gradient: VariableTracker)
 
 def check_like(grad: Any, given: VariableTracker) -> None:
     """Break before what autograd refuses in the place of a gradient."""
-    if grad is None or type(given) is not TensorVariable:
+    if grad is None or type(given) not in (TensorVariable, FakeTensorVariable):
         unsupported(SLUG, "a backward hook that returns a gradient for none, or something else")
     old, new = grad.proxy.meta, given.proxy.meta
     if (old.shape, old.dtype, old.device) != (new.shape, new.dtype, new.device):

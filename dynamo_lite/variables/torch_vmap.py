@@ -17,6 +17,7 @@ import torch
 
 from ..exc import unsupported
 from ..graph.bodies import BREAK, Body
+from ..graph.builder import MODELS
 from ..graph.meta import meta_of_fake
 from ..graph.values import TensorValue
 from .base import VariableTracker
@@ -128,7 +129,7 @@ def add_batch_dim(tx: Any, tensor: Any, in_dim: Any, level: Any) -> VariableTrac
     example.requires_grad_(tensor.proxy.meta.requires_grad)
     current.added.append((tensor.proxy, dim))
     made = current.body.argument(meta_of_fake(example), example)
-    return TensorVariable(made)
+    return MODELS.tensor(made)
 
 
 @builtin(_C._remove_batch_dim, _predispatch._remove_batch_dim)

@@ -14,10 +14,12 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..exc import unsupported
 from ..graph.arguments import Overridden
 from ..graph.builder import MODELS
+from ..graph.fake_inputs import SLUG as FAKE_INPUTS
 from ..graph.modes import asking
 from ..graph.values import TensorValue
 from ..graph.wrappers import Part, has_parts, is_followed, is_wrapper, is_wrapper_class, maker_of, part_names
@@ -26,6 +28,7 @@ from .base import VariableTracker
 from .constant import ConstantVariable
 from .descr import generic_getattr
 from .dict import DictVariable
+from .fake_tensor import FakeTensorVariable
 from .list import ListVariable
 from .tensor import TensorVariable, ValueVariable, class_attribute
 from .tensor_slots import guard_slots, with_own_slots
@@ -116,8 +119,10 @@ def _has_tensors(value: Any) -> bool:
 def make_tensor(value: TensorValue) -> TensorVariable:
     """The model of a tensor of the graph."""
     if value.meta.live and is_wrapper(value.fake):
+        if value.is_fake:
+            unsupported(FAKE_INPUTS, f"{type(value.fake).__qualname__} of FakeTensors")
         return with_own_slots(WrapperTensorVariable(value))
-    return TensorVariable(value)
+    return FakeTensorVariable(value) if value.is_fake is True else TensorVariable(value)
 
 
 MODELS.tensor = make_tensor
@@ -135,10 +140,17 @@ def load_late() -> None:
 MODELS.load_late = load_late
 
 
+def _has_fake_parts(value: torch.Tensor) -> bool:
+    parts = [getattr(value, name) for name in part_names(value)]
+    return any(type(part) is FakeTensor or (is_wrapper(part) and _has_fake_parts(part)) for part in parts)
+
+
 def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     """The model of a real tensor that consists of others."""
     if not has_parts(value):
         unsupported(SLUG, f"{type(value).__qualname__} without its parts")
+    if _has_fake_parts(value):
+        unsupported(FAKE_INPUTS, f"{type(value).__qualname__} of FakeTensors")
     tr.guard(source, ir.TYPE_IS, type(value))
     guard_slots(tr, type(value))
     vt = with_own_slots(WrapperTensorVariable(tr.graph.wrapper_input(value, source)))

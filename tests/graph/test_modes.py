@@ -2,12 +2,10 @@
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dynamo_lite
-from dynamo_lite.exc import Unsupported
 from dynamo_lite.testing import CompileCounter
 
 
@@ -152,38 +150,9 @@ def test_no_class_sees_the_sizes_that_guards_read(dynamic):
             assert Seen.names == expected
 
 
-@pytest.mark.parametrize("fullgraph", [False, True])
-def test_the_programs_fake_mode(fullgraph):
-    """Nothing is captured under it; with `fullgraph` that is an error, and the version that there is keeps serving real tensors."""
-    counter = CompileCounter()
-    compiled = dynamo_lite.compile(step, backend=counter, fullgraph=fullgraph)
-    before = compiled(x())
-    with FakeTensorMode() as mode:
-        fake = mode.from_tensor(x())
-        if fullgraph:
-            with pytest.raises(Unsupported, match="DL090.*step is called under a FakeTensorMode"):
-                compiled(fake)
-        else:
-            result, expected = compiled(fake), step(fake)
-            assert type(result) is FakeTensor and result.shape == expected.shape and result.dtype == expected.dtype
-    assert torch.equal(compiled(x()), before)
-    assert counter.frame_count == 1
-
-
 def test_other_modes_under_fullgraph():
     """A mode that only looks is no error."""
     compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
     results, names = under(Operators(), compiled)
     expected, expected_names = under(Operators(), step)
     assert torch.equal(results[0], expected[0]) and names == expected_names
-
-
-@pytest.mark.parametrize("fullgraph", [False, True])
-def test_fake_tensors_without_their_mode(fullgraph):
-    fake = FakeTensorMode().from_tensor(x())
-    compiled = dynamo_lite.compile(step, backend="eager", fullgraph=fullgraph)
-    if fullgraph:
-        with pytest.raises(Unsupported, match="DL082.*FakeTensor"):
-            compiled(fake)
-    else:
-        assert type(compiled(fake)) is FakeTensor
