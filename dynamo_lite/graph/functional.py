@@ -331,7 +331,12 @@ def _fix(x: Any, out: Any = None) -> Any:
     return numpy.trunc(x, out) if x.dtype.name.startswith("float") else numpy.positive(x, out)
 
 
-_OWN: dict[str, Callable[..., Any]] = {"fix": _fix}
+def _tile(A: Any, reps: Any) -> Any:
+    """`torch._numpy` asks whether the second argument is an `int`, which symbolic ones are not."""
+    return import_module("torch._numpy").tile(A, (reps,) if isinstance(reps, torch.SymInt) else reps)
+
+
+_OWN: dict[str, Callable[..., Any]] = {"fix": _fix, "tile": _tile}
 """Functions of numpy's in the place of those that `torch._numpy` has."""
 
 _KEEP_NAN = frozenset({"heaviside", "sign"})

@@ -113,6 +113,7 @@ if find_spec("torch") is not None:
         nested_int,
         nn_module,
         numpy,
+        numpy_indexing,
         symnode,
         tensor,
         tensor_methods,

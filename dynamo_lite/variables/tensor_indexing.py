@@ -19,7 +19,7 @@ from .constant import ConstantVariable, is_none
 from .list import ListVariable
 from .scalarmath import IntScalarVariable
 from .slice import SliceVariable
-from .tensor import TensorVariable, operate
+from .tensor import TensorVariable, ValueVariable, operate
 from .tensor_new import is_varying_int, tensor_of_ints
 from .tuple import TupleVariable
 
@@ -27,10 +27,10 @@ from .tuple import TupleVariable
 def subscript(self: TensorVariable, tx: Any, key: VariableTracker) -> VariableTracker:
     """`x[key]`"""
     key = positions_of(self, key)
-    picked = _picked(tx, self, key)
-    if picked is None:
+    found = picked(tx, self, key)
+    if found is None:
         return operate(tx, operator.getitem, [self, _lists_as_tensors(tx, self, key)])
-    part, rest = picked
+    part, rest = found
     return part if rest is None else operate(tx, operator.getitem, [part, _lists_as_tensors(tx, self, rest)])
 
 
@@ -39,8 +39,8 @@ def ass_subscript(self: TensorVariable, tx: Any, key: VariableTracker, value: Va
     if value is None:
         tx.raises(TypeError, "Tensor does not support deleting items")
     key = positions_of(self, key)
-    picked = _picked(tx, self, key)
-    part, rest = (self, key) if picked is None else picked
+    found = picked(tx, self, key)
+    part, rest = (self, key) if found is None else found
     rest = ConstantVariable(...) if rest is None else _lists_as_tensors(tx, self, rest)
     operate(tx, operator.setitem, [part, rest, value])
 
@@ -52,7 +52,7 @@ def positions_of(tensor: TensorVariable, key: VariableTracker) -> VariableTracke
     """An index with its lists of bools as lists of the positions that are true, whose number is known."""
     items: list[VariableTracker] = []
     dim = 0
-    for item in map(_as_int, key.items) if isinstance(key, TupleVariable) else (_as_int(key),):
+    for item in map(as_int, key.items) if isinstance(key, TupleVariable) else (as_int(key),):
         if isinstance(item, TensorVariable) or item.is_python_constant() and item.as_python_constant() is Ellipsis:
             return key  # how many dimensions it takes is not looked into
         items.append(_positions(tensor, item, dim))
@@ -60,12 +60,12 @@ def positions_of(tensor: TensorVariable, key: VariableTracker) -> VariableTracke
     return TupleVariable(items) if isinstance(key, TupleVariable) else items[0]
 
 
-def _as_int(item: VariableTracker) -> VariableTracker:
+def as_int(item: VariableTracker) -> VariableTracker:
     """An int of numpy's that varies as the int that it is, also within a list."""
     if isinstance(item, IntScalarVariable):
         return item.number
     if isinstance(item, ListVariable) and any(isinstance(i, IntScalarVariable) for i in item.items):
-        return ListVariable(list(map(_as_int, item.items)))
+        return ListVariable(list(map(as_int, item.items)))
     return item
 
 
@@ -82,8 +82,8 @@ def _positions(tensor: TensorVariable, item: VariableTracker, dim: int) -> Varia
 # -- numbers that vary
 
 
-def _picked(
-    tx: Any, tensor: TensorVariable, key: VariableTracker
+def picked(
+    tx: Any, tensor: TensorVariable | ValueVariable, key: VariableTracker
 ) -> tuple[VariableTracker, VariableTracker | None] | None:
     """What is left of a tensor when the positions in the key that vary are selected, and the rest of the key (None: nothing is left of
     it). None: there are no such positions, or it is not seen which dimensions they are of."""
@@ -106,7 +106,7 @@ def _picked(
     return part, TupleVariable(rest[::-1])
 
 
-def _dims_of(tensor: TensorVariable, items: list[VariableTracker]) -> list[int] | None:
+def _dims_of(tensor: TensorVariable | ValueVariable, items: list[VariableTracker]) -> list[int] | None:
     """The dimension that each item begins with; None if that is not seen."""
     taken = [_taken(item) for item in items]
     if None in taken or taken.count(_OPEN) > 1:
