@@ -311,6 +311,11 @@ def _as_tensor(value: Any) -> Any:
     return value.tensor if isinstance(value, import_module("torch._numpy").ndarray) else value
 
 
+def chosen(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """The tensor that the program's comparison decides on: `min` and `max`."""
+    return one if flag else other
+
+
 def numpy_function(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of numpy (`"linalg.norm"`), a method or attribute of its arrays (`"ndarray.sum"`), or an operator (`"operator.add"`) on
     tensors, as `torch._numpy` has it."""

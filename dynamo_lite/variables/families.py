@@ -116,6 +116,7 @@ if find_spec("torch") is not None:
         numpy_indexing,
         symnode,
         tensor,
+        tensor_extreme,
         tensor_methods,
         tensor_new,
         torch_attention,
