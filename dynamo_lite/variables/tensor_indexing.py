@@ -17,6 +17,7 @@ import torch
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .list import ListVariable
+from .numpy import ArrayVariable, alias
 from .scalarmath import IntScalarVariable
 from .slice import SliceVariable
 from .tensor import TensorVariable, ValueVariable, operate
@@ -26,7 +27,7 @@ from .tuple import TupleVariable
 
 def subscript(self: TensorVariable, tx: Any, key: VariableTracker) -> VariableTracker:
     """`x[key]`"""
-    key = positions_of(self, key)
+    key = positions_of(self, _arrays_as_tensors(tx, key))
     found = picked(tx, self, key)
     if found is None:
         return operate(tx, operator.getitem, [self, _lists_as_tensors(tx, self, key)])
@@ -38,11 +39,25 @@ def ass_subscript(self: TensorVariable, tx: Any, key: VariableTracker, value: Va
     """`x[key] = value`"""
     if value is None:
         tx.raises(TypeError, "Tensor does not support deleting items")
-    key = positions_of(self, key)
+    key = positions_of(self, _arrays_as_tensors(tx, key))
     found = picked(tx, self, key)
     part, rest = (self, key) if found is None else found
     rest = ConstantVariable(...) if rest is None else _lists_as_tensors(tx, self, rest)
     operate(tx, operator.setitem, [part, rest, value])
+
+
+# -- arrays of numpy
+
+
+def _arrays_as_tensors(tx: Any, key: VariableTracker) -> VariableTracker:
+    """The key with tensors in the place of its arrays of ints. An array by itself may mean a tuple of its rows."""
+    if isinstance(key, TupleVariable) and any(map(_is_array_of_ints, key.items)):
+        return TupleVariable([alias(tx, item) if _is_array_of_ints(item) else item for item in key.items])
+    return alias(tx, key) if _is_array_of_ints(key) and key.proxy.meta.ndim == 1 else key
+
+
+def _is_array_of_ints(vt: VariableTracker) -> bool:
+    return isinstance(vt, ArrayVariable) and not vt.is_scalar and vt.proxy.meta.dtype is torch.int64
 
 
 # -- bools
