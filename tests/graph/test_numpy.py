@@ -564,3 +564,34 @@ def test_a_tensor_is_changed_through_its_array(shape):
         return AddsOne.apply(t), t * 2
 
     whole(f, torch.ones(shape, dtype=torch.double))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "t[i]",
+        "t[i, j]",
+        "t[:, i]",
+        "t[..., j] + t[None, i][0, 0, 0]",
+        "t[np.tril_indices(4)]",
+        "t[i, 1:3]",
+        "t[two, two]",
+        "t[i][j]",
+    ],
+)
+def test_arrays_of_ints_as_an_index_of_a_tensor(text):
+    namespace = {"np": np}
+    exec(f"def f(t, i, j, two):\n    s = t.clone()\n    s[i, j] = 7.0\n    return {text}, s", namespace)
+    i, j, two = np.array([0, 2, 1]), np.array([1, 1, 0]), np.array([[0, 1], [2, 3]])
+    assert_captured(namespace["f"], (torch.arange(16.0).reshape(4, 4), i, j, two))
+
+
+@pytest.mark.parametrize("text", ["t[two]", "t[i > 0]", "t[i.astype(np.int32)]", "t[np.array(1)]", "t[i + 9]"])
+def test_other_arrays_as_an_index_of_a_tensor(text):
+    namespace = {"np": np}
+    exec(
+        f"def f(t, i, two):\n    try:\n        return {text} * 2\n    except Exception as e:\n        return type(e)",
+        namespace,
+    )
+    given = torch.arange(9.0).reshape(3, 3), np.array([0, 2, 1]), np.array([[0, 1], [2, 0]])
+    assert repr(dynamo_lite.compile(namespace["f"], backend="eager")(*given)) == repr(namespace["f"](*given))

@@ -2053,7 +2053,9 @@ def partial_of_a_partial():
     def scale(x, by, plus):
         return x * by + plus
 
-    return with_numbers(lambda x, g: g(x), *[functools.partial(functools.partial(scale, plus=n), by=2) for n in NUMBERS])
+    return with_numbers(
+        lambda x, g: g(x), *[functools.partial(functools.partial(scale, plus=n), by=2) for n in NUMBERS]
+    )
 
 
 @program
