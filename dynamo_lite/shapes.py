@@ -217,6 +217,13 @@ def is_dynamic_float(tr: Any, value: float, source: Any) -> bool:
     return False
 
 
+def take_for_data(tr: Any, source: Any) -> None:
+    """A number at this access path varies from the first compilation on, as the data of tensors does: a scalar of numpy's is rarely a
+    setting of a program."""
+    if tr.region.dynamic is not False and config.automatic_dynamic_shapes and may_vary(tr, source):
+        tr.dynamic_hints.setdefault(source.path, None)
+
+
 def _is_counted(tr: Any, source: Any) -> bool:
     return tr.dynamic_hints.get(source.path, 0) is None
 

@@ -488,6 +488,8 @@ class Trace:
         """`v is w`, except that of equal constants none needs to be a certain one."""
         if v is w:
             return True
+        if (v.is_one_of_several or w.is_one_of_several) and v.python_type() is w.python_type():
+            unsupported("data-dependent-branch", "which one of two tensors it is")
         if v.is_symbolic or w.is_symbolic:
             if v.python_type() is not w.python_type():
                 return False

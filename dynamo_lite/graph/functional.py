@@ -311,6 +311,11 @@ def _as_tensor(value: Any) -> Any:
     return value.tensor if isinstance(value, import_module("torch._numpy").ndarray) else value
 
 
+def chosen(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """The tensor that the program's comparison decides on: `min` and `max`."""
+    return one if flag else other
+
+
 def numpy_function(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of numpy (`"linalg.norm"`), a method or attribute of its arrays (`"ndarray.sum"`), or an operator (`"operator.add"`) on
     tensors, as `torch._numpy` has it."""
@@ -331,7 +336,12 @@ def _fix(x: Any, out: Any = None) -> Any:
     return numpy.trunc(x, out) if x.dtype.name.startswith("float") else numpy.positive(x, out)
 
 
-_OWN: dict[str, Callable[..., Any]] = {"fix": _fix}
+def _tile(A: Any, reps: Any) -> Any:
+    """`torch._numpy` asks whether the second argument is an `int`, which symbolic ones are not."""
+    return import_module("torch._numpy").tile(A, (reps,) if isinstance(reps, torch.SymInt) else reps)
+
+
+_OWN: dict[str, Callable[..., Any]] = {"fix": _fix, "tile": _tile}
 """Functions of numpy's in the place of those that `torch._numpy` has."""
 
 _KEEP_NAN = frozenset({"heaviside", "sign"})

@@ -90,7 +90,7 @@ FINDERS: dict[str, Callable[..., Any]] = {
 # Guards.
 
 
-GUARD_FORMS = frozenset({"tensor", "state", "tensor class", "class", "mro", "reading", "function"})
+GUARD_FORMS = frozenset({"tensor", "state", "tensor class", "class", "mro", "registrations", "reading", "function"})
 """What the arguments of guards begin with that `read_guard` reads."""
 
 
@@ -106,6 +106,9 @@ def write_guard(writer: Any, guard: ir.Guard) -> tuple[Any, ...]:
             return "mro", tuple([writer(base()) for base in function.hook.bases])
         is_of_tensors = function.hook is tensor_class.number_of_attributes
         return ("tensor class", None) if is_of_tensors else ("class", (writer(function.cls), writer(function.hook)))
+    if type(function) is ir.SameRegistrations:
+        answers = [(one(), other(), answer) for (one, other), answer in function.answers.items()]
+        return "registrations", tuple([(writer(one), writer(other), answer) for one, other, answer in answers])
     kept = getattr(getattr(function, "__self__", None), "__getstate__", None)
     if guard.kind == ir.GLOBAL_STATE and type(kept) is type(len) and function.__name__ == "check":
         return ("state", kept())
@@ -130,6 +133,8 @@ def read_guard(reader: Any, form: str, about: Any, where: int = -1) -> Any:
         return _same_mro(*map(reader, about))
     if form == "class":
         return ClassCheck(*map(reader, about), True)
+    if form == "registrations":
+        return _same_registrations([(reader(one), reader(other), answer) for one, other, answer in about])
     if form == "reading":
         return AmbientState.reading(*reader.value(about))
     return reader(about)
@@ -139,6 +144,16 @@ def _same_mro(cls: type, *bases: type) -> ClassCheck:
     if list(map(id, mro_of(cls))) != list(map(id, (cls, *bases))):
         raise Mismatch("a class has other bases")
     return ClassCheck(cls, ir.SameMro(cls), True)
+
+
+def _same_registrations(answers: list[tuple[type, type, bool]]) -> ir.SameRegistrations:
+    check = ir.SameRegistrations()
+    for abstract, cls, answer in answers:
+        check.add(abstract, cls, answer)
+    check.token = None  # so that all are asked
+    if not check():
+        raise Mismatch("other classes are registered with an abstract class")
+    return check
 
 
 def _tensor_spec(value: Any, about: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ The kind numbers are repeated in `_program.h`.
 
 from __future__ import annotations
 
+from _abc import _abc_subclasscheck, get_cache_token
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
@@ -191,6 +192,7 @@ class GuardSet:
         self.nodes: list[GuardNode] = []
         self.guards: list[Guard] = []
         self._distinct: set[tuple[int, ...]] = set()
+        self._registrations: Guard | None = None
         self._demanded: set[int] = set()  # ids of objects, among the first `_searched` guards
         self._searched = 0
         self.is_settled = False
@@ -316,6 +318,14 @@ class GuardSet:
             self._distinct.add(key)
             self.global_state(ClassCheck(cls, SameMro(cls), True), f"{cls.__qualname__}.__mro__")
 
+    def same_answer(self, abstract: type, cls: type, answer: bool) -> None:
+        """Require that an abstract class says of another class what it says now, which may hang on what has been registered."""
+        if self._registrations is None:
+            self._registrations = self._add(GLOBAL_STATE, None, (), SameRegistrations(), None, "")
+        if self._registrations.arg.add(abstract, cls, answer):
+            text = f"{cls.__qualname__} is {'a' if answer else 'no'} subclass of {abstract.__qualname__}"
+            self._registrations.text = ", ".join(filter(None, (self._registrations.text, text)))
+
     def relation(self, kind: int, nodes: tuple[GuardNode, ...], arg: Any, user: User, text: str | None) -> None:
         """Require anything that is not a check of one node."""
         self._add(kind, None, nodes, arg, user, text)
@@ -359,6 +369,39 @@ class SameMro:
     def __call__(self, cls: type) -> bool:
         now = _mro(cls)
         return len(now) == len(self.bases) and all(base() is c for base, c in zip(self.bases, now, strict=True))
+
+
+class SameRegistrations:
+    """Called, whether abstract classes say of classes what they said when that was noted. They are asked again only after something has
+    been registered with any abstract class, which CPython counts."""
+
+    __slots__ = ("answers", "token")
+
+    def __init__(self) -> None:
+        self.token: int | None = get_cache_token()
+        self.answers: dict[tuple[ref[type], ref[type]], bool] = {}
+
+    def add(self, abstract: type, cls: type, answer: bool) -> bool:
+        """Note an answer; False for one that is known."""
+        key = ref(abstract), ref(cls)
+        if key in self.answers:
+            return False
+        self.answers[key] = answer
+        return True
+
+    def __call__(self) -> bool:
+        token = get_cache_token()
+        if token != self.token:
+            if not all(self._is_same(*key, answer) for key, answer in self.answers.items()):
+                return False
+            self.token = token
+        return True
+
+    @staticmethod
+    def _is_same(abstract: ref[type], cls: ref[type], answer: bool) -> bool:
+        """A class that is gone cannot be asked about any more."""
+        one, other = abstract(), cls()
+        return one is None or other is None or _abc_subclasscheck(one, other) is answer
 
 
 _LOOSE = {IS: REF_IS, IS_NOT: REF_IS_NOT, TYPE_IS: REF_TYPE_IS, HAS_KEY: REF_HAS_KEY, LACKS_KEY: REF_LACKS_KEY}

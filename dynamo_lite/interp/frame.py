@@ -9,7 +9,7 @@ Mirrors `Python/ceval.c` and the frame part of `Include/internal/pycore_frame.h`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ from ..isa.canon import Instr, Lifted, Op
 from ..isa.lift import LOCALS_ARE_SHARED, lift
 from ..resume import is_own_name, is_resumed
 from ..signals import let_through
-from ..typeobject import name_of
+from ..typeobject import can_change, name_of
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
@@ -145,11 +145,12 @@ class Frame:
             exc.state[name] = value
         self.raise_exception(exc)
 
-    def raises_like(self, error: BaseException) -> NoReturn:
-        """Raise in the traced program what a real call raised during the analysis."""
+    def raises_like(self, error: BaseException, among: Iterable[Any] = ()) -> NoReturn:
+        """Raise in the traced program what a real call raised during the analysis; the message may name classes that are `among` these."""
         let_through(error)
         texts = [arg for arg in error.args if type(arg) is str]
-        self.tr.named += [cls for cls in self.tr.stand_classes if any(name_of(cls) in text for text in texts)]
+        classes = [*self.tr.stand_classes, *[cls for cls in among if isinstance(cls, type) and can_change(cls)]]
+        self.tr.named += [cls for cls in classes if any(name_of(cls) in text for text in texts)]
         self.raise_exception(exception_from(self, error))
 
     def raise_exception(self, exc: VariableTracker) -> NoReturn:

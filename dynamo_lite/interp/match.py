@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections.abc
 from typing import Any
 
-from ..typeobject import Py_TPFLAGS_MAPPING, Py_TPFLAGS_SEQUENCE, flags
+from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_MAPPING, Py_TPFLAGS_SEQUENCE, flags
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
@@ -20,14 +20,23 @@ NONE = ConstantVariable(None)
 assert int.__flags__ & _MATCH_SELF and not collections.abc.Mapping.__flags__ & _MATCH_SELF
 
 
-def is_sequence(subject: VariableTracker) -> ConstantVariable:
+def is_sequence(f: Any, subject: VariableTracker) -> ConstantVariable:
     """MATCH_SEQUENCE."""
-    return ConstantVariable(bool(flags(subject.python_type()) & Py_TPFLAGS_SEQUENCE))
+    return ConstantVariable(bool(_collection_flags(f, subject.python_type()) & Py_TPFLAGS_SEQUENCE))
 
 
-def is_mapping(subject: VariableTracker) -> ConstantVariable:
+def is_mapping(f: Any, subject: VariableTracker) -> ConstantVariable:
     """MATCH_MAPPING."""
-    return ConstantVariable(bool(flags(subject.python_type()) & Py_TPFLAGS_MAPPING))
+    return ConstantVariable(bool(_collection_flags(f, subject.python_type()) & Py_TPFLAGS_MAPPING))
+
+
+def _collection_flags(f: Any, cls: type) -> int:
+    """A class gets one of these flags, and loses the other, when it is registered with an abstract class."""
+    found = flags(cls)
+    if not (found & Py_TPFLAGS_IMMUTABLETYPE or f.tr.is_new_class(cls)):
+        for abstract_class in (collections.abc.Sequence, collections.abc.Mapping):
+            f.tr.guards.same_answer(abstract_class, cls, issubclass(cls, abstract_class))
+    return found
 
 
 def match_keys(f: Any, subject: VariableTracker, keys: TupleVariable) -> VariableTracker:

@@ -808,12 +808,12 @@ def match_keys(f: Frame, i: Instr) -> None:
 
 @op(Op.MATCH_MAPPING)
 def match_mapping(f: Frame, i: Instr) -> None:
-    f.push(match.is_mapping(f.stack[-1]))
+    f.push(match.is_mapping(f, f.stack[-1]))
 
 
 @op(Op.MATCH_SEQUENCE)
 def match_sequence(f: Frame, i: Instr) -> None:
-    f.push(match.is_sequence(f.stack[-1]))
+    f.push(match.is_sequence(f, f.stack[-1]))
 
 
 @op(Op.GET_LEN)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..exc import ArgumentRead, NotConstant
@@ -116,6 +116,7 @@ class VariableTracker:
 
     # -- what every model answers
 
+    is_one_of_several = False  # an object that data decides on: nobody may ask which one it is
     is_symbolic = False  # a number that may be another one at the next call
     is_rebuilt = False  # a value of the graph that is made of others when the graph has run
 
@@ -151,6 +152,9 @@ class VariableTracker:
     def lacks_layout(self, cls: type) -> bool:
         """True if the object is an instance of the builtin type `cls` of which this model does not have the state."""
         return False
+
+    extreme: Callable[..., Any] | None = None
+    """`extreme(tx, function, best, item)`: `min` or `max` of two objects of which this is one, None if the analysis has to compare them."""
 
     holds_weakly = False  # its children may go away while it is there
 

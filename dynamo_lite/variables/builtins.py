@@ -187,9 +187,9 @@ def _extreme(function: Any, op: str) -> None:
 
 
 def _unknown(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
-    """The better one of two numbers where one is symbolic; None if the analysis has to compare them."""
-    symbolic = next((vt for vt in (best, item) if vt.is_symbolic), None)
-    return None if symbolic is None else symbolic.extreme(tx, function, best, item)
+    """The better one of two numbers where one is symbolic, or of two tensors; None if the analysis has to compare them."""
+    model = next((vt for vt in (best, item) if vt.extreme is not None), None)
+    return None if model is None else model.extreme(tx, function, best, item)
 
 
 _extreme(max, ">")

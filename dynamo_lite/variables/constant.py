@@ -131,7 +131,7 @@ def fold(tx: Any, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
     except (NotConstant, ObservedException):
         raise
     except Exception as error:
-        tx.raises_like(error)
+        tx.raises_like(error, host_args)
     if type(result) in ATOMIC_TYPES:
         return ConstantVariable(result)
     wrapped = tx.tr.wrap_new(result)

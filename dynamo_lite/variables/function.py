@@ -9,6 +9,7 @@ Mirrors `Objects/funcobject.c`, `Objects/classobject.c`, `Objects/methodobject.c
 
 from __future__ import annotations
 
+import functools
 import re
 import types
 from typing import Any
@@ -19,6 +20,7 @@ from ..isa import docstring
 from ..polyfills.registry import find_polyfill
 from ..typeobject import tp_name
 from .abstract import class_name, get_attr, message_name, type_name
+from .abstract import is_subtype as is_subclass
 from .address import address_part, joined
 from .base import MISSING, VariableTracker
 from .cell import CellVariable
@@ -460,6 +462,8 @@ class BuiltinVariable(DescriptorVariable):
         handler = HANDLERS.get(fn)
         if handler is not None:
             check_self(tx, fn, args)
+            if type(fn) is types.BuiltinFunctionType and fn.__name__ == "__new__":
+                check_new(tx, fn.__self__, args)
             return call_handler(tx, fn, handler, args, kwargs)
         if isinstance(fn, types.WrapperDescriptorType):
             owner = tx.tr.native_class(fn.__objclass__)
@@ -486,6 +490,38 @@ class BuiltinVariable(DescriptorVariable):
         if known is not None:
             return BuiltinVariable(known).tp_call(tx, args, kwargs)
         return tx.tr.call_foreign(tx, fn, args, kwargs)
+
+
+def check_new(tx: Any, owner: type, args: list[VariableTracker]) -> None:
+    """What `tp_new_wrapper` of `Objects/typeobject.c` says of the class that `__new__` of a builtin type is called with."""
+    name = tp_name(owner)
+    if not args:
+        tx.raises(TypeError, f"{name}.__new__(): not enough arguments")
+    cls = args[0].value
+    if not issubclass(args[0].python_type(), type):
+        tx.raises(TypeError, f"{name}.__new__(X): X is not a type object ({type_name(args[0])})")
+    if not is_subclass(tx, cls, owner):
+        message_name(cls)
+        tx.raises(TypeError, f"{name}.__new__({tp_name(cls)}): {tp_name(cls)} is not a subtype of {name}")
+    base = cls
+    while base is not None and not isinstance(type_lookup(base, "__new__"), types.BuiltinFunctionType):
+        base = base.__base__
+    if base is not None and not _is_safe(owner, type_lookup(base, "__new__").__self__):
+        message_name(cls)
+        message_name(base)
+        tx.raises(TypeError, f"{name}.__new__({tp_name(cls)}) is not safe, use {tp_name(base)}.__new__()")
+
+
+@functools.cache
+def _is_safe(owner: type, made_by: type) -> bool:
+    """Whether `__new__` of one builtin type makes what that of another one makes. Some have the same function in C."""
+    if owner is made_by:
+        return True
+    try:
+        owner.__new__(made_by)
+    except TypeError as error:
+        return " is not safe, use " not in str(error)
+    return True
 
 
 def call_stand_in(

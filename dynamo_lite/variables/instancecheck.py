@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
-from ..typeobject import is_of_library
+from ..typeobject import module
 from .abstract import is_subtype, is_true
 from .base import MISSING, VariableTracker
 from .classes import NewTypeVariable
@@ -242,11 +242,7 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
             found = _abc._abc_subclasscheck(cls.value, subclass.value)
         except TypeError as error:
             tx.raises_like(error)
-        made_here = tx.tr.is_new_class(cls.value) or tx.tr.is_new_class(subclass.value)
-        # Nobody registers classes of libraries with those of the standard library; models ask for these at each call.
-        if not (found or made_here or (is_of_library(cls.value) and is_of_library(subclass.value))):
-            nodes = [tx.tr.constant_source(c) for c in (cls.value, subclass.value)]
-            tx.tr.guards.predicate(is_not_registered, nodes, f"no subclass of {cls.value.__qualname__}", tx.tr.here())
+        _guard_answer(tx, cls.value, subclass.value, found)
         return found
     verdict = tx.call(cls.tp_getattro(tx, "__subclasshook__"), [subclass])
     if verdict.value is True or verdict.value is False:
@@ -263,9 +259,23 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
     return False
 
 
-def is_not_registered(cls: type, subclass: type) -> bool:
-    """A guard: classes can be registered at any time, and stay so."""
-    return not _abc._abc_subclasscheck(cls, subclass)
+def _guard_answer(tx: Any, abstract: type, cls: type, answer: bool) -> None:
+    """Have the guards ask again, if the answer may be another one: classes are registered at any time, and stay so in this process. A
+    version of another process may be for a class that is registered there."""
+    if tx.tr.is_new_class(abstract) or tx.tr.is_new_class(cls):
+        return
+    if answer and (_is_of_python(abstract, cls) or not _is_by_registration(tx, abstract, cls)):
+        return
+    tx.tr.guards.same_answer(abstract, cls, answer)
+
+
+def _is_of_python(*classes: type) -> bool:
+    return all(str(module(cls)).partition(".")[0] in sys.stdlib_module_names for cls in classes)
+
+
+def _is_by_registration(tx: Any, abstract: type, cls: type) -> bool:
+    """Whether neither the bases of a class, nor its methods, make it a subclass."""
+    return not is_subtype(tx, cls, abstract) and abstract.__subclasshook__(cls) is not True
 
 
 def _subclasses(tx: Any, cls: TypeVariable) -> list[Any]:
@@ -306,11 +316,15 @@ def _instance_of_protocol(tx: Any, target: VariableTracker, obj: VariableTracker
     """`isinstance(obj, Protocol)`: by the class where that decides it, else by the attributes of the object."""
     cls = target.value
     if not getattr(cls, "_is_protocol", False):
-        return abc.ABCMeta.__subclasscheck__(cls, obj.python_type())
+        found = abc.ABCMeta.__subclasscheck__(cls, obj.python_type())
+        _guard_answer(tx, cls, obj.python_type(), found)
+        return found
     if not getattr(cls, "_is_runtime_protocol", False):
         run(tx, isinstance, None, cls)
     try:
-        if abc.ABCMeta.__subclasscheck__(cls, obj.python_type()):
+        found = abc.ABCMeta.__subclasscheck__(cls, obj.python_type())
+        _guard_answer(tx, cls, obj.python_type(), found)
+        if found:
             return True
     except TypeError:  # a protocol with data members: classes don't decide it
         if is_subtype(tx, obj.python_type(), cls):

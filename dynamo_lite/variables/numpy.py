@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .. import shapes
 from ..config import config
 from ..exc import unsupported
 from ..graph import functional
@@ -307,7 +308,9 @@ def build_scalar(tr: Any, value: Any, source: Any) -> VariableTracker:
     if model is None:
         return build_by_value(tr, value, source)
     tr.guard(source, ir.TYPE_IS, type(value))
-    number = tr.build(value.item(), tr.source(source, ir.CALL, item_of))
+    node = tr.source(source, ir.CALL, item_of)
+    shapes.take_for_data(tr, node)
+    number = tr.build(value.item(), node)
     return model(type(value), number, value, source) if number.is_symbolic else ConstantVariable(value, source)
 
 
@@ -342,10 +345,12 @@ def build_function(tr: Any, value: Any, source: Any) -> NumpyFunctionVariable:
 
 def host_number(value: Any) -> Any:
     """A numpy scalar as the Python number that a graph can hold; anything else as it is. torch does not take every truth of numpy's
-    for one."""
-    if numpy is not None and type(value) is numpy.bool_:
-        return unsupported("numpy", "a bool of numpy's as an argument")
-    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+    for one, and refuses what has no room in 64 bits with a sign."""
+    if numpy is None or not isinstance(value, numpy.generic):
+        return value
+    if type(value) is numpy.bool_ or (isinstance(value, numpy.unsignedinteger) and value > numpy.iinfo("int64").max):
+        return unsupported("numpy", f"a {type(value).__name__} of numpy's as an argument")
+    return value.item()
 
 
 def _method_handler(name: str, raw: Any) -> Any:

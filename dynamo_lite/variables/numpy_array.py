@@ -2,7 +2,7 @@
 
 Input: values of the graph, layouts. Output: `ArrayVariable`, `FlagsVariable`.
 Invariant: an array has a tensor of the graph with the same memory; its strides and flags are those that numpy's array would have. What
-has to be computed is not here: `numpy_calls` gives arrays their operators and items.
+has to be computed is not here: `numpy_calls` gives arrays their operators, `numpy_indexing` their items.
 Mirrors `numpy/_core/src/multiarray/arrayobject.c` and `getset.c`.
 """
 

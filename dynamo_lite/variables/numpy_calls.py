@@ -26,7 +26,7 @@ from ..graph.values import TensorValue
 from . import scalarmath
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import VariableTracker, is_lazy
-from .constant import NOT_IMPLEMENTED, TRUE, ConstantVariable, is_none
+from .constant import NOT_IMPLEMENTED, TRUE, ConstantVariable
 from .dict import DictVariable
 from .list import ListVariable
 from .numpy_array import ATTRIBUTES, ArrayVariable, array_in_memory_of, dtype_of, families, with_views
@@ -393,7 +393,7 @@ def holds_array(vt: VariableTracker) -> bool:
     return any_within(vt, lambda item: isinstance(item, ArrayVariable))
 
 
-# -- operators, items, views
+# -- operators, views
 
 
 def _is_operand(vt: VariableTracker) -> bool:
@@ -429,36 +429,7 @@ def _compare(self: ArrayVariable, tx: Any, other: VariableTracker, op: str) -> V
     return operate(tx, COMPARE_OPS[op], [self, other])
 
 
-def _is_basic(part: VariableTracker) -> bool:
-    """Whether a part of an index means the same to numpy and to torch: ints, slices that go forwards, None, Ellipsis."""
-    if isinstance(part, SliceVariable):
-        step = part.step
-        if not step.is_python_constant() or (step.as_python_constant() or 1) < 0:
-            return False
-        return all(is_none(p) or p.python_type() is int for p in (part.start, part.stop))
-    if isinstance(part, SymNodeVariable):
-        return part.python_type() is int
-    return isinstance(part, ConstantVariable) and type(part.value) in (int, type(None), type(Ellipsis))
-
-
-def _get_item(self: ArrayVariable, tx: Any, key: VariableTracker) -> VariableTracker:
-    if not config.trace_numpy or not all(map(_is_basic, key.items if isinstance(key, TupleVariable) else [key])):
-        return operate(tx, operator.getitem, [self, key])
-    call = Call("operator.getitem", operator.getitem, [self, key], {})
-    expected = call.expected()
-    made = tx.tr.graph.call(tx, "call_function", operator.getitem, [ValueVariable(self.proxy), key])
-    return call.result(tx, expected, made)
-
-
-def _set_item(self: ArrayVariable, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
-    if value is None:
-        tx.raises(ValueError, "cannot delete array elements")
-    operate(tx, operator.setitem, [self, key, value])
-
-
 ArrayVariable.tp_richcompare = _compare
-ArrayVariable.mp_subscript = _get_item
-ArrayVariable.mp_ass_subscript = _set_item
 
 
 def _view(name: str) -> Callable[[Any, ArrayVariable], VariableTracker]:

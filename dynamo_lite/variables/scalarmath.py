@@ -15,6 +15,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 from ..exc import NotConstant, unsupported
 from ..graph import functional
 from ..graph.arguments import Packing, packs
@@ -92,9 +94,12 @@ class ScalarVariable(VariableTracker):
         # A tensor or an array has its own way; of a list numpy makes an array.
         return NOT_IMPLEMENTED if "proxy" in other.__dict__ else self.constant().tp_richcompare(tx, other, op)
 
+    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        return unsupported("numpy", f"item of a {self.cls.__name__}")
+
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         raw = getattr(self.cls, name, None)
-        if raw in METHODS:
+        if isinstance(raw, types.MethodDescriptorType) and raw in METHODS:
             return MethodVariable(tx.tr.build_constant_object(raw), self)
         known = self.cls(0) if name in _OF_ALL else self.as_python_constant()
         return ConstantVariable(known).tp_getattro(tx, name)
@@ -166,10 +171,10 @@ def call_on_numbers(
         return None
     if not isinstance(now, numpy.generic) or now.dtype.kind not in "biuf":
         return None
-    number = _of_ints(tx, real, args, numbers) if type(now) in (numpy.int64, numpy.bool_) and not kwargs else None
+    number = None if kwargs else _of_ints(tx, real, args, numbers, type(now))
     if number is None:
         call = (functional.numpy_number, path, form, named, *operands)
-        is_float = type(now) is numpy.float64
+        is_float = now.dtype.kind == "f" and type(now) in MODELS
         number = of_floats(tx, call[0], call[1:]) if is_float else ConstantVariable(tx.tr.graph.symbols.decide(*call))
     if not isinstance(number, SymNodeVariable):
         return ConstantVariable(type(now)(number.value))
@@ -200,10 +205,40 @@ def _form(vt: VariableTracker, numbers: list[VariableTracker]) -> Any:
     return ""
 
 
-def _of_ints(tx: Any, real: Any, args: list[VariableTracker], numbers: list[VariableTracker]) -> VariableTracker | None:
-    """The int that the function makes of ints, None where it is not sums and products, or the larger, of them."""
-    if not all(vt.python_type() is int for vt in numbers):
+def _of_ints(
+    tx: Any, real: Any, args: list[VariableTracker], numbers: list[VariableTracker], cls: type
+) -> VariableTracker | None:
+    """The number of class `cls` that the function makes of ints; None where it is not sums and products, or the larger, of them."""
+    if not all(vt.python_type() is int for vt in numbers) or not issubclass(cls, _INTEGERS):
         return None
+    if cls is numpy.bool_ or (cls is numpy.int64 and not any(_is_of_program(tx, vt) for vt in numbers)):
+        return _number_of_ints(tx, real, args, numbers)  # sizes have room
+    if not all(_has_room(tx, cls, vt) for vt in numbers):
+        return None
+    try:
+        number = _number_of_ints(tx, real, args, numbers)
+        return number if number is not None and _has_room(tx, cls, number) else None
+    except OverflowError:  # torch's symbolic ints have 64 bits as well
+        return None
+
+
+def _is_of_program(tx: Any, number: VariableTracker) -> bool:
+    """Whether a symbolic int is made of numbers of the program that are no sizes."""
+    sym = number.proxy.sym if isinstance(number, SymNodeVariable) else None
+    return isinstance(sym, torch.SymInt) and not sym.node.expr.free_symbols.isdisjoint(tx.tr.graph.symbols.numbers)
+
+
+def _has_room(tx: Any, cls: type, number: VariableTracker) -> bool:
+    """Whether an int is one of numpy's class, which the guards hold it to: others wrap around, or are refused."""
+    # torch's reasoning takes all symbolic ints for ones of 64 bits, so that a condition on the last of them would be dropped.
+    most = ConstantVariable(min(int(numpy.iinfo(cls).max), 1 << 62))
+    least = ConstantVariable(max(int(numpy.iinfo(cls).min), -1 << 62))
+    return is_true(tx, richcompare(tx, number, least, ">=")) and is_true(tx, richcompare(tx, number, most, "<="))
+
+
+def _number_of_ints(
+    tx: Any, real: Any, args: list[VariableTracker], numbers: list[VariableTracker]
+) -> VariableTracker | None:
     if real in _COMPARISONS:
         return richcompare(tx, *numbers, _COMPARISONS[real])
     function = _ARITHMETIC.get(real)
@@ -237,18 +272,24 @@ MODELS: dict[type, type[ScalarVariable]] = {}
 _OF_TWO: dict[Any, Any] = {}
 _OF_MANY: dict[Any, Any] = {}
 _EXACT: tuple[type, ...] = ()
+"""Classes of numpy's whose scalars are exactly the Python number that `item()` gives."""
+
+_INTEGERS: tuple[type, ...] = ()
+"""Classes of numpy's scalars that may be sums and products of symbolic ints."""
+
 _EFFECTS = frozenset("dump fill put resize setfield setflags sort tofile".split())
 METHODS: dict[Any, str] = {}
 """Methods of numpy's scalars without effects → name."""
 
 if numpy is not None:
-    _EXACT = (numpy.float64, numpy.int64)
     _ARITHMETIC |= {numpy.add: operator.add, numpy.subtract: operator.sub, numpy.multiply: operator.mul}
     _ARITHMETIC |= {numpy.floor_divide: operator.floordiv, numpy.mod: operator.mod}
     _ARITHMETIC |= {numpy.negative: operator.neg, numpy.absolute: abs}
     _ARITHMETIC[numpy.int64] = operator.pos
     MODELS |= dict.fromkeys((numpy.float16, numpy.float32, numpy.float64), ScalarVariable)
     MODELS |= dict.fromkeys((numpy.int8, numpy.int16, numpy.int32, numpy.int64, numpy.uint8), IntScalarVariable)
+    _EXACT = tuple(MODELS)
+    _INTEGERS = (numpy.bool_, *[_cls for _cls, _model in MODELS.items() if _model is IntScalarVariable])
     for _name, _raw in vars(numpy.generic).items():
         if isinstance(_raw, types.MethodDescriptorType) and _name not in _EFFECTS and _name[:2] != "__":
             METHODS[_raw] = _name
@@ -300,6 +341,11 @@ def _operate(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) 
     return found if found is not None else with_present_numbers(tx, function, trackers)
 
 
+def _unary(tx: Any, function: Callable[..., Any], scalar: ScalarVariable) -> VariableTracker:
+    found = _operate(tx, function, scalar)
+    return fold(tx, function, [scalar.constant()], {}) if found is NOT_IMPLEMENTED else found
+
+
 def _takes_part(v: VariableTracker, w: VariableTracker) -> bool:
     """Whether an operator has numpy's scalars that vary, or numpy's with numbers that do."""
     if isinstance(v, ScalarVariable) or isinstance(w, ScalarVariable):
@@ -333,7 +379,7 @@ if numpy is not None:
             setattr(ConstantVariable, _row.slot, _slot)
             setattr(ScalarVariable, _row.slot, _slot)
     for _function, (_slot, _) in UNARY_OPS.items():
-        setattr(ScalarVariable, _slot, lambda self, tx, f=_function: _operate(tx, f, self))
+        setattr(ScalarVariable, _slot, lambda self, tx, f=_function: _unary(tx, f, self))
 
 
 @packs(ScalarVariable, IntScalarVariable)

@@ -208,7 +208,7 @@ def run_host(tx: Any, function: Any, args: Any = (), kwargs: dict[str, Any] | No
     except Exception as error:
         if hasattr(error, "observed"):
             raise error.observed from None
-        tx.raises_like(error)
+        tx.raises_like(error, args)
     if not _is_plain(result):
         unsupported("call-c-function", f"{function!r} of an object that is no constant")
     return from_host(tx, result)

@@ -17,20 +17,21 @@ import torch
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 from .list import ListVariable
+from .numpy import ArrayVariable, alias
 from .scalarmath import IntScalarVariable
 from .slice import SliceVariable
-from .tensor import TensorVariable, operate
+from .tensor import TensorVariable, ValueVariable, operate
 from .tensor_new import is_varying_int, tensor_of_ints
 from .tuple import TupleVariable
 
 
 def subscript(self: TensorVariable, tx: Any, key: VariableTracker) -> VariableTracker:
     """`x[key]`"""
-    key = positions_of(self, key)
-    picked = _picked(tx, self, key)
-    if picked is None:
+    key = positions_of(self, _arrays_as_tensors(tx, key))
+    found = picked(tx, self, key)
+    if found is None:
         return operate(tx, operator.getitem, [self, _lists_as_tensors(tx, self, key)])
-    part, rest = picked
+    part, rest = found
     return part if rest is None else operate(tx, operator.getitem, [part, _lists_as_tensors(tx, self, rest)])
 
 
@@ -38,11 +39,25 @@ def ass_subscript(self: TensorVariable, tx: Any, key: VariableTracker, value: Va
     """`x[key] = value`"""
     if value is None:
         tx.raises(TypeError, "Tensor does not support deleting items")
-    key = positions_of(self, key)
-    picked = _picked(tx, self, key)
-    part, rest = (self, key) if picked is None else picked
+    key = positions_of(self, _arrays_as_tensors(tx, key))
+    found = picked(tx, self, key)
+    part, rest = (self, key) if found is None else found
     rest = ConstantVariable(...) if rest is None else _lists_as_tensors(tx, self, rest)
     operate(tx, operator.setitem, [part, rest, value])
+
+
+# -- arrays of numpy
+
+
+def _arrays_as_tensors(tx: Any, key: VariableTracker) -> VariableTracker:
+    """The key with tensors in the place of its arrays of ints. An array by itself may mean a tuple of its rows."""
+    if isinstance(key, TupleVariable) and any(map(_is_array_of_ints, key.items)):
+        return TupleVariable([alias(tx, item) if _is_array_of_ints(item) else item for item in key.items])
+    return alias(tx, key) if _is_array_of_ints(key) and key.proxy.meta.ndim == 1 else key
+
+
+def _is_array_of_ints(vt: VariableTracker) -> bool:
+    return isinstance(vt, ArrayVariable) and not vt.is_scalar and vt.proxy.meta.dtype is torch.int64
 
 
 # -- bools
@@ -52,7 +67,7 @@ def positions_of(tensor: TensorVariable, key: VariableTracker) -> VariableTracke
     """An index with its lists of bools as lists of the positions that are true, whose number is known."""
     items: list[VariableTracker] = []
     dim = 0
-    for item in map(_as_int, key.items) if isinstance(key, TupleVariable) else (_as_int(key),):
+    for item in map(as_int, key.items) if isinstance(key, TupleVariable) else (as_int(key),):
         if isinstance(item, TensorVariable) or item.is_python_constant() and item.as_python_constant() is Ellipsis:
             return key  # how many dimensions it takes is not looked into
         items.append(_positions(tensor, item, dim))
@@ -60,12 +75,12 @@ def positions_of(tensor: TensorVariable, key: VariableTracker) -> VariableTracke
     return TupleVariable(items) if isinstance(key, TupleVariable) else items[0]
 
 
-def _as_int(item: VariableTracker) -> VariableTracker:
+def as_int(item: VariableTracker) -> VariableTracker:
     """An int of numpy's that varies as the int that it is, also within a list."""
     if isinstance(item, IntScalarVariable):
         return item.number
     if isinstance(item, ListVariable) and any(isinstance(i, IntScalarVariable) for i in item.items):
-        return ListVariable(list(map(_as_int, item.items)))
+        return ListVariable(list(map(as_int, item.items)))
     return item
 
 
@@ -82,8 +97,8 @@ def _positions(tensor: TensorVariable, item: VariableTracker, dim: int) -> Varia
 # -- numbers that vary
 
 
-def _picked(
-    tx: Any, tensor: TensorVariable, key: VariableTracker
+def picked(
+    tx: Any, tensor: TensorVariable | ValueVariable, key: VariableTracker
 ) -> tuple[VariableTracker, VariableTracker | None] | None:
     """What is left of a tensor when the positions in the key that vary are selected, and the rest of the key (None: nothing is left of
     it). None: there are no such positions, or it is not seen which dimensions they are of."""
@@ -106,7 +121,7 @@ def _picked(
     return part, TupleVariable(rest[::-1])
 
 
-def _dims_of(tensor: TensorVariable, items: list[VariableTracker]) -> list[int] | None:
+def _dims_of(tensor: TensorVariable | ValueVariable, items: list[VariableTracker]) -> list[int] | None:
     """The dimension that each item begins with; None if that is not seen."""
     taken = [_taken(item) for item in items]
     if None in taken or taken.count(_OPEN) > 1:

@@ -145,7 +145,7 @@ def make_class(
     try:
         stand_in = bare_class(meta, name, tuple(b.value for b in bases), real)
     except (TypeError, ValueError) as error:
-        return tx.raises_like(error)
+        return tx.raises_like(error, [b.value for b in bases])
     made = (NewTypeVariable if meta is type else NewMetaTypeVariable)(stand_in, bases, template)
     register_stand_in(stand_in)
     tx.tr.new_classes[id(stand_in)] = made

@@ -45,6 +45,13 @@ K = «g|h»
 def f(x): return K(x)
 def main(): return f, (torch.ones(3),)""",
     "which torch function": "K = torch.«sin|cos»\ndef f(x): return K(x)\ndef main(): return f, (torch.ones(3),)",
+    "a class registered with an abstract class": """
+import collections.abc
+class A: pass
+K = A()
+collections.abc.Sequence.register(«A|int»)
+def f(x): return x * (2 if isinstance(K, collections.abc.Sequence) else 3)
+def main(): return f, (torch.ones(3),)""",
     "which class": """
 class A:
     k = 2

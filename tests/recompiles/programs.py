@@ -12,8 +12,9 @@ import functools
 import itertools
 from collections import OrderedDict, deque, namedtuple
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any, get_args
 
+import numpy as np
 import torch
 from torch import nn
 from torch._dynamo import graph_break
@@ -1740,8 +1741,6 @@ def min_and_max_of_numbers():
 
 @program
 def numpy_numbers():
-    import numpy as np
-
     return with_numbers(lambda x, n: x * n, *[np.int64(n) for n in NUMBERS])
 
 
@@ -1795,3 +1794,346 @@ def grad_mode_in_turn():
                 torch.set_grad_enabled(True)
 
     return inner, Calls(again, rows(4))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Numbers and functions of numpy.
+
+
+@program
+def numpy_float_among_tensors():
+    return with_numbers(lambda x, n: x * n + n, *[np.float32(n / 4) for n in NUMBERS])
+
+
+@program
+def arithmetic_of_numpy_numbers():
+    return with_numbers(lambda x, n: x * (n * 2 + 1), *[np.int32(n) for n in NUMBERS])
+
+
+@program
+def numpy_int_as_position():
+    return with_numbers(lambda x, n: x[n] * 2, *[np.int64(n) for n in NUMBERS])
+
+
+@program
+def numpy_int_as_slice():
+    return with_numbers(lambda x, n: x[:n] * 2, *[np.int64(n) for n in NUMBERS])
+
+
+@program
+def numpy_int_as_size():
+    return with_numbers(lambda x, n: x + torch.ones(n).sum(), *[np.int64(n) for n in NUMBERS])
+
+
+@program
+def numpy_float_as_attribute():
+    class Scale:
+        def __init__(self, n):
+            self.by = np.float64(n / 3)
+
+    return with_numbers(lambda x, scale: x * scale.by, *[Scale(n) for n in NUMBERS])
+
+
+@program
+def numpy_bool():
+    return with_numbers(lambda x, flag: x * 2 if flag else x * 3, *[np.bool_(n % 2) for n in NUMBERS])
+
+
+@program
+def numpy_arange():
+    return with_numbers(lambda x, n: x.sum() + torch.from_numpy(np.arange(n)))
+
+
+@program
+def numpy_full_of_a_number():
+    return with_numbers(lambda x, n: x + torch.from_numpy(np.full((4,), n)), *[n / 3 for n in NUMBERS])
+
+
+@program
+def numpy_full_of_a_size():
+    return with_numbers(lambda x, n: x.sum() + torch.from_numpy(np.full((n,), 2.0)))
+
+
+@program
+def numpy_zeros_and_ones():
+    return with_numbers(lambda x, n: x.sum() + torch.from_numpy(np.zeros(n) + np.ones((3, n)).sum(0)))
+
+
+@program
+def numpy_linspace():
+    return with_numbers(lambda x, n: x.sum() + torch.from_numpy(np.linspace(0, 1, n)))
+
+
+@program
+def numpy_eye():
+    return with_numbers(lambda x, n: x.sum() + torch.from_numpy(np.eye(n)))
+
+
+@program
+def array_times_a_number():
+    array = np.arange(16.0).reshape(4, 4)
+    return with_numbers(lambda x, a, n: torch.from_numpy(a * n) + x.sum(), *[(array, n) for n in NUMBERS])
+
+
+@program
+def item_of_an_array():
+    array = np.arange(40.0).reshape(20, 2)
+    return with_numbers(lambda x, a, n: torch.from_numpy(a[n] * 2) + x.sum(), *[(array, n) for n in NUMBERS])
+
+
+@program
+def slice_of_an_array():
+    array = np.arange(40.0).reshape(20, 2)
+    return with_numbers(lambda x, a, n: torch.from_numpy(a[:n] * 2) + x.sum(), *[(array, n) for n in NUMBERS])
+
+
+@program
+def roll_and_repeat_of_an_array():
+    array = np.arange(16.0).reshape(4, 4)
+    return with_numbers(
+        lambda x, a, n: torch.from_numpy(np.repeat(np.roll(a, n), n)) + x.sum(), *[(array, n) for n in NUMBERS]
+    )
+
+
+@program
+def tile_of_an_array():
+    array = np.arange(4.0)
+    return with_numbers(lambda x, a, n: torch.from_numpy(np.tile(a, n)) + x.sum(), *[(array, n) for n in NUMBERS])
+
+
+@program
+def arrays_of_many_sizes():
+    arrays = [np.arange(4.0 * n).reshape(n, 2, 2) for n in NUMBERS]
+    return with_numbers(lambda x, a: torch.from_numpy(a.reshape(-1, 4) + 1).sum() + x, *arrays)
+
+
+@program
+def size_of_an_array():
+    arrays = [np.arange(2.0 * n).reshape(n, 2) for n in NUMBERS]
+    return with_numbers(lambda x, a: x * a.shape[0], *arrays)
+
+
+@program
+def numpy_arange_of_a_size():
+    return with_sizes(lambda x: x + torch.from_numpy(np.arange(x.shape[0], dtype=np.float32))[:, None])
+
+
+@program
+def array_as_positions():
+    return with_numbers(lambda x, i: x[i] * 2, *[np.arange(n) for n in NUMBERS])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Data that decides which tensor it is.
+
+
+@program
+def smallest_of_tensors():
+    return (lambda a, b: min(a, b) * 2 + max(a, b)), [(torch.tensor(float(n % 5)), torch.tensor(2.0)) for n in NUMBERS]
+
+
+@program
+def smallest_tensor_of_a_list():
+    return (lambda x, ns: x * min(x[n, 0] for n in ns)), [(rows(16, 4), [n, n - 1, n + 2]) for n in NUMBERS]
+
+
+@program
+def tensor_clipped_by_builtins():
+    def f(x):
+        return x * max(min(x.mean(), x.sum()), x.std())
+
+    return with_sizes(f)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# The same mechanisms in other programs.
+
+
+@program
+def locals_of_a_method_with_break():
+    class Model:
+        def forward(self, x, n):
+            scale = n + 1
+            y = x * scale
+            known = locals()
+            graph_break()
+            return y + known["scale"] + len(known)
+
+    return with_numbers(Model().forward)
+
+
+@program
+def attention_without_masks():
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    of_module(attention)
+    attention.eval()
+    return (lambda x: attention(x, x, x, need_weights=False)[0]), [(rows(2, n, 4),) for n in NUMBERS]
+
+
+@program
+def attention_with_padding():
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    of_module(attention)
+    return (lambda x, mask: attention(x, x, x, key_padding_mask=mask)[0]), [
+        (rows(2, n, 4), torch.arange(n).repeat(2, 1) > 1) for n in NUMBERS
+    ]
+
+
+@program
+def generator_that_is_returned():
+    def parts(x, n):
+        for i in range(3):
+            yield x * (n + i)
+
+    def f(x, n):
+        return parts(x + 1, n)
+
+    def run(x, n):
+        return sum(f(x, n))
+
+    return with_numbers(run)
+
+
+@program
+def break_in_the_inner_of_two_loops():
+    def f(x, n):
+        total = x
+        for i in range(2):
+            for j in range(2):
+                total = total * (i + 1) + j
+                if j:
+                    graph_break()
+            total = total - n
+        return total
+
+    return with_numbers(f)
+
+
+@program
+def finally_with_break():
+    def f(x, n):
+        try:
+            y = x * n
+            graph_break()
+            y = y + 1
+        finally:
+            x = x - 1
+        return x + y
+
+    return with_numbers(f)
+
+
+@program
+def while_that_counts_down_with_break():
+    def f(x, n):
+        left = n % 3 + 1
+        while left:
+            x = x * 2 + left
+            graph_break()
+            left -= 1
+        return x
+
+    return with_numbers(f)
+
+
+@program
+def range_iterator_before_and_after_a_break():
+    def f(x, n):
+        numbers = iter(range(n, n + 4))
+        y = x * next(numbers)
+        graph_break()
+        y = y + next(numbers)
+        return y * sum(numbers)
+
+    return with_numbers(f)
+
+
+@program
+def partial_of_a_partial():
+    def scale(x, by, plus):
+        return x * by + plus
+
+    return with_numbers(
+        lambda x, g: g(x), *[functools.partial(functools.partial(scale, plus=n), by=2) for n in NUMBERS]
+    )
+
+
+@program
+def slices_in_a_tuple():
+    return with_numbers(lambda x, key: x[key] * 2, *[((slice(n - 1, n + 3), slice(0, 2)),) for n in NUMBERS])
+
+
+@program
+def ints_in_a_list_of_tuples():
+    return with_numbers(lambda x, pairs: x * sum(a * b for a, b in pairs), *[[(n, 2), (3, n + 1)] for n in NUMBERS])
+
+
+@program
+def constraint_of_annotated():
+    Positive = Annotated[int, {"least": 1}]
+
+    def f(x, n):
+        return x * n * get_args(Positive)[1]["least"]
+
+    return with_numbers(f)
+
+
+@program
+def directory_changed_inside():
+    def f(x):
+        x = x + 1
+        with contextlib.chdir("/"):
+            x = x * 2
+        return x - 1
+
+    return with_sizes(f)
+
+
+@program
+def hook_registered_and_removed_inside():
+    module = nn.Linear(4, 4)
+    of_module(module)
+
+    def f(x):
+        handle = module.register_forward_hook(lambda module, args, result: result * 2)
+        y = module(x)
+        handle.remove()
+        return y
+
+    return f, [(rows(4, 4),) for n in NUMBERS]
+
+
+@program
+def jagged_tensor_made_inside():
+    def f(values, offsets):
+        return (torch.nested.nested_tensor_from_jagged(values, offsets) * 2).values() + 1
+
+    return f, [(rows(n, 4), torch.tensor([0, 2, n])) for n in range(3, 12)]
+
+
+@program
+def dynamically_quantised_layers():
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    of_module(module)
+    quantised = torch.ao.quantization.quantize_dynamic(module, {nn.Linear}, dtype=torch.qint8)
+    return (lambda x: quantised(x) * 2), [(rows(n, 4),) for n in NUMBERS]
+
+
+@program
+def recompile_limit_with_many_helpers():
+    """The caller has a version for each text; its helpers have no part in that."""
+
+    def f(x, name):
+        y = first(x) + len(name)
+        return second(third(y))
+
+    def first(x):
+        return x * 2
+
+    def second(x):
+        return x - 1
+
+    def third(x):
+        return x / 3
+
+    return with_numbers(f, *["abcdefghijklmnopq"[:n] for n in range(1, 14)])

@@ -36,7 +36,8 @@ def test_no_more_graphs_than_torch_compile(name):
         assert not is_more(ours, theirs), f"{ours}, torch.compile {theirs}"
     else:
         assert is_more(ours, theirs), f"an exception that is none: {ours}, torch.compile {theirs}"
-        assert ours.graphs == allowed.graphs and ours.operators >= theirs.operators
+        least = theirs.operators if allowed.operators is None else allowed.operators
+        assert ours.graphs == allowed.graphs and ours.operators >= least
 
 
 def test_there_are_counts_and_reasons_for_what_is_there():

@@ -1,11 +1,15 @@
 """Values that are read and then dropped, or only passed on: that they are there is part of what was seen."""
 
+import abc
 import collections.abc
 import functools
 import numbers
+import typing
 
 import pytest
+import torch
 
+import dynamo_lite
 from dynamo_lite import convert, graph_break
 from dynamo_lite.config import config
 
@@ -238,3 +242,63 @@ def test_classes_registered_later_with_an_abstract_class_of_the_standard_library
     assert (instance(Registered()), cls(Registered)) == (2, 2)
     registered_with.register(Registered)
     assert (instance(Registered()), cls(Registered)) == (1, 1)
+
+
+def test_a_class_of_a_library_registered_later():
+    abstract = abc.ABCMeta("Abstract", (), {"__module__": "collections.abc"})
+
+    def f(x):
+        return 1 if isinstance(x, abstract) else 2
+
+    run = compiled(f)
+    assert (run(torch.ones(1)), run(1), run([])) == (2, 2, 2)
+    abstract.register(torch.Tensor)
+    assert (run(torch.ones(1)), run(1), run([])) == (1, 2, 2)
+    abstract.register(int)
+    assert (run(torch.ones(1)), run(1), run([])) == (1, 1, 2)
+
+
+def test_what_is_registered_elsewhere_makes_no_new_version():
+    versions = []
+    run = dynamo_lite.compile(
+        lambda x: x + isinstance(x, collections.abc.Sequence), backend=lambda gm, _: versions.append(gm) or gm.forward
+    )
+    for _ in range(3):
+        assert run(torch.ones(1)) == 1
+        collections.abc.Sequence.register(type("Other", (), {}))
+    assert len(versions) == 1
+
+
+def test_patterns_of_classes_registered_later():
+    class Registered:
+        pass
+
+    def f(x):
+        match x:
+            case [*_]:
+                return "sequence"
+            case {}:
+                return "mapping"
+            case _:
+                return "neither"
+
+    run, one = compiled(f), Registered()
+    assert run(one) == f(one) == "neither"
+    collections.abc.Mapping.register(Registered)
+    assert run(one) == f(one) == "mapping"
+    collections.abc.Sequence.register(Registered)
+    assert run(one) == f(one) == "sequence"
+
+
+def test_a_protocol_with_which_a_class_is_registered_later():
+    @typing.runtime_checkable
+    class HasMethod(typing.Protocol):
+        def method(self): ...
+
+    class Registered:
+        pass
+
+    run = compiled(lambda x: 1 if isinstance(x, HasMethod) else 2)
+    assert run(Registered()) == 2
+    HasMethod.register(Registered)
+    assert run(Registered()) == 1

@@ -279,3 +279,38 @@ def test_a_view_that_is_released():
     view.release()
     with pytest.raises(ValueError, match="released"):
         fn(view)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("dict.__new__(C)", "int.__new__(C)", "tuple.__new__(C)", "frozenset.__new__(C)", "Exception.__new__(C)"),
+        *(
+            "object.__new__(D)",
+            "BaseException.__new__(O)",
+            "dict.__new__(OrderedDict)",
+            "dict.__new__()",
+            "dict.__new__(1)",
+        ),
+        *(
+            "type('T', (C, C), {})",
+            "float.__new__(C, 'x')",
+            "Exception.__new__(C, 1)",
+            "list.__new__(D)",
+            "bool.__new__(C)",
+        ),
+    ],
+)
+def test_what_new_of_a_builtin_type_refuses(text):
+    """The message names the class, which may get another name."""
+    C, D, O = type("C", (), {}), type("D", (dict,), {}), type("O", (OSError,), {})
+    namespace = {"C": C, "D": D, "O": O, "OrderedDict": collections.OrderedDict}
+    exec(
+        f"def f():\n    try:\n        return {text}\n    except TypeError as error:\n        return str(error)",
+        namespace,
+    )
+    fn = compiled(namespace["f"])
+    assert fn() == fn() == namespace["f"]()
+    for cls in (C, D, O):
+        cls.__name__ = f"New{cls.__name__}"
+    assert fn() == namespace["f"]()
