@@ -462,10 +462,6 @@ class Holder:
     def with_default(self, x, y=1):
         return x * 2 + self.k + y
 
-    @torch.compile(backend="eager")
-    def torchs_with_default(self, x, y=1):
-        return x * 2 + self.k + y
-
     @dynamo_lite.disable
     def disabled(self, x, y=1):
         return x * 2 + self.k + y
@@ -528,16 +524,6 @@ def test_torch_compile_around(name):
         assert graphs is None or counter.frame_count == graphs
     finally:
         torch._dynamo.reset()
-
-
-def test_torch_compile_and_the_default_of_a_method():
-    """torch.compile (2.13) does not find the default of a method that it has compiled itself either."""
-    torch._dynamo.reset()
-    for name in ("torchs_with_default", "with_default"):
-        f = torch.compile(lambda x, name=name: getattr(holder, name)(x) * 2, backend="eager")
-        with pytest.raises(Exception, match="NoneType|Guard failed on the same frame"):
-            f(torch.ones(1))
-    torch._dynamo.reset()
 
 
 def test_torch_compile_sees_other_defaults():
