@@ -207,6 +207,8 @@ parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *
         }
         break;
     case K_ATTR:
+    case K_FIELD:
+    case K_MEMBER:
     case K_TYPE_ATTR:
         if (!PyUnicode_CheckExact(arg)) {
             return bad_spec("expected a name", spec);

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ._eval_frame import replace_signal_handler
+from .exc import CONTEXT, TRACEBACK
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -49,11 +50,12 @@ class _Relay:
 
     def _raise(self, error: Exception, interrupted: BaseException | None) -> NoReturn:
         innermost: BaseException = error
-        while innermost.__context__ is not None and innermost.__context__ is not interrupted:
-            innermost = innermost.__context__
-        innermost.__context__ = self.outer
-        traceback = error.__traceback__
-        raise HandlerRaised(error.with_traceback(traceback.tb_next if traceback is not None else None)) from None
+        while (context := CONTEXT.__get__(innermost)) is not None and context is not interrupted:
+            innermost = context
+        CONTEXT.__set__(innermost, self.outer)
+        traceback = TRACEBACK.__get__(error)
+        TRACEBACK.__set__(error, traceback.tb_next if traceback is not None else None)
+        raise HandlerRaised(error) from None
 
 
 @contextmanager
@@ -101,7 +103,7 @@ def _is_foreign(cls: type[BaseException]) -> bool:
 
 
 def _is_raised_by_engine(error: BaseException) -> bool:
-    traceback = error.__traceback__
+    traceback = TRACEBACK.__get__(error)
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     name = traceback.tb_frame.f_globals.get("__name__") if traceback is not None else None
