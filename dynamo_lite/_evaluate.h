@@ -107,7 +107,7 @@ strict_equal(PyObject *a, PyObject *b)
         return strict_equal_ranges(a, b);
     }
     int result;
-    if (Py_EnterRecursiveCall(" in a guard")) {
+    if (c_stack_is_used_up() || Py_EnterRecursiveCall(" in a guard")) {
         return RAISED;
     }
     if (PyTuple_Check(a) && type->tp_richcompare == PyTuple_Type.tp_richcompare) {

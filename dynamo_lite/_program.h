@@ -405,6 +405,7 @@ typedef struct {
     int n_pin_slots;
     int hopeless;            /* how often no record could be made */
     int n_seen;
+    int depth, deepest;      /* of the node that is being made, of all; bounds the recursion of what walks them */
     uintptr_t *seen;         /* fingerprints of the objects that records were to watch: see record_is_due() */
     PointerSet scratch;      /* of DISTINCT */
     char *is_saved;          /* while it is built: by slot */

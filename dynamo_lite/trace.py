@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from . import skip
-from ._eval_frame import runs_its_code
+from ._eval_frame import C_STACK_FOR_ANALYSIS, c_stack_left, runs_its_code
 from .config import config
 from .exc import FirstUse, SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
@@ -619,7 +619,7 @@ class Trace:
 
     def enter(self, fn: FunctionVariable) -> None:
         """One frame more; who calls this counts `depth` down again."""
-        if self.depth >= config.max_inline_depth:
+        if self.depth >= config.max_inline_depth or c_stack_left() < C_STACK_FOR_ANALYSIS // 2:
             self.too_deep(fn)
         self.depth += 1
 
