@@ -1,4 +1,4 @@
-"""Recursion and deep nesting end as they do in eager execution, and never in a signal. In the main thread and in threads with little stack."""
+"""Recursion and deep nesting end as they do in eager execution, and never in a signal: in the main thread and in others."""
 
 import os
 import signal
