@@ -3,6 +3,7 @@
 import gc
 import traceback
 import types
+import weakref
 
 import pytest
 
@@ -1155,3 +1156,92 @@ def test_slots_are_read_past_hooks():
             expected = outcome(program)
             assert [outcome(captured) for _ in range(3)] == [expected] * 3
         assert not log.breaks()
+
+
+# -- what dies when, around exceptions that frames go on with after a break
+
+
+class Mortal:
+    def __init__(self, events):
+        self.events = events
+
+
+class Finalized(Mortal):
+    def __del__(self):
+        self.events.append("died")
+
+
+@_eval_frame.Uncaptured
+def make_finalized(events):
+    return Finalized(events)
+
+
+@_eval_frame.Uncaptured
+def make_watched(events):
+    made = Mortal(events)
+    weakref.finalize(made, events.append, "died")
+    return made
+
+
+@pytest.mark.parametrize("make", [make_finalized, make_watched], ids=["finalizer", "weak reference"])
+def test_a_traceback_keeps_the_variables_across_a_break(make):
+    def program(events):
+        held = make(events)  # noqa: F841
+        try:
+            raise 0
+        finally:
+            stop(events.append("break"))
+
+    def outcome(fn):
+        events = []
+        try:
+            fn(events)
+        except TypeError:
+            events.append("caught")
+        return events
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        expected = ["break", "caught", "died"]
+        assert outcome(program) == expected
+        assert [outcome(captured) for _ in range(3)] == [expected] * 3
+
+
+def test_a_weak_reference_to_what_only_the_stack_holds():
+    events = []
+
+    class Breaking:
+        def __init__(self):
+            stop()
+
+    def program():
+        weakref.ref(Breaking(), lambda reference: events.append("died"))
+        events.append("after")
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        for fn in (program, captured, captured):
+            events.clear()
+            fn()
+            assert events == ["died", "after"]
+
+
+def test_looking_into_a_weak_set_asks_no_attribute():
+    class Asked:
+        def __getattribute__(self, name):
+            READS.append(name)
+            return object.__getattribute__(self, name)
+
+    known = weakref.WeakSet()
+
+    def program(o):
+        return len(known), o in known
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        READS.clear()
+        o = Asked()
+        assert captured(o) == captured(o) == (0, False)
+        known.add(o)
+        assert captured(o) == (1, True)
+    assert READS == []
