@@ -460,7 +460,14 @@ class Trace:
             if cls is dict:
                 group = [vt for vt in group if id(vt) in changed or self._owner(vt) is vt]
             self.guards.distinct([vt.source for vt in group], self.here())
+        self._guard_distinct_dicts(known)
         self.guards.tell_apart()
+
+    def _guard_distinct_dicts(self, known: list[VariableTracker]) -> None:
+        """Two objects may have one `__dict__`, which a store to an attribute of either changes."""
+        dicts = [vt for vt in known if not is_lazy(vt) and is_sourced(vt) and vt.source.kind == ir.INSTANCE_DICT]
+        if any(vt.mutated for vt in dicts):
+            self.guards.distinct([vt.source for vt in dicts], self.here())
 
     def _owner(self, vt: VariableTracker) -> VariableTracker:
         """The instance whose attribute dictionary `vt` is (nn.Module keeps three more), else `vt`: such a dictionary is nobody else's."""

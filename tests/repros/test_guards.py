@@ -12,6 +12,7 @@ import torch
 import dynamo_lite
 from dynamo_lite import convert, graph_break
 from dynamo_lite.config import config
+from dynamo_lite.record import log
 
 COUNT = 1
 
@@ -302,3 +303,42 @@ def test_a_protocol_with_which_a_class_is_registered_later():
     assert run(Registered()) == 2
     HasMethod.register(Registered)
     assert run(Registered()) == 1
+
+
+class Attributes:
+    def __init__(self, value):
+        self.value = value
+
+
+class More(Attributes):
+    pass
+
+
+def add_one(a, b):
+    a.value += 1
+    return b.value
+
+
+def store_and_delete(a, b):
+    a.value = a.other = 3
+    del a.other
+    return b.value, hasattr(b, "other")
+
+
+@pytest.mark.parametrize("cls", [Attributes, More], ids=["same class", "subclass"])
+@pytest.mark.parametrize("program", [add_one, store_and_delete])
+@pytest.mark.parametrize("first", [False, True])
+def test_two_objects_may_have_one_dict(program, cls, first):
+    """As in the "Borg" pattern. A version for objects with a dict each does not fit two that share one, nor the other way round."""
+
+    def outcome(fn, share):
+        a, b = Attributes(1), cls(1)
+        if share:
+            b.__dict__ = a.__dict__
+        return fn(a, b), vars(a), vars(b)
+
+    log.reset()
+    fn = compiled(program)
+    for share in (first, not first, first, not first):
+        assert outcome(fn, share) == outcome(program, share)
+    assert len(log.frames) == 2 and not log.breaks()
