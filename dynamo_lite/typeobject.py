@@ -41,10 +41,10 @@ def is_heap_type(cls: type) -> bool:
 
 def is_of_library(cls: type) -> bool:
     """True for the classes of the standard library, torch and numpy, which programs leave as they are."""
-    return str(module(cls)).partition(".")[0] in _LIBRARIES
+    return str(module(cls)).partition(".")[0] in LIBRARIES
 
 
-_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
+LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
 
 
 def can_change(cls: type) -> bool:

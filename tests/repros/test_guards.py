@@ -4,6 +4,7 @@ import abc
 import collections.abc
 import functools
 import numbers
+import types
 import typing
 
 import pytest
@@ -342,3 +343,28 @@ def test_two_objects_may_have_one_dict(program, cls, first):
     for share in (first, not first, first, not first):
         assert outcome(fn, share) == outcome(program, share)
     assert len(log.frames) == 2 and not log.breaks()
+
+
+def test_a_module_gets_another_class():
+    """Its class attributes are seen where the module has none, and data descriptors before those of the module."""
+    module = types.ModuleType("module_of_this_test")
+
+    def program():
+        return getattr(module, "value", None)
+
+    def store():
+        module.value = 7
+        return vars(module).get("value")
+
+    read, write = compiled(program), compiled(store)
+    for attributes in ({}, {"value": 1}, {"value": property(lambda self: 5, lambda self, value: None)}, {}):
+        module.__class__ = type("Sub", (types.ModuleType,), attributes) if attributes else types.ModuleType
+        for present in (False, True):
+            vars(module).pop("value", None)
+            if present:
+                vars(module)["value"] = 3
+            assert read() == program()
+            vars(module).pop("value", None)
+            expected = store()
+            vars(module).pop("value", None)
+            assert write() == expected
