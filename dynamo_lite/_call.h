@@ -272,10 +272,26 @@ call_with_bound(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *co
     return result;
 }
 
+/* Little is left of the C stack: nothing is captured from here on. NULL with a RecursionError where even that would be too much. */
+static PyObject *
+run_on_short_stack(Thread *thread, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (c_stack_is_used_up()) {
+        return NULL;
+    }
+    Region *previous = swap_region(thread, NULL);
+    PyObject *result = call_function(thread, fn, args, nargsf, kwnames);
+    restore_region(thread, previous);
+    return result;
+}
+
 /* Call `fn`, whose code is cache->code. The caller keeps the cache alive. The result may be a TailCall. */
 static PyObject *
 call_once(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
+    if (c_stack_is_short()) {
+        return run_on_short_stack(thread, fn, args, nargsf, kwnames);
+    }
     if (thread->in_callback) {
         return call_function(thread, fn, args, nargsf, kwnames);
     }

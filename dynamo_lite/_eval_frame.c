@@ -17,6 +17,7 @@
 
    This is the one C file of the package. The headers are parts of it, each built on those before, in the order of the
    pipeline:
+   limits       _c_stack.h (how deep calls may go);
    guards       _tensor_layout.h, _tensor.h (metadata of tensors) with _modes.h, _program.h (data structures), _class_check.h, _evaluate.h,
                 _recorder.h, _packed.h, _record.h (the fast path), _guards.h (GuardProgram);
    calls        _frame.h (CPython's frames), _graph.h (GraphCall), _cache.h (Entry, Cache), _region.h, _lookup.h,
@@ -38,7 +39,7 @@
 #endif
 
 #include <structmember.h>
-#ifdef __linux__
+#if defined(__linux__) || defined(__APPLE__)
 #  include <pthread.h>
 #endif
 #ifndef _WIN32
@@ -46,6 +47,7 @@
 #  include <signal.h>
 #endif
 
+#include "_c_stack.h"
 #include "_tensor.h"
 #include "_program.h"
 #include "_class_check.h"
@@ -114,7 +116,6 @@ typedef struct {
     Region *region;               /* owned; NULL: frames on this thread are left alone */
     PyCodeObject *pass;           /* the next frame of this code is to run as it is */
     int in_callback;              /* compiling: optimized functions called meanwhile run as they are */
-    uintptr_t stack_floor;        /* below this address the C stack is running short; 0: not known yet */
     Handover *handovers;          /* those of calls in progress that were not taken yet, innermost first */
     struct TailCall *tail;        /* about to be run: its arguments are to be handed over */
     struct Move *move;            /* a call whose arguments are released when its frame begins */
@@ -238,6 +239,12 @@ module_runs_its_code(PyObject *Py_UNUSED(module), PyObject *fn)
     return PyBool_FromLong(PyFunction_Check(fn) && ((PyFunctionObject *)fn)->vectorcall == function_vectorcall);
 }
 
+static PyObject *
+module_c_stack_left(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    return PyLong_FromSize_t(c_stack_left());
+}
+
 static PyMethodDef module_methods[] = {
     {"runs_its_code", module_runs_its_code, METH_O,
      "runs_its_code(fn) -> bool\n\nIs calling this function nothing but running its code?"},
@@ -259,6 +266,8 @@ static PyMethodDef module_methods[] = {
      "program_recursion_limit() -> int\n\nWhat sys.getrecursionlimit() is for the program; an analysis has a higher one."},
     {"replace_signal_handler", module_replace_signal_handler, METH_VARARGS,
      "replace_signal_handler(signum, handler) -> previous\n\nsignal.signal(), which leaves alone what siginterrupt() has set."},
+    {"c_stack_left", module_c_stack_left, METH_NOARGS,
+     "c_stack_left() -> int\n\nHow many bytes of this thread's C stack are left."},
     {"set_region", module_set_region, METH_O,
      "set_region(region) -> previous\n\nMake a Region, or None, the active one of this thread."},
     {"call_by_slot", module_call_by_slot, METH_O,
@@ -315,6 +324,7 @@ PyInit__eval_frame(void)
         || find_function_vectorcall() < 0 || wrapper_module_init() < 0 || add_types(module) < 0 || guards_module_init(module) < 0
         || PyModule_AddIntConstant(module, "COMPILE", STATE_COMPILE) < 0
         || PyModule_AddIntConstant(module, "SKIP", STATE_SKIP) < 0
+        || PyModule_AddIntConstant(module, "C_STACK_FOR_ANALYSIS", C_STACK_FOR_ANALYSIS) < 0
         || PyModule_AddIntConstant(module, "RUN_ONLY", STATE_RUN_ONLY) < 0
         || PyModule_AddIntConstant(module, "SKIP_ALL", STATE_SKIP_ALL) < 0
         || PyModule_AddIntConstant(module, "RUN_ONLY_ALL", STATE_RUN_ONLY_ALL) < 0

@@ -107,7 +107,7 @@ strict_equal(PyObject *a, PyObject *b)
         return strict_equal_ranges(a, b);
     }
     int result;
-    if (Py_EnterRecursiveCall(" in a guard")) {
+    if (c_stack_is_used_up() || Py_EnterRecursiveCall(" in a guard")) {
         return RAISED;
     }
     if (PyTuple_Check(a) && type->tp_richcompare == PyTuple_Type.tp_richcompare) {
@@ -169,14 +169,74 @@ computed(PyObject *owned, int *why)
     return owned;
 }
 
+/* The result of code that may have raised, where an AttributeError says that there is nothing. */
+static PyObject *
+attribute_value(PyObject *owned, int *why)
+{
+    if (owned == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+    }
+    return computed(owned, why);
+}
+
 static PyObject *
 access_attribute(PyObject *object, PyObject *name, int *why)
 {
-    PyObject *value = PyObject_GetAttr(object, name);
-    if (value == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
+    return attribute_value(PyObject_GetAttr(object, name), why);
+}
+
+/* The dict of a class itself; a new reference. */
+static PyObject *
+class_dict(PyTypeObject *type)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyType_GetDict(type);
+#else
+    return Py_XNewRef(type->tp_dict);
+#endif
+}
+
+/* What a class statement has made, or a C extension that allows changes. */
+static int
+is_mutable_class(PyTypeObject *type)
+{
+    return (type->tp_flags & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE)) == Py_TPFLAGS_HEAPTYPE;
+}
+
+/* What the first getset or member descriptor of this name along the MRO says, whatever else the program has put before it; `fields`: the
+   first one of an immutable class. No attribute lookup takes place, so no method of the program runs. */
+static PyObject *
+access_member(PyObject *object, PyObject *name, int fields, int *why)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject *descriptor = NULL;
+    Py_ssize_t n = type->tp_mro != NULL ? PyTuple_GET_SIZE(type->tp_mro) : 0;
+    for (Py_ssize_t i = 0; i < n && descriptor == NULL; i++) {
+        PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(type->tp_mro, i);
+        if (fields && is_mutable_class(base)) {
+            continue;
+        }
+        PyObject *dict = class_dict(base);
+        if (dict == NULL) {
+            return computed(NULL, why);
+        }
+        descriptor = PyDict_GetItemWithError(dict, name);
+        if (descriptor == NULL && PyErr_Occurred()) {
+            Py_DECREF(dict);
+            return computed(NULL, why);
+        }
+        if (descriptor != NULL && !Py_IS_TYPE(descriptor, &PyGetSetDescr_Type) && !Py_IS_TYPE(descriptor, &PyMemberDescr_Type)) {
+            descriptor = NULL;
+        }
+        Py_XINCREF(descriptor);
+        Py_DECREF(dict);
     }
-    return computed(value, why);
+    if (descriptor == NULL) {
+        return not_applicable(why);
+    }
+    PyObject *value = Py_TYPE(descriptor)->tp_descr_get(descriptor, object, (PyObject *)type);
+    Py_DECREF(descriptor);
+    return attribute_value(value, why);
 }
 
 /* obj.__dict__ without calling anything: the real dict, made on demand as CPython does. */
@@ -184,11 +244,7 @@ static PyObject *
 access_instance_dict(PyObject *object, int *why)
 {
     if (PyType_Check(object)) {
-#if PY_VERSION_HEX >= 0x030C0000
-        return computed(PyType_GetDict((PyTypeObject *)object), why);
-#else
-        return found(((PyTypeObject *)object)->tp_dict, why);
-#endif
+        return computed(class_dict((PyTypeObject *)object), why);
     }
     PyObject **slot = instance_dict_slot(object);
     if (slot == NULL) {   /* it has none, or there is no memory for it */
@@ -292,6 +348,9 @@ follow(const Node *node, PyObject *object, int *why)
     switch (node->kind) {
     case K_ATTR:
         return access_attribute(object, node->arg, why);
+    case K_FIELD:
+    case K_MEMBER:
+        return access_member(object, node->arg, node->kind == K_FIELD, why);
     case K_INSTANCE_DICT:
         return access_instance_dict(object, why);
     case K_DICT_ITEM:

@@ -130,6 +130,9 @@ graph_failed(GraphCall *graph, PyObject *const *args, Py_ssize_t n)
 static PyObject *
 graph_run(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf)
 {
+    if (c_stack_is_used_up()) {
+        return NULL;
+    }
     Region *previous = thread->region == NULL ? NULL : swap_region(thread, NULL);
     PyObject *result = PyObject_Vectorcall(graph->compiled, args, nargsf, NULL);
     if (result == NULL && graph->on_failure != NULL) {

@@ -6,6 +6,8 @@
 /* ------------------------------------------------------------------------------------------------------------------
    Evaluation. */
 
+enum { SHALLOW = 20, C_STACK_OF_A_NODE = 512 };
+
 /* Evaluate on bound arguments. `closure` is the function's closure tuple or NULL. Never returns with an Exception
    set: those count as a miss; a BaseException (KeyboardInterrupt) gives GUARDS_RAISED and stays set. On success
    *handover, if that is asked for, is set for programs with a GraphCall; the caller then owns it. */
@@ -15,6 +17,9 @@ guards_evaluate(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, P
     Handover **wanted = p->graph == NULL ? NULL : handover;
     if (p->spec == NULL) {
         return 0;   /* cleared by the collector */
+    }
+    if (p->deepest > SHALLOW && c_stack_left() < C_STACK_SPARE + (size_t)p->deepest * C_STACK_OF_A_NODE) {
+        return 0;   /* a miss: this thread cannot look so deep */
     }
     if (p->is_plain || p->busy) {   /* busy: a guard calls the guarded function, or another thread is here */
         return evaluate_with_saved(evaluate_fully, p, NULL, locals, n_locals, closure, wanted);
@@ -207,6 +212,8 @@ parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *
         }
         break;
     case K_ATTR:
+    case K_FIELD:
+    case K_MEMBER:
     case K_TYPE_ATTR:
         if (!PyUnicode_CheckExact(arg)) {
             return bad_spec("expected a name", spec);
@@ -289,9 +296,10 @@ parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int root
     if (!PyTuple_Check(specs)) {
         return bad_spec("expected a tuple of nodes", specs);
     }
-    if (Py_EnterRecursiveCall(" while building a guard program")) {
+    if (c_stack_is_used_up() || Py_EnterRecursiveCall(" while building a guard program")) {
         return -1;
     }
+    p->deepest = Py_MAX(p->deepest, ++p->depth);
     int n = (int)PyTuple_GET_SIZE(specs), result = 0;
     *nodes = PyMem_Calloc(n, sizeof(Node));
     if (*nodes == NULL) {
@@ -304,6 +312,7 @@ parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int root
             result = parse_node(p, &(*nodes)[i], PyTuple_GET_ITEM(specs, i), roots);
         }
     }
+    p->depth--;
     Py_LeaveRecursiveCall();
     return result;
 }
@@ -405,14 +414,32 @@ parse_relations(GuardProgram *p, PyObject *specs)
 /* ------------------------------------------------------------------------------------------------------------------
    The type GuardProgram. */
 
+/* Nodes may lie thousands of levels deep, and be freed where the C stack is short: no recursion. The first node of an array that is still
+   to be freed says with its `arg` which array is next, and with its `n` how long it is itself. */
 static void
 free_nodes(Node *nodes, int n)
 {
-    for (int i = 0; i < n; i++) {
-        PyMem_Free(nodes[i].checks);
-        free_nodes(nodes[i].children, nodes[i].n_children);
+    Node *next = NULL;
+    while (nodes != NULL) {
+        for (int i = 0; i < n; i++) {
+            Node *children = nodes[i].children;
+            PyMem_Free(nodes[i].checks);
+            if (children != NULL && nodes[i].n_children > 0) {
+                children->arg = (PyObject *)next;
+                children->n = nodes[i].n_children;
+                next = children;
+            }
+            else {
+                PyMem_Free(children);
+            }
+        }
+        PyMem_Free(nodes);
+        nodes = next;
+        if (nodes != NULL) {
+            next = (Node *)nodes->arg;
+            n = (int)nodes->n;
+        }
     }
-    PyMem_Free(nodes);
 }
 
 /* Called by the collector and at deallocation; a cleared program misses always. */

@@ -89,27 +89,6 @@ run_frame_on_short_stack(Thread *thread, PyThreadState *tstate, Frame *frame, in
     return result;
 }
 
-static int
-stack_is_short(Thread *thread)
-{
-    char here;
-    if (thread->stack_floor == 0) {
-        thread->stack_floor = (uintptr_t)&here - 256 * 1024;   /* where nothing better is known */
-#ifdef __linux__
-        pthread_attr_t attributes;
-        void *lowest;
-        size_t size;
-        if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-            if (pthread_attr_getstack(&attributes, &lowest, &size) == 0) {
-                thread->stack_floor = (uintptr_t)lowest + size / 4;
-            }
-            pthread_attr_destroy(&attributes);
-        }
-#endif
-    }
-    return (uintptr_t)&here < thread->stack_floor;
-}
-
 /* Run `code` instead of the frame's own code. Arguments stay where they are: they are the prefix of the local slots. */
 static PyObject *
 run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *code)
@@ -150,7 +129,7 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     if (thread->move != NULL && thread->move->function == frame_function(frame)) {
         move_finish(thread);
     }
-    if (stack_is_short(thread)) {
+    if (c_stack_is_short()) {
         return run_frame_on_short_stack(thread, tstate, frame, throwflag);
     }
     Region *region = thread->region;

@@ -189,7 +189,7 @@ cache_resolve(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *cons
               Handover **handover)
 {
     Entry *entry = cache_lookup(thread, cache, fn, locals, n_locals, handover);
-    if (entry != NULL || cache->state != STATE_COMPILE || PyErr_Occurred()) {
+    if (entry != NULL || cache->state != STATE_COMPILE || PyErr_Occurred() || c_stack_left() < C_STACK_FOR_ANALYSIS) {
         return entry;
     }
     PyObject *answer = region_ask(thread, cache->region, cache, fn, locals, n_locals);

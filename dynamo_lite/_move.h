@@ -175,6 +175,9 @@ module_call_moved(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t
         PyErr_SetString(PyExc_TypeError, "call_moved() takes a function and a list");
         return NULL;
     }
+    if (c_stack_is_used_up()) {
+        return NULL;
+    }
     PyListObject *list = (PyListObject *)args[1];
     Py_ssize_t n = Py_SIZE(list);
     PyObject **items = PyMem_New(PyObject *, n + 1);

@@ -15,7 +15,7 @@ enum { GUARDS_PASS = -1, GUARDS_RAISED = -2,
     X(LOCAL, 0) X(FREEVAR, 1) X(CONST, 2) X(ATTR, 3) X(INSTANCE_DICT, 4) X(DICT_ITEM, 5) X(INDEX, 6) \
     X(CELL_CONTENTS, 7) X(TYPE, 8) X(TYPE_ATTR, 9) X(FUNC_CODE, 10) X(FUNC_DEFAULTS, 11) X(FUNC_KWDEFAULTS, 12) \
     X(FUNC_CLOSURE, 13) X(METHOD_SELF, 14) X(METHOD_FUNC, 15) X(ITER_ITEM, 16) X(DICT_KEY, 17) X(CALL, 18) \
-    X(REFERENT, 19)
+    X(REFERENT, 19) X(FIELD, 20) X(MEMBER, 21)
 
 #define CHECK_KINDS(X) \
     X(IS, 32) X(IS_NOT, 33) X(TYPE_IS, 34) X(EQUALS, 35) X(LEN, 36) X(DICT_KEYS, 37) X(HAS_KEY, 38) X(LACKS_KEY, 39) \
@@ -405,6 +405,7 @@ typedef struct {
     int n_pin_slots;
     int hopeless;            /* how often no record could be made */
     int n_seen;
+    int depth, deepest;      /* of the node that is being made, of all; bounds the recursion of what walks them */
     uintptr_t *seen;         /* fingerprints of the objects that records were to watch: see record_is_due() */
     PointerSet scratch;      /* of DISTINCT */
     char *is_saved;          /* while it is built: by slot */

@@ -183,14 +183,14 @@ record_pinned_child(Maker *maker, Node *child, PyObject *value)
     }
 }
 
-/* Is this an immutable object of a builtin type, all the way down? */
+/* Is this an immutable object of a builtin type, all the way down, in so many levels of tuples? */
 static int
-is_constant(PyObject *value)
+is_constant_within(PyObject *value, int levels)
 {
     PyTypeObject *type = Py_TYPE(value);
     if (type == &PyTuple_Type) {
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); i++) {
-            if (!is_constant(PyTuple_GET_ITEM(value, i))) {
+            if (levels == 0 || !is_constant_within(PyTuple_GET_ITEM(value, i), levels - 1)) {
                 return 0;
             }
         }
@@ -198,6 +198,14 @@ is_constant(PyObject *value)
     }
     return value == Py_None || value == Py_Ellipsis || type == &PyUnicode_Type || type == &PyLong_Type
         || type == &PyBool_Type || type == &PyFloat_Type || type == &PyBytes_Type || type == &PyComplex_Type;
+}
+
+enum { LEVELS_OF_CONSTANTS = 50 };
+
+static int
+is_constant(PyObject *value)
+{
+    return is_constant_within(value, LEVELS_OF_CONSTANTS);
 }
 
 /* Can an object with this address have another type? Dicts and classes count, because pointer steps do not notice if

@@ -112,20 +112,34 @@ tuple_of(PyObject *const *items, Py_ssize_t n)
    collections, which would double its time, and room for recursion, since it takes several frames for one of the program.
    While any analysis runs the settings are those; the last one to end puts back what the first one found. */
 static struct {
-    int running, collects, program_limit;
+    int running, collects, program_limit, limit;
 } analyses;
 
-enum { ANALYSIS_RECURSION_LIMIT = 20000 };
+/* So many frames more than the program has now, but no more than the C stack has room for if each takes what a call through torch's
+   dispatcher does: code of the program runs as it is during an analysis (backends, fake implementations, dispatch of subclasses), and
+   nothing but the limit stops it if it calls itself. */
+enum { FRAMES_OF_AN_ANALYSIS = 20000, C_STACK_OF_A_FRAME = 3500 };
+
+static int
+frames_now(void)
+{
+    PyThreadState *tstate = PyThreadState_Get();
+#if PY_VERSION_HEX >= 0x030C0000
+    return tstate->py_recursion_limit - tstate->py_recursion_remaining;
+#else
+    return tstate->recursion_limit - tstate->recursion_remaining;
+#endif
+}
 
 static void
 analysis_begins(void)
 {
     if (analyses.running++ == 0) {
+        int fits = frames_now() + (int)Py_MIN(c_stack_left() / C_STACK_OF_A_FRAME, (size_t)FRAMES_OF_AN_ANALYSIS);
         analyses.collects = PyGC_Disable();
         analyses.program_limit = Py_GetRecursionLimit();
-        if (analyses.program_limit < ANALYSIS_RECURSION_LIMIT) {
-            Py_SetRecursionLimit(ANALYSIS_RECURSION_LIMIT);
-        }
+        analyses.limit = Py_MAX(analyses.program_limit, fits);
+        Py_SetRecursionLimit(analyses.limit);
     }
 }
 
@@ -141,7 +155,7 @@ analysis_ends(void)
     else {
         PyGC_Disable();
     }
-    if (analyses.program_limit < ANALYSIS_RECURSION_LIMIT && Py_GetRecursionLimit() == ANALYSIS_RECURSION_LIMIT) {
+    if (analyses.program_limit < analyses.limit && Py_GetRecursionLimit() == analyses.limit) {
         Py_SetRecursionLimit(analyses.program_limit);   /* unless another thread has set one meanwhile */
     }
 }

@@ -53,7 +53,7 @@ slot_method_refresh(SlotMethod *self)
 static PyObject *
 slot_method_vectorcall(SlotMethod *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    PyObject *bound = slot_method_refresh(self);
+    PyObject *bound = c_stack_is_used_up() ? NULL : slot_method_refresh(self);
     if (bound == NULL) {
         return NULL;
     }
@@ -279,7 +279,7 @@ slot_descriptor_vectorcall(SlotDescriptor *self, PyObject *const *args, size_t n
         PyErr_SetString(PyExc_TypeError, "a compiled module was expected");
         return NULL;
     }
-    PyObject *callable = slot_descriptor_find(self, args[0]);
+    PyObject *callable = c_stack_is_used_up() ? NULL : slot_descriptor_find(self, args[0]);
     return callable == NULL ? NULL : slot_run(callable, args + 1, n - 1, kwnames);
 }
 
@@ -299,7 +299,7 @@ slot_call(PyObject *self, PyObject *args, PyObject *kwargs)
         return generic_call(self, args, kwargs);
     }
     Py_INCREF(descriptor);   /* the instance may get another class now */
-    PyObject *callable = slot_descriptor_find((SlotDescriptor *)descriptor, self);
+    PyObject *callable = c_stack_is_used_up() ? NULL : slot_descriptor_find((SlotDescriptor *)descriptor, self);
     Py_DECREF(descriptor);
     return callable == NULL ? NULL : slot_run(callable, ((PyTupleObject *)args)->ob_item, PyTuple_GET_SIZE(args), NULL);
 }

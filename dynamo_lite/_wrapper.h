@@ -29,6 +29,9 @@ static PyObject *
 uncaptured_vectorcall(Wrapper *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Thread *thread = this_thread();
+    if (c_stack_is_used_up()) {
+        return NULL;
+    }
     if (thread->region == NULL) {
         return PyObject_Vectorcall(self->fn, args, nargsf, kwnames);
     }

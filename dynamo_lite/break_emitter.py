@@ -18,6 +18,7 @@ from .isa.emit import GENERATOR_FLAGS
 from .isa.flow import live_slots
 from .isa.lift import NULL_FIRST
 from .resume import CannotResume, resume_freevars
+from .typeobject import read_field
 from .variables.base import is_lazy
 from .variables.constant import ConstantVariable
 
@@ -223,8 +224,10 @@ class BreakEmitter:
         self.cg.load(exc)
         self.asm.call(1)
         self.cg.load(exc)
+        self.cg.load_callable(read_field)
         self.cg.load(exc)
-        self.asm.load_attr("__traceback__")
+        self.cg.load_const("__traceback__")
+        self.asm.call(2)
         return Instr(Op.CALL, (3 + (not is_null(self_)), ()), None, instr.offset, instr.last, instr.pos)
 
     def _establish(self, handled: Any) -> None:

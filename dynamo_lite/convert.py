@@ -27,7 +27,11 @@ from . import cache as kept
 from .codegen import Codegen
 from .config import config
 from .exc import (
+    CAUSE,
+    CONTEXT,
     ORIGINALS,
+    SUPPRESS_CONTEXT,
+    TRACEBACK,
     ArgumentRead,
     BackendCompilerFailed,
     FailOnRecompileLimitHit,
@@ -66,6 +70,7 @@ from .variables import families as _families  # noqa: F401  (registers the model
 from .variables.base import MISSING, ObservedException, real_object
 from .variables.cell import CellVariable
 from .variables.classes import forget_stand_ins
+from .variables.resumption import raises_again
 from .variables.slice import open_ranges
 from .variables.tuple import TupleVariable
 from .variables.varying import note_own_changes
@@ -518,10 +523,11 @@ def _as_raised_by_the_call(error: BaseException, outer: BaseException | None) ->
     if isinstance(error, TorchDynamoException) and not isinstance(
         error, BackendCompilerFailed | InternalTorchDynamoError
     ):
-        error.__cause__ = None
-        error.__suppress_context__ = False
-    error.__context__ = outer
-    return error.with_traceback(None)
+        CAUSE.__set__(error, None)
+        SUPPRESS_CONTEXT.__set__(error, False)
+    CONTEXT.__set__(error, outer)
+    TRACEBACK.__set__(error, None)
+    return error
 
 
 def _place_of(code: CodeType) -> tuple[str, int]:
@@ -552,8 +558,9 @@ def _forget_frames(error: BaseException) -> None:
     them: they hold the program's objects, and may hold the exception."""
     cause: BaseException | None = error
     while cause is not None:
-        cause.__traceback__ = cause.__context__ = None
-        cause = cause.__cause__
+        TRACEBACK.__set__(cause, None)
+        CONTEXT.__set__(cause, None)
+        cause = CAUSE.__get__(cause)
 
 
 def _open_ranges(frame: Frame | None) -> set[int]:
@@ -765,6 +772,9 @@ class Analysis:
             raise profiler.saved
 
     def _break(self, tr: Trace) -> Any:
+        if raises_again(tr.frame):
+            # What this frame is resumed with would be done for real, fail, and be what the next resume function begins with.
+            return self._eager_entry(tr)
         tr.state.restore()
         frames: list[Frame] = []
         frame = tr.frame

@@ -15,6 +15,12 @@ import linecache
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
+TRACEBACK = BaseException.__dict__["__traceback__"]
+CONTEXT = BaseException.__dict__["__context__"]
+CAUSE = BaseException.__dict__["__cause__"]
+SUPPRESS_CONTEXT = BaseException.__dict__["__suppress_context__"]
+"""The fields that every exception has in C. A class of the program may have methods and properties for attributes of these names."""
+
 
 class UserFrame(NamedTuple):
     """One line of the user's program: where an event happened. `col` and `end_col` are byte offsets as in

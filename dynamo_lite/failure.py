@@ -12,6 +12,7 @@ from types import CellType, CodeType, FunctionType, TracebackType
 from typing import Any, NamedTuple
 
 from dynamo_lite._eval_frame import eager_call
+from dynamo_lite.exc import TRACEBACK
 from dynamo_lite.resume import frame_stub
 
 PLACED = -1
@@ -49,20 +50,20 @@ class Original:
 
 def put_place(error: BaseException, place: Place | None) -> None:
     """Put the lines of an operator before the traceback that its error has so far."""
-    traceback = error.__traceback__
+    traceback = TRACEBACK.__get__(error)
     while place is not None:
         frame = FunctionType(frame_stub(place.code), {})().gi_frame
         traceback = TracebackType(traceback, frame, PLACED, place.lineno)
         place = place.caller
-    error.__traceback__ = traceback
+    TRACEBACK.__set__(error, traceback)
 
 
 def take_place(error: BaseException) -> None:
     """The generated frame's entry is now before those of `put_place`, the first of which is for the same frame: make them one."""
-    entry = error.__traceback__
+    entry = TRACEBACK.__get__(error)
     placed = entry.tb_next if entry is not None else None
     if placed is not None and placed.tb_lasti == PLACED and _looks_like(placed.tb_frame.f_code, entry.tb_frame.f_code):
-        error.__traceback__ = TracebackType(placed.tb_next, entry.tb_frame, PLACED, placed.tb_lineno)
+        TRACEBACK.__set__(error, TracebackType(placed.tb_next, entry.tb_frame, PLACED, placed.tb_lineno))
 
 
 def _looks_like(stub: CodeType, code: CodeType) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import types
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,12 +24,14 @@ from .isa.canon import Op
 from .isa.lift import lift
 from .variables.base import MISSING, is_lazy, real_object
 from .variables.constant import ATOMIC_TYPES
+from .variables.exc import ExceptionVariable
 from .variables.traceback import TracebackVariable
 
 MAX_FOLLOWED = 1000
 """Objects looked at for one that is let go. What is larger than that is taken to outlive the call."""
 
 _BINDING = frozenset({Op.STORE_FAST, Op.DELETE_FAST, Op.STORE_DEREF, Op.DELETE_DEREF, Op.LOAD_FAST_AND_CLEAR})
+_weakrefoffset = type.__dict__["__weakrefoffset__"].__get__  # past any metaclass
 _HELD_ELSEWHERE = (
     type,
     types.ModuleType,
@@ -113,6 +116,8 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
     roots = [vt for frame in tr.ended_frames for vt in frame.held()]
     if result is not None:
         roots.append(result)
+    else:
+        roots += _exceptions_at_break(tr)
     held = {id(vt) for vt in _reachable(_holders([*roots, *tr.mutations]))}
     slots = [slot for slot in mortal if id(tr.arguments[slot]) in held]
     if not all(ends_silently(tr.analysis.values[slot]) for slot in slots):
@@ -120,6 +125,18 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
     for slot in slots:
         tr.guard(tr.source(None, ir.LOCAL, slot), ir.PYTHON, ends_silently)
     return False
+
+
+def _exceptions_at_break(tr: Any) -> list[Any]:
+    """The exceptions, with their tracebacks, that frames go on with after a break."""
+    found = [] if tr.handled is None else [tr.handled]
+    frame = tr.frame
+    while frame is not None:
+        found += [
+            vt for vt in frame.held() if not is_lazy(vt) and isinstance(vt, (ExceptionVariable, TracebackVariable))
+        ]
+        frame = frame.parent
+    return found
 
 
 def _holders(roots: list[Any]) -> list[Any]:
@@ -177,7 +194,15 @@ def mortal_arguments(values: Sequence[Any]) -> list[int]:
 
 def ends_silently(value: Any) -> bool:
     """Whether no code of the program runs when an object dies and all that it holds with it."""
-    return _finalized(value) is None
+    return _finalized(value) is None and not any(map(_has_callback, _held_by(value)))
+
+
+def _has_callback(value: Any) -> bool:
+    """Whether a weak reference of the program calls back when an object dies."""
+    cls = type(value)
+    if _weakrefoffset(cls) == 0 or side.sizes_of(value) is not None or side.is_module(value):
+        return False
+    return any(reference.__callback__ is not None for reference in weakref.getweakrefs(value))
 
 
 def _is_harmless(value: Any) -> bool:

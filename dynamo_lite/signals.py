@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ._eval_frame import replace_signal_handler
+from .exc import CAUSE, CONTEXT, TRACEBACK
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -49,11 +50,12 @@ class _Relay:
 
     def _raise(self, error: Exception, interrupted: BaseException | None) -> NoReturn:
         innermost: BaseException = error
-        while innermost.__context__ is not None and innermost.__context__ is not interrupted:
-            innermost = innermost.__context__
-        innermost.__context__ = self.outer
-        traceback = error.__traceback__
-        raise HandlerRaised(error.with_traceback(traceback.tb_next if traceback is not None else None)) from None
+        while (context := CONTEXT.__get__(innermost)) is not None and context is not interrupted:
+            innermost = context
+        CONTEXT.__set__(innermost, self.outer)
+        traceback = TRACEBACK.__get__(error)
+        TRACEBACK.__set__(error, traceback.tb_next if traceback is not None else None)
+        raise HandlerRaised(error) from None
 
 
 @contextmanager
@@ -81,6 +83,8 @@ def relayed() -> Iterator[None]:
 def let_through(error: BaseException) -> None:
     """Raise an exception again that engine code has caught and that is the program's: lack of memory, and what another thread has had
     raised in this one (`PyThreadState_SetAsyncExc`), which is a class that the engine does not know, raised by engine code."""
+    if _has_overlooked_lack_of_memory(error):
+        raise CAUSE.__get__(error)
     if is_lack_of_memory(error) or (_is_foreign(type(error)) and _is_raised_by_engine(error)):
         raise error
 
@@ -88,9 +92,16 @@ def let_through(error: BaseException) -> None:
 def is_lack_of_memory(error: BaseException) -> bool:
     """Whether this is how a lack of memory shows. CPython 3.11 forgets an exception that leaves a frame while there is no memory for
     the frame object of the caller (`take_ownership` in Python/frame.c), and raises SystemError in its place."""
-    return isinstance(error, MemoryError) or (
-        sys.version_info < (3, 12) and type(error) is SystemError and str(error).endswith(_FORGOTTEN)
+    return (
+        isinstance(error, MemoryError)
+        or _has_overlooked_lack_of_memory(error)
+        or (sys.version_info < (3, 12) and type(error) is SystemError and str(error).endswith(_FORGOTTEN))
     )
+
+
+def _has_overlooked_lack_of_memory(error: BaseException) -> bool:
+    """Whether a C function (`__init__` of nodes in torch) has returned as if nothing were wrong when there was no memory."""
+    return type(error) is SystemError and isinstance(CAUSE.__get__(error), MemoryError)
 
 
 _FORGOTTEN = ("error return without exception set", " returned NULL without setting an exception")
@@ -101,7 +112,7 @@ def _is_foreign(cls: type[BaseException]) -> bool:
 
 
 def _is_raised_by_engine(error: BaseException) -> bool:
-    traceback = error.__traceback__
+    traceback = TRACEBACK.__get__(error)
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     name = traceback.tb_frame.f_globals.get("__name__") if traceback is not None else None

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from .guards import ir
+from .typeobject import read_field, read_member
 
 
 def emit_source(cg: Any, node: Any) -> None:
@@ -159,6 +160,8 @@ RELOAD: dict[int, Callable[[Any, Any], None]] = {
     ir.FREEVAR: _freevar,
     ir.CONST: _const,
     ir.ATTR: _attr,
+    ir.FIELD: _helper(read_field),
+    ir.MEMBER: _helper(read_member),
     ir.INSTANCE_DICT: _instance_dict,
     ir.DICT_ITEM: _dict_item,
     ir.INDEX: _index,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from . import skip
-from ._eval_frame import runs_its_code
+from ._eval_frame import C_STACK_FOR_ANALYSIS, c_stack_left, runs_its_code
 from .config import config
 from .exc import FirstUse, SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
@@ -460,7 +460,14 @@ class Trace:
             if cls is dict:
                 group = [vt for vt in group if id(vt) in changed or self._owner(vt) is vt]
             self.guards.distinct([vt.source for vt in group], self.here())
+        self._guard_distinct_dicts(known)
         self.guards.tell_apart()
+
+    def _guard_distinct_dicts(self, known: list[VariableTracker]) -> None:
+        """Two objects may have one `__dict__`, which a store to an attribute of either changes."""
+        dicts = [vt for vt in known if not is_lazy(vt) and is_sourced(vt) and vt.source.kind == ir.INSTANCE_DICT]
+        if any(vt.mutated for vt in dicts):
+            self.guards.distinct([vt.source for vt in dicts], self.here())
 
     def _owner(self, vt: VariableTracker) -> VariableTracker:
         """The instance whose attribute dictionary `vt` is (nn.Module keeps three more), else `vt`: such a dictionary is nobody else's."""
@@ -619,7 +626,7 @@ class Trace:
 
     def enter(self, fn: FunctionVariable) -> None:
         """One frame more; who calls this counts `depth` down again."""
-        if self.depth >= config.max_inline_depth:
+        if self.depth >= config.max_inline_depth or c_stack_left() < C_STACK_FOR_ANALYSIS // 2:
             self.too_deep(fn)
         self.depth += 1
 

@@ -6,6 +6,8 @@ Input: classes. Output: plain facts; no code of the program runs. Mirrors `Inclu
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from types import GetSetDescriptorType, MemberDescriptorType
 
 Py_TPFLAGS_SEQUENCE = 1 << 5
 Py_TPFLAGS_MAPPING = 1 << 6
@@ -39,10 +41,10 @@ def is_heap_type(cls: type) -> bool:
 
 def is_of_library(cls: type) -> bool:
     """True for the classes of the standard library, torch and numpy, which programs leave as they are."""
-    return str(module(cls)).partition(".")[0] in _LIBRARIES
+    return str(module(cls)).partition(".")[0] in LIBRARIES
 
 
-_LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
+LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
 
 
 def can_change(cls: type) -> bool:
@@ -61,3 +63,38 @@ def tp_name(cls: type) -> str:
     if name == "builtins" or type(name) is not str or not is_written_in_c(cls):
         return name_of(cls)
     return f"{name}.{name_of(cls)}"
+
+
+Member = GetSetDescriptorType | MemberDescriptorType
+MEMBER_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
+
+
+def field_descriptor(cls: type, name: str) -> Member | None:
+    """The descriptor of a field of C: the first one along the MRO that an immutable class has; None if there is none."""
+    return next((d for base, d in _descriptors(cls, name) if not is_heap_type(base)), None)
+
+
+def member_descriptor(cls: type, name: str) -> Member | None:
+    """The first descriptor of a field or of a slot along the MRO; None if there is none."""
+    return next((d for _, d in _descriptors(cls, name)), None)
+
+
+def _descriptors(cls: type, name: str) -> Iterator[tuple[type, Member]]:
+    """The getset and member descriptors of that name with their classes, whatever else class statements have put before them."""
+    for base in mro_of(cls):
+        found = _namespace(base).get(name)
+        if type(found) in MEMBER_DESCRIPTORS:
+            yield base, found
+
+
+def read_field(obj: object, name: str) -> object:
+    """What a field of C holds. No method or property of the program runs."""
+    return field_descriptor(type(obj), name).__get__(obj)
+
+
+def read_member(obj: object, name: str) -> object:
+    """What a field or slot holds. No method or property of the program runs."""
+    return member_descriptor(type(obj), name).__get__(obj)
+
+
+_namespace = type.__dict__["__dict__"].__get__

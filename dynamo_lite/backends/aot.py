@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from .._eval_frame import call_moved
+from ..exc import TRACEBACK
 from ..record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
 from .recurrent import keep_gradients_and_dropout
 from .wrapper_views import put_together_anew
@@ -99,7 +100,7 @@ def raised_by_operator(error: BaseException) -> bool:
         for module, names in _STAGES_BEFORE_COMPILERS.items()
         for function in [getattr(sys.modules.get(module), name, None) for name in names]
     }
-    traceback = error.__traceback__
+    traceback = TRACEBACK.__get__(error)
     while traceback is not None:
         if traceback.tb_frame.f_code in tracing:
             return True

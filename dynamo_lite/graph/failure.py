@@ -20,7 +20,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from ..exc import brief
+from ..exc import TRACEBACK, brief
 from ..failure import put_place
 from ..record import STATS
 from . import modes
@@ -78,7 +78,7 @@ class Failure:
         if isinstance(error, CheckFailed):
             self.checks.failed()
             return self._start_again()
-        node = self._failed_node(error.__traceback__)
+        node = self._failed_node(TRACEBACK.__get__(error))
         if self.has_released:
             return self._pass_on(error, node, "let go of its inputs")
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do

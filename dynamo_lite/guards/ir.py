@@ -19,7 +19,7 @@ from weakref import ref
 from .._eval_frame import ClassCheck
 from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags, qualname_of
 
-# Accessors. The first three and the last are roots.
+# Accessors. The first three and REFERENT are roots.
 LOCAL = 0  # local slot: int
 FREEVAR = 1  # i: the i-th cell of the function's closure
 CONST = 2  # the object itself
@@ -40,6 +40,8 @@ ITER_ITEM = 16  # k: the k-th item still to come of a builtin iterator
 DICT_KEY = 17  # i: the i-th key of a dict
 CALL = 18  # a Python function of the object
 REFERENT = 19  # a root: CONST, but a weak reference to the object
+FIELD = 20  # name: the first getset or member descriptor along the MRO that an immutable class has, read past all code of the program
+MEMBER = 21  # name: the first one of any class, such as what `__slots__` makes
 
 # Checks.
 IS = 32  # object
@@ -442,7 +444,7 @@ def _describe(node: GuardNode) -> str:
         return _describe_dict_item(node.parent, arg)
     if kind == CELL_CONTENTS and node.parent.kind == FREEVAR:
         return parent.removesuffix(" (cell)")
-    if kind in (ATTR, TYPE_ATTR):
+    if kind in (ATTR, FIELD, MEMBER, TYPE_ATTR):
         return f"{parent}.{arg}"
     if kind in (INDEX, DICT_KEY, ITER_ITEM):
         return {INDEX: "{}[{}]", DICT_KEY: "list({})[{}]", ITER_ITEM: "list({})[{}]"}[kind].format(parent, arg)

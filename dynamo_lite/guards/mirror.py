@@ -20,7 +20,7 @@ from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import Guard, GuardNode, GuardSet, User
 from dynamo_lite.guards.text import short
-from dynamo_lite.typeobject import Py_TPFLAGS_HEAPTYPE, flags
+from dynamo_lite.typeobject import Member, Py_TPFLAGS_HEAPTYPE, field_descriptor, flags, member_descriptor
 
 
 class _Marker:
@@ -67,6 +67,27 @@ def attr(value: Any, name: str) -> Any:
     """getattr()"""
     try:
         return getattr(value, name)
+    except AttributeError:
+        return MISSING
+    except Exception:
+        return WRONG
+
+
+def field(value: Any, name: str) -> Any:
+    """A field of C, past all methods and properties of the program."""
+    return _described(value, field_descriptor(type(value), name))
+
+
+def member(value: Any, name: str) -> Any:
+    """A field or a slot, past all methods and properties of the program."""
+    return _described(value, member_descriptor(type(value), name))
+
+
+def _described(value: Any, descriptor: Member | None) -> Any:
+    if descriptor is None:
+        return WRONG
+    try:
+        return descriptor.__get__(value)
     except AttributeError:
         return MISSING
     except Exception:
@@ -172,6 +193,8 @@ ACCESSORS: dict[int, Callable[..., Any]] = {
     ir.LOCAL: local,
     ir.FREEVAR: free,
     ir.ATTR: attr,
+    ir.FIELD: field,
+    ir.MEMBER: member,
     ir.INSTANCE_DICT: instance_dict,
     ir.DICT_ITEM: dict_item,
     ir.INDEX: index,

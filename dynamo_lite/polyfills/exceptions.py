@@ -9,7 +9,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from dynamo_lite.exc import CAUSE, CONTEXT, TRACEBACK
+
 from .registry import polyfill
+
+_EXCEPTIONS = BaseExceptionGroup.__dict__["exceptions"]
+_MESSAGE = BaseExceptionGroup.__dict__["message"]
 
 Condition = type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool]
 
@@ -51,11 +56,11 @@ def _subset(group: BaseExceptionGroup, exceptions: list[BaseException]) -> BaseE
     if not exceptions:
         return None
     part = group.derive(exceptions)
-    if not isinstance(part, BaseExceptionGroup):
+    if not issubclass(type(part), BaseExceptionGroup):
         raise TypeError("derive must return an instance of BaseExceptionGroup")
-    part.__traceback__ = group.__traceback__
-    part.__context__ = group.__context__
-    part.__cause__ = group.__cause__
+    TRACEBACK.__set__(part, TRACEBACK.__get__(group))
+    CONTEXT.__set__(part, CONTEXT.__get__(group))
+    CAUSE.__set__(part, CAUSE.__get__(group))
     notes = getattr(group, "__notes__", None)
     if isinstance(notes, (list, tuple)):
         part.__notes__ = list(notes)
@@ -65,10 +70,10 @@ def _subset(group: BaseExceptionGroup, exceptions: list[BaseException]) -> BaseE
 def _split(exc: BaseException, matches: Callable[[BaseException], Any], with_rest: bool) -> tuple[Any, Any]:
     if matches(exc):
         return exc, None
-    if not isinstance(exc, BaseExceptionGroup):
+    if not issubclass(type(exc), BaseExceptionGroup):
         return None, exc
     matching, rest = [], []
-    for inner in exc.exceptions:
+    for inner in _EXCEPTIONS.__get__(exc):
         inner_match, inner_rest = _split(inner, matches, with_rest)
         if inner_match is not None:
             matching.append(inner_match)
@@ -93,21 +98,21 @@ def subgroup(self: BaseExceptionGroup, condition: Condition, /) -> Any:
 @polyfill(BaseExceptionGroup.derive, check_signature=False)
 def derive(self: BaseExceptionGroup, exceptions: Any, /) -> BaseExceptionGroup:
     """`group.derive(exceptions)`"""
-    return BaseExceptionGroup(self.message, exceptions)
+    return BaseExceptionGroup(_MESSAGE.__get__(self), exceptions)
 
 
 def _leaves(exc: BaseException) -> list[BaseException]:
-    if not isinstance(exc, BaseExceptionGroup):
+    if not issubclass(type(exc), BaseExceptionGroup):
         return [exc]
-    return [leaf for inner in exc.exceptions for leaf in _leaves(inner)]
+    return [leaf for inner in _EXCEPTIONS.__get__(exc) for leaf in _leaves(inner)]
 
 
 def _is_reraised(exc: BaseException, original: BaseException) -> bool:
     """`is_same_exception_metadata`: a part of the original that was raised again, not a new exception."""
     return (
-        exc.__traceback__ is original.__traceback__
-        and exc.__cause__ is original.__cause__
-        and exc.__context__ is original.__context__
+        TRACEBACK.__get__(exc) is TRACEBACK.__get__(original)
+        and CAUSE.__get__(exc) is CAUSE.__get__(original)
+        and CONTEXT.__get__(exc) is CONTEXT.__get__(original)
     )
 
 
@@ -115,7 +120,7 @@ def prepare_reraise_star(original: BaseException, exceptions: list[BaseException
     """`_PyExc_PrepReraiseStar`: what to raise at the end of `except*`. `exceptions`: what its clauses raised, and what none caught."""
     if not exceptions:
         return None
-    if not isinstance(original, BaseExceptionGroup):
+    if not issubclass(type(original), BaseExceptionGroup):
         return exceptions[0]
     raised: list[BaseException] = []
     kept: list[BaseException] = []

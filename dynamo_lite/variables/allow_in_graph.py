@@ -105,7 +105,7 @@ def _registration(cls: type) -> Any:
 def _existing_object(tx: Any, vt: VariableTracker, check: int) -> Builder:
     """An object of the program, which has to be as it was found."""
     real = getattr(vt, "value", None)
-    parts = real.modules() if isinstance(real, nn.Module) else ()
+    parts = real.modules() if issubclass(type(real), nn.Module) else ()
     states = [getattr(owner, "__dict__", {}) for owner in (real, *parts)]
     held = {id(part) for state in states for part in (state, *state.values())}
     changed = any(id(getattr(change, "value", None)) in held for change in tx.tr.mutations)

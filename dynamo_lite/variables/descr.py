@@ -12,14 +12,21 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, is_heap_type, is_written_in_c, tp_name
+from ..typeobject import (
+    Py_TPFLAGS_IMMUTABLETYPE,
+    field_descriptor,
+    flags,
+    is_heap_type,
+    is_written_in_c,
+    member_descriptor,
+    tp_name,
+)
 from .abstract import message_name, type_name
 from .base import VariableTracker, is_lazy
 from .constant import ConstantVariable, is_none
 from .dispatch import method
 from .wrap import builds
 
-MEMBER_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 METHOD_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 ABSENT = object()
 
@@ -315,6 +322,15 @@ def _has_dict_in_c(cls: type) -> bool:
     return is_written_in_c(cls) and "__dict__" in type.__dict__["__dict__"].__get__(cls)
 
 
+def member_source(tr: Any, obj: VariableTracker, descriptor: Any) -> Any:
+    """The path of what a field or slot of an object from outside holds; None if another one of that name hides it."""
+    cls, name = type(obj.value), descriptor.__name__
+    for kind, find in ((ir.FIELD, field_descriptor), (ir.MEMBER, member_descriptor)):
+        if find(cls, name) is descriptor:
+            return tr.source(obj.source, kind, name)
+    return None
+
+
 def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> VariableTracker:
     """An attribute that C code computes: of a constant it is a constant; of a sourced object it is read again by each guard check."""
     name = descriptor.__name__
@@ -324,10 +340,10 @@ def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> Variabl
         except AttributeError as error:
             tx.raises_like(error)
         return tx.tr.build_constant_object(real)
-    if obj.source is not None and not obj.mutated and type(descriptor) in MEMBER_DESCRIPTORS:
-        node = tx.tr.source(obj.source, ir.ATTR, name)
+    node = None if obj.source is None or obj.mutated else member_source(tx.tr, obj, descriptor)
+    if node is not None:
         try:
-            real = getattr(obj.value, name)
+            real = descriptor.__get__(obj.value)
         except AttributeError as error:
             tx.tr.guard(node, ir.ABSENT, None)
             tx.raises_like(error)

@@ -7,17 +7,15 @@ Mirrors the `BaseException` part of `Objects/exceptions.c`, `do_raise` of `Pytho
 
 from __future__ import annotations
 
-import types
 from typing import Any, NoReturn
 
 from .. import skip
 from ..exc import unsupported
 from ..guards import ir
-from ..typeobject import is_heap_type
-from .abstract import class_name, is_subtype, type_name
+from ..typeobject import MEMBER_DESCRIPTORS, field_descriptor, is_heap_type, read_field
+from .abstract import class_name, is_subtype
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
-from .descr import ABSENT, type_lookup
 from .frame import frame_object
 from .instance import InstanceVariable
 from .stand import from_host
@@ -26,14 +24,6 @@ from .tuple import TupleVariable
 from .wrap import builds_subclasses
 
 FALSE = ConstantVariable(False)
-_MEMBERS = (types.GetSetDescriptorType, types.MemberDescriptorType)
-
-
-def _reads_member(cls: type, name: str) -> bool:
-    """Whether the attribute of that name is what the exception's C struct has, which no code of the program tells."""
-    found = type_lookup(cls, name)
-    is_own = isinstance(type_lookup(cls, "__getattribute__"), types.WrapperDescriptorType)
-    return is_own and (found is ABSENT or isinstance(found, _MEMBERS))
 
 
 class ExceptionVariable(InstanceVariable):
@@ -67,13 +57,12 @@ class ExceptionVariable(InstanceVariable):
         return found
 
     def _read(self, tx: Any, name: str) -> VariableTracker:
-        if not name.startswith("__") and not _reads_member(self.python_type(), name):
-            unsupported(
-                "attribute-of-unknown-object", f"{name} of a {type_name(self)}, whose class says itself what that is"
-            )
-        node = tx.tr.source(self.source, ir.ATTR, name)
-        value = getattr(self.value, name, MISSING)
-        if value is MISSING:
+        """`PyException_GetTraceback` and the like: the field itself. A class of the program may have methods and properties for the
+        attribute of that name, which do not matter here."""
+        node = tx.tr.source(self.source, ir.FIELD, name)
+        try:
+            value = read_field(self.value, name)
+        except AttributeError:
             tx.tr.guard(node, ir.ABSENT, None)
             return NONE
         tx.tr.expect(node)
@@ -182,7 +171,7 @@ class ExceptionVariable(InstanceVariable):
     def emit_state(self, cg: Any, names: Any) -> None:
         """Store C-level members (the cause before the suppression, which it sets)."""
         for name in sorted(dict.fromkeys(names), key=lambda n: n == "__suppress_context__"):
-            cg.load_callable(member_descriptor(self.cls, name).__set__)
+            cg.load_callable(field_descriptor(self.cls, name).__set__)
             cg.load(self)
             cg.load(self.state[name])
             cg.asm.call(2)
@@ -196,16 +185,6 @@ CONSTRUCTOR_MEMBERS = ("message", "exceptions")
 def native_new(cls: type) -> Any:
     """`__new__` of the builtin class whose layout instances of an exception class have."""
     return next(base for base in cls.__mro__ if "__new__" in base.__dict__ and not is_heap_type(base)).__new__
-
-
-def member_descriptor(cls: type, name: str) -> Any:
-    """The descriptor of a C-level member, whatever a class statement has put over it."""
-    found = next(
-        d
-        for base in cls.__mro__
-        if type(d := base.__dict__.get(name)) in (types.GetSetDescriptorType, types.MemberDescriptorType)
-    )
-    return found
 
 
 def make_exception(tx: Any, cls: type[BaseException], args: list[VariableTracker]) -> ExceptionVariable:
@@ -258,9 +237,7 @@ def c_base(cls: type) -> type:
 
 
 C_MEMBERS: dict[type, tuple[str, ...]] = {
-    cls: tuple(
-        [name for name, d in vars(cls).items() if type(d) in (types.MemberDescriptorType, types.GetSetDescriptorType)]
-    )
+    cls: tuple([name for name, d in vars(cls).items() if type(d) in MEMBER_DESCRIPTORS])
     for cls in (SyntaxError, OSError, UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError)
 }
 """Builtin exception class → what its instances hold beside args, as attributes in C."""

@@ -14,7 +14,7 @@ import re
 import types
 from typing import Any
 
-from ..exc import NotConstant, unsupported
+from ..exc import TRACEBACK, NotConstant, unsupported
 from ..guards import ir
 from ..isa import docstring
 from ..polyfills.registry import find_polyfill
@@ -567,7 +567,8 @@ def call_handler(
     try:
         result = handler(tx, *args, **kwargs)
     except TypeError as error:
-        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        traceback = TRACEBACK.__get__(error)
+        if traceback is None or traceback.tb_next is not None:
             raise
         # Raised by the call itself (there is no frame below this one).
         mismatch = argument_error(fn, args, kwargs)

@@ -30,7 +30,7 @@ def signature(tx: Any, obj: VariableTracker, **options: VariableTracker) -> Vari
 
 
 def _parts(real: Any) -> tuple[Any, bool]:
-    return (real.__func__, True) if isinstance(real, types.MethodType) else (real, False)
+    return (real.__func__, True) if type(real) is types.MethodType else (real, False)
 
 
 def signature_of(function: Any, is_bound: bool, options: dict[str, Any]) -> inspect.Signature:

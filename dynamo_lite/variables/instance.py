@@ -18,14 +18,13 @@ from ..exc import unsupported
 from ..guards import ir
 from ..guards.mirror import has_finalizer
 from ..source import own_dict
-from ..typeobject import is_heap_type, is_written_in_c
+from ..typeobject import MEMBER_DESCRIPTORS, is_heap_type, is_written_in_c, member_descriptor
 from .abstract import is_true, type_name
 from .address import default_text
 from .base import MISSING, ObservedException, VariableTracker, missing_from
 from .constant import NOT_IMPLEMENTED, ConstantVariable
 from .copies import adopt
 from .descr import (
-    MEMBER_DESCRIPTORS,
     attribute_name,
     generic_getattr,
     generic_lookup,
@@ -155,14 +154,11 @@ class InstanceVariable(UserSlots):
     def get_slot(self, tx: Any, descriptor: Any) -> VariableTracker | None:
         """Value of a `__slots__` member, None while unset."""
         if descriptor not in self.slots and self.source is not None:
-            if type_lookup(
-                self.cls, "__getattribute__"
-            ) is not object.__getattribute__ or not self._getters_cannot_raise(tx):
-                # The guard reads it as an attribute, which would run code of the program.
+            if member_descriptor(type(self.value), descriptor.__name__) is not descriptor:
                 return unsupported(
-                    "attribute-of-unknown-object", f"{descriptor!r} of a class with a hook for attributes"
+                    "attribute-of-unknown-object", f"{descriptor!r} of a class with another slot of that name"
                 )
-            node = tx.tr.source(self.source, ir.ATTR, descriptor.__name__)
+            node = tx.tr.source(self.source, ir.MEMBER, descriptor.__name__)
             try:
                 self.slots[descriptor] = tx.tr.wrap(descriptor.__get__(self.value), node)
                 tx.tr.expect(node)
@@ -182,14 +178,14 @@ class InstanceVariable(UserSlots):
     def item_at(self, kind: int, arg: Any) -> Any:
         if kind == ir.INSTANCE_DICT:
             return self.dict if self.dict is not MISSING else None
-        slots = self.slots.items() if kind == ir.ATTR else ()
+        slots = self.slots.items() if kind == ir.MEMBER else ()
         return next((value for descriptor, value in slots if descriptor.__name__ == arg), None)
 
     def let_go(self, tr: Any) -> Any:
         held = [(None, real_dict(self.value))] if self.dict_replaced else []
         for descriptor in self.__dict__.get("written_slots", ()):
             with contextlib.suppress(AttributeError):
-                node = tr.source(self.source, ir.ATTR, descriptor.__name__)
+                node = tr.source(self.source, ir.MEMBER, descriptor.__name__)
                 held.append((node, descriptor.__get__(self.value)))
         return missing_from(self.children(), held)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import LIBRARIES
 from .base import VariableTracker, held_items, is_lazy, missing_from
 from .constant import ConstantVariable
 from .descr import ABSENT, generic_getattr, type_attribute, type_lookup
@@ -166,6 +167,7 @@ class ModuleVariable(VariableTracker):
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         """A class derived from `module` may have a lookup of its own."""
+        self._guard_type(tx)
         if type(self.value) is not types.ModuleType:
             custom = type_attribute(tx, type(self.value), "__getattribute__")
             if custom.value is not types.ModuleType.__getattribute__:
@@ -200,7 +202,15 @@ class ModuleVariable(VariableTracker):
         message = f"{who} has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
+    def _guard_type(self, tx: Any) -> None:
+        """A program may give a module of its own another class, whose attributes come before and after those of the module."""
+        name = self.names.get("__name__")
+        if type(name) is not str or name.partition(".")[0] not in LIBRARIES:
+            node = tx.tr.source(tx.tr.constant_source(self.value), ir.TYPE, None)
+            tx.tr.guard(node, ir.IS, type(self.value))
+
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        self._guard_type(tx)
         if type(self.value) is not types.ModuleType:
             dunder, args = ("__delattr__", []) if value is None else ("__setattr__", [value])
             custom = type_attribute(tx, type(self.value), dunder)

@@ -157,7 +157,7 @@ class Copier:
         value = vt.as_python_constant() if vt.is_python_constant() else None
         if type(value) is range:
             return value
-        is_named = isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType))
+        is_named = issubclass(type(value), (type, types.FunctionType, types.BuiltinFunctionType))
         if (is_named or isinstance(vt, CachedFunctionVariable)) and is_global(self.tx, value):
             return value
         if value is not None or cls in copyreg.dispatch_table:

@@ -8,15 +8,20 @@ Invariant: both are met only there, so the list of arguments is nobody else's an
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._eval_frame import begins_generated, call_moved, raise_again
 from ..guards import ir
+from ..isa.canon import Op
 from ..resume import own_variables
 from .base import ObservedException, VariableTracker
 from .constant import ConstantVariable, is_none
 from .dict import DictVariable
 from .dispatch import DIRECT_CALLS, builtin
+from .function import BuiltinVariable
+
+if TYPE_CHECKING:
+    from ..interp.frame import Frame
 
 
 def _inner_frame(args: list[Any]) -> tuple[VariableTracker, list[VariableTracker]]:
@@ -40,6 +45,13 @@ def builtin_raise_again(tx: Any, exception: VariableTracker) -> VariableTracker:
         tx.tr.guard(entry.source, ir.PYTHON, begins_generated)
         exception.put(tx, "__traceback__", entry.tp_getattro(tx, "tb_next"))
     raise ObservedException(exception)
+
+
+def raises_again(frame: Frame) -> bool:
+    """Whether a frame is at the call of `raise_again` with which it was resumed. A break there would never end: the call raises, and the
+    next resume function begins with the same call."""
+    operands = frame.stack[-3:] if frame.lifted.instrs[frame.cur].op is Op.CALL else ()
+    return any(isinstance(v, BuiltinVariable) and v.value is raise_again for v in operands)
 
 
 def _begins_otherwise(traceback: Any) -> bool:

@@ -242,7 +242,7 @@ class Adopter:
             for name, item in value.__dict__.items():
                 made.instance_dict(tx).store(tx, name, self.model(item))
             return made
-        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        if issubclass(type(value), (type, types.FunctionType, types.BuiltinFunctionType)):
             return tx.tr.build_constant_object(value)
         if cls.__module__ not in _MODULES or is_heap_type(cls) or taking_apart_warns(cls):
             return unsupported("call-c-function", f"pickle.loads: a {cls.__qualname__}")

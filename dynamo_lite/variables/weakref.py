@@ -14,6 +14,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..resume import is_resumed
 from ..typeobject import is_heap_type
 from .abstract import (
     BINARY_OPS,
@@ -70,7 +71,7 @@ def is_alive(tx: Any, target: VariableTracker) -> bool:
     node = target.source
     if node is None:
         return target.is_python_constant() or tr.is_reachable(target)
-    if node.kind == ir.CONST or isinstance(target.value, types.ModuleType) or is_module_level(target.value):
+    if node.kind == ir.CONST or issubclass(type(target.value), types.ModuleType) or is_module_level(target.value):
         return True
     through_reference = False
     while node.parent is not None:
@@ -108,8 +109,13 @@ def check_left_frames(tx: Any, target: VariableTracker) -> None:
 
 
 def may_be_called_back(tx: Any, target: VariableTracker) -> bool:
-    """Whether the death of an object could be due to what the traced code does, so that a callback would have to run."""
-    return target.source is None
+    """Whether the death of an object could be due to what the traced code does, so that a callback would have to run: of one that it
+    has made, or that a frame which goes on here after a break has on its stack."""
+    node = target.source
+    if node is None:
+        return True
+    names = tx.tr.root_frame.lifted.local_names
+    return node.kind == ir.LOCAL and is_resumed(tx.tr.root_frame.code) and names[node.arg].startswith("__")
 
 
 def check_referable(tx: Any, target: VariableTracker) -> None:

@@ -88,6 +88,7 @@ def test_paths():
         guards.node(x, ir.DICT_KEY, 4): "list(x)[4]",
         guards.node(x, ir.TYPE): "type(x)",
         guards.node(guards.node(x, ir.TYPE), ir.TYPE_ATTR, "f"): "type(x).f",
+        guards.node(x, ir.FIELD, "__cause__"): "x.__cause__",
         guards.node(x, ir.CALL, shape_of): "shape_of(x)",
         guards.node(cell, ir.CELL_CONTENTS): "total",
         guards.node(own_globals, ir.DICT_ITEM, "flag"): "flag",

@@ -12,6 +12,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.mirror import Mirror
 from dynamo_lite.guards.program import build_program
+from dynamo_lite.typeobject import member_descriptor
 
 
 class Both:
@@ -150,6 +151,9 @@ ZOO = [
 
 ACCESSORS = [
     (ir.ATTR, "a"),
+    (ir.MEMBER, "a"),
+    (ir.MEMBER, "__traceback__"),
+    (ir.FIELD, "__traceback__"),
     ir.INSTANCE_DICT,
     (ir.DICT_ITEM, "a"),
     (ir.DICT_ITEM, 1),
@@ -245,6 +249,46 @@ def test_accessors_find_the_right_things():
     assert not answer(ir.CELL_CONTENTS, root=(ir.FREEVAR, 0))(closure=None)
     assert not answer(root=(ir.LOCAL, 3))(1, 2, 3)
     assert answer((ir.DICT_ITEM, "k"), root=(ir.CONST, {"k": 5}), check=(ir.EQUALS, 5))()
+
+
+def test_a_member_is_read_past_the_program():
+    """The value of a slot or of a field in C, whatever hides its name; nothing of the class runs."""
+
+    class WithSlot(ValueError):
+        __slots__ = ("a",)
+
+    class Hidden(WithSlot):
+        a = __traceback__ = property(lambda self: 1 / 0)
+
+        def __getattribute__(self, name):
+            raise ZeroDivisionError
+
+    class Shadowed(Hidden):
+        __slots__ = ("a",)
+
+    for cls in (Hidden, Shadowed):
+        obj = cls()
+        assert answer((ir.MEMBER, "a"), check=(ir.ABSENT,))(obj)
+        member_descriptor(cls, "a").__set__(obj, 5)
+        assert answer((ir.MEMBER, "a"), check=(ir.EQUALS, 5))(obj)
+        assert answer((ir.FIELD, "__traceback__"), check=(ir.IS, None))(obj)
+        assert not answer((ir.FIELD, "a"))(obj)
+        assert not answer((ir.MEMBER, "b"), check=(ir.ABSENT,))(obj)  # not a member at all
+    assert answer((ir.FIELD, "__traceback__"), check=(ir.IS_NOT, None))(raised(Hidden()))
+
+    class Slots(ValueError):
+        __slots__ = ("__traceback__",)
+
+    assert answer((ir.FIELD, "__traceback__"), check=(ir.IS_NOT, None))(raised(Slots()))
+    assert answer((ir.MEMBER, "__traceback__"), check=(ir.ABSENT,))(Slots())
+
+
+def raised(error):
+    """An exception that has been raised."""
+    try:
+        raise error
+    except type(error):
+        return error
 
 
 def test_instance_dict_of_everything():

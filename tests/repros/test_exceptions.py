@@ -3,12 +3,15 @@
 import gc
 import traceback
 import types
+import weakref
 
 import pytest
 
 from dynamo_lite import _eval_frame, convert
 from dynamo_lite.config import config
+from dynamo_lite.exc import unsupported
 from dynamo_lite.record import log
+from dynamo_lite.variables.exc import ExceptionVariable
 
 _stop = lambda *args: args[0] if args else None  # noqa: E731
 _stop._torchdynamo_disable = True
@@ -879,3 +882,366 @@ def test_an_exception_that_c_set_and_that_cannot_be_made():
 
     for count in (0, 1):
         same(names, count, breaks=None)
+
+
+# -- exceptions from outside, whose classes have methods and properties of their own for what CPython reads in C
+
+READS = []
+FIELDS = [
+    BaseException.__dict__[name] for name in ("__traceback__", "__context__", "__cause__", "__suppress_context__")
+]
+
+
+def noted(self, name):
+    READS.append(name)
+    return object.__getattribute__(self, name)
+
+
+def refused(self, *args):
+    READS.append(args)
+    raise TypeError("not for you")
+
+
+def hidden(value):
+    def read(self):
+        READS.append(value)
+        return value
+
+    return property(read)
+
+
+def names_of_fields(value):
+    return {field.__name__: value for field in FIELDS}
+
+
+HIDDEN = {
+    "__getattribute__ that notes": {"__getattribute__": noted},
+    "__getattribute__ that raises": {"__getattribute__": refused},
+    "__getattr__": {"__getattr__": refused},
+    "properties": names_of_fields(hidden(5)),
+    "values": names_of_fields(5),
+    "slots": {"__slots__": tuple(names_of_fields(None))},
+    "methods": {"with_traceback": refused, "__setattr__": refused, "add_note": refused},
+}
+
+
+def raise_it(o, x):
+    raise o
+
+
+def raise_and_catch(o, x):
+    try:
+        raise o
+    except Exception as caught:
+        return caught is o
+
+
+def raise_from(o, x):
+    try:
+        raise x from o
+    except Exception as caught:
+        return caught is x
+
+
+def raise_from_other(o, x):
+    try:
+        raise o from x
+    except Exception as caught:
+        return caught is o
+
+
+def raise_while_handling(o, x):
+    try:
+        try:
+            raise o
+        except Exception:
+            raise x
+    except Exception as caught:
+        return caught is x
+
+
+def raise_twice(o, x):
+    found = []
+    for error in (o, x, o):
+        try:
+            try:
+                raise error
+            except Exception:
+                raise o
+        except Exception as caught:
+            found.append(caught is o)
+    return found
+
+
+def raise_behind_a_break(o, x):
+    try:
+        raise o
+    except Exception as caught:
+        stop()
+        result = caught is o
+    return result, sum(range(3))
+
+
+def raise_again_behind_a_break(o, x):
+    try:
+        try:
+            raise o
+        except Exception:
+            stop()
+            raise
+    except Exception as caught:
+        return caught is o
+
+
+def leave_with(o, x):
+    class Manager:
+        def __enter__(self):
+            return None
+
+        def __exit__(self, cls, error, tb):
+            stop()
+            return error is o and tb is FIELDS[0].__get__(o)
+
+    with Manager():
+        raise o
+    return "left"
+
+
+def leave_with_breaking(o, x):
+    with breaking(o):
+        raise o
+    return "left"
+
+
+class Leaving:
+    def __init__(self, error):
+        self.error = error
+
+    def __enter__(self):
+        return None
+
+    @_eval_frame.Uncaptured
+    def __exit__(self, cls, error, tb):
+        return error is self.error and tb is FIELDS[0].__get__(error)
+
+
+breaking = _eval_frame.Uncaptured(Leaving)
+
+
+def fields(*errors):
+    """What the exceptions hold in C, lines for the traceback, positions for the others."""
+    found = []
+    for error in errors:
+        tb, *others = [field.__get__(error) for field in FIELDS]
+        lines = [(frame.name, frame.lineno) for frame in traceback.extract_tb(tb)]
+        found.append((lines[1:], [errors.index(other) if other in errors else other for other in others]))
+    return found
+
+
+RAISING = [
+    raise_it,
+    raise_and_catch,
+    raise_from,
+    raise_from_other,
+    raise_while_handling,
+    raise_twice,
+    raise_behind_a_break,
+    raise_again_behind_a_break,
+    leave_with,
+    leave_with_breaking,
+]
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+@pytest.mark.parametrize("program", RAISING, ids=lambda f: f.__name__)
+def test_raising_reads_fields_and_no_attributes(program, kind):
+    cls = type("Hidden", (Exception,), dict(HIDDEN[kind]))
+
+    def outcome(fn):
+        READS.clear()
+        o, x = cls(1), ValueError(2)
+        try:
+            result = fn(o, x)
+        except Exception as error:
+            result = "raised", error is o
+        return result, list(READS), fields(o, x)
+
+    log.reset()
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        expected = outcome(program)
+        assert expected[1] == []
+        assert [outcome(captured) for _ in range(3)] == [expected] * 3
+    slugs = {record.slug for record in log.breaks()}
+    assert not slugs & {"attribute-of-unknown-object", "mutation-of-unknown-object"}, slugs
+
+
+def test_groups_read_fields_and_no_attributes():
+    class Hidden(ExceptionGroup):
+        exceptions = message = __class__ = property(refused)
+        locals().update(names_of_fields(property(refused)))
+
+    class Naked(Exception):
+        __getattribute__ = refused
+
+    def split(group, error):
+        match, rest = group.split(ValueError)
+        try:
+            raise error
+        except* Exception as caught:
+            stop()
+            found = caught.exceptions[0] is error
+        return len(match.exceptions), len(rest.exceptions), type(match), found
+
+    def outcome(fn):
+        return fn(Hidden("g", [ValueError(1), TypeError(2)]), Naked(1))
+
+    READS.clear()
+    expected = outcome(split)
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(split)
+        assert [outcome(captured) for _ in range(2)] == [expected] * 2
+    assert READS == []
+
+
+@pytest.mark.parametrize("program", RAISING, ids=lambda f: f.__name__)
+def test_no_break_where_an_exception_is_raised_again(program, monkeypatch):
+    """A break at the instruction with which a frame is resumed after an exception would lead to that instruction once more, for ever."""
+
+    def refuse(self, tx, name):
+        unsupported("attribute-of-unknown-object", name)
+
+    expected = [program(ValueError(1), KeyError(2)) for _ in range(2)] if program is not raise_it else None
+    monkeypatch.setattr(ExceptionVariable, "_read", refuse)
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        if program is raise_it:
+            for _ in range(2):
+                with pytest.raises(ValueError):
+                    captured(ValueError(1), KeyError(2))
+        else:
+            assert [captured(ValueError(1), KeyError(2)) for _ in range(2)] == expected
+
+
+def test_slots_are_read_past_hooks():
+    class Hooked:
+        __slots__ = ("value", "empty")
+
+        def __getattr__(self, name):
+            READS.append(name)
+            return 7
+
+    class Asked(Hooked):
+        def __getattribute__(self, name):
+            READS.append(name)
+            return object.__getattribute__(self, name)
+
+    def program(o):
+        o.value += 1
+        found = o.value, o.missing, o.empty
+        del o.value
+        return found
+
+    for cls in (Hooked, Asked):
+
+        def outcome(fn, cls=cls):
+            READS.clear()
+            o = cls()
+            o.value = 1
+            return fn(o), list(READS), [hasattr(o, name) for name in ("value", "empty")]
+
+        log.reset()
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            expected = outcome(program)
+            assert [outcome(captured) for _ in range(3)] == [expected] * 3
+        assert not log.breaks()
+
+
+# -- what dies when, around exceptions that frames go on with after a break
+
+
+class Mortal:
+    def __init__(self, events):
+        self.events = events
+
+
+class Finalized(Mortal):
+    def __del__(self):
+        self.events.append("died")
+
+
+@_eval_frame.Uncaptured
+def make_finalized(events):
+    return Finalized(events)
+
+
+@_eval_frame.Uncaptured
+def make_watched(events):
+    made = Mortal(events)
+    weakref.finalize(made, events.append, "died")
+    return made
+
+
+@pytest.mark.parametrize("make", [make_finalized, make_watched], ids=["finalizer", "weak reference"])
+def test_a_traceback_keeps_the_variables_across_a_break(make):
+    def program(events):
+        held = make(events)  # noqa: F841
+        try:
+            raise 0
+        finally:
+            stop(events.append("break"))
+
+    def outcome(fn):
+        events = []
+        try:
+            fn(events)
+        except TypeError:
+            events.append("caught")
+        return events
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        expected = ["break", "caught", "died"]
+        assert outcome(program) == expected
+        assert [outcome(captured) for _ in range(3)] == [expected] * 3
+
+
+def test_a_weak_reference_to_what_only_the_stack_holds():
+    events = []
+
+    class Breaking:
+        def __init__(self):
+            stop()
+
+    def program():
+        weakref.ref(Breaking(), lambda reference: events.append("died"))
+        events.append("after")
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        for fn in (program, captured, captured):
+            events.clear()
+            fn()
+            assert events == ["died", "after"]
+
+
+def test_looking_into_a_weak_set_asks_no_attribute():
+    class Asked:
+        def __getattribute__(self, name):
+            READS.append(name)
+            return object.__getattribute__(self, name)
+
+    known = weakref.WeakSet()
+
+    def program(o):
+        return len(known), o in known
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        READS.clear()
+        o = Asked()
+        assert captured(o) == captured(o) == (0, False)
+        known.add(o)
+        assert captured(o) == (1, True)
+    assert READS == []

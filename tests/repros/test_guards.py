@@ -4,6 +4,7 @@ import abc
 import collections.abc
 import functools
 import numbers
+import types
 import typing
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 import dynamo_lite
 from dynamo_lite import convert, graph_break
 from dynamo_lite.config import config
+from dynamo_lite.record import log
 
 COUNT = 1
 
@@ -302,3 +304,67 @@ def test_a_protocol_with_which_a_class_is_registered_later():
     assert run(Registered()) == 2
     HasMethod.register(Registered)
     assert run(Registered()) == 1
+
+
+class Attributes:
+    def __init__(self, value):
+        self.value = value
+
+
+class More(Attributes):
+    pass
+
+
+def add_one(a, b):
+    a.value += 1
+    return b.value
+
+
+def store_and_delete(a, b):
+    a.value = a.other = 3
+    del a.other
+    return b.value, hasattr(b, "other")
+
+
+@pytest.mark.parametrize("cls", [Attributes, More], ids=["same class", "subclass"])
+@pytest.mark.parametrize("program", [add_one, store_and_delete])
+@pytest.mark.parametrize("first", [False, True])
+def test_two_objects_may_have_one_dict(program, cls, first):
+    """As in the "Borg" pattern. A version for objects with a dict each does not fit two that share one, nor the other way round."""
+
+    def outcome(fn, share):
+        a, b = Attributes(1), cls(1)
+        if share:
+            b.__dict__ = a.__dict__
+        return fn(a, b), vars(a), vars(b)
+
+    log.reset()
+    fn = compiled(program)
+    for share in (first, not first, first, not first):
+        assert outcome(fn, share) == outcome(program, share)
+    assert len(log.frames) == 2 and not log.breaks()
+
+
+def test_a_module_gets_another_class():
+    """Its class attributes are seen where the module has none, and data descriptors before those of the module."""
+    module = types.ModuleType("module_of_this_test")
+
+    def program():
+        return getattr(module, "value", None)
+
+    def store():
+        module.value = 7
+        return vars(module).get("value")
+
+    read, write = compiled(program), compiled(store)
+    for attributes in ({}, {"value": 1}, {"value": property(lambda self: 5, lambda self, value: None)}, {}):
+        module.__class__ = type("Sub", (types.ModuleType,), attributes) if attributes else types.ModuleType
+        for present in (False, True):
+            vars(module).pop("value", None)
+            if present:
+                vars(module)["value"] = 3
+            assert read() == program()
+            vars(module).pop("value", None)
+            expected = store()
+            vars(module).pop("value", None)
+            assert write() == expected
