@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import subprocess
 import sys
 import types
 import typing
@@ -716,3 +717,23 @@ def test_what_autograd_may_save_dies_while_the_graph_runs_if_it_is_not_saved(wit
 @pytest.mark.parametrize("program", [rebinds, deletes_a_list, goes_backward], ids=lambda program: program.__name__)
 def test_what_the_program_drops_dies_in_the_code_of_inductor(without_collector, program):
     assert all(all(found.values()) and found for found in deaths(program, "inductor"))
+
+
+def test_a_graph_that_raises_does_not_load_torchs_compiler():
+    """Modules of that package leave the frames that are active while it is imported in a cycle, with the tensors of the program."""
+    code = """
+import gc, sys, weakref
+import torch, dynamo_lite
+
+gc.collect()
+gc.disable()
+for x in torch.ones(4, 3), torch.ones(5, 3)[1:], torch.ones(4, 3, requires_grad=True) * 2:
+    index, given = torch.tensor([100]), weakref.ref(x)
+    try:
+        dynamo_lite.compile(lambda x: x[index], backend="eager")(x)
+    except IndexError:
+        pass
+    del x
+    assert given() is None and "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._guards import Source
+from torch._subclasses import meta_utils
 
 PACKAGE = "torch." + "_dynamo"
 ATTRIBUTE = PACKAGE.rpartition(".")[2]
@@ -53,7 +55,7 @@ class _StandIn(types.ModuleType):
         self.__dict__.update(attributes)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and (name != "__path__" or self is _validator):
+        if name.startswith("__") and (name != "__path__" or self is not _stand_in):
             # Tools that look through sys.modules ask for these. The import system asks a package for its __path__.
             raise AttributeError(name)
         _hide()
@@ -65,9 +67,18 @@ _CONFIG = types.SimpleNamespace(_custom_ops_profile=None, error_on_nested_fx_tra
 _stand_in = _StandIn(PACKAGE, config=_CONFIG, disable=_disable)
 _validator = _StandIn("torch.fx.experimental.validator", translation_validation_enabled=lambda: False)
 
+_source = _StandIn(
+    PACKAGE + ".source",
+    RandomValueSource=type("RandomValueSource", (), {}),
+    ConstantSource=lambda name: Source(),
+    AttrSource=lambda base, member: Source(),
+)
+_stand_in.source = _source
+"""What makes a fake of a tensor with data asks whether it comes from a random number of the program, and names it for symbolic sizes."""
+
 
 def _hide() -> None:
-    for module in (_stand_in, _validator):
+    for module in (_stand_in, _validator, _source):
         if sys.modules.get(module.__name__) is module:
             del sys.modules[module.__name__]
     if torch.__dict__.get(ATTRIBUTE) is _stand_in:
@@ -84,7 +95,7 @@ class _WithoutCompiler:
 
     def __init__(self) -> None:
         self.depth = 0
-        self.loggers: list[tuple[Any, str]] = []
+        self.loggers: list[tuple[Any, str]] = [(meta_utils, "trace_structured")]
         self.saved: list[Any] = []
 
     def __enter__(self) -> None:
@@ -93,6 +104,7 @@ class _WithoutCompiler:
             if PACKAGE not in sys.modules:
                 sys.modules[PACKAGE] = _stand_in
                 sys.modules.setdefault(_validator.__name__, _validator)
+                sys.modules.setdefault(_source.__name__, _source)
                 torch.__dict__[ATTRIBUTE] = _stand_in
             if self.loggers:
                 self.saved = [getattr(module, name) for module, name in self.loggers]
