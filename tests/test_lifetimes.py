@@ -727,8 +727,9 @@ import torch, dynamo_lite
 
 gc.collect()
 gc.disable()
-for x in torch.ones(4, 3), torch.ones(5, 3)[1:], torch.ones(4, 3, requires_grad=True) * 2:
-    index, given = torch.tensor([100]), weakref.ref(x)
+for make in torch.ones, lambda *shape: torch.ones(8, 3)[1:], lambda *shape: torch.ones(shape, requires_grad=True) * 2:
+    x, index = make(4, 3), torch.tensor([100])
+    given = weakref.ref(x)
     try:
         dynamo_lite.compile(lambda x: x[index], backend="eager")(x)
     except IndexError:
