@@ -98,6 +98,9 @@ _IGNORE_STRIDES_OF_OUT = frozenset(
         (torch._C._nn, "avg_pool3d"),
         (torch._C._nn, "gelu"),
         (torch._C._nn, "linear"),
+        (torch.fft, "ihfft2"),
+        (torch.fft, "ihfftn"),
+        (torch.linalg, "pinv"),
     )
 )
 _IGNORE_STRIDES_OF_OUT |= {getattr(torch.ops.aten, of.__name__).out for of in _IGNORE_STRIDES_OF_OUT}

@@ -212,16 +212,18 @@ def test_out_of_another_dtype(name, backend):
 # -- `out=` that is not contiguous
 
 STRIDED = {
-    "add": (lambda o, *a: torch.add(*a, out=o), ((5,), (5,)), True),
-    "mv": (lambda o, *a: torch.mv(*a, out=o), ((5, 5), (5,)), True),
-    "matmul": (lambda o, *a: torch.matmul(*a, out=o), ((5,), (5, 5)), False),
-    "linear": (lambda o, *a: torch._C._nn.linear(*a, out=o), ((5,), (4, 5)), False),
-    "gelu": (lambda o, *a: torch._C._nn.gelu(*a, out=o), ((5, 5),), False),
-    "an overload": (lambda o, *a: torch.ops.aten.gelu.out(*a, out=o), ((5, 5),), False),
-    "narrow_copy": (lambda o, a: torch.narrow_copy(a, 0, 1, 2, out=o), ((5, 5),), False),
-    "randn": (lambda o, a: torch.randn(20, out=o), ((20,),), False),
-    "normal": (lambda o, a: torch.normal(a, 2.0, out=o), ((20,),), False),
-    "avg_pool3d": (lambda o, a: torch._C._nn.avg_pool3d(a, 2, out=o), ((2, 4, 4, 4),), False),
+    "add": (lambda o, *a: torch.add(*a, out=o), ((5,), (5,)), (5,), True),
+    "mv": (lambda o, *a: torch.mv(*a, out=o), ((5, 5), (5,)), (5,), True),
+    "matmul": (lambda o, *a: torch.matmul(*a, out=o), ((5,), (5, 5)), (5,), False),
+    "linear": (lambda o, *a: torch._C._nn.linear(*a, out=o), ((5,), (4, 5)), (4,), False),
+    "gelu": (lambda o, *a: torch._C._nn.gelu(*a, out=o), ((5, 5),), (5, 5), False),
+    "an overload": (lambda o, *a: torch.ops.aten.gelu.out(*a, out=o), ((5, 5),), (5, 5), False),
+    "narrow_copy": (lambda o, a: torch.narrow_copy(a, 0, 1, 2, out=o), ((5, 5),), (2, 5), False),
+    "randn": (lambda o, a: torch.randn(20, out=o), ((20,),), (20,), False),
+    "normal": (lambda o, a: torch.normal(a, 2.0, out=o), ((20,),), (20,), False),
+    "avg_pool3d": (lambda o, a: torch._C._nn.avg_pool3d(a, 2, out=o), ((2, 4, 4, 4),), (2, 2, 2, 2), False),
+    "ihfftn": (lambda o, a: torch.fft.ihfftn(a, out=o), ((4, 4),), (4, 3), False),
+    "pinv": (lambda o, a: torch.linalg.pinv(a, out=o), ((4, 4),), (4, 4), False),
 }
 
 
@@ -230,26 +232,20 @@ STRIDED = {
 @pytest.mark.parametrize("name", STRIDED)
 def test_out_that_is_not_contiguous(name, backend):
     """Some kernels don't write as the strides of `out=` say. What they leave in memory is what the program sees."""
-    fn, shapes, is_whole = STRIDED[name]
+    fn, shapes, shape, is_whole = STRIDED[name]
     arguments = [torch.rand(shape, generator=torch.Generator().manual_seed(0)) for shape in shapes]
-    shape = (
-        [2, 2, 2, 2]
-        if name == "avg_pool3d"
-        else [2, 5]
-        if name == "narrow_copy"
-        else [4]
-        if name == "linear"
-        else shapes[-1]
-    )
+    dtype = torch.complex64 if name == "ihfftn" else torch.float32
     found = []
     for call in (fn, dynamo_lite.compile(fn, backend=backend)):
-        base = torch.zeros(*shape, 2)
+        base = torch.zeros(*shape, 2, dtype=dtype)
         out = base[..., 0]
         torch.manual_seed(0)
         found.append((call(out, *arguments), out, base, out.stride(), torch.get_rng_state()))
     assert same(*found)
     with contextlib.nullcontext() if is_whole else pytest.raises(Unsupported, match="not contiguous"):
-        dynamo_lite.compile(fn, backend=backend, fullgraph=True)(torch.zeros(*shape, 2)[..., 0], *arguments)
+        dynamo_lite.compile(fn, backend=backend, fullgraph=True)(
+            torch.zeros(*shape, 2, dtype=dtype)[..., 0], *arguments
+        )
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
