@@ -48,8 +48,9 @@ def main(): return f, (torch.ones(3),)""",
     "a class registered with an abstract class": """
 import collections.abc
 class A: pass
+class B: pass
 K = A()
-collections.abc.Sequence.register(«A|int»)
+collections.abc.Sequence.register(«A|B»)
 def f(x): return x * (2 if isinstance(K, collections.abc.Sequence) else 3)
 def main(): return f, (torch.ones(3),)""",
     "which class": """
