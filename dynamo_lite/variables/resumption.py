@@ -14,7 +14,7 @@ from .._eval_frame import begins_generated, call_moved, raise_again
 from ..guards import ir
 from ..isa.canon import Op
 from ..resume import own_variables
-from .base import ObservedException, VariableTracker, is_lazy
+from .base import ObservedException, VariableTracker
 from .constant import ConstantVariable, is_none
 from .dict import DictVariable
 from .dispatch import DIRECT_CALLS, builtin
@@ -50,8 +50,9 @@ def builtin_raise_again(tx: Any, exception: VariableTracker) -> VariableTracker:
 def raises_again(frame: Frame) -> bool:
     """Whether a frame is at the call of `raise_again` with which it was resumed. A break there would never end: the call raises, and the
     next resume function begins with the same call."""
-    operands = frame.stack[-3:] if frame.lifted.instrs[frame.cur].op is Op.CALL else ()
-    return any(not is_lazy(v) and isinstance(v, BuiltinVariable) and v.value is raise_again for v in operands)
+    instr = frame.lifted.instrs[frame.cur]
+    operands = frame.stack[-3:] if instr.op is Op.CALL and instr.arg != 0 else ()
+    return any(isinstance(v, BuiltinVariable) and v.value is raise_again for v in operands)
 
 
 def _begins_otherwise(traceback: Any) -> bool:
