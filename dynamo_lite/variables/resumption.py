@@ -51,7 +51,7 @@ def raises_again(frame: Frame) -> bool:
     """Whether a frame is at the call of `raise_again` with which it was resumed. A break there would never end: the call raises, and the
     next resume function begins with the same call."""
     instr = frame.lifted.instrs[frame.cur]
-    operands = frame.stack[-3:] if instr.op is Op.CALL and instr.arg != 0 else ()
+    operands = frame.stack[-3:] if instr.op is Op.CALL and instr.arg[0] else ()
     return any(isinstance(v, BuiltinVariable) and v.value is raise_again for v in operands)
 
 
