@@ -137,7 +137,7 @@ DATA = {
     "text": lambda a: (("ab",), {}),
     "named data": lambda a: ((), {"data": [1]}),
 }
-LEGACY = ("Tensor", *(cls.__name__ for cls in torch._tensor_classes if cls.__module__ == "torch"))
+LEGACY = ("Tensor", *sorted(cls.__name__ for cls in torch._tensor_classes if cls.__module__ == "torch"))  # a set
 METHODS = ("new", "new_tensor", "new_zeros", "new_ones", "new_empty")
 FACTORIES = ("zeros", "ones", "empty", "tensor", "as_tensor")
 CONSTRUCTORS = {
