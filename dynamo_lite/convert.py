@@ -66,6 +66,7 @@ from .record import STATS, BreakRecord, FrameRecord, Function, Miss, log
 from .resume import is_resumed
 from .signals import HandlerRaised, is_lack_of_memory, let_through, relayed
 from .trace import Trace
+from .typeobject import qualname_of
 from .variables import families as _families  # noqa: F401  (registers the models)
 from .variables.base import MISSING, ObservedException, real_object
 from .variables.cell import CellVariable
@@ -756,7 +757,7 @@ class Analysis:
         step = exc.raise_step
         may_break = not (self.region.fullgraph or config.error_on_graph_break)
         if may_break and not tr.graph.is_empty and step > 0 and (self.break_step < 0 or step < self.break_step):
-            error = Unsupported("uncaught-exception", exc.python_type().__qualname__)
+            error = Unsupported("uncaught-exception", qualname_of(exc.python_type()))
             error.break_step = step
             raise error
 

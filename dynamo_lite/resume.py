@@ -372,7 +372,7 @@ class _Resume:
                 if handler is not None:
                     work.append(handler[0])
                 instr = body.instrs[i]
-                if instr.arg.__class__ is Label:
+                if type(instr.arg) is Label:
                     work.append(index_of[instr.arg])
                 if instr.opcode in codec.FINAL:
                     break

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 from .guards import ir
-from .typeobject import read_field, read_member
+from .typeobject import lookup, read_field, read_member
 
 
 def emit_source(cg: Any, node: Any) -> None:
@@ -42,7 +42,7 @@ def _attribute(name: str) -> Callable[[Any, Any], None]:
 
 def _instance_dict(cg: Any, node: Any) -> None:
     exact = next((check.arg for check in node.parent.checks if check.kind == ir.TYPE_IS), None)
-    if exact is not None and exact.__getattribute__ is object.__getattribute__:
+    if exact is not None and lookup(exact, "__getattribute__") is object.__getattribute__:
         cg.load_source(node.parent)
         cg.asm.load_attr("__dict__")
     else:
@@ -113,7 +113,7 @@ def _iter_item(iterator: Any, k: int) -> Any:
 
 
 def _type_attr(cls: type, name: str) -> Any:
-    return next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
+    return lookup(cls, name)
 
 
 def _helper(function: FunctionType) -> Callable[[Any, Any], None]:

@@ -31,6 +31,7 @@ from .isa.lift import lift
 from .polyfills.registry import find_polyfill
 from .record import Function
 from .resume import PREFIXES
+from .typeobject import lookup, module_of, qualname_of
 from .variables import abstract, classes, subclass
 from .variables.base import MISSING, UNREAD, LazyVariable, VariableTracker, is_lazy, real_object, running
 from .variables.bytearray import BytearrayVariable
@@ -531,7 +532,11 @@ class Trace:
     def identity_hash(self, vt: VariableTracker) -> VariableTracker:
         """The default hash as a number. It differs from run to run: known for an object that modules and classes keep."""
         value = vt.value
-        if value is not MISSING and not is_lazy(vt) and type(value).__hash__ in (object.__hash__, type.__hash__):
+        if (
+            value is not MISSING
+            and not is_lazy(vt)
+            and lookup(type(value), "__hash__") in (object.__hash__, type.__hash__)
+        ):
             if vt.source is not None and vt.source.root.kind == ir.CONST and not self.is_new_class(value):
                 self.guard(vt.source, ir.IS, value)
                 self.bound_to_process("an object's hash")
@@ -562,7 +567,7 @@ class Trace:
     def new_instance(self, tx: Any, cls: type) -> VariableTracker:
         """A bare instance of a user class, as `object.__new__(cls)` makes it."""
         if has_finalizer(cls):
-            unsupported("del-finalizer", cls.__qualname__)
+            unsupported("del-finalizer", qualname_of(cls))
         return subclass.new_instance(self, cls)
 
     def construct_foreign(
@@ -570,7 +575,7 @@ class Trace:
     ) -> VariableTracker | None:
         """Refuse to make instances of C classes without a model; None if `cls` can be instantiated by the ordinary algorithm."""
         if not subclass.can_instantiate(cls.value):
-            unsupported(slug_of_foreign(cls.value), f"{cls.value.__module__}.{cls.value.__qualname__}")
+            unsupported(slug_of_foreign(cls.value), f"{module_of(cls.value)}.{qualname_of(cls.value)}")
         return None
 
     def sequence_iterator(self, v: VariableTracker) -> VariableTracker:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any
 
 Py_TPFLAGS_SEQUENCE = 1 << 5
 Py_TPFLAGS_MAPPING = 1 << 6
@@ -17,9 +18,13 @@ Py_TPFLAGS_HAVE_GC = 1 << 14
 
 flags = type.__dict__["__flags__"].__get__  # past any metaclass
 mro_of = type.__dict__["__mro__"].__get__
+bases_of = type.__dict__["__bases__"].__get__
+dict_of = type.__dict__["__dict__"].__get__
+dictoffset_of = type.__dict__["__dictoffset__"].__get__
+"""These and the functions below ask no metaclass of the program, which may define `__getattribute__`."""
 
 
-def module(cls: type) -> object:
+def module_of(cls: type) -> object:
     """`cls.__module__`, mostly a str."""
     return type.__dict__["__module__"].__get__(cls)
 
@@ -34,6 +39,18 @@ def qualname_of(cls: type) -> str:
     return type.__dict__["__qualname__"].__get__(cls)
 
 
+def lookup(cls: type, name: str, default: object = None) -> Any:
+    """`_PyType_Lookup`: what the first class of the MRO that has the name keeps under it."""
+    for base in mro_of(cls):
+        found = dict_of(base).get(name, ABSENT)
+        if found is not ABSENT:
+            return found
+    return default
+
+
+ABSENT = object()
+
+
 def is_heap_type(cls: type) -> bool:
     """True for classes made by a class statement (their member descriptors are `__slots__`)."""
     return flags(cls) & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE) == Py_TPFLAGS_HEAPTYPE
@@ -41,7 +58,7 @@ def is_heap_type(cls: type) -> bool:
 
 def is_of_library(cls: type) -> bool:
     """True for the classes of the standard library, torch and numpy, which programs leave as they are."""
-    return str(module(cls)).partition(".")[0] in LIBRARIES
+    return str(module_of(cls)).partition(".")[0] in LIBRARIES
 
 
 LIBRARIES = sys.stdlib_module_names | {"torch", "numpy"}
@@ -54,12 +71,12 @@ def can_change(cls: type) -> bool:
 
 def is_written_in_c(cls: type) -> bool:
     """No class statement makes a static or immutable type, nor the `__new__` that belongs to the very class it is found in."""
-    return not is_heap_type(cls) or getattr(cls.__dict__.get("__new__"), "__self__", None) is cls
+    return not is_heap_type(cls) or getattr(dict_of(cls).get("__new__"), "__self__", None) is cls
 
 
 def tp_name(cls: type) -> str:
     """The name that a class has in C: with the module for classes written in C."""
-    name = module(cls)
+    name = module_of(cls)
     if name == "builtins" or type(name) is not str or not is_written_in_c(cls):
         return name_of(cls)
     return f"{name}.{name_of(cls)}"
@@ -82,7 +99,7 @@ def member_descriptor(cls: type, name: str) -> Member | None:
 def _descriptors(cls: type, name: str) -> Iterator[tuple[type, Member]]:
     """The getset and member descriptors of that name with their classes, whatever else class statements have put before them."""
     for base in mro_of(cls):
-        found = _namespace(base).get(name)
+        found = dict_of(base).get(name)
         if type(found) in MEMBER_DESCRIPTORS:
             yield base, found
 
@@ -95,6 +112,3 @@ def read_field(obj: object, name: str) -> object:
 def read_member(obj: object, name: str) -> object:
     """What a field or slot holds. No method or property of the program runs."""
     return member_descriptor(type(obj), name).__get__(obj)
-
-
-_namespace = type.__dict__["__dict__"].__get__

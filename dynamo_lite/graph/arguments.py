@@ -18,6 +18,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ..exc import Unsupported, unsupported
+from ..typeobject import bases_of, module_of, mro_of, qualname_of
 from .numbers import FloatValue
 from .values import SymValue, TensorValue
 
@@ -44,7 +45,7 @@ class Overridden(Unsupported):
     """An argument is of a class that has to be asked about the call, which came to light after the call was found to have no overrides."""
 
     def __init__(self, cls: type) -> None:
-        super().__init__("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
+        super().__init__("tensor-subclass", f"{module_of(cls)}.{qualname_of(cls)}")
 
 
 class Packing:
@@ -136,7 +137,7 @@ class Packing:
         else:
             plain = next((base for base in (int, float, str) if isinstance(value, base)), None)
             if self.exact:
-                unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+                unsupported("graph-argument-type", f"{module_of(kind)}.{qualname_of(kind)}")
             if plain is None:
                 index = self._index(value)
                 self.indices = kind
@@ -149,7 +150,7 @@ class Packing:
         """The number that the parser of an operator's arguments reads from an object, such as an enum member of C++."""
         kind = type(value)
         if not hasattr(kind, "__index__"):
-            unsupported("graph-argument-type", f"{kind.__module__}.{kind.__qualname__}")
+            unsupported("graph-argument-type", f"{module_of(kind)}.{qualname_of(kind)}")
         return operator.index(value)
 
     def scalar_type(self, value: type) -> type:
@@ -171,8 +172,8 @@ class Packing:
         if not self.exact or cls is type(plain):
             return plain
         parts = plain if hasattr(cls, "_make") else (plain,)
-        if cls not in _COPIED_CONTAINERS and not (issubclass(cls, tuple) and cls.__bases__ == (tuple,)):
-            unsupported("graph-argument-type", f"{cls.__module__}.{cls.__qualname__}")
+        if cls not in _COPIED_CONTAINERS and not (issubclass(cls, tuple) and bases_of(cls) == (tuple,)):
+            unsupported("graph-argument-type", f"{module_of(cls)}.{qualname_of(cls)}")
         self.memorable = False
         node = self.builder.add_value(cls, parts)
         for value in self.values.values():
@@ -264,7 +265,7 @@ def with_names(function: Callable[..., Any], names: list[str]) -> Callable[..., 
 
 
 def _find_packer(cls: type) -> Packer:
-    for base in cls.__mro__:
+    for base in mro_of(cls):
         if base in PACKERS:
             PACKERS[cls] = PACKERS[base]
             return PACKERS[base]
@@ -272,4 +273,4 @@ def _find_packer(cls: type) -> Packer:
 
 
 def _refuse(packing: Packing, vt: Any) -> Any:
-    return unsupported("graph-argument-type", f"{vt.python_type().__qualname__} {vt.describe()}")
+    return unsupported("graph-argument-type", f"{qualname_of(vt.python_type())} {vt.describe()}")

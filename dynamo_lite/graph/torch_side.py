@@ -27,7 +27,7 @@ from ..config import config
 from ..exc import ORIGINALS, Restart, RunsEagerly, brief
 from ..guards import tensor_class
 from ..record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
-from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
+from ..typeobject import Py_TPFLAGS_HEAPTYPE, dictoffset_of, flags
 from . import modes
 from .boxed import BoxedCallable, boxed_form, may_raise, one_by_one
 from .builder import GraphBuilder
@@ -141,7 +141,7 @@ def _holds_tensor(value: Any, depth: int) -> bool:
         return any(_holds_tensor(v, depth - 1) for v in value[:_LOOKED_AT])
     if depth and type(value) is dict:
         return any(_holds_tensor(v, depth - 1) for v in itertools.islice(value.values(), _LOOKED_AT))
-    if depth and flags(type(value)) & Py_TPFLAGS_HEAPTYPE and type(value).__dictoffset__:
+    if depth and flags(type(value)) & Py_TPFLAGS_HEAPTYPE and dictoffset_of(type(value)):
         return _holds_tensor(object.__getattribute__(value, "__dict__"), depth - 1)
     return False
 

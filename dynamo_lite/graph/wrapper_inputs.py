@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .. import shapes
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import module_of, qualname_of
 from .lean import without_compiler
 from .meta import is_leaf, is_plain, meta_of_input
 from .nested_int import is_nested, nested_int_of, ragged_key
@@ -55,7 +56,7 @@ def fake_wrapper(builder: Any, value: torch.Tensor, source: Any) -> tuple[torch.
             return _fake(builder, plan)
         except (AssertionError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
             cls = type(value)
-            return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__} of these sizes", error)
+            return unsupported("tensor-subclass", f"{module_of(cls)}.{qualname_of(cls)} of these sizes", error)
 
 
 def _may_hold_sizes(plan: _Tensor) -> bool:
@@ -140,7 +141,7 @@ def _fake_whole(builder: Any, plan: _Tensor) -> tuple[torch.Tensor, Free]:
     if isinstance(value, torch.nn.Parameter):
         fake._is_param = True
     if not all(map(_agree, fake.shape, value.shape)) or before != [_nested_int(made[name][0]) for name in made]:
-        raise ValueError(f"{type(value).__qualname__} is put together with other sizes than it has")
+        raise ValueError(f"{qualname_of(type(value))} is put together with other sizes than it has")
     strides = fake.stride() if value.layout is torch.strided else ()
     return fake, _free(fake.shape, strides, {name: free for name, (_, free) in made.items()})
 

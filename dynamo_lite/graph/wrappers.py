@@ -27,7 +27,8 @@ def is_wrapper_class(cls: type) -> bool:
 
 def is_wrapper(value: Any) -> bool:
     """True for a tensor of such a class."""
-    return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and is_wrapper_class(type(value))
+    cls = type(value)  # `isinstance` may ask the value for its `__class__`
+    return issubclass(cls, torch.Tensor) and not issubclass(cls, FakeTensor) and is_wrapper_class(cls)
 
 
 def is_followed(cls: type) -> bool:

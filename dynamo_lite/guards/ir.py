@@ -17,7 +17,7 @@ from typing import Any
 from weakref import ref
 
 from .._eval_frame import ClassCheck
-from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags, qualname_of
+from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags, name_of, qualname_of
 
 # Accessors. The first three and REFERENT are roots.
 LOCAL = 0  # local slot: int
@@ -311,21 +311,21 @@ class GuardSet:
         key = (GLOBAL_STATE, id(cls), id(hook))
         if key not in self._distinct:
             self._distinct.add(key)
-            self.global_state(ClassCheck(cls, hook, True), f"{hook.__name__}({cls.__qualname__})")
+            self.global_state(ClassCheck(cls, hook, True), f"{hook.__name__}({qualname_of(cls)})")
 
     def same_mro(self, cls: type) -> None:
         """Require that a class has the method resolution order that it has now."""
         key = (GLOBAL_STATE, id(cls), id(SameMro))
         if key not in self._distinct:
             self._distinct.add(key)
-            self.global_state(ClassCheck(cls, SameMro(cls), True), f"{cls.__qualname__}.__mro__")
+            self.global_state(ClassCheck(cls, SameMro(cls), True), f"{qualname_of(cls)}.__mro__")
 
     def same_answer(self, abstract: type, cls: type, answer: bool) -> None:
         """Require that an abstract class says of another class what it says now, which may hang on what has been registered."""
         if self._registrations is None:
             self._registrations = self._add(GLOBAL_STATE, None, (), SameRegistrations(), None, "")
         if self._registrations.arg.add(abstract, cls, answer):
-            text = f"{cls.__qualname__} is {'a' if answer else 'no'} subclass of {abstract.__qualname__}"
+            text = f"{qualname_of(cls)} is {'a' if answer else 'no'} subclass of {qualname_of(abstract)}"
             self._registrations.text = ", ".join(filter(None, (self._registrations.text, text)))
 
     def relation(self, kind: int, nodes: tuple[GuardNode, ...], arg: Any, user: User, text: str | None) -> None:
@@ -473,7 +473,7 @@ def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
     if kind == FREEVAR:
         return (owner.free_names[arg] if arg < len(owner.free_names) else f"free variable {arg}") + " (cell)"
     if kind == MADE:
-        return f"new {arg.cls.__name__}"
+        return f"new {name_of(arg.cls)}"
     if kind == REFERENT and (arg := arg()) is None:
         return "<an object that is gone>"
     if _is_namespace(arg):

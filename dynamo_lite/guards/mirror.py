@@ -20,7 +20,16 @@ from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import Guard, GuardNode, GuardSet, User
 from dynamo_lite.guards.text import short
-from dynamo_lite.typeobject import Member, Py_TPFLAGS_HEAPTYPE, field_descriptor, flags, member_descriptor
+from dynamo_lite.typeobject import (
+    Member,
+    Py_TPFLAGS_HEAPTYPE,
+    dict_of,
+    field_descriptor,
+    flags,
+    member_descriptor,
+    mro_of,
+    qualname_of,
+)
 
 
 class _Marker:
@@ -296,7 +305,7 @@ def tensor_differences(value: Any, spec: tuple) -> Iterator[tuple[str, Any, Any]
 def _differences(value: Any, spec: tuple) -> Iterator[tuple[str, Any, Any]]:
     kind, dtype, device, layout, requires_grad, sizes, strides, keys, _ = spec
     if type(value) is not kind:
-        yield "type", kind.__qualname__, type(value).__qualname__
+        yield "type", qualname_of(kind), qualname_of(type(value))
         return
     if value.layout is not layout:
         yield "layout", layout, value.layout
@@ -325,7 +334,7 @@ def _dims(dims: Sequence[int | None]) -> str:
 
 def has_finalizer(cls: type) -> bool:
     """Is `tp_finalize` of a class made by a class statement a `__del__`?"""
-    return bool(flags(cls) & Py_TPFLAGS_HEAPTYPE) and any("__del__" in base.__dict__ for base in cls.__mro__)
+    return bool(flags(cls) & Py_TPFLAGS_HEAPTYPE) and any("__del__" in dict_of(base) for base in mro_of(cls))
 
 
 def no_finalizer(value: Any, _: Any) -> bool:
@@ -647,10 +656,10 @@ def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
         if arg is None:
             return "an object that is gone", short(value)
     if kind == ir.TYPE_IS:
-        return f"type {arg.__qualname__}", f"type {type(value).__qualname__}"
+        return f"type {qualname_of(arg)}", f"type {qualname_of(type(value))}"
     if kind in (ir.NO_FINALIZER, ir.NO_FINALIZER_AT):
         found = value if kind == ir.NO_FINALIZER else dict.get(value, arg)
-        return "an object without __del__", f"type {type(found).__qualname__}"
+        return "an object without __del__", f"type {qualname_of(type(found))}"
     if kind == ir.LEN:
         return f"length {arg}", f"length {_length_of(value)}"
     if kind == ir.DICT_KEYS:

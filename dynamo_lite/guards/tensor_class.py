@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._eval_frame import ClassCheck
+from ..typeobject import dict_of, mro_of
 
 _CLASSES = (torch.Tensor, torch.nn.Parameter)
 
@@ -69,7 +70,7 @@ def number_of_attributes(cls: type) -> int:
 
 def _attributes(cls: type) -> dict[str, Any]:
     """What each name leads to in a class, by its bases too."""
-    found = {name: raw for base in reversed(cls.__mro__) for name, raw in vars(base).items()}
+    found = {name: raw for base in reversed(mro_of(cls)) for name, raw in dict_of(base).items()}
     return {name: raw for name, raw in found.items() if name not in _SHOWN_ONLY}
 
 

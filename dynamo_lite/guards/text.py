@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from ..typeobject import Py_TPFLAGS_HAVE_GC, flags
+from ..typeobject import Py_TPFLAGS_HAVE_GC, flags, name_of, qualname_of
 
 WIDTH = 80
 _ITEMS = 8
@@ -29,15 +29,15 @@ def short(value: Any) -> str:
 def _text(value: Any, depth: int) -> str:
     cls = type(value)
     if hasattr(cls, "__torch_function__"):
-        return f"{cls.__name__} {'x'.join(map(str, value.shape)) or 'scalar'}"
+        return f"{name_of(cls)} {'x'.join(map(str, value.shape)) or 'scalar'}"
     if hasattr(cls, "named_modules"):
-        return f"{cls.__name__} module"
+        return f"{name_of(cls)} module"
     if cls in _BRACKETS:
         return _container_text(value, depth)
     # An object that is not collected holds no others, of which its repr could call methods.
     if cls in _NAMED or (isinstance(cls.__repr__, types.WrapperDescriptorType) and not flags(cls) & Py_TPFLAGS_HAVE_GC):
         return repr(value)
-    return f"{cls.__qualname__} object"
+    return f"{qualname_of(cls)} object"
 
 
 def _container_text(value: Any, depth: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections.abc
 from typing import Any
 
-from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_MAPPING, Py_TPFLAGS_SEQUENCE, flags
+from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_MAPPING, Py_TPFLAGS_SEQUENCE, flags, name_of
 from ..variables import abstract
 from ..variables.base import ObservedException, VariableTracker
 from ..variables.constant import ConstantVariable
@@ -88,16 +88,16 @@ def _positional_names(f: Any, cls: VariableTracker, real: type, n: int) -> list[
         match_args = cls.tp_getattro(f, "__match_args__")
         names = match_args.as_python_constant()
         if not isinstance(names, tuple):
-            f.raises(TypeError, f"{real.__name__}.__match_args__ must be a tuple (got {type(names).__name__})")
+            f.raises(TypeError, f"{name_of(real)}.__match_args__ must be a tuple (got {name_of(type(names))})")
     except ObservedException as observed:
         if not issubclass(observed.exc.python_type(), AttributeError):
             raise
         names = ()
-        match_self = bool(real.__flags__ & _MATCH_SELF)
+        match_self = bool(flags(real) & _MATCH_SELF)
     allowed = 1 if match_self else len(names)
     if allowed < n:
         plural = "" if allowed == 1 else "s"
-        f.raises(TypeError, f"{real.__name__}() accepts {allowed} positional sub-pattern{plural} ({n} given)")
+        f.raises(TypeError, f"{name_of(real)}() accepts {allowed} positional sub-pattern{plural} ({n} given)")
     return None if match_self else list(names[:n])
 
 
@@ -105,7 +105,7 @@ def _take(
     f: Any, subject: VariableTracker, real: type, name: str, seen: list[str], attributes: list[VariableTracker]
 ) -> bool:
     if name in seen:
-        f.raises(TypeError, f"{real.__name__}() got multiple sub-patterns for attribute {name!r}")
+        f.raises(TypeError, f"{name_of(real)}() got multiple sub-patterns for attribute {name!r}")
     seen.append(name)
     try:
         attributes.append(subject.tp_getattro(f, name))

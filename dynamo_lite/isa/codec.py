@@ -268,8 +268,8 @@ class _Tables:
         for item in items:
             if isinstance(item, Instr) and KINDS[item.opcode] in (SLOT, TWO_SLOTS):
                 arg = item.arg
-                for name in arg if arg.__class__ is tuple else (arg,):
-                    if name.__class__ is str and name not in self.slots:
+                for name in arg if type(arg) is tuple else (arg,):
+                    if type(name) is str and name not in self.slots:
                         self.slots[name] = len(self.slots)
         self.varnames = tuple(self.slots)
         slot, self.cells = len(self.slots), {}
@@ -282,7 +282,7 @@ class _Tables:
             self.cells[name], slot = slot, slot + 1
 
     def slot(self, operand) -> int:
-        return self.slots[operand] if operand.__class__ is str else self.cells[operand.name]
+        return self.slots[operand] if type(operand) is str else self.cells[operand.name]
 
     def const(self, value) -> int:
         index = self.const_index.get(id(value))
@@ -323,7 +323,7 @@ def encode(items: list, header: Header) -> CodeType:
             program.args[i] = len(header.freevars)
     consts = tables.consts
     for i, value in enumerate(consts):
-        if value.__class__ is UnitOffset:
+        if type(value) is UnitOffset:
             consts[i] = place(program.starts[program.labels[value.label]])
     return CodeType(
         header.argcount,
@@ -354,7 +354,7 @@ def _number(items: list, tables: _Tables) -> _Program:
     kinds, number = KINDS, tables.number
     open_region: dict[TryBegin, list] = {}
     for item in items:
-        kind = item.__class__
+        kind = type(item)
         if isinstance(item, Instr):
             opc, arg, location = item.opcode, item.arg, item.location
             if kinds[opc] == TWO_SLOTS:
@@ -367,7 +367,7 @@ def _number(items: list, tables: _Tables) -> _Program:
                     opc, arg = _OPMAP[two], second
                 else:
                     arg = first << 4 | second
-            elif arg.__class__ is not Label:
+            elif type(arg) is not Label:
                 arg = number(opc, arg)
             opcodes.append(opc)
             args.append(arg)
@@ -387,7 +387,7 @@ def _number(items: list, tables: _Tables) -> _Program:
 def _lay_out(program: _Program) -> None:
     """Choose jump directions and sizes, fill in jump operands. Sizes only grow, so this ends."""
     opcodes, args, labels = program.opcodes, program.args, program.labels
-    jumps = [(i, labels[arg]) for i, arg in enumerate(args) if arg.__class__ is Label]
+    jumps = [(i, labels[arg]) for i, arg in enumerate(args) if type(arg) is Label]
     for i, target in jumps:
         twin = _BACKWARD_TWIN.get(_OPNAME[opcodes[i]])
         if twin is not None and target <= i:
@@ -532,7 +532,7 @@ def _stack_depths(program: _Program) -> tuple[list[int], int]:
                     base = depth if entered is None else entered
                 work.append((labels[begin.target], base + begin.push_lasti + 1))
             opc, arg = opcodes[i], args[i]
-            if arg.__class__ is Label:
+            if type(arg) is Label:
                 jumped = depth + effect(opc, 0, jump=True)
                 work.append((labels[arg], jumped))
                 highest = max(highest, jumped)

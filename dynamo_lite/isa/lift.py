@@ -104,7 +104,7 @@ def _decode(code: CodeType, instrs: list, index_of_offset: dict, jumps: list) ->
             continue
         extended = 0
         parts = rules[opc]
-        if parts.__class__ is not tuple:
+        if type(parts) is not tuple:
             if parts is None:
                 raise LiftError(f"unknown opcode {opcode.opname[opc]} at {offset} of {code.co_qualname}")
             parts = parts(ctx, arg)

@@ -45,7 +45,7 @@ def store_store(ctx, arg):
 
 def call_kw(ctx, arg):
     names = ctx.instrs.pop() if ctx.instrs else None
-    if names is None or names.op is not Op.LOAD_CONST or names.arg.__class__ is not tuple:
+    if names is None or names.op is not Op.LOAD_CONST or type(names.arg) is not tuple:
         raise LiftError("CALL_KW without its names right before")
     return (Part(Op.CALL, (arg, names.arg)),)
 

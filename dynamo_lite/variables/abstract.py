@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..exc import unsupported
 from ..guards import ir
-from ..typeobject import can_change, module, mro_of, name_of, qualname_of, tp_name
+from ..typeobject import can_change, dict_of, module_of, mro_of, name_of, qualname_of, tp_name
 from .base import MISSING, ObservedException, VariableTracker, running
 from .constant import ATOMIC_TYPES, ConstantVariable, fold
 
@@ -105,7 +105,7 @@ def class_name(cls: type) -> str:
 
 def class_path(cls: type) -> str:
     """The module and the `__qualname__` of a class, guarded."""
-    return f"{guarded_name(cls, module)}.{guarded_name(cls, qualname_of)}"
+    return f"{guarded_name(cls, module_of)}.{guarded_name(cls, qualname_of)}"
 
 
 def guarded_name(cls: type, read: Callable[[type], Any]) -> Any:
@@ -121,7 +121,7 @@ def guarded_name(cls: type, read: Callable[[type], Any]) -> Any:
 _ATTRIBUTES: dict[Callable[[type], Any], str] = {
     name_of: "__name__",
     qualname_of: "__qualname__",
-    module: "__module__",
+    module_of: "__module__",
 }
 
 
@@ -403,7 +403,7 @@ def get_iter(tx: Any, v: VariableTracker) -> VariableTracker:
         if iterator.tp_iternext is None:
             return tx.raises(TypeError, f"iter() returned non-iterator of type '{type_name(iterator)}'")
         return iterator
-    if v.sq_item is not None and not any("__iter__" in vars(base) for base in v.python_type().__mro__):
+    if v.sq_item is not None and not any("__iter__" in dict_of(base) for base in mro_of(v.python_type())):
         return tx.tr.sequence_iterator(v)
     return tx.raises(TypeError, f"'{type_name(v)}' object is not iterable")
 

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from ..exc import Unsupported, unsupported
 from ..guards import ir
+from ..typeobject import qualname_of
 from .base import VariableTracker
 from .constant import ConstantVariable
 from .dict import DictVariable
@@ -91,7 +92,7 @@ def _builder(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> Bui
         return _existing_object(tx, vt, ir.IS)
     node = _registration(cls)
     if node is None:
-        return unsupported("graph-argument-type", f"{cls.__qualname__} {vt.describe()}")
+        return unsupported("graph-argument-type", f"{qualname_of(cls)} {vt.describe()}")
     children, context = tx.tr.unpack(tx, tx.call(tx.tr.build_constant_object(node.flatten_fn), [vt]))
     inner = _builder(tx, ListVariable(tx.tr.unpack(tx, children)), leaves)
     make_context = _builder(tx, context, leaves)
@@ -110,7 +111,7 @@ def _existing_object(tx: Any, vt: VariableTracker, check: int) -> Builder:
     held = {id(part) for state in states for part in (state, *state.values())}
     changed = any(id(getattr(change, "value", None)) in held for change in tx.tr.mutations)
     if vt.source is None or vt.mutated or changed:
-        return unsupported("graph-argument-type", f"{vt.python_type().__qualname__} {vt.describe()}")
+        return unsupported("graph-argument-type", f"{qualname_of(vt.python_type())} {vt.describe()}")
     tx.tr.guard(vt.source, check, real)
     return lambda items: real
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
+from ..typeobject import dict_of, mro_of
 from . import namespace, weakref  # noqa: F401  (they register what they model)
 from .abstract import (
     BINARY_OPS,
@@ -472,7 +473,7 @@ def new_int(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: 
 
 def _names(v: VariableTracker) -> set[str]:
     """What the classes of an object define."""
-    return set().union(*[vars(base) for base in v.python_type().__mro__])
+    return set().union(*[dict_of(base) for base in mro_of(v.python_type())])
 
 
 @constructor(float)

@@ -18,6 +18,7 @@ from typing import Any
 
 from .._eval_frame import set_metaclass
 from ..exc import NotConstant, unsupported
+from ..typeobject import bases_of, dict_of, mro_of, qualname_of
 from .base import MISSING, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
 from .descr import InstanceDictDescriptorVariable, SlotDescriptorVariable, forget, type_attribute
@@ -93,7 +94,7 @@ class NewTypeVariable(TypeVariable):
         return False
 
     def as_python_constant(self) -> Any:
-        raise NotConstant(f"class {self.value.__qualname__} was made by the traced code")
+        raise NotConstant(f"class {qualname_of(self.value)} was made by the traced code")
 
     # -- attributes
 
@@ -112,7 +113,7 @@ class NewTypeVariable(TypeVariable):
     def put(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         """Store or delete in the class's dictionary."""
         if name in _REFUSED:
-            unsupported(_REFUSED[name], f"{self.value.__qualname__}.{name}")
+            unsupported(_REFUSED[name], f"{qualname_of(self.value)}.{name}")
         if value is not None:
             type.__setattr__(self.value, name, _REAL_VALUES.get(name, real_object)(value))
             self.attributes.items[name] = value
@@ -126,7 +127,7 @@ class NewTypeVariable(TypeVariable):
             tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
         if name in CONVERTED or name in self.untouched:
             # A type goes on calling a deleted `__new__`, which is in its slot; it can't be made without what comes by itself.
-            unsupported("mutation-of-class", f"deletion of {self.value.__qualname__}.{name}")
+            unsupported("mutation-of-class", f"deletion of {qualname_of(self.value)}.{name}")
         type.__delattr__(self.value, name)
         del self.attributes.items[name]
         self.template.pop(name, None)
@@ -248,11 +249,11 @@ _REAL_VALUES = {"__abstractmethods__": _host_names}
 def new_class_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
     """`type_attribute` for a class made by the traced code."""
     tr = tx.tr
-    for base in cls.__mro__:
+    for base in mro_of(cls):
         tracker = tr.new_classes.get(id(base))
         if tracker is None:
             found = type_attribute(tx, base, name)  # guards that the base keeps its own
-            if name in base.__dict__:
+            if name in dict_of(base):
                 return found
         elif name in tracker.attributes.items:
             return tracker.attributes.items[name]
@@ -319,11 +320,11 @@ def bare_class(
     """`type.__new__(meta, name, bases, namespace)` for a namespace without `__set_name__` methods, less `__init_subclass__`.
     `shadowing`: values for names in the namespace under which they can't be stored later."""
     namespace = {**namespace, **(shadowing or {})}
-    if any("__init_subclass__" in c.__dict__ for base in bases for c in base.__mro__[:-1]):
+    if any("__init_subclass__" in dict_of(c) for base in bases for c in mro_of(base)[:-1]):
         shielded = type.__new__(type(meta), meta.__name__, (meta,), {"__slots__": (), "mro": _shielded_mro})
         cls = type.__new__(shielded, name, bases, namespace)
         set_metaclass(cls, meta)
-        type.__dict__["__bases__"].__set__(cls, cls.__bases__)  # computes the MRO again
+        type.__dict__["__bases__"].__set__(cls, bases_of(cls))  # computes the MRO again
         type.__dict__["__bases__"].__set__(shielded, (type,))  # no longer a subclass of `meta`
     else:
         cls = type.__new__(meta, name, bases, namespace)

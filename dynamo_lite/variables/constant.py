@@ -11,6 +11,7 @@ from types import MethodType
 from typing import Any
 
 from ..exc import NotConstant, unsupported
+from ..typeobject import mro_of
 from .base import ObservedException, VariableTracker
 
 # Types whose instances are immutable all the way down and compare by value.
@@ -22,7 +23,7 @@ ATOM_BASES = (int, float, complex, str, bytes)
 
 def atom_base(cls: type) -> type | None:
     """The type of immutable values whose value the instances of `cls` have."""
-    return next((base for base in cls.__mro__ if base in ATOM_BASES), None)
+    return next((base for base in mro_of(cls) if base in ATOM_BASES), None)
 
 
 class ConstantVariable(VariableTracker):
@@ -70,7 +71,7 @@ class TypedSlot:
         try:
             function = self.functions[cls]
         except KeyError:
-            function = self.functions[cls] = next((self.functions[b] for b in cls.__mro__ if b in self.functions), None)
+            function = self.functions[cls] = next((self.functions[b] for b in mro_of(cls) if b in self.functions), None)
         return None if function is None else MethodType(function, vt)
 
     def __call__(self, vt: ConstantVariable, *args: Any) -> Any:

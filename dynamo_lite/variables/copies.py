@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..polyfills.registry import POLYFILLS
-from ..typeobject import is_written_in_c
+from ..typeobject import is_written_in_c, module_of, name_of
 from .dispatch import HANDLERS
 
 Register = Callable[[Any], None]
@@ -26,17 +26,12 @@ FAMILIES: dict[tuple[str, str], Register] = {}
 _registered: set[type] = set()
 
 
-def _module_of(cls: type) -> Any:
-    """`cls.__module__`, past any metaclass."""
-    return type.__dict__["__module__"].__get__(cls)
-
-
 def family(*classes: type) -> Callable[[Register], Register]:
     """Register C types by calling the decorated function with each, now, and with each of their copies when it is met."""
 
     def decorate(register: Register) -> Register:
         for cls in classes:
-            FAMILIES[cls.__module__, cls.__name__] = register
+            FAMILIES[cls.__module__, name_of(cls)] = register
             _registered.add(cls)
             register(cls)
         return register
@@ -46,7 +41,7 @@ def family(*classes: type) -> Callable[[Register], Register]:
 
 def adopt(cls: type) -> bool:
     """Register a type if it is a copy of a known one that has not been met yet; whether it was."""
-    register = FAMILIES.get((_module_of(cls), cls.__name__))
+    register = FAMILIES.get((module_of(cls), name_of(cls)))
     if register is None or cls in _registered or not is_written_in_c(cls):
         return False
     _registered.add(cls)

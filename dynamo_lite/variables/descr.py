@@ -13,12 +13,16 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..typeobject import (
+    ABSENT,
     Py_TPFLAGS_IMMUTABLETYPE,
+    dict_of,
     field_descriptor,
     flags,
     is_heap_type,
     is_written_in_c,
+    lookup,
     member_descriptor,
+    mro_of,
     tp_name,
 )
 from .abstract import message_name, type_name
@@ -28,18 +32,13 @@ from .dispatch import method
 from .wrap import builds
 
 METHOD_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
-ABSENT = object()
 
 
 def type_lookup(cls: type, name: str) -> Any:
     """`_PyType_Lookup`: the raw class attribute, or `ABSENT`."""
-    if cls.__mro__ is None:
+    if mro_of(cls) is None:
         unsupported("class-definition", f"lookup of {name} in a class whose MRO is being made")
-    for base in cls.__mro__:
-        found = base.__dict__.get(name, ABSENT)
-        if found is not ABSENT:
-            return found
-    return ABSENT
+    return lookup(cls, name, ABSENT)
 
 
 def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
@@ -81,7 +80,7 @@ def guarded_lookup(tx: Any, cls: type, name: str) -> Any:
 
 def _written_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
     """`type_attribute` for a name that the traced code has stored on some class."""
-    for base in cls.__mro__:
+    for base in mro_of(cls):
         if has_own(tx, base, name):
             return own_attribute(tx, base, name)
     return None
@@ -92,7 +91,7 @@ def has_own(tx: Any, cls: type, name: str) -> bool:
     writer = tx.tr.written_classes.get(id(cls))
     if writer is not None and name in writer.written:
         return writer.written[name] is not None
-    return name in cls.__dict__
+    return name in dict_of(cls)
 
 
 def own_attribute(tx: Any, cls: type, name: str) -> VariableTracker:
@@ -103,7 +102,7 @@ def own_attribute(tx: Any, cls: type, name: str) -> VariableTracker:
         return writer.written[name]
     if id(cls) in tr.new_classes:
         return tr.new_class_attribute(tx, cls, name)
-    raw = cls.__dict__[name]
+    raw = dict_of(cls)[name]
     return tr.wrap(raw, tr.source(tr.constant_source(cls), ir.TYPE_ATTR, name))
 
 
@@ -206,7 +205,7 @@ class DescriptorVariable(VariableTracker):
 def check_object(tx: Any, descriptor: Any, obj: VariableTracker) -> None:
     """`descr_check`."""
     owner = descriptor.__objclass__
-    if not any(base is owner for base in obj.python_type().__mro__):
+    if not any(base is owner for base in mro_of(obj.python_type())):
         what = f"descriptor '{descriptor.__name__}' for '{tp_name(owner)}' objects"
         tx.raises(TypeError, f"{what} doesn't apply to a '{type_name(obj)}' object")
 
@@ -310,7 +309,7 @@ class InstanceDictDescriptorVariable(DescriptorVariable):
         if self.value is types.ModuleType.__dict__["__dict__"]:
             tx.raises(AttributeError, "readonly attribute")
         cls = obj.python_type()
-        if value is None and not issubclass(cls, type) and any(map(_has_dict_in_c, cls.__mro__)):
+        if value is None and not issubclass(cls, type) and any(map(_has_dict_in_c, mro_of(cls))):
             tx.raises(TypeError, "cannot delete __dict__")
         if not hasattr(obj, "replace_dict"):
             unsupported("mutation-of-unknown-object", f"{obj.describe()}.__dict__")

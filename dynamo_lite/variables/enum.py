@@ -11,6 +11,7 @@ import enum
 from typing import Any
 
 from ..guards import ir
+from ..typeobject import qualname_of
 from .base import VariableTracker
 from .constant import ConstantVariable
 from .descr import type_lookup
@@ -30,7 +31,7 @@ class EnumVariable(InstanceVariable, ConstantVariable):
         super().__init__(type(value), value, source)
 
     def describe(self) -> str:
-        return f"{self.cls.__qualname__}.{self.value._name_}"
+        return f"{qualname_of(self.cls)}.{self.value._name_}"
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         short = _SHORT.get(type_lookup(self.cls, name)) if name in ("name", "value") else None

@@ -12,7 +12,16 @@ from typing import Any, NoReturn
 from .. import skip
 from ..exc import unsupported
 from ..guards import ir
-from ..typeobject import MEMBER_DESCRIPTORS, field_descriptor, is_heap_type, read_field
+from ..typeobject import (
+    MEMBER_DESCRIPTORS,
+    dict_of,
+    field_descriptor,
+    is_heap_type,
+    module_of,
+    mro_of,
+    name_of,
+    read_field,
+)
 from .abstract import class_name, is_subtype
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
@@ -184,7 +193,7 @@ CONSTRUCTOR_MEMBERS = ("message", "exceptions")
 
 def native_new(cls: type) -> Any:
     """`__new__` of the builtin class whose layout instances of an exception class have."""
-    return next(base for base in cls.__mro__ if "__new__" in base.__dict__ and not is_heap_type(base)).__new__
+    return next(base for base in mro_of(cls) if "__new__" in dict_of(base) and not is_heap_type(base)).__new__
 
 
 def make_exception(tx: Any, cls: type[BaseException], args: list[VariableTracker]) -> ExceptionVariable:
@@ -199,8 +208,8 @@ def make_exception(tx: Any, cls: type[BaseException], args: list[VariableTracker
 def exception_from(tx: Any, error: BaseException) -> ExceptionVariable:
     """The model of an exception that a real call raised during the analysis."""
     cls = type(error)
-    if cls.__init__ is not c_base(cls).__init__ and cls.__module__ == "builtins":
-        unsupported("exception-unrepresentable", f"{cls.__name__}: {error}")
+    if cls.__init__ is not c_base(cls).__init__ and module_of(cls) == "builtins":
+        unsupported("exception-unrepresentable", f"{name_of(cls)}: {error}")
     exc = make_exception(tx, cls, _modelled(tx, error, error.args))
     load_members(tx, exc, error)
     attributes = getattr(error, "__dict__", None) or {}
@@ -233,7 +242,7 @@ EXCEPTION_CLASSES = list(dict.fromkeys([BaseException, *_subclasses(BaseExceptio
 
 def c_base(cls: type) -> type:
     """The builtin exception class whose C layout the instances of `cls` have."""
-    return next(base for base in cls.__mro__ if base.__module__ == "builtins")
+    return next(base for base in mro_of(cls) if module_of(base) == "builtins")
 
 
 C_MEMBERS: dict[type, tuple[str, ...]] = {
@@ -246,7 +255,7 @@ C_MEMBERS: dict[type, tuple[str, ...]] = {
 def load_members(tx: Any, exc: ExceptionVariable, error: BaseException) -> None:
     """Give `exc` the arguments and the members that the real `error` has."""
     exc.put(tx, "args", TupleVariable(_modelled(tx, error, error.args)))
-    for cls in type(error).__mro__:
+    for cls in mro_of(type(error)):
         for name in C_MEMBERS.get(cls, ()):
             value = getattr(error, name, None)
             if value is not None:  # what is unset reads as None, or is not there

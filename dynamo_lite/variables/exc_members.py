@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..typeobject import mro_of
 from .base import VariableTracker
 from .constant import ConstantVariable
 from .descr import getset
@@ -71,7 +72,7 @@ def _text(cls: type) -> None:
         base = c_base(self.cls)
         real = base.__new__(base)
         real.args = tuple([to_host(tx, a) for a in self.get(tx, "args").items])
-        for name in [name for b in base.__mro__ for name in C_MEMBERS.get(b, ())]:
+        for name in [name for b in mro_of(base) for name in C_MEMBERS.get(b, ())]:
             value = self.get(tx, name)
             if value.value is not None:
                 setattr(real, name, to_host(tx, value))

@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 from ..exc import unsupported
+from ..typeobject import mro_of
 from .abstract import class_name, get_attr, is_subtype, message_name, set_attr, type_name
 from .base import MISSING, ObservedException, VariableTracker
 from .constant import NONE, ConstantVariable, is_none
@@ -77,7 +78,7 @@ _INITS: dict[type, Any] = {
 
 def _init_of(cls: type) -> Any:
     """What a builtin class does at construction: what it or the nearest base with a way of its own does."""
-    return next((_INITS[base] for base in cls.__mro__ if base in _INITS), exception_init)
+    return next((_INITS[base] for base in mro_of(cls) if base in _INITS), exception_init)
 
 
 _WITH_MEMBERS = tuple(C_MEMBERS)  # `exc_members` has them

@@ -18,7 +18,7 @@ from ..exc import TRACEBACK, NotConstant, unsupported
 from ..guards import ir
 from ..isa import docstring
 from ..polyfills.registry import find_polyfill
-from ..typeobject import tp_name
+from ..typeobject import mro_of, tp_name
 from .abstract import class_name, get_attr, message_name, type_name
 from .abstract import is_subtype as is_subclass
 from .address import address_part, joined
@@ -551,7 +551,7 @@ def check_type(tx: Any, fn: Any, args: list[VariableTracker]) -> type:
         return object
     owner = fn.__objclass__
     cls = args[0].python_type()
-    if cls is owner or owner in cls.__mro__:
+    if cls is owner or owner in mro_of(cls):
         return owner
     wanted, name = tp_name(owner), type_name(args[0])
     if kind is types.WrapperDescriptorType:
@@ -632,7 +632,7 @@ class BuiltinClassMethodVariable(BuiltinVariable):
             tx.raises(TypeError, f"{who} needs either an object or a type")
         if not issubclass(cls.python_type(), type):
             tx.raises(TypeError, f"{who} needs a type, not a '{type_name(cls)}' as arg 2")
-        if not any(base is self.value.__objclass__ for base in cls.value.__mro__):
+        if not any(base is self.value.__objclass__ for base in mro_of(cls.value)):
             message_name(cls.value)
             what = f"descriptor '{name}' requires a subtype of '{owner}'"
             tx.raises(TypeError, f"{what} but received '{tp_name(cls.value)}'")

@@ -14,6 +14,7 @@ from ..graph.arguments import SCALAR_TYPES, Packing, packs
 from ..graph.builder import MODELS
 from ..guards import ir
 from ..shapes import may_vary
+from ..typeobject import name_of
 from .base import VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
 from .descr import DescriptorVariable
@@ -88,7 +89,7 @@ def pack_type(packing: Packing, vt: TypeVariable) -> Any:
 
 @packs(FunctionVariable, DescriptorVariable)
 def pack_callable(packing: Packing, vt: VariableTracker) -> Any:
-    return unsupported("graph-argument-type", f"{vt.python_type().__name__} {vt.describe()}")
+    return unsupported("graph-argument-type", f"{name_of(vt.python_type())} {vt.describe()}")
 
 
 def make_constant(tx: Any, value: Any) -> VariableTracker:

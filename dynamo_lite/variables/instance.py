@@ -18,7 +18,17 @@ from ..exc import unsupported
 from ..guards import ir
 from ..guards.mirror import has_finalizer
 from ..source import own_dict
-from ..typeobject import MEMBER_DESCRIPTORS, is_heap_type, is_written_in_c, member_descriptor
+from ..typeobject import (
+    MEMBER_DESCRIPTORS,
+    dict_of,
+    dictoffset_of,
+    is_heap_type,
+    is_written_in_c,
+    member_descriptor,
+    mro_of,
+    name_of,
+    qualname_of,
+)
 from .abstract import is_true, type_name
 from .address import default_text
 from .base import MISSING, ObservedException, VariableTracker, missing_from
@@ -85,7 +95,7 @@ class InstanceVariable(UserSlots):
         return self.cls
 
     def describe(self) -> str:
-        return f"{self.cls.__name__} {self.source.path}" if self.source is not None else f"new {self.cls.__name__}"
+        return f"{name_of(self.cls)} {self.source.path}" if self.source is not None else f"new {name_of(self.cls)}"
 
     def lacks_layout(self, cls: type) -> bool:
         return cls not in STATELESS and not is_heap_type(cls)
@@ -96,7 +106,7 @@ class InstanceVariable(UserSlots):
 
     @property
     def opaque(self) -> bool:
-        return any(map(self.lacks_layout, self.cls.__mro__))
+        return any(map(self.lacks_layout, mro_of(self.cls)))
 
     # -- storage
 
@@ -104,7 +114,7 @@ class InstanceVariable(UserSlots):
         """The tracker of `__dict__`."""
         if self.dict is MISSING:
             if self.source is None:
-                self.dict = InstanceDictVariable.of(self) if self.cls.__dictoffset__ else None
+                self.dict = InstanceDictVariable.of(self) if dictoffset_of(self.cls) else None
             elif issubclass(self.cls, _thread._local):
                 self.dict = tx.tr.wrap(dict_of_thread(self.value), tx.tr.source(self.source, ir.CALL, dict_of_thread))
             else:
@@ -141,7 +151,7 @@ class InstanceVariable(UserSlots):
             if has_finalizer(finalized):
                 unsupported("del-finalizer", finalized.__qualname__)
         try:
-            bare = next(base for base in self.cls.__mro__ if is_written_in_c(base)).__new__(self.cls)
+            bare = next(base for base in mro_of(self.cls) if is_written_in_c(base)).__new__(self.cls)
             object.__dict__["__class__"].__set__(bare, cls)  # past a `__setattr__` of the program
         except TypeError as error:
             tx.raises_like(error)
@@ -287,7 +297,7 @@ class InstanceVariable(UserSlots):
         """The names of the attributes if STORE_ATTR does nothing but store them."""
         names = list(self.dict.items)
         plain = type_lookup(self.cls, "__setattr__") is object.__setattr__ and all(
-            type(name) is str and not any(name in base.__dict__ for base in self.cls.__mro__) for name in names
+            type(name) is str and not any(name in dict_of(base) for base in mro_of(self.cls)) for name in names
         )
         return names if plain else None
 
@@ -355,10 +365,10 @@ def dict_of_thread(value: Any) -> dict[str, Any]:
 def real_dict(value: Any) -> dict[str, Any] | None:
     """An object's `__dict__` without running user code."""
     cls = type(value)
-    if not cls.__dictoffset__:
+    if not dictoffset_of(cls):
         return None
     if type(type_lookup(cls, "__dict__")) not in MEMBER_DESCRIPTORS:
-        return unsupported("attribute-of-unknown-object", f"{cls.__qualname__}, which hides its dictionary")
+        return unsupported("attribute-of-unknown-object", f"{qualname_of(cls)}, which hides its dictionary")
     return own_dict(value)
 
 
@@ -396,7 +406,7 @@ def object_init(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwa
     if not args and not kwargs:
         return
     cls = self.python_type()
-    overrides_new = next(b for b in cls.__mro__ if "__new__" in b.__dict__) is not object
+    overrides_new = next(b for b in mro_of(cls) if "__new__" in dict_of(b)) is not object
     if cls.__init__ is not object.__init__:
         tx.raises(TypeError, "object.__init__() takes exactly one argument (the instance to initialize)")
     if not overrides_new:
@@ -445,8 +455,8 @@ def _slot_names(tx: Any, cls: type) -> list[str]:
     if known is not None:
         return list(known) if type(known) is list else unsupported("class-definition", "__slotnames__")
     names = []
-    for base in cls.__mro__:
-        for name, member in base.__dict__.items():
+    for base in mro_of(cls):
+        for name, member in dict_of(base).items():
             if type(member) is types.MemberDescriptorType and member.__objclass__ is base and is_heap_type(base):
                 names.append(name)
     return names
@@ -490,7 +500,7 @@ def object_class(tx: Any, self: VariableTracker) -> VariableTracker:
 @builds_subclasses(object)
 def build_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
     cls = type(value)
-    if any(adopt(base) for base in cls.__mro__):  # built anew, now that there is a model
+    if any(adopt(base) for base in mro_of(cls)):  # built anew, now that there is a model
         return tr.build(value, source)
     tr.guard(source, ir.TYPE_IS, cls)
     model = tr.instance_class(cls)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
-from ..typeobject import module
+from ..typeobject import dict_of, module_of, mro_of
 from .abstract import is_subtype, is_true
 from .base import MISSING, VariableTracker
 from .classes import NewTypeVariable
@@ -171,7 +171,7 @@ def abc_init(tx: Any, cls: TypeVariable, /) -> None:
     if not isinstance(cls, NewTypeVariable):
         unsupported("mutation-of-class", f"{cls.describe()}._abc_impl")
     names = [name for name, value in list(cls.attributes.items.items()) if _is_abstract(tx, value)]
-    for base in cls.value.__mro__[1:]:
+    for base in mro_of(cls.value)[1:]:
         for name in getattr(base, "__abstractmethods__", ()) if id(base) not in tx.tr.new_classes else _own(tx, base):
             found = optional_attr(tx, cls, name)
             if name not in names and found is not None and _is_abstract(tx, found):
@@ -270,7 +270,7 @@ def _guard_answer(tx: Any, abstract: type, cls: type, answer: bool) -> None:
 
 
 def _is_of_python(*classes: type) -> bool:
-    return all(str(module(cls)).partition(".")[0] in sys.stdlib_module_names for cls in classes)
+    return all(str(module_of(cls)).partition(".")[0] in sys.stdlib_module_names for cls in classes)
 
 
 def _is_by_registration(tx: Any, abstract: type, cls: type) -> bool:
@@ -291,7 +291,7 @@ def _subclasses(tx: Any, cls: TypeVariable) -> list[Any]:
 def _asks_program(cls: type) -> bool:
     """Does a check against the abstract class call functions of the program?"""
     return _is_of_program(type_lookup(cls, "__subclasshook__")) or any(
-        "__subclasses__" in base.__dict__ for base in (*cls.__mro__, *type(cls).__mro__) if base is not type
+        "__subclasses__" in dict_of(base) for base in (*mro_of(cls), *mro_of(type(cls))) if base is not type
     )
 
 

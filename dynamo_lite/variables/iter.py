@@ -22,6 +22,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import mro_of
 from .abstract import get_item, length, type_name
 from .base import ObservedException, VariableTracker
 from .constant import ConstantVariable
@@ -217,7 +218,7 @@ def _exhausted(empty: Any) -> Iterator[Any]:
 
 def _iterator_at(seq: Any, index: int) -> Iterator[Any]:
     # The native __iter__: a subclass may define its own by way of super().__iter__().
-    base = next(b for b in type(seq).__mro__ if b in (list, tuple, str, bytes, range, object))
+    base = next(b for b in mro_of(type(seq)) if b in (list, tuple, str, bytes, range, object))
     iterator = base.__iter__(seq) if base is not object else iter(seq)
     iterator.__setstate__(index)
     return iterator

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
+from ..typeobject import lookup
 from .abstract import is_true, richcompare, type_name
 from .base import MISSING, LazyVariable, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
@@ -126,13 +127,13 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
         except TypeError as error:
             tx.raises_like(error)
     cls = v.python_type()
-    hash_ = cls.__hash__
+    hash_ = lookup(cls, "__hash__")
     if type(hash_).__hash__ is None:  # of classes made by pybind11: the method itself has no hash
         return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
     if hash_ in IDENTITY_HASHES:
-        if cls.__eq__ is object.__eq__ or hash_ is not object.__hash__:
+        if lookup(cls, "__eq__") is object.__eq__ or hash_ is not object.__hash__:
             return identity_key(tx, v)
-    elif cls.__eq__ is object.__eq__ and hash_ is not None and not isinstance(hash_, types.FunctionType):
+    elif lookup(cls, "__eq__") is object.__eq__ and hash_ is not None and not isinstance(hash_, types.FunctionType):
         return identity_key(tx, v)  # so that the hash makes no difference, and no code of the program makes it
     rule = HASH_RULES.get(hash_)
     if rule is not None:

@@ -13,6 +13,7 @@ import types
 from typing import Any
 
 from ..exc import NotConstant, unsupported
+from ..typeobject import dict_of, mro_of
 from .abstract import get_attr, is_true, type_name, unpack
 from .base import VariableTracker
 from .constant import NONE, ConstantVariable, is_none
@@ -98,8 +99,8 @@ _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 def _members(kind: type) -> None:
     NATIVE_MODELS[kind] = MemoryFileVariable
-    for base in kind.__mro__[:-1]:
-        for name, real in vars(base).items():
+    for base in mro_of(kind)[:-1]:
+        for name, real in dict_of(base).items():
             if isinstance(real, _METHODS) and name not in _REFUSED and real not in HANDLERS:
                 _register(name, real)
     for descriptor in vars(kind).values():

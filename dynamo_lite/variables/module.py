@@ -14,10 +14,10 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from ..typeobject import LIBRARIES
+from ..typeobject import ABSENT, LIBRARIES
 from .base import VariableTracker, held_items, is_lazy, missing_from
 from .constant import ConstantVariable
-from .descr import ABSENT, generic_getattr, type_attribute, type_lookup
+from .descr import generic_getattr, type_attribute, type_lookup
 from .dispatch import builtin, method
 from .native import host_value
 from .wrap import builds, builds_subclasses

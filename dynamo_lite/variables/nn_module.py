@@ -17,6 +17,7 @@ from torch.nn.modules import module as _module
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import name_of, qualname_of
 from .base import MISSING, VariableTracker, is_lazy
 from .constant import boolean
 from .descr import DescriptorVariable, generic_setattr, type_attribute, type_lookup
@@ -108,7 +109,7 @@ class NNModuleVariable(InstanceVariable):
                 found = store.find(name)
                 if found is not None:
                     return found
-        return tx.raises(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return tx.raises(AttributeError, f"'{name_of(self.cls)}' object has no attribute '{name}'")
 
     def store_of(self, tx: Any, own: DictVariable, key: str) -> DictVariable | None:
         """The tracker of `_parameters`, `_buffers` or `_modules`."""
@@ -125,8 +126,13 @@ class NNModuleVariable(InstanceVariable):
         return attribute is not None and attribute.value is expected
 
     def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
-        if value is None or not self.rely_on(tx, "__setattr__", _SETATTR) or not self._store_attribute(tx, name, value):
+        is_usual = value is not None and self._reads_unobserved() and self.rely_on(tx, "__setattr__", _SETATTR)
+        if not is_usual or not self._store_attribute(tx, name, value):
             super().tp_setattro(tx, name, value)
+
+    def _reads_unobserved(self) -> bool:
+        """Whether no `__getattribute__` of the program sees what the methods of `Module` read of the object."""
+        return type_lookup(self.cls, "__getattribute__") is _GETATTRIBUTE
 
     def _store_attribute(self, tx: Any, name: str, value: VariableTracker) -> bool:
         """`Module.__setattr__` for a value that registers nothing new; False if it would."""
@@ -159,7 +165,7 @@ class NNModuleVariable(InstanceVariable):
 
     def _forward_without_hooks(self, tx: Any) -> VariableTracker | None:
         """The bound `forward` if calling the module is nothing but calling that, guarded; None otherwise."""
-        if not self.rely_on(tx, "__call__", _CALL):
+        if not self._reads_unobserved() or not self.rely_on(tx, "__call__", _CALL):
             return None
         own = self.instance_dict(tx)
         if any(own.find(name) is not None for name in _CALLED) or not self._has_no_hooks(tx, own):
@@ -267,7 +273,7 @@ class ScriptModuleVariable(DescriptorVariable):
     """A scripted module: compiled already, it runs as it is."""
 
     def describe(self) -> str:
-        return type(self.value).__qualname__
+        return qualname_of(type(self.value))
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
         return unsupported("nested-compiler", f"{self.describe()}.{name}")

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..exc import unsupported
+from ..typeobject import qualname_of
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from .base import VariableTracker
 from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, constant_slot, fold
@@ -84,7 +85,7 @@ def constant_hash(vt: ConstantVariable, tx: Any) -> VariableTracker:
     if type(vt.value) in (float, complex):
         return float_hash(tx, vt)
     if not isinstance(vt.value, int):
-        tx.tr.bound_to_process(f"the hash of a {type(vt.value).__qualname__}")
+        tx.tr.bound_to_process(f"the hash of a {qualname_of(type(vt.value))}")
     return fold(tx, hash, [vt], {})
 
 

@@ -19,7 +19,7 @@ import types
 from typing import Any
 
 from ..exc import unsupported
-from ..typeobject import is_heap_type
+from ..typeobject import dict_of, is_heap_type, mro_of
 from .abstract import get_attr, unpack
 from .base import MISSING, VariableTracker, is_lazy
 from .constant import NONE, TRUE, ConstantVariable, is_none
@@ -50,20 +50,20 @@ def is_plain(cls: type) -> bool:
     """Whether instances of a class of the program are pickled without asking it."""
     if type(cls) is not type or cls.__module__ not in sys.modules or cls in copyreg.dispatch_table:
         return False
-    own = [base for base in cls.__mro__ if is_heap_type(base)]
+    own = [base for base in mro_of(cls) if is_heap_type(base)]
     if any(TAKES_PART & vars(base).keys() for base in own):
         return False
     native = container_base(cls)
     if native is None:
-        return all(base is object or base in own for base in cls.__mro__)
+        return all(base is object or base in own for base in mro_of(cls))
     known = set(dir(native)) - _HARMLESS
-    others = [base for base in cls.__mro__ if base not in own and base not in native.__mro__]
+    others = [base for base in mro_of(cls) if base not in own and base not in mro_of(native)]
     return not others and not any(known & vars(base).keys() for base in own)
 
 
 def container_base(cls: type) -> type | None:
     """The builtin container whose storage instances of a class have."""
-    return next((base for base in cls.__mro__ if base in _EMPTY), None)
+    return next((base for base in mro_of(cls) if base in _EMPTY), None)
 
 
 # -- from models
@@ -249,7 +249,7 @@ def named(modules: dict[str, Any], module: str, name: str) -> Any:
     found: Any = modules.get(module, MISSING)
     for part in name.split("."):
         if isinstance(found, type):
-            found = next((base.__dict__[part] for base in found.__mro__ if part in base.__dict__), MISSING)
+            found = next((dict_of(base)[part] for base in mro_of(found) if part in dict_of(base)), MISSING)
         else:
             found = vars(found).get(part, MISSING) if isinstance(found, types.ModuleType) else MISSING
         found = found.__func__ if isinstance(found, staticmethod) else found

@@ -11,6 +11,7 @@ import types
 from typing import Any
 
 from ..polyfills import sequence
+from ..typeobject import dict_of, mro_of
 from .abstract import get_item, length, type_name
 from .base import MISSING, VariableTracker
 from .constant import NONE
@@ -22,7 +23,7 @@ _IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 def special_method(v: VariableTracker, name: str) -> Any:
     """What the class has under `name`, MISSING if nothing."""
-    return next((vars(base)[name] for base in v.python_type().__mro__ if name in vars(base)), MISSING)
+    return next((dict_of(base)[name] for base in mro_of(v.python_type()) if name in dict_of(base)), MISSING)
 
 
 def is_mapping_in_c(v: VariableTracker, name: str) -> bool:

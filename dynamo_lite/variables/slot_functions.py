@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..typeobject import dict_of, mro_of
 from .abstract import is_subtype, is_true, type_name
 from .base import ObservedException, VariableTracker, running
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
@@ -39,7 +40,7 @@ def _noted(cls: type, dunder: str, found: bool) -> bool:
 
 def defines(cls: type, dunder: str) -> bool:
     """Does a class of the MRO have `dunder`?"""
-    return _noted(cls, dunder, any(dunder in base.__dict__ for base in cls.__mro__))
+    return _noted(cls, dunder, any(dunder in dict_of(base) for base in mro_of(cls)))
 
 
 def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
@@ -59,7 +60,7 @@ def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | Non
 
 def _overloaded(v: VariableTracker, w: VariableTracker, dunder: str) -> bool:
     """`method_is_overloaded`: does w's type have another `dunder` than v's?"""
-    find = lambda t: next((b.__dict__[dunder] for b in t.__mro__ if dunder in b.__dict__), None)  # noqa: E731
+    find = lambda t: next((dict_of(b)[dunder] for b in mro_of(t) if dunder in dict_of(b)), None)  # noqa: E731
     return find(w.python_type()) is not None and find(w.python_type()) is not find(v.python_type())
 
 
@@ -111,7 +112,7 @@ _REFUSED_BY_NONE = frozenset({"__hash__", "__iter__"})
 
 def _usable(cls: type, name: str) -> bool:
     """A type has the slot if the method exists and is not None."""
-    return _noted(cls, name, next((b.__dict__[name] is not None for b in cls.__mro__ if name in b.__dict__), False))
+    return _noted(cls, name, next((dict_of(b)[name] is not None for b in mro_of(cls) if name in dict_of(b)), False))
 
 
 def _slot_contains(self: UserSlots) -> Any:

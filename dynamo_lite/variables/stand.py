@@ -13,7 +13,7 @@ import functools
 from typing import Any
 
 from ..exc import NotConstant, unsupported
-from ..typeobject import is_heap_type
+from ..typeobject import dict_of, is_heap_type, module_of, mro_of, name_of
 from .abstract import get_attr, get_iter, iter_next
 from .base import ObservedException, VariableTracker
 from .constant import ATOM_BASES, ATOMIC_TYPES, ConstantVariable, atom_base
@@ -59,7 +59,7 @@ def shielded(function: Any) -> Any:
     try:
         return function()
     except ObservedException as observed:
-        kind = next(base for base in observed.exc.python_type().__mro__ if base.__module__ == "builtins")
+        kind = next(base for base in mro_of(observed.exc.python_type()) if module_of(base) == "builtins")
         error = _crossing_class(kind).__new__(_crossing_class(kind))
         error.observed = observed
         raise error from None
@@ -82,7 +82,7 @@ def crossing(stand: Any, operation: Any) -> Any:
 
 @functools.cache
 def _crossing_class(kind: type[BaseException]) -> Any:
-    return type(kind.__name__, (kind,), {})
+    return type(name_of(kind), (kind,), {})
 
 
 def _forwarder(dunder: str) -> Any:
@@ -94,7 +94,7 @@ def _forwarder(dunder: str) -> Any:
             result = tx.call(bound, [from_host(tx, a) for a in args])
             cls = result.python_type()
             if strict is not None and cls is not strict and issubclass(cls, strict):
-                unsupported("call-print", f"the warning that {dunder} returned a {cls.__name__}")
+                unsupported("call-print", f"the warning that {dunder} returned a {name_of(cls)}")
             return result
 
         return crossing(self, operation)
@@ -138,19 +138,19 @@ def stand_class(tx: Any, cls: type) -> type:
 
 def _make_class(cls: type) -> type:
     base = atom_base(cls)
-    namespace: dict[str, Any] = {"__module__": cls.__module__}
-    native = () if base is None else base.__mro__
+    namespace: dict[str, Any] = {"__module__": module_of(cls)}
+    native = () if base is None else mro_of(base)
     if base is None:
         namespace.update(_OBJECT_METHODS)
     for dunder, forwarder in _FORWARDERS.items():
-        owner = next((b for b in cls.__mro__ if dunder in b.__dict__), object)
+        owner = next((b for b in mro_of(cls) if dunder in dict_of(b)), object)
         if owner is not object and owner not in native:
             # A method set to None stays None: C code finds the slot and says that it can't be used.
             namespace[dunder] = None if owner.__dict__[dunder] is None else forwarder
     if base is None:
         namespace.setdefault("__format__", _FORWARDERS["__format__"])
     bases = (Stand,) if base is None else (Stand, base)
-    return type(cls.__name__, bases, namespace)
+    return type(name_of(cls), bases, namespace)
 
 
 # -- across

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..guards import ir
-from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
+from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags, mro_of
 from .base import MISSING, VariableTracker
 from .copies import adopt
 from .exc import ExceptionVariable
@@ -42,14 +42,14 @@ def native_class(cls: type) -> type[VariableTracker] | None:
 
 def native_base(cls: type) -> type | None:
     """The builtin type whose storage instances of `cls` have."""
-    return next((base for base in cls.__mro__ if base in NATIVES or (adopt(base) and base in NATIVES)), None)
+    return next((base for base in mro_of(cls) if base in NATIVES or (adopt(base) and base in NATIVES)), None)
 
 
 def instance_class(cls: type) -> type[InstanceVariable]:
     """The tracker class for instances of a user class."""
     if issubclass(cls, BaseException):
         return ExceptionVariable
-    for base in cls.__mro__:
+    for base in mro_of(cls):
         if base in INSTANCE_MODELS:
             return INSTANCE_MODELS[base]
     base = native_base(cls)
@@ -83,7 +83,7 @@ class NativeInstance(InstanceVariable):
         self.__dict__.update(mine)
 
     def lacks_layout(self, cls: type) -> bool:
-        return cls is not object and cls not in native_base(self.cls).__mro__
+        return cls is not object and cls not in mro_of(native_base(self.cls))
 
     def is_python_constant(self) -> bool:
         return False
@@ -141,7 +141,7 @@ PLAIN_BASES: set[type] = {object}
 
 def can_instantiate(cls: type) -> bool:
     """True if instances of `cls` have a layout that the models know: plain objects, exceptions and native models."""
-    for base in cls.__mro__:
+    for base in mro_of(cls):
         heap = flags(base) & Py_TPFLAGS_HEAPTYPE
         if not heap and base not in PLAIN_BASES and base not in NATIVES and not issubclass(base, BaseException):
             return False

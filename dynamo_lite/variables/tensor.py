@@ -31,6 +31,7 @@ from ..graph.meta import LiveMeta
 from ..graph.values import TensorValue, requires_grad
 from ..graph.versions import advance_version, version_of, versions
 from ..guards import ir
+from ..typeobject import dict_of, mro_of, name_of, qualname_of
 from .abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, binary_op, get_iter, is_true, message_name, richcompare
 from .address import data_text
 from .base import MISSING, VariableTracker
@@ -135,7 +136,7 @@ class TensorVariable(VariableTracker):
         hook = "__setattr__" if value is not None else "__delattr__"
         cls = self.python_type()
         if class_attribute(cls, hook) is not class_attribute(torch.Tensor, hook):
-            unsupported("tensor-subclass", f"{cls.__qualname__}.{hook}")
+            unsupported("tensor-subclass", f"{qualname_of(cls)}.{hook}")
         raw = class_attribute(cls, name)
         setter = SETTERS.get(name)
         if setter is not None:
@@ -376,7 +377,7 @@ def class_attribute(cls: type, name: str) -> Any:
     """The raw class attribute of a tensor class. What torch's own classes have doesn't change, so it is remembered and not guarded."""
     found = _attributes.get((cls, name))
     if found is None:
-        found = next((base.__dict__[name] for base in cls.__mro__ if name in base.__dict__), _ABSENT)
+        found = next((dict_of(base)[name] for base in mro_of(cls) if name in dict_of(base)), _ABSENT)
         if cls in TORCHS and _is_torchs_own(found):
             _attributes[cls, name] = found
     return found
@@ -767,7 +768,7 @@ def new_parameter(tx: Any, cls: VariableTracker, data: Any = None, requires_grad
     if data is None:
         data = call(tx, "call_function", torch.empty, [ConstantVariable(0)])
     if not isinstance(data, TensorVariable):
-        return unsupported("graph-argument-type", f"Parameter of a {data.python_type().__name__}")
+        return unsupported("graph-argument-type", f"Parameter of a {name_of(data.python_type())}")
     if data.proxy.is_fake or modes.fake_mode() is not None:
         return unsupported(FAKE_INPUTS, "Parameter of a FakeTensor")
     if wanted and not (data.proxy.meta.dtype.is_floating_point or data.proxy.meta.dtype.is_complex):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..exc import unsupported
+from ..typeobject import bases_of, name_of, qualname_of
 from .base import VariableTracker
 from .classes import NewMetaTypeVariable
 from .descr import type_attribute
@@ -30,7 +31,7 @@ class NewTensorTypeVariable(NewMetaTypeVariable):
 
     def put(self, tx: Any, name: str, value: VariableTracker | None) -> None:
         if name[:2] == name[-2:] == "__":
-            unsupported("mutation-of-class", f"{self.value.__qualname__}.{name}")
+            unsupported("mutation-of-class", f"{qualname_of(self.value)}.{name}")
         super().put(tx, name, value)
 
 
@@ -45,19 +46,19 @@ def init_tensor_class(
     except RuntimeError as error:
         tx.raises_like(error)
     if "__slots__" in cls.template or cls.value.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
-        unsupported("tensor-subclass", cls.value.__qualname__)
+        unsupported("tensor-subclass", qualname_of(cls.value))
     cls.initializers.append(_initialize)
     cls.__class__ = NewTensorTypeVariable
 
 
 def _initialize(cls: type) -> None:
-    _TensorMeta.__init__(cls, cls.__name__, cls.__bases__, {})
+    _TensorMeta.__init__(cls, name_of(cls), bases_of(cls), {})
 
 
 def wanted_class(tx: Any, cls: VariableTracker) -> type:
     """The class that a tensor is to be of. Raises `Unsupported` where it is not known whom torch will ask about torch functions."""
     if not isinstance(cls, TypeVariable):
-        unsupported("tensor-subclass", f"a {cls.python_type().__qualname__} as the class of a tensor")
+        unsupported("tensor-subclass", f"a {qualname_of(cls.python_type())} as the class of a tensor")
     if not tx.tr.is_new_class(cls.value):
         return cls.as_python_constant()
     if not isinstance(type_attribute(tx, cls.value, "__torch_function__"), ClassMethodVariable):

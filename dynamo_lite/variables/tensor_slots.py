@@ -14,6 +14,7 @@ import torch
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import dict_of, mro_of, qualname_of
 from .base import VariableTracker
 from .descr import type_lookup
 from .slot_functions import UserSlots
@@ -26,10 +27,10 @@ TORCHS = frozenset({torch.Tensor, torch.nn.Parameter})
 def own_methods(cls: type) -> tuple[str, ...]:
     """The special methods that are the program's."""
     found: set[str] = set()
-    for base in cls.__mro__:
+    for base in mro_of(cls):
         if base in TORCHS:
             break
-        found.update(SLOTDEFS.keys() & base.__dict__.keys())
+        found.update(SLOTDEFS.keys() & dict_of(base).keys())
     return tuple(sorted(found))
 
 
@@ -43,7 +44,7 @@ def with_own_slots(vt: Any) -> Any:
     """The model of a tensor of a subclass, whose `cls` is known."""
     if vt.cls not in TORCHS:
         if type_lookup(vt.cls, "__getattribute__") is not object.__getattribute__:
-            unsupported("tensor-subclass", f"{vt.cls.__qualname__}.__getattribute__")
+            unsupported("tensor-subclass", f"{qualname_of(vt.cls)}.__getattribute__")
         own = own_methods(vt.cls)
         if own:
             vt.__class__ = _mixed(type(vt), own)

@@ -16,11 +16,12 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import ABSENT
 from .abstract import get_attr, get_item, get_iter, type_name, unpack
 from .address import LateText, joined, mark, unmarked
 from .base import MISSING, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
-from .descr import ABSENT, type_lookup
+from .descr import type_lookup
 from .dispatch import builtin, method
 from .iter import ConstantIterator, IteratorVariable, advance
 from .list import ListVariable

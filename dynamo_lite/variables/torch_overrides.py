@@ -25,6 +25,7 @@ from ..graph.builder import MODELS
 from ..graph.fake_inputs import SLUG as FAKE_INPUTS
 from ..graph.wrappers import is_followed, is_wrapper
 from ..guards import ir
+from ..typeobject import lookup, mro_of
 from .base import ObservedException, VariableTracker
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import METHOD_DESCRIPTORS, generic_getattr
@@ -54,7 +55,7 @@ def overrides_torch_function(cls: type) -> bool:
     """True for a class with a `__torch_function__` of its own."""
     if cls is torch.Tensor or cls is torch.nn.Parameter:
         return False
-    override = getattr(cls, "__torch_function__", None)
+    override = lookup(cls, "__torch_function__")
     if override is None or override is _C._disabled_torch_function_impl:
         return False
     return True
@@ -340,7 +341,7 @@ def unwrap(tensor: torch.Tensor) -> torch.Tensor:
     """The same tensor as a plain one. Guards call this too: whether torch is about to skip a question stays as it is."""
     skips_next = _SKIPS_NEXT is not None and _SKIPS_NEXT()
     with _C.DisableTorchFunctionSubclass():
-        plain = tensor.as_subclass(torch.Tensor)
+        plain = torch.Tensor.as_subclass(tensor, torch.Tensor)  # past a `__getattribute__` of its class
     if skips_next:
         _C._set_skip_next_torch_function(True)
     return plain
@@ -491,7 +492,7 @@ def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
     return made if wanted is torch.Tensor else as_class(tx, made, wanted)
 
 
-PLAIN_BASES.update(cls for cls in torch.Tensor.__mro__ if cls is not object)
+PLAIN_BASES.update(cls for cls in mro_of(torch.Tensor) if cls is not object)
 
 
 def _plain(tx: Any, vt: VariableTracker) -> VariableTracker:

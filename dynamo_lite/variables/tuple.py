@@ -13,6 +13,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import bases_of, dict_of, dictoffset_of, module_of, qualname_of
 from .abstract import type_name
 from .base import MISSING, VariableTracker
 from .constant import ConstantVariable, is_none
@@ -81,7 +82,7 @@ class TupleVariable(SequenceVariable):
         names = getattr(self.cls, "__match_args__", ()) if is_struct_sequence(self.cls) else ()
         if names:
             fields = ", ".join(f"{n}={part_text(tx, v)}" for n, v in zip(names, self.items, strict=False))
-            return f"{self.cls.__module__}.{self.cls.__qualname__}({fields})"
+            return f"{module_of(self.cls)}.{qualname_of(self.cls)}({fields})"
         return f"({self.repr_items(tx)}{',' * (len(self.items) == 1)})"
 
     # -- code generation
@@ -132,15 +133,15 @@ def real_tuple(cls: Any, values: tuple[Any, ...]) -> Any:
 
 def is_struct_sequence(cls: type) -> bool:
     """True for types like `torch.return_types.max`: their fields are C members."""
-    return "n_sequence_fields" in cls.__dict__
+    return "n_sequence_fields" in dict_of(cls)
 
 
 def is_plain_subclass(cls: type) -> bool:
     """True for struct sequences and for named tuples that define no special method of their own but `__repr__`."""
     if is_struct_sequence(cls):
         return True
-    named = cls.__dictoffset__ == 0 and cls.__bases__ == (tuple,) and "_fields" in cls.__dict__
-    return named and not any(name in cls.__dict__ for name in (*SLOTDEFS, *ATTRIBUTE_HOOKS) if name != "__repr__")
+    named = dictoffset_of(cls) == 0 and bases_of(cls) == (tuple,) and "_fields" in dict_of(cls)
+    return named and not any(name in dict_of(cls) for name in (*SLOTDEFS, *ATTRIBUTE_HOOKS) if name != "__repr__")
 
 
 ATTRIBUTE_HOOKS = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__")

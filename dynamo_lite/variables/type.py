@@ -14,7 +14,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..polyfills.registry import find_polyfill
-from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, tp_name
+from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, mro_of, qualname_of, tp_name
 from .abstract import class_path, is_subtype, known_mro, message_name, type_name
 from .base import ObservedException, VariableTracker, is_lazy
 from .constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
@@ -69,7 +69,7 @@ class TypeVariable(VariableTracker):
         return self.value
 
     def describe(self) -> str:
-        return self.value.__qualname__
+        return qualname_of(self.value)
 
     # -- attributes
 
@@ -92,7 +92,7 @@ class TypeVariable(VariableTracker):
             tx.raises(TypeError, f"cannot set {name!r} attribute of immutable type '{tp_name(cls)}'")
         namespace = tx.tr.heap.get(id(namespace_of(cls)))
         if (name[:2] == name[-2:] == "__" and name not in _MARKS) or (namespace is not None and not is_lazy(namespace)):
-            unsupported("mutation-of-class", f"{cls.__qualname__}.{name}")
+            unsupported("mutation-of-class", f"{qualname_of(cls)}.{name}")
         meta_attribute = type_attribute(tx, self.python_type(), name)
         if meta_attribute is not None and meta_attribute.tp_descr_set is not None:
             meta_attribute.tp_descr_set(tx, self, value)
@@ -131,7 +131,7 @@ class TypeVariable(VariableTracker):
     def namespace_proxy(self, tx: Any) -> VariableTracker:
         """`cls.__dict__`, which is another object at each access."""
         if self.written:
-            unsupported("mutation-of-class", f"{self.value.__qualname__}.__dict__ after a change")
+            unsupported("mutation-of-class", f"{qualname_of(self.value)}.__dict__ after a change")
         node = tx.tr.source(tx.tr.constant_source(self.value), ir.CALL, namespace_of)
         return MappingProxyVariable(tx.tr.wrap(namespace_of(self.value), node))
 
@@ -245,8 +245,8 @@ _DISALLOW_INSTANTIATION, _VALID_VERSION_TAG, _IS_ABSTRACT = 1 << 7, 1 << 19, 1 <
 
 
 def lasting_flags(cls: type) -> int:
-    """`cls.__flags__` without the one that says whether the interpreter has cached a lookup."""
-    return cls.__flags__ & ~_VALID_VERSION_TAG
+    """`flags(cls)` without the one that says whether the interpreter has cached a lookup."""
+    return flags(cls) & ~_VALID_VERSION_TAG
 
 
 @getset(type.__dict__["__flags__"], readonly(type.__dict__["__flags__"]))
@@ -255,7 +255,7 @@ def type_flags(tx: Any, cls: TypeVariable, /) -> VariableTracker:
         tx.tr.guard(
             tx.tr.source(tx.tr.constant_source(cls.value), ir.CALL, lasting_flags), ir.EQUALS, lasting_flags(cls.value)
         )
-    return ConstantVariable(cls.value.__flags__)
+    return ConstantVariable(flags(cls.value))
 
 
 for _descriptor in type.__dict__.values():
@@ -274,7 +274,7 @@ _NAMES = {str}
 def _check_names(cls: type) -> None:
     """Keys that are no strings would have their `__eq__` called by each lookup of the analysis."""
     if not _NAMES.issuperset(map(type, type.__dict__["__dict__"].__get__(cls))):
-        unsupported("attribute-of-unknown-object", f"{cls.__qualname__}, in whose namespace not all keys are strings")
+        unsupported("attribute-of-unknown-object", f"{qualname_of(cls)}, in whose namespace not all keys are strings")
 
 
 @builds(type)
@@ -310,7 +310,7 @@ def type_call(
     polyfill = find_polyfill(real) if type(real) is type else None  # a metaclass would be asked for attributes
     if polyfill is not None:
         return call_stand_in(tx, real, polyfill, args, kwargs)
-    if real.__flags__ & _DISALLOW_INSTANTIATION:
+    if flags(real) & _DISALLOW_INSTANTIATION:
         tx.raises(TypeError, f"cannot create '{tp_name(real)}' instances")
     foreign = tx.tr.construct_foreign(tx, cls, args, kwargs)
     if foreign is not None:
@@ -341,7 +341,7 @@ def object_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwarg
         return tx.raises(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
     if (args or kwargs) and real.__init__ is object.__init__:
         return tx.raises(TypeError, f"{message_name(real)}() takes no arguments")
-    if real.__flags__ & _IS_ABSTRACT:
+    if flags(real) & _IS_ABSTRACT:
         # The text differs between versions: the same is tried on a class of the same name.
         twin = type(message_name(real), (), {})
         twin.__abstractmethods__ = type.__dict__["__abstractmethods__"].__get__(real)
@@ -376,7 +376,7 @@ def type_delattr(tx: Any, cls: TypeVariable, name: VariableTracker, /) -> None:
 
 @method(type.mro)
 def type_mro(tx: Any, cls: VariableTracker, /) -> VariableTracker:
-    if cls.value.__mro__ is None:  # asked for by a metaclass before the class is complete
+    if mro_of(cls.value) is None:  # asked for by a metaclass before the class is complete
         return unsupported("class-definition", "type.mro of a class in the making")
     known_mro(tx, cls.value)
     return ListVariable([tx.tr.type_tracker(base) for base in type.mro(cls.value)])

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from ..typeobject import is_heap_type
+from ..typeobject import dict_of, is_heap_type, mro_of
 from .abstract import is_subtype, type_name
 from .base import ObservedException, VariableTracker
 from .cell import CellVariable
@@ -60,7 +60,7 @@ def _check_metaclass(meta: type) -> None:
     if type_lookup(meta, "mro") is not type.__dict__["mro"]:
         unsupported("class-definition", f"{meta.__qualname__}.mro")
     if (
-        any("__init_subclass__" in c.__dict__ for c in meta.__mro__[:-1])
+        any("__init_subclass__" in dict_of(c) for c in mro_of(meta)[:-1])
         or type_lookup(type(meta), "mro") is not type.__dict__["mro"]
     ):
         unsupported("class-definition", f"metaclass {meta.__qualname__}")
@@ -116,8 +116,8 @@ def _guard_mro(tr: Any, cls: type) -> None:
     if not is_heap_type(cls) or tr.is_new_class(cls):
         return
     node = tr.source(tr.constant_source(cls), ir.ATTR, "__mro__")
-    tr.guard(node, ir.LEN, len(cls.__mro__))
-    for i, base in enumerate(cls.__mro__):
+    tr.guard(node, ir.LEN, len(mro_of(cls)))
+    for i, base in enumerate(mro_of(cls)):
         tr.guard(tr.source(node, ir.INDEX, i), ir.IS, base)
 
 
@@ -254,8 +254,8 @@ def _set_names(tx: Any, made: NewTypeVariable) -> None:
 
 def _init_subclass(tx: Any, made: NewTypeVariable, keywords: dict[str, VariableTracker]) -> None:
     """`type_new_init_subclass`: that of the next class in the MRO."""
-    for base in made.value.__mro__[1:]:
-        if "__init_subclass__" in base.__dict__:
+    for base in mro_of(made.value)[1:]:
+        if "__init_subclass__" in dict_of(base):
             hook = type_attribute(tx, base, "__init_subclass__")
             tx.call(hook.tp_descr_get(tx, None, made), [], keywords)
             return

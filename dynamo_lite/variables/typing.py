@@ -16,10 +16,11 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..typeobject import ABSENT, module_of
 from .abstract import COMPARE_OPS
 from .base import VariableTracker
 from .constant import ConstantVariable, fold, is_constant
-from .descr import ABSENT, type_attribute, type_lookup
+from .descr import type_attribute, type_lookup
 from .dispatch import HANDLERS, builtin, constructor
 from .genericalias import AliasVariable
 from .list import ListVariable
@@ -99,7 +100,7 @@ class TypingVariable(ConstantVariable):
 
 
 # Not the classes whose metaclass `typing` defines (typed dictionaries, protocols and what implements them): they are called as usual.
-@builds_if(lambda value: type(value).__module__ in _MODULES and not isinstance(value, type))
+@builds_if(lambda value: module_of(type(value)) in _MODULES and not isinstance(value, type))
 def build_typing(tr: Any, value: Any, source: Any) -> TypingVariable:
     tr.guard(source, ir.IS, value)
     return TypingVariable(value, source)

@@ -15,7 +15,7 @@ from typing import Any
 from ..exc import unsupported
 from ..guards import ir
 from ..resume import is_resumed
-from ..typeobject import is_heap_type
+from ..typeobject import dict_of, is_heap_type, mro_of
 from .abstract import (
     BINARY_OPS,
     UNARY_OPS,
@@ -231,7 +231,7 @@ class ProxyVariable(Weak):
 
     def __init__(self, target: VariableTracker, callback: VariableTracker | None = None, source: Any = None) -> None:
         super().__init__(target, callback, source)
-        callable_ = any("__call__" in vars(base) for base in target.python_type().__mro__)
+        callable_ = any("__call__" in dict_of(base) for base in mro_of(target.python_type()))
         self.cls = weakref.CallableProxyType if callable_ else weakref.ProxyType
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
@@ -326,7 +326,7 @@ def proxied(proxy: Any) -> Any:
 def build_proxy(tr: Any, value: Any, source: Any) -> ProxyVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     cls = type_behind(value)
-    if cls is None or not is_heap_type(cls) or any("__getattribute__" in vars(b) for b in cls.__mro__[:-1]):
+    if cls is None or not is_heap_type(cls) or any("__getattribute__" in dict_of(b) for b in mro_of(cls)[:-1]):
         return unsupported("weakref", "a proxy of an object that is gone, or that decides about its attributes")
     node = tr.source(source, ir.CALL, proxied)
     tr.guard(tr.source(node, ir.TYPE), ir.IS, cls)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..typeobject import mro_of
+
 Builder = Callable[[Any, Any, Any], Any]
 
 BUILDERS: dict[type, Builder] = {}
@@ -64,7 +66,7 @@ def find_builder(value: Any) -> Builder:
     found = BUILDERS.get(cls)
     if found is not None:
         return found
-    for base in cls.__mro__:
+    for base in mro_of(cls):
         if base in SUBCLASS_BUILDERS:
             return SUBCLASS_BUILDERS[base]
     raise LookupError(cls)
