@@ -465,17 +465,17 @@ class Trace:
         self.guards.tell_apart()
 
     def _guard_distinct_dicts(self, known: list[VariableTracker]) -> None:
-        """Two objects may have one `__dict__`, which a store to an attribute of either changes."""
-        dicts = [vt for vt in known if not is_lazy(vt) and is_sourced(vt) and vt.source.kind == ir.INSTANCE_DICT]
-        if any(vt.mutated for vt in dicts):
-            self.guards.distinct([vt.source for vt in dicts], self.here())
+        """Two objects may have one `__dict__`, and two modules one `_parameters`: a store to an attribute of either changes it."""
+        sourced = [vt for vt in known if not is_lazy(vt) and is_sourced(vt)]
+        for is_such in (_is_instance_dict, _is_module_dict):
+            dicts = [vt for vt in sourced if is_such(vt.source)]
+            if any(vt.mutated for vt in dicts):
+                self.guards.distinct([vt.source for vt in dicts], self.here())
 
     def _owner(self, vt: VariableTracker) -> VariableTracker:
         """The instance whose attribute dictionary `vt` is (nn.Module keeps three more), else `vt`: such a dictionary is nobody else's."""
-        node = vt.source
-        if node.kind == ir.DICT_ITEM and node.arg in _MODULE_DICTS and node.parent.kind == ir.INSTANCE_DICT:
-            node = node.parent
-        if node.kind != ir.INSTANCE_DICT:
+        node = vt.source.parent if _is_module_dict(vt.source) else vt.source
+        if not _is_instance_dict(node):
             return vt
         return next((o for o in self.heap.values() if o.__dict__["source"] is node.parent), vt)
 
@@ -726,6 +726,16 @@ def _current_exception(_: Any) -> BaseException | None:
 
 
 _MODULE_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
+
+
+def _is_instance_dict(node: ir.GuardNode) -> bool:
+    return node.kind == ir.INSTANCE_DICT
+
+
+def _is_module_dict(node: ir.GuardNode) -> bool:
+    return node.kind == ir.DICT_ITEM and node.arg in _MODULE_DICTS and _is_instance_dict(node.parent)
+
+
 _NEW_CONTAINERS: dict[type, Any] = {
     tuple: TupleVariable,
     list: ListVariable,

@@ -342,3 +342,31 @@ def test_lazy_modules_in_a_loop_of_the_program():
     frames = CompileCounter()
     assert same(run(lambda fn: fn), run(lambda fn: dynamo_lite.compile(fn, backend=frames)), tol=1e-5)
     assert frames.frame_count > 1
+
+
+class Shares(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+        self.c, self.d = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x):
+        self.a.running_mean = torch.full((2,), 5.0)
+        self.c.bias = None
+        return self.b.running_mean * 1, self.d(x)
+
+
+def test_modules_that_come_to_share_a_dictionary():
+    def run(wrap):
+        torch.manual_seed(0)
+        net = Shares()
+        call, results = wrap(net), []
+        for shared in (False, True, True):
+            net.a.running_mean, net.c.bias = torch.zeros(2), nn.Parameter(torch.ones(2))
+            if shared:
+                net.b.__dict__["_buffers"] = net.a._buffers
+                net.d.__dict__["_parameters"] = net.c._parameters
+            results.append(call(torch.ones(3, 2)))
+        return results, dict(net.state_dict())
+
+    assert same(run(lambda net: net), run(lambda net: dynamo_lite.compile(net, backend="eager")))
