@@ -48,9 +48,9 @@ from .exc import (
 )
 from .finalizers import (
     check_finalizers,
+    has_mortal_arguments,
     is_held_by_garbage,
     loses_argument,
-    mortal_arguments,
     rebound_arguments,
     watch_arguments,
 )
@@ -617,9 +617,9 @@ class Analysis:
         return rebound_arguments(self.fn.__code__, self.values)
 
     @cached_property
-    def mortal_arguments(self) -> list[int]:
-        """The slots of arguments whose end the program may see, the same for each run."""
-        return mortal_arguments(self.values)
+    def has_mortal_arguments(self) -> bool:
+        """Whether the program may see the end of an argument, the same for each run."""
+        return has_mortal_arguments(self.fn, self.values)
 
     def entry(self) -> Any:
         """An entry for these arguments: one that was kept, else that of an analysis."""

@@ -22,7 +22,8 @@ from .guards import ir
 from .guards.mirror import has_finalizer
 from .isa.canon import Op
 from .isa.lift import lift
-from .variables.base import MISSING, is_lazy, real_object
+from .resume import PASSED, waiting_frames
+from .variables.base import MISSING, VariableTracker, is_lazy, real_object
 from .variables.constant import ATOMIC_TYPES
 from .variables.exc import ExceptionVariable
 from .variables.traceback import TracebackVariable
@@ -59,7 +60,7 @@ def check_finalizers(tr: Any) -> None:
 def watch_arguments(tr: Any) -> None:
     """Have the trace break where a variable that is bound anew may hold the last reference to an argument with a finalizer, and keep the
     frames that end if some argument has one, or may hold an object that has."""
-    if tr.analysis.mortal_arguments:
+    if tr.analysis.has_mortal_arguments:
         tr.ended_frames = []
     watched: dict[int, Any] = {}
     for slot, found, _ in tr.analysis.rebound_arguments:
@@ -110,8 +111,7 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
     """Whether reference cycles that the frame leaves behind, or tracebacks, hold an argument with a finalizer: in eager execution, and
     not in generated code, which builds neither such cycles nor the variables of frames in tracebacks. That what they hold has no
     finalizer is guarded."""
-    mortal = tr.analysis.mortal_arguments
-    if not mortal:
+    if not tr.analysis.has_mortal_arguments:
         return False
     roots = [vt for frame in tr.ended_frames for vt in frame.held()]
     if result is not None:
@@ -119,12 +119,38 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
     else:
         roots += _exceptions_at_break(tr)
     held = {id(vt) for vt in _reachable(_holders([*roots, *tr.mutations]))}
-    slots = [slot for slot in mortal if id(tr.arguments[slot]) in held]
-    if not all(ends_silently(tr.analysis.values[slot]) for slot in slots):
+    mortal = [(vt, value) for vt, value in _owned(tr) if id(vt) in held and not _is_harmless(value)]
+    if not all(ends_silently(value) for _, value in mortal):
         return True
-    for slot in slots:
-        tr.guard(tr.source(None, ir.LOCAL, slot), ir.PYTHON, ends_silently)
+    for vt, _ in mortal:
+        tr.guard(vt.source, ir.PYTHON, ends_silently)
     return False
+
+
+def _owned(tr: Any) -> Iterator[tuple[VariableTracker, Any]]:
+    """What the frame may hold the last references to, with the real objects: its arguments; where it goes on after a break, the cells of
+    its own variables too, and those of the frames that wait."""
+    trackers, values = tr.arguments, tr.analysis.values
+    yield from ((vt, value) for vt, value in zip(trackers, values, strict=True) if value is not MISSING)
+    yield from _owned_cells(tr.root, tr.analysis.fn)
+    for _, following in waiting_frames(tr.root.code, values):
+        function, arguments = trackers[-2:]
+        if is_lazy(function) or is_lazy(arguments):
+            return  # nothing of that frame has run
+        yield from _owned_cells(function, values[-2])
+        trackers, values = arguments.items, following
+        yield from zip(trackers, values, strict=True)
+
+
+def _owned_cells(function: Any, real: types.FunctionType) -> Iterator[tuple[VariableTracker, Any]]:
+    """The cells of a resume function that are variables of its frame."""
+    for i in owned_cells(real):
+        yield function.closure[i], real.__closure__[i]
+
+
+def owned_cells(function: types.FunctionType) -> list[int]:
+    """Which free variables of a resume function are variables of its frame."""
+    return [i for i, name in enumerate(function.__code__.co_freevars) if name.endswith(PASSED)]
 
 
 def _exceptions_at_break(tr: Any) -> list[Any]:
@@ -187,9 +213,9 @@ def guard_arguments(tr: Any) -> None:
             tr.guard(source, ir.NO_FINALIZER)
 
 
-def mortal_arguments(values: Sequence[Any]) -> list[int]:
-    """The slots of the arguments that have a finalizer, or may hold something that has. Models outlive their calls."""
-    return [slot for slot, value in enumerate(values) if value is not MISSING and not _is_harmless(value)]
+def has_mortal_arguments(function: types.FunctionType, values: Sequence[Any]) -> bool:
+    """Whether an argument has a finalizer, or may hold something that has. Models outlive their calls."""
+    return any(value is not MISSING and not _is_harmless(value) for value in values) or bool(owned_cells(function))
 
 
 def ends_silently(value: Any) -> bool:
@@ -236,6 +262,8 @@ def _finalized(real: Any) -> type | None:
 
 def _finalized_object(real: Any) -> tuple[type | None, int]:
     """That class, and the id of the object."""
+    if has_finalizer(type(real)):  # modules and classes as well, of which the rest is held elsewhere
+        return type(real), id(real)
     for value in _held_by(real):
         cls = type(value)
         if has_finalizer(cls) or (cls is types.GeneratorType and value.gi_suspended):

@@ -45,7 +45,7 @@ PREFIXES = ("__stack_", "__inner", "__exc")
 
 def is_own_name(name: str) -> bool:
     """Whether a variable of a continuation is none of the original."""
-    return name.startswith(PREFIXES) or name.endswith(_PASSED)
+    return name.startswith(PREFIXES) or name.endswith(PASSED)
 
 
 _MODES = ("value", "raise", "call")
@@ -124,10 +124,10 @@ def resume_freevars(code: CodeType) -> tuple[str, ...]:
 
 def _outer_variables(code: CodeType) -> list[str]:
     """The free variables of the original."""
-    return [name for name in code.co_freevars if not name.endswith(_PASSED)]
+    return [name for name in code.co_freevars if not name.endswith(PASSED)]
 
 
-_PASSED = " (cell)"
+PASSED = " (cell)"
 
 
 def resume_code(
@@ -210,7 +210,7 @@ class _Resume:
         self.code, self.offset, self.stack_len, self.mode = code, offset, stack_len, mode
         self.nulls, self.passed = frozenset(nulls), passed
         self.exc_entries, self.lasti_entries = frozenset(exc_entries), dict(lasti_entries)
-        self.freevars = (*(name + _PASSED for name in code.co_cellvars), *_outer_variables(code))
+        self.freevars = (*(name + PASSED for name in code.co_cellvars), *_outer_variables(code))
         self.is_original = not is_resumed(code)
         self.body = codec.decode(code)
         self.index = self.body.index_of_offset[offset]
@@ -269,7 +269,7 @@ class _Resume:
 
     def _restore_cells(self) -> None:
         for name in self.code.co_cellvars:
-            self.asm.load_cell(name + _PASSED)  # stays where it is: who looks into the frame relies on that
+            self.asm.load_cell(name + PASSED)  # stays where it is: who looks into the frame relies on that
             self.asm.emit("STORE_FAST", CellVar(name))
 
     def _restore_stack(self) -> list[str]:

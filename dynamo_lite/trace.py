@@ -20,7 +20,6 @@ from .config import config
 from .exc import FirstUse, SkipFrame, Unsupported, UserFrame, unsupported
 from .graph import side
 from .guards import ir
-from .guards.mirror import has_finalizer
 from .hints import note_call
 from .interp.call import bind_arguments
 from .interp.frame import OPS, Frame, GraphBreak, Lasti
@@ -37,6 +36,7 @@ from .variables.base import MISSING, UNREAD, LazyVariable, VariableTracker, is_l
 from .variables.bytearray import BytearrayVariable
 from .variables.cell import CellVariable
 from .variables.constant import ATOMIC_TYPES, ConstantVariable
+from .variables.descr import refuse_finalizer
 from .variables.dict import DictVariable
 from .variables.dispatch import HANDLERS, slug_of_foreign
 from .variables.function import FunctionVariable, MethodVariable, call_handler, call_stand_in
@@ -566,8 +566,7 @@ class Trace:
 
     def new_instance(self, tx: Any, cls: type) -> VariableTracker:
         """A bare instance of a user class, as `object.__new__(cls)` makes it."""
-        if has_finalizer(cls):
-            unsupported("del-finalizer", qualname_of(cls))
+        refuse_finalizer(tx, cls)
         return subclass.new_instance(self, cls)
 
     def construct_foreign(

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
+from ..guards.mirror import has_finalizer
 from ..typeobject import (
     ABSENT,
     Py_TPFLAGS_IMMUTABLETYPE,
@@ -76,6 +77,14 @@ def guarded_lookup(tx: Any, cls: type, name: str) -> Any:
     if is_lazy(attribute):
         attribute._realize()
     return type_lookup(cls, name)
+
+
+def refuse_finalizer(tx: Any, cls: type) -> None:
+    """Break where the traced code makes an object of a class with a `__del__`: a model dies without running it."""
+    if has_finalizer(cls):
+        unsupported("del-finalizer", cls.__qualname__)
+    if is_heap_type(cls):
+        type_attribute(tx, cls, "__del__")  # which it may get
 
 
 def _written_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:

@@ -33,6 +33,7 @@ from .descr import (
     generic_getattr,
     generic_setattr,
     getset,
+    refuse_finalizer,
     type_attribute,
     type_lookup,
 )
@@ -510,6 +511,7 @@ def check_new(tx: Any, owner: type, args: list[VariableTracker]) -> None:
         message_name(cls)
         message_name(base)
         tx.raises(TypeError, f"{name}.__new__({tp_name(cls)}) is not safe, use {tp_name(base)}.__new__()")
+    refuse_finalizer(tx, cls)
 
 
 @functools.cache

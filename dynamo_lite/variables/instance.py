@@ -16,7 +16,6 @@ from typing import Any
 
 from ..exc import unsupported
 from ..guards import ir
-from ..guards.mirror import has_finalizer
 from ..source import own_dict
 from ..typeobject import (
     MEMBER_DESCRIPTORS,
@@ -41,6 +40,7 @@ from .descr import (
     generic_setattr,
     getset,
     guarded_lookup,
+    refuse_finalizer,
     type_attribute,
     type_lookup,
 )
@@ -148,8 +148,7 @@ class InstanceVariable(UserSlots):
         if not known or self.slots or self.is_atom or tx.tr.instance_class(cls) is not type(self):
             unsupported("mutation-of-unknown-object", f"{self.describe()}.__class__")
         for finalized in (self.cls, cls):
-            if has_finalizer(finalized):
-                unsupported("del-finalizer", finalized.__qualname__)
+            refuse_finalizer(tx, finalized)
         try:
             bare = next(base for base in mro_of(self.cls) if is_written_in_c(base)).__new__(self.cls)
             object.__dict__["__class__"].__set__(bare, cls)  # past a `__setattr__` of the program

@@ -28,7 +28,7 @@ from ..guards import ir
 from ..typeobject import lookup, mro_of
 from .base import ObservedException, VariableTracker
 from .constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
-from .descr import METHOD_DESCRIPTORS, generic_getattr
+from .descr import METHOD_DESCRIPTORS, generic_getattr, refuse_finalizer
 from .dict import DictVariable
 from .dispatch import HANDLERS, builtin, constructor, method
 from .instance import InstanceVariable
@@ -448,6 +448,7 @@ def _refuse_fake(tensor: TensorVariable, cls: type) -> None:
 def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
     """The tensor once more, as an instance of `cls`."""
     _refuse_fake(tensor, cls)
+    refuse_finalizer(tx, cls)
     if cls is torch.Tensor or _is_overriding_tensor(cls):
         alias = _below(tx, "call_function", torch.ops.aten.alias.default, tensor)
         if cls is torch.Tensor:
@@ -470,6 +471,7 @@ def make_subclass(
     if options or not isinstance(data, TensorVariable) or not _is_overriding_tensor(wanted):
         return unsupported("tensor-subclass", f"{wanted.__module__}.{wanted.__qualname__}")
     _refuse_fake(data, wanted)
+    refuse_finalizer(tx, wanted)
     result = _below(tx, "call_method", "detach", data)
     if require_grad.as_python_constant():
         result = _below(tx, "call_method", "requires_grad_", result)

@@ -24,6 +24,7 @@ from ..graph.modes import asking
 from ..graph.values import TensorValue
 from ..graph.wrappers import Part, has_parts, is_followed, is_wrapper, is_wrapper_class, maker_of, part_names
 from ..guards import ir
+from ..guards.mirror import has_finalizer
 from .base import VariableTracker
 from .constant import ConstantVariable
 from .descr import generic_getattr
@@ -121,6 +122,8 @@ def make_tensor(value: TensorValue) -> TensorVariable:
     if value.meta.live and is_wrapper(value.fake):
         if value.is_fake:
             unsupported(FAKE_INPUTS, f"{type(value.fake).__qualname__} of FakeTensors")
+        if has_finalizer(type(value.fake)):
+            unsupported("del-finalizer", type(value.fake).__qualname__)
         return with_own_slots(WrapperTensorVariable(value))
     return FakeTensorVariable(value) if value.is_fake is True else TensorVariable(value)
 

@@ -43,8 +43,11 @@ MODULES = (
 )  # fmt: skip
 
 
+# Past a metaclass with a `__getattribute__`.
 MRO_OF = type.__dict__["__mro__"].__get__
 DICT_OF = type.__dict__["__dict__"].__get__
+NAME_OF = type.__dict__["__name__"].__get__
+QUALNAME_OF = type.__dict__["__qualname__"].__get__
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
@@ -66,12 +69,12 @@ class Describer:
 
     def __call__(self, value):
         cls = type(value)  # not isinstance and hasattr, which may run `__getattribute__` of the program
-        kind = known(cls.__name__)
-        if cls in ATOMS:
+        kind = known(NAME_OF(cls))
+        if any(cls is atom for atom in ATOMS):  # not `in`: a metaclass may have an `__eq__`
             return kind, known(repr(value))
         if issubclass(cls, type):
-            return kind, value.__qualname__
-        if cls in (types.BuiltinFunctionType, types.ModuleType):
+            return kind, QUALNAME_OF(value)
+        if cls is types.BuiltinFunctionType or cls is types.ModuleType:
             return kind, value.__name__
         if not issubclass(cls, (tuple, frozenset)):
             if id(value) in self.seen:
@@ -107,17 +110,15 @@ class Describer:
             return self(value.func), self(value.args), self(value.keywords)
         if issubclass(cls, types.GeneratorType):
             return value.__name__, str(value.gi_frame and value.gi_frame.f_lineno)
-        if cls.__name__ in ("Tensor", "Parameter"):
+        if NAME_OF(cls) in ("Tensor", "Parameter"):
             return self.tensor(value)
-        if "iterator" in type.__dict__["__name__"].__get__(cls) and any(
-            "__next__" in DICT_OF(base) for base in MRO_OF(cls)
-        ):
+        if "iterator" in NAME_OF(cls) and any("__next__" in DICT_OF(base) for base in MRO_OF(cls)):
             return ()
         return self.attributes(value)
 
     def attributes(self, value):
         # Not getattr: no `__getattr__` of the program may run.
-        names = ["__dict__", *(n for c in type(value).__mro__ for n in c.__dict__.get("__slots__", ()))]
+        names = ["__dict__", *(n for c in MRO_OF(type(value)) for n in DICT_OF(c).get("__slots__", ()))]
         return [(n, self(object.__getattribute__(value, n))) for n in names if _has(value, n)]
 
     def tensor(self, tensor):
@@ -181,7 +182,7 @@ def namespace(events):
 
     def handled():
         error = sys.exc_info()[1]
-        return None if error is None else (known(type(error).__name__), plain(error.args))
+        return None if error is None else (known(NAME_OF(type(error))), plain(error.args))
 
     def stop(tag, value):
         events.append((tag, plain(value), handled()))
@@ -337,7 +338,7 @@ def deaths_in_order(events):
 
 def _generators(value):
     items = value if type(value) in (list, tuple) else [value]
-    return [v for v in items if hasattr(type(v), "__next__")]
+    return [v for v in items if any("__next__" in DICT_OF(base) for base in MRO_OF(type(v)))]
 
 
 def drain(iterator):
