@@ -262,8 +262,6 @@ def _finalized(real: Any) -> type | None:
 
 def _finalized_object(real: Any) -> tuple[type | None, int]:
     """That class, and the id of the object."""
-    if has_finalizer(type(real)):  # modules and classes as well, of which the rest is held elsewhere
-        return type(real), id(real)
     for value in _held_by(real):
         cls = type(value)
         if has_finalizer(cls) or (cls is types.GeneratorType and value.gi_suspended):
@@ -273,18 +271,21 @@ def _finalized_object(real: Any) -> tuple[type | None, int]:
 
 def _held_by(real: Any) -> Iterator[Any]:
     """An object and those that would die with it, if it holds the last references."""
-    pending, seen = [] if issubclass(type(real), _HELD_ELSEWHERE) else [real], {id(real)}
+    pending, seen = [real] if _may_die(real) else [], {id(real)}
     while pending and len(seen) < MAX_FOLLOWED:
         value = pending.pop()
         yield value
+        if issubclass(type(value), _HELD_ELSEWHERE):
+            continue
         for child in _referents(value):
-            if (
-                type(child) not in ATOMIC_TYPES
-                and id(child) not in seen
-                and not issubclass(type(child), _HELD_ELSEWHERE)
-            ):
+            if type(child) not in ATOMIC_TYPES and id(child) not in seen and _may_die(child):
                 seen.add(id(child))
                 pending.append(child)
+
+
+def _may_die(value: Any) -> bool:
+    """Modules, classes and functions are taken to live on, unless their own class has a finalizer."""
+    return not issubclass(type(value), _HELD_ELSEWHERE) or has_finalizer(type(value))
 
 
 def _referents(value: Any) -> list[Any]:

@@ -1,7 +1,12 @@
 """Objects with a `__del__` that captured code lets go of die when they die in eager execution."""
 
+import collections
+import functools
 import gc
+import itertools
+import random
 import sys
+import types
 
 import pytest
 
@@ -407,3 +412,82 @@ def test_garbage_holds_what_it_holds_in_eager_execution(program, make):
 def test_an_object_that_is_stored_where_it_is_already():
     compiled = captured(stores_what_is_there)
     assert ends(compiled, cyclic) == ends(stores_what_is_there, cyclic) == (0, 0, 0, 3)
+
+
+BASES = {
+    object: (), list: (), tuple: (), dict: (), set: (), frozenset: (), int: (), float: (), complex: (), str: (), bytes: (), bytearray: (),
+    collections.deque: (), collections.OrderedDict: (), collections.defaultdict: (), collections.Counter: (), Exception: (1,),
+    BaseException: (), KeyError: (1,), OSError: (2, "no file"), StopIteration: (1,), ImportError: ("m",),
+    UnicodeDecodeError: ("utf-8", b"a", 0, 1, "x"), property: (len,), functools.partial: (len,), types.SimpleNamespace: (),
+    types.ModuleType: ("m",), staticmethod: (len,), classmethod: (len,), map: (len, ()), filter: (None, ()), zip: (), enumerate: ((),),
+    reversed: ((),), itertools.chain: (), random.Random: (1,),
+}  # fmt: skip
+"""What a class may derive from → arguments for an instance of it."""
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_new_object_of_any_kind(base):
+    cls = type("Derived", (base,), {"__del__": lambda self: LOG.append("it")})
+    arguments = BASES[base]
+
+    def dropped(x):
+        cls(*arguments)
+        return x + len(LOG)
+
+    def bound(x):
+        made = cls(*arguments)
+        before = len(LOG)
+        del made
+        return x + before, len(LOG)
+
+    def ended(x):
+        def inner():
+            made = cls(*arguments)  # noqa: F841
+
+        inner()
+        return x + len(LOG)
+
+    for program in (dropped, bound, ended):
+        compiled = captured(program)
+        LOG.clear()
+        expected = program(X), LOG[:]
+        assert expected[1] == ["it"]
+        for _ in range(3):
+            LOG.clear()
+            assert (compiled(X), LOG) == expected
+
+
+def test_an_exception_that_is_raised_and_caught():
+    class Finalizing(Exception):
+        def __del__(self):
+            LOG.append("it")
+
+    def program(x):
+        try:
+            raise Finalizing
+        except Finalizing:
+            before = len(LOG)
+        return x + before, len(LOG)
+
+    compiled = captured(program)
+    for _ in range(3):
+        LOG.clear()
+        assert compiled(X) == (X, 1)
+
+
+@pytest.mark.parametrize("base", [object, list, Exception, map])
+def test_a_class_that_gets_a_finalizer(base):
+    cls = type("Derived", (base,), {})
+    arguments = BASES[base]
+
+    def program(x):
+        cls(*arguments)
+        return x + len(LOG)
+
+    compiled = captured(program)
+    LOG.clear()
+    assert compiled(X) == compiled(X) == X
+    cls.__del__ = lambda self: LOG.append("it")
+    assert [compiled(X), compiled(X), len(LOG)] == [X + 1, X + 2, 2]
+    del cls.__del__
+    assert [compiled(X), len(LOG)] == [X + 2, 2]

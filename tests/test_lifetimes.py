@@ -738,3 +738,30 @@ for make in torch.ones, lambda *shape: torch.ones(8, 3)[1:], lambda *shape: torc
     assert given() is None and "torch._dynamo" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("make", ["call", "as_subclass", "_make_subclass"])
+def test_the_finalizer_of_a_tensor_subclass_runs(make):
+    log = []
+
+    class Finalizing(torch.Tensor):
+        def __del__(self):
+            log.append(1)
+
+    def program(x):
+        if make == "call":
+            made = Finalizing(x)
+        elif make == "as_subclass":
+            made = x.detach().as_subclass(Finalizing)
+        else:
+            made = torch.Tensor._make_subclass(Finalizing, x)
+        before = len(log)
+        del made
+        return x + before, len(log)
+
+    compiled = dynamo_lite.compile(program, backend="eager")
+    for _ in range(3):
+        log.clear()
+        result, after = compiled(torch.zeros(2))
+        assert after == len(log) == 1
+        assert result.tolist() == [0, 0]

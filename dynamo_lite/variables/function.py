@@ -569,10 +569,8 @@ def call_handler(
     try:
         result = handler(tx, *args, **kwargs)
     except TypeError as error:
-        traceback = TRACEBACK.__get__(error)
-        if traceback is None or traceback.tb_next is not None:
+        if not _is_raised_here(error):
             raise
-        # Raised by the call itself (there is no frame below this one).
         mismatch = argument_error(fn, args, kwargs)
         if mismatch is not None:
             tx.raises_like(mismatch)
@@ -580,6 +578,13 @@ def call_handler(
             return call_handler(tx, fn, handler, args, {})
         unsupported("call-c-function", f"{getattr(fn, '__qualname__', fn)} with arguments that don't fit", error)
     return result if result is not None else ConstantVariable(None)
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Whether the call itself has raised: there is no frame below the one that has caught it. (Where that one kept the traceback in a
+    variable the two would be a reference cycle, and the analysis and what it has seen would live until the next collection.)"""
+    traceback = TRACEBACK.__get__(error)
+    return traceback is not None and traceback.tb_next is None
 
 
 _METHOD_WITH_CLASS = type(re.compile("").match)

@@ -18,6 +18,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from ..exc import CONTEXT
 from .base import VariableTracker
 from .descr import METHOD_DESCRIPTORS
 from .dispatch import PURE
@@ -58,7 +59,8 @@ def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, Varia
     try:
         fn(*host, **dict.fromkeys(kwargs))
     except TypeError as error:
-        return error if _ARGUMENT_ERROR.search(str(error)) else None
+        CONTEXT.__set__(error, None)  # with what leads to the frames that call this
+        return error.with_traceback(None) if _ARGUMENT_ERROR.search(str(error)) else None
     except Exception:
         return None
     return None

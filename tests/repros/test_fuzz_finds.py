@@ -15,7 +15,8 @@ from tests.fuzz import harness
 
 def agrees(text):
     """The module's `program` does the same eagerly and captured, for arguments made by `make_args`."""
-    problem = harness.difference(textwrap.dedent(text) + "\nG, GL, GD = globals().get('G'), globals().get('GL'), {}\n")
+    text = textwrap.dedent(text) + "\nG, GL, GD = globals().get('G'), globals().get('GL'), {}\n"
+    problem = harness.difference(text, view=list)
     assert problem is None, problem
 
 
@@ -836,3 +837,48 @@ def test_the_text_of_a_miss_asks_no_metaclass():
         del asked[:]
         failures = explain_miss(guards, (1,), f.__closure__)
         assert [str(failure) for failure in failures] and asked == []
+
+
+@pytest.mark.parametrize("use", ["o", "(lambda: o)"])
+def test_a_traceback_holds_the_variables_of_a_frame_that_waits(use):
+    """The frame of `inner` goes on after the break at `watch`: its variables, and their cells, are arguments of another frame."""
+    agrees(f"""
+    class Watched:
+        pass
+    def inner(a):
+        o = watch(1, Watched())
+        try:
+            kept = {use}
+            raise ValueError
+        finally:
+            stop(2, 3)
+    def program(a):
+        inner(a)
+    def make_args(k):
+        return [k]
+    """)
+
+
+def test_a_call_that_does_not_fit_leaves_no_garbage():
+    """The class statement calls `list` with three arguments. The error of its model must not keep the frames of the analysis."""
+
+    class Held:
+        pass
+
+    def program(held):
+        class Made([]):
+            pass
+
+    captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+    held = Held()
+    reference = weakref.ref(held)
+    gc.collect()
+    gc.disable()
+    try:
+        with config.patch(capture_pure_python=True, suppress_errors=False):
+            with pytest.raises(TypeError, match="list expected at most 1 argument"):
+                captured(held)
+        del held
+        assert reference() is None
+    finally:
+        gc.enable()
