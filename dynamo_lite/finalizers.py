@@ -25,7 +25,6 @@ from .isa.lift import lift
 from .resume import PASSED, waiting_frames
 from .variables.base import MISSING, VariableTracker, is_lazy, real_object
 from .variables.constant import ATOMIC_TYPES
-from .variables.exc import ExceptionVariable
 from .variables.traceback import TracebackVariable
 
 MAX_FOLLOWED = 1000
@@ -117,8 +116,8 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
     if result is not None:
         roots.append(result)
     else:
-        roots += _exceptions_at_break(tr)
-    held = {id(vt) for vt in _reachable(_holders([*roots, *tr.mutations]))}
+        roots += _held_at_break(tr)
+    held = {id(vt) for vt in _reachable(_holders([*roots, *tr.mutations], {id(made) for made in tr.new_classes.values()}))}
     mortal = [(vt, value) for vt, value in _owned(tr) if id(vt) in held and not _is_harmless(value)]
     if not all(ends_silently(value) for _, value in mortal):
         return True
@@ -153,20 +152,20 @@ def owned_cells(function: types.FunctionType) -> list[int]:
     return [i for i, name in enumerate(function.__code__.co_freevars) if name.endswith(PASSED)]
 
 
-def _exceptions_at_break(tr: Any) -> list[Any]:
-    """The exceptions, with their tracebacks, that frames go on with after a break."""
+def _held_at_break(tr: Any) -> list[Any]:
+    """What is in the variables and on the stacks of the frames that go on after a break, of which not all is built: objects that nothing
+    reads any more, such as classes, may hold something; and the exceptions that are handled, with their tracebacks."""
     found = [] if tr.handled is None else [tr.handled]
     frame = tr.frame
     while frame is not None:
-        found += [
-            vt for vt in frame.held() if not is_lazy(vt) and isinstance(vt, (ExceptionVariable, TracebackVariable))
-        ]
+        found += frame.held()
         frame = frame.parent
     return found
 
 
-def _holders(roots: list[Any]) -> list[Any]:
-    """The objects among those that these lead to which are on a reference cycle, and what is in the variables of frames in tracebacks."""
+def _holders(roots: list[Any], classes: set[int]) -> list[Any]:
+    """The objects among those that these lead to which are on a reference cycle (new `classes` always are), and what is in the variables of
+    frames in tracebacks."""
     found: list[Any] = []
     state: dict[int, bool] = {}  # id of an object → whether the way to the current one leads through it
     pending = [(vt, False) for vt in roots]
@@ -180,6 +179,8 @@ def _holders(roots: list[Any]) -> list[Any]:
                 found.append(vt)
             continue
         state[id(vt)] = True
+        if id(vt) in classes:
+            found.append(vt)
         pending.append((vt, True))
         pending += [(child, False) for child in _children(vt)]
         if not is_lazy(vt) and isinstance(vt, TracebackVariable):

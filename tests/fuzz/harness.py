@@ -504,12 +504,16 @@ SCOPES = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, 
 
 @contextlib.contextmanager
 def lasting_garbage(text):
-    """No cyclic garbage is collected in a program that could see when: this hangs on the number of objects that the engine makes."""
+    """No cyclic garbage is collected in a program that could see when: this hangs on the number of objects that the engine makes, which
+    also collects by itself after it has followed a class statement."""
+    collect = gc.collect
     if "watch(" in text or "__del__" in text or "weakref" in text:
         gc.disable()
+        gc.collect = lambda generation=2: 0
     try:
         yield
     finally:
+        gc.collect = collect
         gc.enable()
 
 
