@@ -117,7 +117,9 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
         roots.append(result)
     else:
         roots += _held_at_break(tr)
-    held = {id(vt) for vt in _reachable(_holders([*roots, *tr.mutations], {id(made) for made in tr.new_classes.values()}))}
+    held = {
+        id(vt) for vt in _reachable(_holders([*roots, *tr.mutations], {id(made) for made in tr.new_classes.values()}))
+    }
     mortal = [(vt, value) for vt, value in _owned(tr) if id(vt) in held and not _is_harmless(value)]
     if not all(ends_silently(value) for _, value in mortal):
         return True

@@ -127,6 +127,7 @@ class Trace:
         self.stand_classes: dict[type, type] = {}
         self.frame_objects: dict[int, VariableTracker] = {}
         self.mutations: list[VariableTracker] = []
+        self.changes = 0  # to objects that existed before
         self.cached: list[Any] = []  # results of functions with a cache that were followed
         self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
         # what has to hold when it is known what escapes: `check(tr, escaping)` raises where it does not
@@ -440,7 +441,10 @@ class Trace:
 
     def mutating(self, vt: VariableTracker) -> None:
         """Announce the change of an object. One that existed before must know how to replay the change."""
-        if vt.source is None or vt.mutated:
+        if vt.source is None:
+            return
+        self.changes += 1
+        if vt.mutated:
             return
         if getattr(vt.emit_update, "__func__", None) is VariableTracker.emit_update:
             unsupported("mutation-of-unknown-object", vt.describe())

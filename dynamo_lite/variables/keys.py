@@ -10,8 +10,9 @@ Mirrors `lookdict` of `Objects/dictobject.c` and `PyObject_Hash`.
 
 from __future__ import annotations
 
+import contextlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..exc import unsupported
@@ -57,7 +58,18 @@ class UserKey:
     def __eq__(self, other: object) -> bool:
         # The table asks the stored key; the frame to call from is that of the key looked up, if it is of this kind.
         tx = other.tx if type(other) is UserKey else self.tx
-        return same_or_equal(tx, self.vt, key_tracker(other))
+        with asked_again(tx, self.vt, "__eq__"):
+            return same_or_equal(tx, self.vt, key_tracker(other))
+
+
+@contextlib.contextmanager
+def asked_again(tx: Any, v: VariableTracker, name: str) -> Iterator[None]:
+    """Break if a method that a table calls changes something: real tables call it again where changes of them are replayed, and where guards
+    look a key up."""
+    changes = tx.tr.changes
+    yield
+    if tx.tr.changes != changes:
+        unsupported("unhashable-key", f"{type_name(v)}.{name}, which changes something")
 
 
 class AtomKey:
@@ -139,7 +151,8 @@ def key_of(tx: Any, v: VariableTracker) -> Any:
     if rule is not None:
         return rule(tx, v)
     if isinstance(hash_, types.FunctionType) or hash_ is object.__hash__:
-        number = host_value(v.tp_hash(tx), "unhashable-key")
+        with asked_again(tx, v, "__hash__"):
+            number = host_value(v.tp_hash(tx), "unhashable-key")
         if number in tx.tr.hashes:  # a table may have that object, whose tracker hashes otherwise
             unsupported("object-identity", f"{type_name(v)} with the hash of another object as a key")
         return UserKey(tx, v, number)

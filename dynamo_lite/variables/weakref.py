@@ -38,7 +38,7 @@ from .cell import CellVariable
 from .constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import foreign_attribute, getset
 from .dispatch import builtin, constructor
-from .keys import Key, hash_rule, key_of
+from .keys import Key, hash_rule, key_of, runs_program
 from .module import is_module_level
 from .native import NativeVariable, emit_call, str_text
 from .wrap import builds
@@ -174,7 +174,12 @@ class WeakRefVariable(Weak):
 
 @hash_rule(weakref.ref.__hash__)
 def weakref_key(tx: Any, v: Any) -> Any:
-    return Key(v, (weakref_key, key_of(tx, v.referent(tx))))
+    key = key_of(tx, v.referent(tx))
+    if runs_program(
+        key
+    ):  # two references to one object ask it whether it equals itself, where a table of the objects would not
+        unsupported("weakref", "a key that compares its object by a method of the program")
+    return Key(v, (weakref_key, key))
 
 
 def canonical(tx: Any, table: dict[int, Any], model: type[Weak], target: VariableTracker) -> Weak:

@@ -269,3 +269,70 @@ def test_addresses_in_tables_from_outside(fn):
     compiled = dynamo_lite.compile(fn, backend="eager")
     for x in (SEEN, torch.zeros(2), SEEN):
         assert compiled(x)[0] == fn(x)[0]
+
+
+# -- methods that change something
+
+ASKED = []
+
+
+class Counting:
+    def __hash__(self):
+        ASKED.append("hash")
+        return 5
+
+
+class Comparing:
+    def __eq__(self, other):
+        ASKED.append("eq")
+        return True
+
+    def __hash__(self):
+        return 5
+
+
+def added(table, key):
+    table.add(key)
+    table.add(key)
+    return key in table
+
+
+def stored(table, key):
+    table[key] = 1
+    table[key] += 1
+    return table.get(key)
+
+
+def referred(table, key):
+    table.add(weakref.ref(key, repr))
+
+
+def looked_up(table, key):
+    return key in table, len(table)
+
+
+@pytest.mark.parametrize("cls", [Counting, Comparing])
+@pytest.mark.parametrize(
+    ("fn", "make"),
+    [
+        (added, lambda key: set()),
+        (added, lambda key: weakref.WeakSet()),
+        (added, lambda key: {key}),
+        (stored, lambda key: {}),
+        (stored, lambda key: weakref.WeakKeyDictionary()),
+        (stored, lambda key: {type(key)(): 1}),
+        (referred, lambda key: set()),
+        (looked_up, lambda key: {key}),
+        (looked_up, lambda key: {type(key)()}),
+    ],
+)
+def test_hashes_and_comparisons_that_change_something_run_as_often_as_in_eager_execution(cls, fn, make):
+    compiled = captured(fn)
+    seen = []
+    for function in (fn, compiled, compiled, compiled):
+        key = cls()
+        table = make(key)
+        ASKED.clear()
+        seen.append((function(table, key), ASKED[:], len(table)))
+    assert seen[0][1] or (cls is Comparing and fn in (added, referred, looked_up, stored))
+    assert seen[1:] == seen[:1] * 3
