@@ -345,9 +345,13 @@ class Codegen:
         self.fill()
 
     def update(self, vt: VariableTracker) -> None:
-        """Apply the changes of one object, if that has not been done yet."""
+        """Apply the changes of one object, if that has not been done yet. Iterators from outside come before all others: they have taken
+        their items before their containers changed (see `_check_container` in `variables/iter.py`)."""
         if id(vt) not in self.updated:
             self.updated.add(id(vt))
+            for other in () if vt.is_moved_first else self.tr.mutations:
+                if other.is_moved_first:
+                    self.update(other)
             self.named.append(vt)
             vt.emit_update(self)
 

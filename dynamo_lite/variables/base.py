@@ -157,6 +157,7 @@ class VariableTracker:
     """`extreme(tx, function, best, item)`: `min` or `max` of two objects of which this is one, None if the analysis has to compare them."""
 
     holds_weakly = False  # its children may go away while it is there
+    is_moved_first = False  # an iterator from outside, whose items are taken before other changes are replayed
 
     def children(self) -> Any:
         """Trackers that this object holds (for escape analysis and materialisation)."""

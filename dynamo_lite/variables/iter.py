@@ -475,6 +475,8 @@ class SourcedIterator(IteratorVariable):
         tx.tr.guard(self.node, ir.LEN, len(self.items))
         return len(self.items) - self.consumed
 
+    is_moved_first = True
+
     def emit_update(self, cg: Any) -> None:
         if not self.owned:
             emit_advance(cg, self, self.consumed + self.done)

@@ -64,8 +64,8 @@ class UserKey:
 
 @contextlib.contextmanager
 def asked_again(tx: Any, v: VariableTracker, name: str) -> Iterator[None]:
-    """Break if a method that a table calls changes something: real tables call it again where changes of them are replayed, and where guards
-    look a key up."""
+    """Break if a method that a table calls changes something: real tables call it again where changes of them are replayed, and where
+    guards look a key up."""
     changes = tx.tr.changes
     yield
     if tx.tr.changes != changes:

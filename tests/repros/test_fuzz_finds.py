@@ -882,3 +882,41 @@ def test_a_call_that_does_not_fit_leaves_no_garbage():
         assert reference() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("view", ["items", "keys", "values"])
+@pytest.mark.parametrize("change", ["d.setdefault(2)", "d[2] = 1", "d.clear(); d.update({7: 8, 9: 1})"])
+def test_an_iterator_is_moved_before_its_dict_changes(view, change):
+    """The rest of the first loop runs in a continuation, with the real iterator: its end is replayed before the change of the dict."""
+    agrees(f"""
+    def program(d):
+        for k in d.{view}():
+            stop(1, k)
+        {change}
+        for k in d.{view}():
+            stop(2, k)
+        return d
+    def make_args(k):
+        return [{{3: 4}}]
+    """)
+
+
+def test_classes_are_read_past_a_metaclass_that_answers_for_all_names():
+    agrees("""
+    class Meta(type):
+        pass
+    class C(metaclass=Meta):
+        def __init__(self, v):
+            self.v = v
+    OBJECT = C(2)
+    def program(k):
+        try:
+            OBJECT[0] = 1
+        except TypeError as error:
+            stop(1, error)
+        return OBJECT
+    def make_args(k):
+        return [k]
+    def change(n):
+        Meta.__getattribute__ = lambda self, name: stop(2, name)
+    """)
