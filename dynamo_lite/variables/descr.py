@@ -24,6 +24,7 @@ from ..typeobject import (
     lookup,
     member_descriptor,
     mro_of,
+    qualname_of,
     tp_name,
 )
 from .abstract import message_name, type_name
@@ -82,7 +83,7 @@ def guarded_lookup(tx: Any, cls: type, name: str) -> Any:
 def refuse_finalizer(tx: Any, cls: type) -> None:
     """Break where the traced code makes an object of a class with a `__del__`: a model dies without running it."""
     if has_finalizer(cls):
-        unsupported("del-finalizer", cls.__qualname__)
+        unsupported("del-finalizer", qualname_of(cls))
     if is_heap_type(cls):
         type_attribute(tx, cls, "__del__")  # which it may get
 
