@@ -366,9 +366,9 @@ def lookup_key(tx: Any, item: VariableTracker) -> Any:
     return key_of(tx, item)
 
 
-def element_keys(tx: Any, v: VariableTracker) -> Any:
+def element_keys(tx: Any, v: VariableTracker, wanted: Any = ()) -> Any:
     """The host keys of an iterable's items, as something that host set operations treat as they would the real
-    object.
+    object. An intersection stops where it has met all keys that are `wanted`.
     """
     if isinstance(v, SetVariable):
         return v.items
@@ -377,9 +377,15 @@ def element_keys(tx: Any, v: VariableTracker) -> Any:
     if isinstance(v, DictKeysVariable) and not v.mapping.numbered:
         return list(v.mapping.items)
     keys = []
+    missing = set(wanted)
     iterator = get_iter(tx, v)
     while (item := iter_next(tx, iterator)) is not None:
         keys.append(key_of(tx, item))
+        if missing:
+            with host_table(tx):
+                missing.discard(keys[-1])
+            if not missing:
+                break
     return keys
 
 
@@ -440,12 +446,24 @@ def _result_of(self: SetVariable, items: Any) -> SetVariable:
     return (FrozenSetVariable if self.base is frozenset else SetVariable)(items)
 
 
+def _keys_of_others(tx: Any, self: SetVariable, name: str, others: tuple[VariableTracker, ...]) -> list[Any]:
+    """The keys that a method asks the other operands for; those of `set_intersection_multi` one after the other."""
+    if not name.startswith("intersection"):
+        return [element_keys(tx, other) for other in others]
+    found: list[Any] = []
+    for other in others:
+        with host_table(tx):
+            left = set(self.items).intersection(*found)
+        found.append(element_keys(tx, other, left))
+    return found
+
+
 def _new_method(base: type, name: str) -> None:
     host = getattr(base, name)
 
     @method(host)
     def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
-        keys = [element_keys(tx, other) for other in others]
+        keys = _keys_of_others(tx, self, name, others)
         with host_table(tx):
             return _result_of(self, host(self.items, *keys))
 
@@ -455,7 +473,7 @@ def _changing_method(name: str) -> None:
 
     @method(host)
     def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
-        keys = [element_keys(tx, other) for other in others]
+        keys = _keys_of_others(tx, self, name, others)
         self.changing(tx)
         with host_table(tx):
             host(self.items, *keys)

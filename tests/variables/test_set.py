@@ -1,6 +1,7 @@
 """Sets and frozensets: algebra, methods, order, iteration."""
 
-from differential import capture, check, check_lines
+import pytest
+from differential import capture, captured, check, check_lines
 
 from dynamo_lite.config import config
 from dynamo_lite.record import log
@@ -162,3 +163,17 @@ def test_a_sourced_set_is_not_loaded_for_a_membership_test():
         assert c({1, 3, 4}) is True
         assert len(log.frames) == before
         assert c({1, 7}) is False
+
+
+@pytest.mark.parametrize("method", ["intersection", "intersection_update"])
+def test_an_intersection_stops_where_it_has_all(method):
+    """`set_intersection` stops once the result is as large as the set: it asks neither for the hash of the rest, nor for the rest."""
+    compiled = captured(lambda s, items: getattr(s, method)(items))
+    rest = iter([1, 2, 5, 6])
+    eager = iter([1, 2, 5, 6])
+    for _ in range(2):
+        assert compiled({1}, [1, []]) == getattr({1}, method)([1, []])
+    assert compiled({2, 1}, rest) == getattr({1, 2}, method)(eager)
+    assert list(rest) == list(eager)
+    with pytest.raises(TypeError, match="unhashable"):
+        compiled({1, 3}, [1, []])
