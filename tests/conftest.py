@@ -9,6 +9,10 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["DYNAMO_LITE_CACHE"] = "0"  # tests see what capture does; those of the cache have one of their own
+# Inductor compiles in the process that asks, not in a pool that imports torch first; and it tries no program for each set of vector
+# instructions that /proc/cpuinfo lists, in each new cache directory. `setdefault`: who runs the tests may ask for both.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 NEEDS_TORCH = re.compile(r"^\s*(import|from) torch\b|^from dynamo_lite\.testing", re.MULTILINE)
@@ -22,14 +26,13 @@ def pytest_ignore_collect(collection_path, config):
 
 
 if HAVE_TORCH:
-    import torch
-
     import dynamo_lite
+    from tests.helpers import seeds
 
     @pytest.fixture(autouse=True)
     def clean_compiler():
         """No test sees what another one compiled."""
-        torch.manual_seed(0)
+        seeds.seed()
         yield
         dynamo_lite.reset()
 

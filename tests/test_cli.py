@@ -4,12 +4,12 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 import torch
 
 from dynamo_lite.__main__ import main
+from tests.helpers import processes
 
 ROOT = pathlib.Path(__file__).parent.parent
 TRAIN = str(ROOT / "examples" / "train.py")
@@ -17,7 +17,7 @@ TOY = str(ROOT / "examples" / "toy.py")
 
 
 def command(*arguments, status=0):
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT)
+    done = processes.run(arguments, cwd=ROOT)
     assert done.returncode == status, done.stderr
     return done.stdout
 
@@ -49,8 +49,8 @@ def test_the_report_is_printed_when_the_script_exits(tmp_path):
     "arguments", [["explain", TOY], ["explain", "all"], ["run", "--coverage", "--backend=eager", TOY]]
 )
 def test_a_report_that_nobody_reads_to_its_end(arguments):
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dynamo_lite", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    running = processes.Popen(
+        ["-m", "dynamo_lite", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
     )
     running.stdout.close()
     assert (running.wait(), running.stderr.read()) == (128 + signal.SIGPIPE, b"")
@@ -59,8 +59,8 @@ def test_a_report_that_nobody_reads_to_its_end(arguments):
 def test_an_error_of_the_script_is_told_where_nobody_reads_the_report(tmp_path):
     path = tmp_path / "fails.py"
     path.write_text("import torch\ntorch.compile(torch.sin)(torch.ones(2))\nraise KeyError('mine')")
-    command = [sys.executable, "-m", "dynamo_lite", "run", "--coverage", "--backend", "eager", str(path)]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    command = ["-m", "dynamo_lite", "run", "--coverage", "--backend", "eager", str(path)]
+    running = processes.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
     running.stdout.close()
     assert running.wait() == 1
     said = running.stderr.read().decode()
@@ -77,10 +77,11 @@ def test_arguments_module_and_redirection(tmp_path):
     )
     expected = "__main__ ['--a', 'b'] False True\n"
     assert command("-m", "dynamo_lite", "run", str(tmp_path / "prog.py"), "--a", "b") == expected
-    done = subprocess.run(
-        [sys.executable, "-m", "dynamo_lite", "run", "-m", "prog", "--a", "b"],
-        capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""},
-    )  # fmt: skip
+    done = processes.run(
+        ["-m", "dynamo_lite", "run", "-m", "prog", "--a", "b"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+    )
     assert done.stdout == expected, done.stderr
 
 
@@ -127,7 +128,7 @@ def test_timing_and_trace(tmp_path):
     script.write_text("import torch\nprint(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2)).sum())\n")
     trace = tmp_path / "trace.json"
     arguments = ["-m", "dynamo_lite", "run", "--timing", "--trace", str(trace), str(script)]
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = processes.run(arguments, cwd=ROOT, check=True)
     assert "tensor(4.)" in done.stdout
     assert "TIMING: entire_frame_compile:" in done.stderr and "STATS: frames:1 | call_* op count:1" in done.stderr
     assert trace.read_text().startswith('{"traceEvents"')

@@ -32,6 +32,8 @@ from dynamo_lite._eval_frame import (
     set_region,
 )
 
+from tests.helpers.classes import kinds_of_methods, with_wrapped_methods
+
 LONG = bool(os.environ.get("DYNAMO_LITE_SOAK"))
 needs_hook_support = pytest.mark.skipif(not HAVE_HOOK, reason="no frame hook for this CPython")
 
@@ -567,29 +569,15 @@ def test_what_only_a_static_look_finds_is_not_copied(wrapper):
 
 
 @pytest.mark.parametrize("wrap", [_wrap, Uncaptured])
-def test_names_that_make_static_and_class_methods(wrap):
-    class Base:
-        @wrap
-        def __new__(cls):
-            return object.__new__(cls)
-
-        @wrap
-        def __init_subclass__(cls, **keywords):
-            cls.keywords = keywords
-
-        @wrap
-        def __class_getitem__(cls, item):
-            return cls, item
-
-        @wrap
-        def plain(self):
-            return self
-
-    kinds = [type(vars(Base)[name]) for name in ("__new__", "__init_subclass__", "__class_getitem__")]
-    assert kinds == [staticmethod, classmethod, classmethod] and inspect.isfunction(vars(Base)["plain"])
-    for arguments in ((), (Base,), (Base, 1), (Base, "a", "b")):
+def test_set_name_makes_static_and_class_methods(wrap):
+    """Of wrappers themselves; it refuses arguments that `type` does not give it."""
+    made = with_wrapped_methods(wrap)
+    assert kinds_of_methods(made) == [staticmethod, classmethod, classmethod] and inspect.isfunction(
+        vars(made)["plain"]
+    )
+    for arguments in ((), (made,), (made, 1), (made, "a", "b")):
         with pytest.raises(TypeError):
-            vars(Base)["plain"].__set_name__(*arguments)
+            vars(made)["plain"].__set_name__(*arguments)
 
 
 @pytest.mark.parametrize("wrapper", [documented, uncaptured])

@@ -548,8 +548,7 @@ def test_a_graph_in_a_try_statement_keeps_its_inputs():
         print(end="")
         try:
             seen.append(1)
-            y = y * 2
-            y = y.repeat(1 << 50)
+            y = (y * 2).repeat(1 << 50)
         except RuntimeError as error:
             seen.append(type(error))
         return y
@@ -558,17 +557,9 @@ def test_a_graph_in_a_try_statement_keeps_its_inputs():
 
 
 def test_a_try_statement_of_a_caller_in_the_same_frame():
-    def inner(x, seen):
-        y = x + 1
-        print(end="")
-        seen.append(1)
-        y = y * 2
-        y = y.repeat(1 << 50)
-        return y
-
     def f(x, seen):
         try:
-            x = inner(x, seen)
+            x = runs_out_of_memory(x, seen)
         except RuntimeError as error:
             seen.append(type(error))
         return x

@@ -9,7 +9,6 @@ import gc
 import inspect
 import pickle
 import pickletools
-import subprocess
 import sys
 import threading
 import traceback
@@ -24,6 +23,8 @@ import torch._dynamo
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounter
+from tests.helpers import processes
+from tests.helpers.classes import kinds_of_methods, with_wrapped_methods
 
 
 def plain(x, y=1, *, z: int = 2) -> int:
@@ -173,7 +174,7 @@ def test_pickles_of_a_function_compiled_under_another_name_are_compiled_elsewher
         f"import pickle, sys, torch; f = pickle.loads({data!r})\n"
         "print(type(f).__name__, f(torch.zeros(1)).item(), f.cache.region.settings.backend)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = processes.run(["-c", code], check=True)
     assert result.stdout.split() == ["function", "3.0", "eager"]
 
 
@@ -315,31 +316,15 @@ def test_one_call_instruction_that_saw_the_function_first():
 
 @pytest.mark.parametrize("wrap", [_eager, dynamo_lite.disable], ids=["compile", "disable"])
 def test_names_that_make_static_and_class_methods(wrap):
-    class Base:
-        @wrap
-        def __new__(cls, n):
-            made = object.__new__(cls)
-            made.n = n
-            return made
+    """Of compiled functions, which are called as such methods."""
+    base = with_wrapped_methods(wrap)
 
-        @wrap
-        def __init_subclass__(cls, **keywords):
-            cls.keywords = keywords
-
-        @wrap
-        def __class_getitem__(cls, item):
-            return cls, item
-
-    class Derived(Base, size=3):
+    class Derived(base, size=3):
         pass
 
     assert Derived.keywords == {"size": 3} and Derived[5] == (Derived, 5)
     assert Derived(4).n == 4 and Derived(4).__new__(Derived, 6).n == 6
-    assert [type(vars(Base)[name]) for name in ("__new__", "__init_subclass__", "__class_getitem__")] == [
-        staticmethod,
-        classmethod,
-        classmethod,
-    ]
+    assert kinds_of_methods(base) == [staticmethod, classmethod, classmethod]
 
 
 def test_a_traceback_has_no_frame_more():

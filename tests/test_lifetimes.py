@@ -10,7 +10,6 @@ import dataclasses
 import enum
 import functools
 import gc
-import subprocess
 import sys
 import types
 import typing
@@ -23,19 +22,10 @@ from torch.utils._pytree import tree_leaves
 
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
+from tests.helpers import processes
+from tests.helpers.functions import Double
 
 # -- programs over one tensor (or what ARGUMENTS makes of it)
-
-
-class Fn(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * ctx.saved_tensors[0]
 
 
 class Plain:
@@ -173,7 +163,7 @@ def differentiates(x):
 
 
 def autograd_function(x):
-    return Fn.apply(x)
+    return Double.apply(x)
 
 
 def checkpoints(x):
@@ -737,7 +727,7 @@ for make in torch.ones, lambda *shape: torch.ones(8, 3)[1:], lambda *shape: torc
     del x
     assert given() is None and "torch._dynamo" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    processes.run(["-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("make", ["call", "as_subclass", "_make_subclass"])

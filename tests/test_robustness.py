@@ -9,7 +9,6 @@ import os
 import pkgutil
 import random
 import signal
-import subprocess
 import sys
 import threading
 import warnings
@@ -22,6 +21,7 @@ import dynamo_lite
 from dynamo_lite import _eval_frame, convert
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter
+from tests.helpers import processes
 
 X = torch.ones(3)
 
@@ -479,7 +479,5 @@ for count in (1, 5, 3000):
 def test_allocations_that_fail(first):
     pytest.importorskip("_testcapi")
     text = SHORT_OF_MEMORY.replace("PLACES", f"range({first} * 7, 2500, 28)")
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", text], capture_output=True, text=True, check=False
-    )
+    done = processes.run(["-X", "faulthandler", "-c", text])
     assert done.returncode == 0, done.stderr

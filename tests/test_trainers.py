@@ -5,8 +5,6 @@ What a library does is tested with the library, where it is installed; `test_wha
 """
 
 import importlib
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -16,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounter
+from tests.helpers import processes
 
 X, Y = torch.randn(8, 4), torch.randn(8, 2)
 
@@ -39,7 +38,7 @@ def installed(name):
 
 def run(text):
     """In a process of its own: whether torch._dynamo is loaded is a matter of the process."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=300)
+    done = processes.run(["-c", textwrap.dedent(text)], timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.split()
 

@@ -1,6 +1,4 @@
 import functools
-import subprocess
-import sys
 
 import pytest
 
@@ -15,6 +13,7 @@ from dynamo_lite.backends.registry import (
 )
 from dynamo_lite.backends.requirements import Requirements
 from dynamo_lite.exc import InvalidBackend
+from tests.helpers import processes
 
 
 @pytest.fixture(autouse=True)
@@ -148,7 +147,7 @@ def test_lookup_imports_no_compiler():
         "import sys, torch; from dynamo_lite.backends.registry import lookup_backend; lookup_backend('inductor');"
         "print([m for m in ('torch._dynamo', 'torch._inductor', 'torch._functorch.aot_autograd') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = processes.run(["-c", script], check=True)
     assert done.stdout.strip() == "[]"
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import subprocess
 import sys
 from importlib.util import find_spec
 
@@ -17,6 +16,7 @@ from benchmarks import driver, measure, results, suites
 from benchmarks.significance import compare, verdict
 from benchmarks.zoo_inputs import Entry
 from dynamo_lite.__main__ import main as command_line
+from tests.helpers import processes
 
 SETTINGS = {**measure.Settings()._asdict(), "rivals": ["torch.compile"], "parts": ["coverage", "accuracy", "speed"]}
 
@@ -257,9 +257,7 @@ def test_torchbench_from_a_checkout(tmp_path, monkeypatch):
 def test_processes_of_their_own(tmp_path):
     path = tmp_path / "r.json"
     arguments = ["micro", "--only", "chain_8_10", "--accuracy", "--backend", "eager", "--isolate", "--json", str(path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "dynamo_lite", "bench", *arguments], capture_output=True, text=True, timeout=300
-    )
+    done = processes.run(["-m", "dynamo_lite", "bench", *arguments], timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cpu micro chain_8_10" in done.stdout and json.loads(path.read_text())["models"]["micro/chain_8_10"]["pass"]
 

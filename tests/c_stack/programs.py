@@ -35,23 +35,24 @@ def nested(make, levels=DEEP, value=None):
 # -- code that calls itself
 
 
-@program
-def a_function(compile_):
+def _calls_itself(compile_, breaks):
     def f(x):
+        if breaks:
+            print(end="")
         return f(x + 1)
 
     f = compile_(f)
     return f(torch.ones(2))
+
+
+@program
+def a_function(compile_):
+    return _calls_itself(compile_, False)
 
 
 @program
 def a_function_behind_a_break(compile_):
-    def f(x):
-        print(end="")
-        return f(x + 1)
-
-    f = compile_(f)
-    return f(torch.ones(2))
+    return _calls_itself(compile_, True)
 
 
 @program

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -18,6 +17,7 @@ from dynamo_lite.backends.generated import Generated
 from dynamo_lite.cache import files, store
 from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.record import STATS, log
+from tests.helpers import processes
 
 TEXT = """
 import torch
@@ -353,7 +353,7 @@ def test_inductor(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
 
-    def process(*args, **variables):
+    def process(*args, start=processes.run, **variables):
         environment = {
             **os.environ,
             "DYNAMO_LITE_CACHE": "1",
@@ -362,13 +362,11 @@ def test_inductor(tmp_path):
             "PYTHONPATH": os.pathsep.join(sys.path),
             **variables,
         }
-        done = subprocess.run(
-            [sys.executable, str(script), *args], capture_output=True, text=True, env=environment, timeout=500
-        )
+        done = start([script, *args], env=environment, timeout=500)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
-    cold = process()
+    cold = process(start=processes.start_anew)
     assert (cold["used"], cold["kept"], cold["others"]) == (0, 1, 0)
     assert len(cold["refused"]) == 1 and "input_info" in cold["refused"][0]
     warm = process()

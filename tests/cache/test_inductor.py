@@ -1,13 +1,16 @@
 """Torch's own caches keep what the backend makes of our graphs: a second process compiles no kernels."""
 
+import functools
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
+from tests.helpers import processes
+
 SCRIPT = """
+import functools
 import json
 import torch
 import dynamo_lite
@@ -36,10 +39,8 @@ def test_second_process(tmp_path):
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     found = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=500
-        )
+    for start in (processes.start_anew, functools.partial(processes.run, modules=processes.INDUCTOR)):
+        done = start([script], env=environment, timeout=500)
         assert done.returncode == 0, done.stderr
         found.append(json.loads(done.stdout.splitlines()[-1]))
     cold, warm = found

@@ -18,6 +18,7 @@ from dynamo_lite import config
 from dynamo_lite.__main__ import main
 from dynamo_lite.cache import directory, files, keys, store
 from dynamo_lite.record import log
+from tests.helpers import processes
 
 TEXT = "import torch\ndef f(x): return x.sin() + 1\ndef main(): return f, (torch.ones(3),)\n"
 
@@ -300,7 +301,7 @@ def start(script, cache, *args):
         "DYNAMO_LITE_DEBUG": "1",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    environment.pop("PYTHONHASHSEED", None)
+    environment.pop("PYTHONHASHSEED", None)  # each process has another one; so it is started anew, not forked
     return subprocess.Popen(
         [sys.executable, str(script), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
@@ -398,8 +399,7 @@ def test_counts_are_the_same_in_each_process_with_the_cache_off(tmp_path):
     environment = {**os.environ, "DYNAMO_LITE_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def run(cache, *sizes):
-        command = [sys.executable, str(script), *sizes]
-        done = subprocess.run(command, env={**environment, "DYNAMO_LITE_CACHE": cache}, capture_output=True, text=True)
+        done = processes.run([script, *sizes], env={**environment, "DYNAMO_LITE_CACHE": cache})
         assert done.returncode == 0, done.stderr
         return done.stdout
 

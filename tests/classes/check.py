@@ -19,6 +19,7 @@ from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.record import log
 from dynamo_lite.testing import identities
 from tests.classes.cases import Case
+from tests.helpers import seeds
 from tests.ops.check import SEED, Observation, compared, gradients, tensors_in
 
 TOLERANCE = 1e-5
@@ -34,11 +35,11 @@ def tolerance_of(case: Case, backend: str) -> float:
 
 def observe(case: Case, compiled: Callable[[Any], Any]) -> Observation:
     """Run a case; `compiled` turns its function into what is called."""
-    torch.manual_seed(SEED)
+    seeds.seed(SEED)
     random.seed(SEED)
     program = case.make()
     call = compiled(program.function)
-    torch.manual_seed(SEED)
+    seeds.seed(SEED)
     seen, results, states, generators = Observation(gradients=[]), [], [], []
     try:
         for arguments in program.calls:

@@ -33,6 +33,7 @@ from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.record import log
 from dynamo_lite.testing import differences, identities
 from tests.docstrings import examples
+from tests.helpers import seeds
 
 SEED = 1234
 TOLERANCE = 1e-4
@@ -163,7 +164,7 @@ class Example:
 def _running() -> Iterator[Outcome]:
     """A run with seeds, whose output is caught and whose settings are taken back."""
     outcome, printed = Outcome(), io.StringIO()
-    torch.manual_seed(SEED)
+    seeds.seed(SEED)
     random.seed(SEED)
     numpy.random.seed(SEED)
     with _settings_kept(), warnings.catch_warnings(), contextlib.redirect_stdout(printed):

@@ -8,6 +8,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounterWithBackend, same
+from tests.helpers import seeds
 
 BACKENDS = ("eager", "aot_eager")
 
@@ -16,7 +17,7 @@ def outcome(fn, args, others=()):
     """The results and their structure, the arguments after the call, and the gradients of arguments and of `others`."""
     for other in others:
         other.grad = None
-    torch.manual_seed(0)
+    seeds.seed()
     args = copy.deepcopy(args)
     result = fn(*args)
     results, structure = tree_flatten(result)

@@ -19,6 +19,7 @@ from dynamo_lite.backends.registry import list_backends
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend
+from tests.helpers.functions import Double
 
 FAKE = torch._C._TorchDispatchModeKey.FAKE
 
@@ -299,18 +300,6 @@ def test_a_step_of_training():
 def gradients(x):
     loss = (x.requires_grad_() ** 2).sum()
     return torch.autograd.grad(loss, x)
-
-
-class Double(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * x
 
 
 TRAINED = {

@@ -1,8 +1,5 @@
 """`config.strict_guards`: the C program and its Python mirror are compared at every lookup."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -12,6 +9,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir, mirror
 from dynamo_lite.guards.ir import GuardSet
+from tests.helpers import processes
 
 X = torch.ones(3)
 
@@ -23,8 +21,8 @@ def test_both_agree_wherever_tests_capture(module):
         "import sys, pytest; from dynamo_lite.config import config; config.strict_guards = True; "
         "sys.exit(pytest.main(sys.argv[1:]))"
     )
-    command = [sys.executable, "-c", code, "-q", "-x", "-p", "no:cacheprovider", f"tests/{module}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["-c", code, "-q", "-x", "-p", "no:cacheprovider", f"tests/{module}"]
+    done = processes.run(command)
     assert done.returncode == 0, done.stdout[-3000:]
 
 

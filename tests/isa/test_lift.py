@@ -4,12 +4,10 @@ import dis
 import gc
 import opcode
 import sys
-import sysconfig
-import types
 import weakref
-from pathlib import Path
 
 import pytest
+from standard_library import library, library_codes
 
 from dynamo_lite.isa import Op, lift, lift311, lift312, lift313, lift314, stack_effect
 from dynamo_lite.isa.canon import TERMINAL
@@ -19,28 +17,6 @@ INTERNAL = {"CACHE", "RESERVED", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_E
 INTERNAL |= {"BINARY_OP_INPLACE_ADD_UNICODE"}
 TABLES = {(3, 11): lift311, (3, 12): lift312, (3, 13): lift313, (3, 14): lift314}
 SLACK = 2  # splitting an instruction may need an item more than the original
-
-
-def code_objects(code):
-    yield code
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            yield from code_objects(const)
-
-
-def library_codes(paths):
-    for path in paths:
-        try:
-            code = compile(path.read_bytes(), str(path), "exec")
-        except (SyntaxError, ValueError):
-            continue
-        yield from code_objects(code)
-
-
-def library(every):
-    root = Path(sysconfig.get_path("stdlib"))
-    files = sorted(path for path in root.rglob("*.py") if "site-packages" not in path.parts)
-    return files[::every]
 
 
 def check_depths(lifted):
@@ -77,11 +53,12 @@ def test_every_opcode_has_a_rule():
     assert names - INTERNAL - specialised <= set(rules)
 
 
-@pytest.mark.parametrize("every", [25, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("first", [pytest.param(first, marks=pytest.mark.slow if first else ()) for first in range(8)])
 @pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
-def test_standard_library(every):
+def test_standard_library(first):
+    """All of it, in eight parts."""
     count = 0
-    for code in library_codes(library(every)):
+    for code in library_codes(library()[first::8]):
         lifted = lift(code)
         assert check_depths(lifted) <= code.co_stacksize + SLACK
         count += len(lifted.instrs)

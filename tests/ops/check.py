@@ -20,6 +20,7 @@ import dynamo_lite
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.record import log
 from dynamo_lite.testing import differences, identities
+from tests.helpers import seeds
 
 TOLERANCE = {torch.float32: 1e-5, torch.complex64: 1e-5, torch.bfloat16: 1.6e-2, torch.float16: 1e-3}
 SEED = 1234
@@ -105,7 +106,7 @@ def observe(call, compiled):
     function = copy.deepcopy(call.function) if isinstance(call.function, torch.nn.Module) else call.function
     if isinstance(function, torch.nn.Module):
         leaves += [p for p in function.parameters() if p.requires_grad]
-    torch.manual_seed(SEED)
+    seeds.seed(SEED)
     random.seed(SEED)
     seen = Observation(arguments=[args, kwargs])
     try:
@@ -126,7 +127,7 @@ def gradients(result, leaves):
     outputs = [t for t in tensors_in(result) if t.requires_grad]
     if not outputs or not leaves:
         return None
-    torch.manual_seed(SEED)
+    seeds.seed(SEED)
     starts = [torch.randn_like(t) if t.layout is torch.strided else t.detach().clone() for t in outputs]
     try:
         return torch.autograd.grad(outputs, leaves, starts, allow_unused=True)

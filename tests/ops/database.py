@@ -9,22 +9,16 @@ import copy
 import functools
 import inspect
 import itertools
-import sys
-import types
-import unittest
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-if "expecttest" not in sys.modules:  # the database's modules want it for tests of their own
-    sys.modules["expecttest"] = types.ModuleType("expecttest")
-    sys.modules["expecttest"].TestCase = unittest.TestCase
+from tests.helpers import seeds
+from tests.helpers.operator_database import common_methods_invocations, module_db, op_db, opinfo
 
-from torch.testing._internal import common_methods_invocations, common_modules, opinfo
-
-OPERATORS = {op.full_name: op for op in common_methods_invocations.op_db}
-MODULES = {info.name: info for info in common_modules.module_db}
+OPERATORS = {op.full_name: op for op in op_db}
+MODULES = {info.name: info for info in module_db}
 
 SECOND_DTYPES = (torch.complex64, torch.int64, torch.bfloat16, torch.bool, torch.float64)
 """Beside float32, an operator is called with the first of these that it supports."""
@@ -248,7 +242,7 @@ def module_calls(info, dtype, count):
         inputs = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training)
         for sample in spread((s for s in inputs if s.forward_input is not None), count):
             build = sample.constructor_input
-            torch.manual_seed(0)
+            seeds.seed()
             module = info.module_cls(*build.args, **build.kwargs).to(dtype).train(training)
             forward = sample.forward_input
             yield Call("training" if training else "evaluation", module, forward.args, forward.kwargs, grad=True)

@@ -25,6 +25,8 @@ def work(options, run, nothing):
     """Write down `run(name)`, a dictionary, for each name; `nothing` where it raises."""
     with open(options.names) as file:
         names = file.read().split("\n")
+    gc.collect()
+    gc.freeze()  # the collections below look at what the names leave, not at torch
     with open(options.out, "a") as out:
 
         def say(**record):

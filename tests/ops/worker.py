@@ -5,6 +5,7 @@ import logging
 import torch
 
 from dynamo_lite.config import config
+from tests.helpers import seeds
 from tests.ops import check, database, loop
 
 ONCE = frozenset({"method", "keyword", "method keyword", "operator", "in place operator", "error"})
@@ -27,7 +28,7 @@ def run(name, options):
                 for backend in options.backend:
                     if call.variant in ONCE and backend != "eager":
                         continue
-                    torch.manual_seed(check.SEED)
+                    seeds.seed(check.SEED)
                     record = check.check(call, dtype, backend, with_values, True if options.dynamic else None)
                     records.append(
                         {"variant": call.variant, "dtype": dtype_name(dtype), "backend_name": backend, **record}

@@ -4,8 +4,6 @@ import importlib.util
 import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -15,6 +13,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import BREAKS
 from dynamo_lite.record import log
 from dynamo_lite.report.check import check_source
+from tests.helpers import processes
 
 NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch")
 
@@ -82,11 +81,9 @@ def test_nor_does_a_module_beside_it(tmp_path):
     )
     for name in ("nntplib", "sndhdr", "chunk", "calendar", "local"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('ran')")
-    command = [sys.executable, "-m", "dynamo_lite", "check", "this_script.py"]
+    command = ["-m", "dynamo_lite", "check", "this_script.py"]
     root = pathlib.Path(__file__).parents[2]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)}
-    )
+    done = processes.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)})
     assert (done.returncode, done.stderr) == (1, "")
     assert "DL020" in done.stdout
 

@@ -1,7 +1,6 @@
 """Failing graphs are reduced to what fails, as scripts that show it."""
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ import dynamo_lite
 from dynamo_lite.__main__ import main
 from dynamo_lite.backends import registry
 from dynamo_lite.report.minify import minify, problem_of
+from tests.helpers import processes
 
 
 def miscompile(gm, wrong):
@@ -156,7 +156,6 @@ def test_command_and_script(tmp_path, backend, options):
     here = os.path.dirname(os.path.abspath(__file__))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
     command = [
-        sys.executable,
         "-m",
         "dynamo_lite",
         "minify",
@@ -166,13 +165,11 @@ def test_command_and_script(tmp_path, backend, options):
         str(tmp_path / "repro.py"),
         *options,
     ]
-    done = subprocess.run(
-        [*command, str(tmp_path / "program.py")], capture_output=True, text=True, env=environment, timeout=300
-    )
+    done = processes.run([*command, str(tmp_path / "program.py")], env=environment, timeout=300)
     assert done.returncode == 1 and "written to" in done.stderr and "values" not in done.stdout
     script = (tmp_path / "repro.py").read_text()
     assert "tanh" in script and "from test_minify import" in script
-    shown = subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, text=True, env=environment)
+    shown = processes.run([tmp_path / "repro.py"], env=environment)
     if backend == "wrong":
         assert shown.returncode == 1 and shown.stdout.startswith("result 0: off by ")
     else:

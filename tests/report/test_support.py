@@ -8,8 +8,6 @@ import importlib.util
 import itertools
 import operator
 import pathlib
-import subprocess
-import sys
 import types
 
 import pytest
@@ -20,6 +18,7 @@ from dynamo_lite.exc import BREAKS
 from dynamo_lite.record import log
 from dynamo_lite.report import support
 from dynamo_lite.variables.dispatch import REFUSED
+from tests.helpers import processes
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "python-support.md"
@@ -34,8 +33,7 @@ def written_by():
     reason="the page is of another version",
 )
 def test_the_page_is_what_the_command_writes():
-    command = [sys.executable, "-m", "dynamo_lite", "support"]
-    printed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    printed = processes.run(["-m", "dynamo_lite", "support"], cwd=ROOT, check=True).stdout
     assert printed == PAGE.read_text(), "run `python -m dynamo_lite support --write`"
 
 

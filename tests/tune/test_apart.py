@@ -1,7 +1,6 @@
 """Races in another process, and what comes of them in this one."""
 
 import os
-import subprocess
 import sys
 import textwrap
 import threading
@@ -20,6 +19,7 @@ from dynamo_lite.tune import apart, background
 from dynamo_lite.tune.apart import Job, race_apart
 from dynamo_lite.tune.portable import CannotCarry
 from dynamo_lite.tune.store import Store
+from tests.helpers import processes
 
 STEPS = 300
 
@@ -169,9 +169,7 @@ class TestBackground:
         """
         environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
         text = textwrap.dedent(program).replace("STORE", repr(str(tmp_path / "store")))
-        done = subprocess.run(
-            [sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=120
-        )
+        done = processes.run(["-c", text], env=environment, timeout=120)
         assert (done.returncode, done.stdout, done.stderr) == (0, "[1.0, 1.0]\n", "")
         assert [p.name for p in tmp_path.glob("dynamo_lite-race-*")] == []
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from dynamo_lite.tune.store import Store
+from tests.helpers import processes
 
 PROGRAM = """
 import pathlib, resource, time, torch, dynamo_lite
@@ -54,8 +55,8 @@ def program(tmp_path):
         text = PROGRAM.format(
             place=str(tmp_path), candidate=candidate, before=before, after=after, background=background
         )
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(text)],
+        process = processes.Popen(
+            ["-c", textwrap.dedent(text)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
