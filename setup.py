@@ -13,7 +13,7 @@ setup(
         Extension(
             "dynamo_lite._eval_frame",
             sources=["dynamo_lite/_eval_frame.c"],
-            depends=sorted(glob.glob("dynamo_lite/_*.h")),
+            depends=sorted(glob.glob("dynamo_lite/csrc/*.h")),
             extra_compile_args=compile_args,
             libraries=libraries,
         )

@@ -13,7 +13,7 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-from dynamo_lite.report.html import environment
+from dynamo_lite.report.html_report import environment
 
 from . import plots
 from .common import RESULTS

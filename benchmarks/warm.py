@@ -61,7 +61,7 @@ def measure(engine: str, model: str, backend: str, clock: str) -> dict[str, floa
 
 def _watch(now: Callable[[], float]) -> list[float]:
     """From now on: how long each frame takes without its backend."""
-    from dynamo_lite import convert
+    from dynamo_lite.frontend import convert
 
     compile_frame, compile_graph = convert.Region._compile, convert.Analysis.compile_graph
     seconds: list[float] = []

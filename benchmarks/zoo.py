@@ -2,7 +2,7 @@
 
 For each model and each of the two, and each kind of measurement: `inference`: is the result that of eager execution (`pass`), how
 many graphs and operations, how many seconds of capture, how many graphs more when the call is repeated and when a second and a
-third batch size come; `training`: for some models a step under `aot_eager`; `shapes`: thirteen batch sizes, lengths and image
+third batch size come; `training`: for some models a step under `aot_eager`; `dynamic_shapes`: thirteen batch sizes, lengths and image
 sizes, and which of them compile anew; `export`: the model as one graph that stands by itself, beside torch.export.
 
 Each measurement has a process of its own. What is measured is written to a JSON file at once, with a table beside it: called

@@ -72,9 +72,9 @@ def _can_write_html(path: str | None) -> bool:
 
 
 def _write_html(coverage: object, options: argparse.Namespace) -> None:
-    from .report import html
+    from .report import html_report
 
-    html.write(coverage, options.html, " ".join([options.target, *options.arguments]))
+    html_report.write(coverage, options.html, " ".join([options.target, *options.arguments]))
     print(f"report: {options.html}", file=sys.stderr)
 
 

@@ -7,21 +7,21 @@
    Cache        the compiled entries of one code object in one region.
    Entry        one of them: guards and replacement code.
    Region       one optimize() context: owns its caches, names the callback that compiles on a miss.
-   GuardProgram the guards of an entry: see _guards.h.
-   GraphCall    calls a compiled graph from replacement code, with what the guards have found: see _graph.h.
+   GuardProgram the guards of an entry: see guards.h.
+   GraphCall    calls a compiled graph from replacement code, with what the guards have found: see graph.h.
    Uncaptured   calls a callable with this thread's region switched off; an UncapturedFunction calls a function.
-   TailCall     what generated code returns to go on in a resume function: see _move.h.
+   TailCall     what generated code returns to go on in a resume function: see move.h.
 
    Ownership: Callable -> Cache <-> Region, Cache -> Entry -> GuardProgram; all are GC-tracked. A code object only borrows
    its caches, through co_extra: references stored there would be invisible to the collector and leak.
 
    This is the one C file of the package. The headers are parts of it, each built on those before, in the order of the
    pipeline:
-   limits       _c_stack.h (how deep calls may go);
-   guards       _tensor_layout.h, _tensor.h (metadata of tensors) with _modes.h, _program.h (data structures), _class_check.h, _evaluate.h,
-                _recorder.h, _packed.h, _record.h (the fast path), _guards.h (GuardProgram);
-   calls        _frame.h (CPython's frames), _graph.h (GraphCall), _cache.h (Entry, Cache), _region.h, _lookup.h,
-                _move.h, _call.h, _hook.h, _wrapper.h (Callable, UncapturedFunction, Uncaptured).
+   limits       c_stack.h (how deep calls may go);
+   guards       tensor_layout.h, tensor.h (metadata of tensors) with modes.h, program.h (data structures), class_check.h, evaluate.h,
+                recorder.h, packed.h, record.h (the fast path), guards.h (GuardProgram);
+   calls        frame.h (CPython's frames), graph.h (GraphCall), cache.h (Entry, Cache), region.h, lookup.h,
+                move.h, call.h, hook.h, wrapper.h (Callable, UncapturedFunction, Uncaptured).
 
    Being wrong is not an option, being absent is: whenever something is unusual (a tracer, no room on the data stack,
    arguments that do not bind), the original code runs. */
@@ -47,14 +47,14 @@
 #  include <signal.h>
 #endif
 
-#include "_c_stack.h"
-#include "_tensor.h"
-#include "_program.h"
-#include "_class_check.h"
-#include "_evaluate.h"
-#include "_record.h"
-#include "_guards.h"
-#include "_frame.h"
+#include "csrc/c_stack.h"
+#include "csrc/tensor.h"
+#include "csrc/program.h"
+#include "csrc/class_check.h"
+#include "csrc/evaluate.h"
+#include "csrc/record.h"
+#include "csrc/guards.h"
+#include "csrc/frame.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
    Object layouts. */
@@ -158,15 +158,15 @@ restore_region(Thread *thread, Region *previous)
     Py_XDECREF(swap_region(thread, previous));
 }
 
-#include "_graph.h"
+#include "csrc/graph.h"
 
-#include "_cache.h"
-#include "_region.h"
-#include "_lookup.h"
-#include "_call.h"
-#include "_hook.h"
-#include "_wrapper.h"
-#include "_slot.h"
+#include "csrc/cache.h"
+#include "csrc/region.h"
+#include "csrc/lookup.h"
+#include "csrc/call.h"
+#include "csrc/hook.h"
+#include "csrc/wrapper.h"
+#include "csrc/slot.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
    Module. */

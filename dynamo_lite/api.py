@@ -3,7 +3,7 @@ same names.
 
 Input: the user's functions, modules, classes and settings. Output: callables that go through a `convert.Region`.
 Invariant: wrapping compiles nothing and imports no backend; all work happens at the first call. What is wrapped with equal settings and
-has one `sharing` key shares its compiled versions, which live as long as one of these functions or modules.
+has one `version_sharing` key shares its compiled versions, which live as long as one of these functions or modules.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.modules.module import _global_forward_pre_hooks
 
-from . import _eval_frame, convert, markers, sharing
-from . import cache as kept
+from . import _eval_frame, markers
+from . import warm_cache as kept
 from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
 from .config import config
+from .frontend import convert, version_sharing
 from .graph import side
 from .optimized_module import OptimizedModule, wrap_module
 from .record import log
-from .variables.compiled import nested_compiler
+from .variables.objects.compiled import nested_compiler
 
 Backend = str | CompilerFn
 
@@ -78,7 +79,7 @@ class Settings:
                 table = namespace[_TABLE] = _RegionTable()
             share = table.get(self)
             if share is None:
-                key = self, sharing.key_of(owner)
+                key = self, version_sharing.key_of(owner)
                 share = _shares.get(key)
                 if share is None:
                     share = _shares[key] = _Share(self.new_region())

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import dynamo_lite
-from dynamo_lite.graph.checks import MAX_FAILURES
-from dynamo_lite.graph.failure import trace_left
+from dynamo_lite.graph.core.failure import trace_left
+from dynamo_lite.graph.passes.checks import MAX_FAILURES
 from dynamo_lite.record import STATS, log
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend
 

@@ -73,7 +73,7 @@ def test_arguments_module_and_redirection(tmp_path):
         "class M(torch.nn.Module):\n"
         "    def forward(self, x): return x + 1\n"
         "m = M(); m.compile(backend='eager'); m(torch.ones(2))\n"
-        "print(__name__, sys.argv[1:], 'torch._dynamo' in sys.modules, 'dynamo_lite.convert' in sys.modules)\n"
+        "print(__name__, sys.argv[1:], 'torch._dynamo' in sys.modules, 'dynamo_lite.frontend.convert' in sys.modules)\n"
     )
     expected = "__main__ ['--a', 'b'] False True\n"
     assert command("-m", "dynamo_lite", "run", str(tmp_path / "prog.py"), "--a", "b") == expected

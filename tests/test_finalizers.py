@@ -10,8 +10,8 @@ import types
 
 import pytest
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from tests.variables.differential import captured
 
 LOG = []

@@ -11,8 +11,9 @@ import weakref
 
 import pytest
 
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 
 
 def uncaptured(fn):

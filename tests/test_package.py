@@ -34,7 +34,7 @@ class Hidden:
         self.finder = finder
 
 sys.meta_path[:] = map(Hidden, sys.meta_path)
-from dynamo_lite import convert
+from dynamo_lite.frontend import convert
 from dynamo_lite.config import config
 from dynamo_lite.record import log
 

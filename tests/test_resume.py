@@ -8,7 +8,7 @@ import types
 import pytest
 
 from dynamo_lite.isa import Op, lift
-from dynamo_lite.resume import CannotResume, is_resumed, resume_code, resume_freevars
+from dynamo_lite.isa.resume import CannotResume, is_resumed, resume_code, resume_freevars
 
 
 def BREAK(*args):

@@ -18,7 +18,8 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter
 from tests.helpers import processes
@@ -120,11 +121,11 @@ def raise_signal_in(monkeypatch, where, name):
 
 
 INSIDE = [
-    pytest.param("dynamo_lite.graph.fake.Propagator", "substitute", id="propagation"),
-    pytest.param("dynamo_lite.variables.abstract", "call", id="interpretation"),
-    pytest.param("dynamo_lite.graph.torch_side", "call_backend", id="before-the-backend"),
+    pytest.param("dynamo_lite.graph.core.fake.Propagator", "substitute", id="propagation"),
+    pytest.param("dynamo_lite.variables.protocol.abstract", "call", id="interpretation"),
+    pytest.param("dynamo_lite.graph.torch_runtime", "call_backend", id="before-the-backend"),
     pytest.param("torch._ops.OpOverload", "__call__", id="inside-an-operator"),
-    pytest.param("dynamo_lite.convert.Analysis", "_learn", id="after-a-break"),
+    pytest.param("dynamo_lite.frontend.convert.Analysis", "_learn", id="after-a-break"),
 ]
 
 
@@ -402,7 +403,8 @@ def test_deep_recursion_is_bounded():
 
 SHORT_OF_MEMORY = '''
 import _testcapi, functools
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame
+from dynamo_lite.frontend import convert
 from dynamo_lite.config import config
 
 def outcomes(call, places, count=1):

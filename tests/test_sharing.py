@@ -14,7 +14,7 @@ from torch import nn
 import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.exc import RecompileError
-from dynamo_lite.sharing import key_of
+from dynamo_lite.frontend.version_sharing import key_of
 from dynamo_lite.testing import CompileCounter
 
 X = torch.arange(8.0).reshape(2, 4)

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 PACKAGE = pathlib.Path(__file__).parent.parent / "dynamo_lite"
-FILES = sorted([*(PACKAGE / "interp").glob("*.py"), *(PACKAGE / "variables").glob("*.py")])
+FILES = sorted([*(PACKAGE / "interp").rglob("*.py"), *(PACKAGE / "variables").rglob("*.py")])
 LONGEST = 2  # names that one value may be compared with in one function
 
 

@@ -20,9 +20,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from .._eval_frame import call_moved
-from ..exc import TRACEBACK
-from ..record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
+from dynamo_lite._eval_frame import call_moved
+from dynamo_lite.exc import TRACEBACK
+from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
+
 from .recurrent import keep_gradients_and_dropout
 from .wrapper_views import put_together_anew
 

@@ -22,7 +22,8 @@ from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any
 
-from ..exc import Mismatch, Refused
+from dynamo_lite.exc import Mismatch, Refused
+
 from .aot import BOXED
 from .generated import Generated, alias_of, resolved
 

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..record import GRAPH_RECORD
+from dynamo_lite.record import GRAPH_RECORD
+
 from .aot import FLOATS, aot_autograd
-from .copies import copy_of
 from .cuda_device import cuda_device
 from .difference import problem
 from .options import refuse_mode, refuse_unknown
 from .parts import boxed, reason_of, refuse_gradients
 from .requirements import Requirements
+from .tensor_copies import copy_of
 
 OPTIONS = ("padding", "max_recordings")
 MAX_RECORDINGS = 64

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from ..exc import Mismatch, Refused
+from dynamo_lite.exc import Mismatch, Refused
 
 ENTRY = "call"
 MODULES = frozenset({"torch", "math", "random", "os", "tempfile", "ctypes", "cmath"})

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..record import GRAPH_RECORD
+from dynamo_lite.record import GRAPH_RECORD
+
 from .aot import aot_autograd
-from .copies import memory_of
 from .difference import problem
 from .freezing import FROZEN, freeze
 from .options import refuse_mode, refuse_unknown
+from .tensor_copies import memory_of
 
 Compiled = Callable[..., Sequence[Any]]
 

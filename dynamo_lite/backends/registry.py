@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from ..config import config
-from ..exc import BackendCompilerFailed, InvalidBackend, brief, first_line
-from ..markers import current_stance
-from ..record import GRAPH_RECORD, OF_FAKES
-from ..signals import let_through
+from dynamo_lite.config import config
+from dynamo_lite.exc import BackendCompilerFailed, InvalidBackend, brief, first_line
+from dynamo_lite.markers import current_stance
+from dynamo_lite.record import GRAPH_RECORD, OF_FAKES
+from dynamo_lite.signals import let_through
+
 from .aot import aot_eager
 from .cudagraphs import cudagraphs
 from .eager import eager
@@ -167,8 +168,8 @@ def call_backend(
 
     That gives one warning with the backend's name and error; under `fullgraph`, or with `config.suppress_errors` off, it raises
     BackendCompilerFailed instead. `on_failure` is
-    called before, and may raise something else. `kept` (`cache.artifacts`) has what an earlier process has compiled, if the backend can say
-    that as data, and takes it for a later one.
+    called before, and may raise something else. `kept` (`warm_cache.artifacts`) has what an earlier process has compiled, if the backend
+    can say that as data, and takes it for a later one.
     """
     forced = current_stance().force_backend
     if forced is not None:

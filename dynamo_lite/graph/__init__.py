@@ -1,13 +1,15 @@
 """The torch side of an analysis: FX graph, fake tensors, ambient state.
 
-Where torch is not installed, `side` is `no_torch`: the engine then captures pure Python only (its own tests use this).
+Where torch is not installed, `side` is `null_runtime`: the engine then captures pure Python only (its own tests use this).
+
+Entry: `builder.GraphBuilder`. Tests: `tests/graph/`.
 """
 
 from importlib.util import find_spec
 
 if find_spec("torch") is not None:
-    from . import torch_side as side
+    from . import torch_runtime as side
 else:
-    from . import no_torch as side
+    from . import null_runtime as side
 
 __all__ = ["side"]

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from ..exc import Unsupported, unsupported
-from ..signals import let_through
-from .detached import origins
-from .lean import without_compiler
-from .values import SymValue, TensorValue
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.signals import let_through
+
+from .core.keep_dynamo_unloaded import without_compiler
+from .core.values import SymValue, TensorValue
+from .passes.output_aliasing import origins
 
 BREAK = "higher-order-operator"
 

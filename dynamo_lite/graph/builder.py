@@ -24,39 +24,29 @@ from torch.fx import GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.node import map_aggregate
 
-from .. import shapes
-from ..config import config
-from ..exc import Restart, Unsupported, unsupported
-from ..guards import ir
-from ..guards.tensor import tensor_spec
-from ..markers import HAS_MARKS
-from ..record import AS_CAPTURED, OF_FAKES, UNUSED_RANDOM, Function
-from . import modes
-from .arguments import Packing, as_dtype, with_writable_names
+from dynamo_lite.config import config
+from dynamo_lite.dynamism import dynamic_shapes
+from dynamo_lite.dynamism.mark_constraints import check_marks, spoken
+from dynamo_lite.exc import Restart, Unsupported, unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.guards.tensor_guards import tensor_spec
+from dynamo_lite.markers import HAS_MARKS
+from dynamo_lite.record import AS_CAPTURED, OF_FAKES, UNUSED_RANDOM, Function
+
 from .bodies import Body
-from .buffers import ask, known_number, truth
-from .checks import Checks
-from .code import TraceGraph
-from .default_dtype import needed_dtype
-from .detached import Aliases, aliases
-from .failure import is_own
-from .fake import MEMO, Propagator, fake_of_known, span
-from .fake_inputs import SLUG as FAKE_INPUTS
-from .fake_inputs import SameFake, check_call, check_changes, check_input, result_is_fake, tensors_of
-from .gradients import first_between, freed_outputs, may_ask_inside
-from .lean import without_compiler
-from .leaves import MadeLeaf, Revived, outlet, revived_inputs, settle
-from .liveness import unused_random
-from .meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
-from .nested_int import NewNestedInts, is_nested, nested_int_of
-from .nodes import NodeFactory, NodeMeta, placeholder_name
-from .numbers import FloatValue, is_indifferent, present
-from .operators import records_by_its_kernel, why_unseen
-from .overlaps import Reach, check_list, reaches
-from .promises import check_marks, spoken
-from .stages import check_escape
-from .state import AmbientState
-from .values import (
+from .core import modes
+from .core.arguments import Packing, as_dtype, with_writable_names
+from .core.custom_operators import records_by_its_kernel, why_unseen
+from .core.failure import is_own
+from .core.fake import MEMO, Propagator, fake_of_known, span
+from .core.keep_dynamo_unloaded import without_compiler
+from .core.liveness import unused_random
+from .core.meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
+from .core.nested_int import NewNestedInts, is_nested, nested_int_of
+from .core.nodes import NodeFactory, NodeMeta, placeholder_name
+from .core.python_code import TraceGraph
+from .core.state import AmbientState
+from .core.values import (
     ArgumentResult,
     ConstantResult,
     Outcome,
@@ -70,10 +60,30 @@ from .values import (
     has_constant,
     requires_grad,
 )
-from .versions import changed_results, check_views, is_no_view, replaced_inputs, written_past
-from .wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
-from .wrappers import Part, SameDescription, is_asked, is_wrapper, may_write, meet_class, pin_parts, unseen_by_compilers
-from .writes import check_out, resizes_silently
+from .core.varying_floats import FloatValue, is_indifferent, present
+from .core.wrapper_tensors import (
+    Part,
+    SameDescription,
+    is_asked,
+    is_wrapper,
+    may_write,
+    meet_class,
+    pin_parts,
+    unseen_by_compilers,
+)
+from .core.writes import check_out, resizes_silently
+from .inputs.fake_inputs import SLUG as FAKE_INPUTS
+from .inputs.fake_inputs import SameFake, check_call, check_changes, check_input, result_is_fake, tensors_of
+from .inputs.wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
+from .passes.backward_split import check_escape
+from .passes.buffers import ask, known_number, truth
+from .passes.checks import Checks
+from .passes.data_assignment import changed_results, check_views, is_no_view, replaced_inputs, written_past
+from .passes.default_dtype import needed_dtype
+from .passes.gradients import first_between, freed_outputs, may_ask_inside
+from .passes.input_aliasing import Reach, check_list, reaches
+from .passes.leaves import MadeLeaf, Revived, outlet, revived_inputs, settle
+from .passes.output_aliasing import Aliases, aliases
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
@@ -101,7 +111,7 @@ _set_meta = torch._C._NodeBase.meta.__set__
 
 def new_symbols(mode: Any, tr: Any) -> Any:
     """The symbolic numbers of a trace. Their machinery is loaded with the first one of a process."""
-    return import_module(f"{__package__}.symbols").Symbols(mode, tr)
+    return import_module(f"{__package__}.shapes.symbols").Symbols(mode, tr)
 
 
 class GraphBuilder:
@@ -138,7 +148,7 @@ class GraphBuilder:
         self.cuts: dict[Node, dict[Node, Node]] = {}  # where stages of a backward pass end: what is cut there, as what
         self.cut_step = 0  # when that was
         self.stages: set[Node] = set()
-        self.written_past: list[tuple[int, int, bool]] = []  # inputs whose `data` is written to, see `versions`
+        self.written_past: list[tuple[int, int, bool]] = []  # inputs whose `data` is written to, see `data_assignment`
         self.replaced: list[TensorValue] = []  # inputs to whose `data` something is assigned
         self.aliased: list[int] = []  # those of them that the compiled graph gets an alias of
         self.revived: list[Revived] = []  # inputs that become leaves of another kind
@@ -230,8 +240,10 @@ class GraphBuilder:
         if HAS_MARKS in value.__dict__:
             check_marks(value, spoken(source, self.tr))
         is_parameter = isinstance(value, torch.nn.Parameter)
-        dynamic = shapes.dynamic_dims(self.tr, value, source, is_parameter)
-        unbacked = shapes.unbacked_dims(value) | shapes.automatic_unbacked_dims(self.tr, value, source, is_parameter)
+        dynamic = dynamic_shapes.dynamic_dims(self.tr, value, source, is_parameter)
+        unbacked = dynamic_shapes.unbacked_dims(value) | dynamic_shapes.automatic_unbacked_dims(
+            self.tr, value, source, is_parameter
+        )
         dynamic -= unbacked
         own_strides = self.own_strides(value, source, bool(dynamic or unbacked))
         if not dynamic and not unbacked and not own_strides:
@@ -239,7 +251,7 @@ class GraphBuilder:
             known = modes.fake_mode() is None and known_number(self.tr, value, source)
             fake = fake_of_known(self.propagator.mode, value, value.clone()) if known else None
             return TensorValue(meta_of_input(value), origin=origin, fake=fake)
-        strict = shapes.strict_dims(value)
+        strict = dynamic_shapes.strict_dims(value)
         size, stride = self.symbols.shape_of(value, source, dynamic, strict, unbacked, own_strides)
         fixed = [s if type(s) is int else None for s in stride]
         self._guard_tensor(value, source, tensor_spec(value, dynamic | unbacked, fixed))
@@ -255,8 +267,8 @@ class GraphBuilder:
     def own_strides(self, value: torch.Tensor, source: Any, has_symbols: bool) -> frozenset[int]:
         """The dimensions of an input whose stride is a symbol of its own."""
         if isinstance(value, torch.nn.Parameter) and config.force_parameter_static_shapes:
-            return shapes.NONE
-        return shapes.symbolic_strides(self.tr, source, value.shape, value.stride(), has_symbols)
+            return dynamic_shapes.NONE
+        return dynamic_shapes.symbolic_strides(self.tr, source, value.shape, value.stride(), has_symbols)
 
     @property
     def symbols(self) -> Any:
@@ -277,11 +289,11 @@ class GraphBuilder:
 
     def symbolic_int(self, value: int, source: Any) -> Any:
         """The model of an int from outside if it is to be symbolic, else None."""
-        return self.symint_input(value, source) if shapes.is_dynamic_int(self.tr, value, source) else None
+        return self.symint_input(value, source) if dynamic_shapes.is_dynamic_int(self.tr, value, source) else None
 
     def symbolic_float(self, value: float, source: Any) -> Any:
         """The model of a float from outside if it is one that varies, else None."""
-        if not shapes.is_dynamic_float(self.tr, value, source):
+        if not dynamic_shapes.is_dynamic_float(self.tr, value, source):
             return None
         self.tr.guard(source, ir.TYPE_IS, float)
         vt = MODELS.symbol(self.symbols.float_of(value, source))
@@ -291,7 +303,7 @@ class GraphBuilder:
     def without_floats(self, error: Exception) -> None:
         """The backend needs the floats of this graph as constants: have the frame analysed again."""
         for source in self.symbols.floats:
-            self.tr.dynamic_hints[source.path] = shapes.STATIC_FLOAT
+            self.tr.dynamic_hints[source.path] = dynamic_shapes.STATIC_FLOAT
         raise Restart(f"a graph with floats that vary cannot be compiled: {error}")
 
     def symint_input(self, value: int, source: Any) -> Any:
@@ -392,7 +404,7 @@ class GraphBuilder:
             str(value.sym) if type(value) is SymValue else placeholder_name(source.path), last
         )
         _set_meta(node, NodeMeta(self.propagator, value))
-        if isinstance(real, torch.nn.Parameter) or shapes.is_buffer(source):
+        if isinstance(real, torch.nn.Parameter) or dynamic_shapes.is_buffer(source):
             node.meta[STATIC_ADDRESS] = True
         self.inputs.append(GraphInput(node, source, real))
         return node

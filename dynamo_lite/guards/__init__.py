@@ -2,4 +2,6 @@
 
 Input: what the tracer observed, recorded in a `GuardSet` (`ir`). Output: a C program (`program`), the same conditions
 as readable Python (`mirror`), and the reason why a call missed (`mirror.explain_miss`). Only `tensor` imports torch.
+
+Entry: `ir.GuardSet`, `program.build_program`. Tests: `tests/guards/`.
 """

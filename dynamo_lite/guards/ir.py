@@ -5,7 +5,7 @@ Output: `GuardSet`, read by `program` (C), `mirror` (Python) and reports.
 Invariant: a node is created after its parent; a guard's index is its position in `GuardSet.guards`; a settled set keeps no
 function, class or other object of the program alive that it compares with.
 
-The kind numbers are repeated in `_program.h`.
+The kind numbers are repeated in `csrc/program.h`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleTyp
 from typing import Any
 from weakref import ref
 
-from .._eval_frame import ClassCheck
-from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags, name_of, qualname_of
+from dynamo_lite._eval_frame import ClassCheck
+from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags, name_of, qualname_of
 
 # Accessors. The first three and REFERENT are roots.
 LOCAL = 0  # local slot: int

@@ -2,7 +2,7 @@
 
 Input: a `GuardSet`. Output: readable source, the function made from it, and `Failure` records.
 Invariant: `Mirror.first_failure` equals `GuardProgram.first_failure` up to the order of roots; strict mode compares
-`check`. Mirrors `_evaluate.h` accessor by accessor and check by check.
+`check`. Mirrors `csrc/evaluate.h` accessor by accessor and check by check.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 
 from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
+from dynamo_lite.guards.descriptions import short
 from dynamo_lite.guards.ir import Guard, GuardNode, GuardSet, User
-from dynamo_lite.guards.text import short
-from dynamo_lite.typeobject import (
+from dynamo_lite.isa.typeobject import (
     Member,
     Py_TPFLAGS_HEAPTYPE,
     dict_of,

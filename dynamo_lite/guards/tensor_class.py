@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._eval_frame import ClassCheck
-from ..typeobject import dict_of, mro_of
+from dynamo_lite._eval_frame import ClassCheck
+from dynamo_lite.isa.typeobject import dict_of, mro_of
 
 _CLASSES = (torch.Tensor, torch.nn.Parameter)
 

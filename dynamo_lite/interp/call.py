@@ -12,12 +12,12 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
-from ..exc import unsupported
-from ..variables import abstract
-from ..variables.base import VariableTracker
-from ..variables.constant import ConstantVariable
-from ..variables.dict import DictVariable, function_text
-from ..variables.tuple import TupleVariable
+from dynamo_lite.exc import unsupported
+from dynamo_lite.variables.builtin.dict import DictVariable, function_text
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol import abstract
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 
 def call_function(

@@ -13,19 +13,19 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any, NoReturn
 
-from ..config import config
-from ..exc import SkipFrame, Unsupported
-from ..failure import Place
-from ..isa.canon import Instr, Lifted, Op
-from ..isa.lift import LOCALS_ARE_SHARED, lift
-from ..resume import is_own_name, is_resumed
-from ..signals import let_through
-from ..typeobject import can_change, name_of
-from ..variables import abstract
-from ..variables.base import ObservedException, VariableTracker
-from ..variables.constant import ConstantVariable
-from ..variables.dict import DictVariable
-from ..variables.exc import exception_from, make_exception
+from dynamo_lite.config import config
+from dynamo_lite.exc import SkipFrame, Unsupported
+from dynamo_lite.isa.canon import Instr, Lifted, Op
+from dynamo_lite.isa.eager_fallback import Place
+from dynamo_lite.isa.lift import LOCALS_ARE_SHARED, lift
+from dynamo_lite.isa.resume import is_own_name, is_resumed
+from dynamo_lite.isa.typeobject import can_change, name_of
+from dynamo_lite.signals import let_through
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.objects.exception_instance import exception_from, make_exception
+from dynamo_lite.variables.protocol import abstract
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 
 class _Null:

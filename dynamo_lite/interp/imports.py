@@ -13,10 +13,10 @@ import sys
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..exc import FirstUse, unsupported
-from ..guards import ir
-from ..variables.base import ObservedException, VariableTracker
-from ..variables.constant import ConstantVariable
+from dynamo_lite.exc import FirstUse, unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 _IMPORT = builtins.__import__  # the interpreter's own, if nobody has replaced it before
 

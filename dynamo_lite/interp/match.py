@@ -9,11 +9,11 @@ from __future__ import annotations
 import collections.abc
 from typing import Any
 
-from ..typeobject import Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_MAPPING, Py_TPFLAGS_SEQUENCE, flags, name_of
-from ..variables import abstract
-from ..variables.base import ObservedException, VariableTracker
-from ..variables.constant import ConstantVariable
-from ..variables.tuple import TupleVariable
+from dynamo_lite.isa.typeobject import Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_MAPPING, Py_TPFLAGS_SEQUENCE, flags, name_of
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol import abstract
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 _MATCH_SELF = 1 << 22
 NONE = ConstantVariable(None)

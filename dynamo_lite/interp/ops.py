@@ -11,27 +11,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..exc import unsupported
-from ..isa.canon import N_OPS, Instr, Op
-from ..isa.lift import NULL_FIRST
-from ..polyfills.exceptions import prepare_reraise_star
-from ..variables import abstract
-from ..variables.address import joined
-from ..variables.base import ObservedException, VariableTracker
-from ..variables.builtins import format_value
-from ..variables.cell import CellVariable
-from ..variables.constant import ConstantVariable
-from ..variables.coroutine import YieldedVariable, get_aiter, get_anext, get_awaitable, remembers_origin
-from ..variables.dict import DictVariable
-from ..variables.exc import exception_match, raise_varargs
-from ..variables.exceptions import match_group
-from ..variables.function import make_function
-from ..variables.generator import COROUTINE, GeneratorVariable, send, stop_iteration_error, yield_from_iter
-from ..variables.list import ListVariable
-from ..variables.set import SetVariable
-from ..variables.slice import SliceVariable
-from ..variables.super import super_attribute
-from ..variables.tuple import TupleVariable
+from dynamo_lite.exc import unsupported
+from dynamo_lite.isa.canon import N_OPS, Instr, Op
+from dynamo_lite.isa.lift import NULL_FIRST
+from dynamo_lite.polyfills.exceptions import prepare_reraise_star
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.builtin.set import SetVariable
+from dynamo_lite.variables.builtin.slice import SliceVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.generators.coroutine import (
+    YieldedVariable,
+    get_aiter,
+    get_anext,
+    get_awaitable,
+    remembers_origin,
+)
+from dynamo_lite.variables.generators.generator import (
+    COROUTINE,
+    GeneratorVariable,
+    send,
+    stop_iteration_error,
+    yield_from_iter,
+)
+from dynamo_lite.variables.objects.cell import CellVariable
+from dynamo_lite.variables.objects.exception_instance import exception_match, raise_varargs
+from dynamo_lite.variables.objects.exceptions import match_group
+from dynamo_lite.variables.objects.function import make_function
+from dynamo_lite.variables.objects.super import super_attribute
+from dynamo_lite.variables.protocol import abstract
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.protocol.deferred_str import joined
+from dynamo_lite.variables.stdlib.builtins import format_value
+
 from . import match
 from .call import call_function, call_function_ex
 from .frame import NULL, OPS, ExcInfo, Frame

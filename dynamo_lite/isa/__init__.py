@@ -2,6 +2,8 @@
 
 Input: code objects. Output: `Lifted` programs (`lift`), live slots (`flow`), new code objects (`emit`). Nothing here
 imports torch.
+
+Entry: `lift.lift`, `emit.Assembler`. Tests: `tests/isa/`.
 """
 
 from dynamo_lite.isa.canon import Handler, Instr, Lifted, Op, stack_effect

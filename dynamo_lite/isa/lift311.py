@@ -7,7 +7,7 @@ import opcode
 import operator
 
 from dynamo_lite.isa.canon import Op
-from dynamo_lite.isa.rules import (
+from dynamo_lite.isa.rules import (  # fmt: skip
     BACKWARD,
     BINARY_FUNCTIONS,
     CONVERSIONS,
@@ -23,7 +23,7 @@ from dynamo_lite.isa.rules import (
     raw,
     take_kwnames,
     unpack_ex,
-)  # fmt: skip
+)
 
 NULL_FIRST = True  # a call's NULL lies below the callable
 LOCALS_ARE_SHARED = True  # each locals() of a function gives the same dictionary

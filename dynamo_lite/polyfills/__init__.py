@@ -3,6 +3,8 @@
 `registry` has the table; each other module is named after the module that it stands for and is imported when a
 function of that module is first called in captured code. The functions here are plain Python: they import neither
 torch nor the engine.
+
+Entry: `registry.find_polyfill`. Tests: `tests/polyfills/`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ..typeobject import tp_name
+from dynamo_lite.isa.typeobject import tp_name
+
 from .registry import polyfill
 from .sequence import need_items, sequence_item, sequence_size
 

@@ -10,7 +10,8 @@ import copyreg
 import types
 from typing import Any
 
-from ..typeobject import is_heap_type, tp_name
+from dynamo_lite.isa.typeobject import is_heap_type, tp_name
+
 from . import exceptions  # noqa: F401
 from .registry import polyfill
 

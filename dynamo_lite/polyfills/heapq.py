@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from ..typeobject import tp_name
+from dynamo_lite.isa.typeobject import tp_name
+
 from .registry import polyfill
 
 

@@ -1,7 +1,7 @@
 """The sequence half of `Objects/abstract.c`, for stand-ins: Python's own `len` and `a[i]` prefer the mapping slots.
 
 Input: any object. Output: its size, its item.
-Invariant: in captured code `variables/sequence_slots.py` models each of them; the bodies here are right for sequences.
+Invariant: in captured code `variables/protocol/sequence_slots.py` models each of them; the bodies here are right for sequences.
 """
 
 from __future__ import annotations

@@ -12,19 +12,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import cache
-from ..cache import keys
-from ..cache.store import Damaged
+from dynamo_lite import warm_cache
+from dynamo_lite.warm_cache import keys
+from dynamo_lite.warm_cache.store import Damaged
 
 
 def ls() -> int:
     """One line for each version, and for what a backend has made of one: age, size, what it is, what differs if this installation would not
     look at it."""
-    print(f"{cache.directory()}")
+    print(f"{warm_cache.directory()}")
     now = time.time()
-    for path in cache.files():
+    for path in warm_cache.files():
         try:
-            about, payload = cache.read(path)
+            about, payload = warm_cache.read(path)
         except (Damaged, OSError) as error:
             print(f"{path.name}  ignored: {error}")
             continue
@@ -57,10 +57,10 @@ def _differences(facts: object) -> str:
 def verify() -> int:
     """Read all files; 1 if one is damaged."""
     damaged = 0
-    found = cache.files()
+    found = warm_cache.files()
     for path in found:
         try:
-            cache.read(path)
+            warm_cache.read(path)
         except (Damaged, OSError) as error:
             damaged += 1
             print(f"{path}: {error}")
@@ -70,14 +70,14 @@ def verify() -> int:
 
 def clear() -> int:
     """Remove everything."""
-    print(f"{cache.clear()} files removed from {cache.directory()}")
+    print(f"{warm_cache.clear()} files removed from {warm_cache.directory()}")
     return 0
 
 
 def export(file: str) -> int:
     """Write a tar file; 1 if that fails."""
     try:
-        print(f"{cache.export_to(Path(file))} files written to {file}")
+        print(f"{warm_cache.export_to(Path(file))} files written to {file}")
     except OSError as error:
         print(error, file=sys.stderr)
         return 1
@@ -87,7 +87,7 @@ def export(file: str) -> int:
 def import_(file: str) -> int:
     """Take over a tar file; 1 if it can't be read or something in it was refused."""
     try:
-        taken, refused = cache.import_from(Path(file))
+        taken, refused = warm_cache.import_from(Path(file))
     except (OSError, tarfile.TarError) as error:
         print(error, file=sys.stderr)
         return 1

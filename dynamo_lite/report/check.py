@@ -15,8 +15,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..exc import BREAKS, UserFrame, format_break
-from ..isa import LiftError
+from dynamo_lite.exc import BREAKS, UserFrame, format_break
+from dynamo_lite.isa import LiftError
+
 from .forecast import UNKNOWN, Event, Machine, Real, builtin_name, tensor_names
 
 

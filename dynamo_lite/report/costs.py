@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..record import BreakRecord, FrameRecord
+from dynamo_lite.record import BreakRecord, FrameRecord
+
 from .coverage import Coverage, FunctionCoverage
 
 

@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from ..backends.registry import backend_name, lookup_backend
-from ..exc import UserFrame
-from ..optimized_module import OptimizedModule
-from ..record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, log
+from dynamo_lite.backends.registry import backend_name, lookup_backend
+from dynamo_lite.exc import UserFrame
+from dynamo_lite.optimized_module import OptimizedModule
+from dynamo_lite.record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, log
 
 GRAPH_RANGE = "dynamo_lite::graph "
 FUNCTION_RANGE = "dynamo_lite::function "

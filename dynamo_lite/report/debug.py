@@ -22,13 +22,13 @@ from unittest import mock
 
 import torch
 
-from .. import skip
-from ..convert import Analysis
-from ..exc import Unsupported, format_break
-from ..guards.mirror import mirror_source
-from ..interp.frame import NULL, OPS, ExcInfo, Frame
-from ..variables.base import MISSING
-from ..variables.cell import CellVariable
+from dynamo_lite.exc import Unsupported, format_break
+from dynamo_lite.frontend.convert import Analysis
+from dynamo_lite.guards.mirror import mirror_source
+from dynamo_lite.interp.frame import NULL, OPS, ExcInfo, Frame
+from dynamo_lite.variables.objects.cell import CellVariable
+from dynamo_lite.variables.protocol import trace_rules
+from dynamo_lite.variables.protocol.base import MISSING
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 AROUND = 5
@@ -77,7 +77,7 @@ class Debugger(cmd.Cmd):
             return None
 
         def step(frame: Frame, instr: Any) -> Any:
-            if (self.stop_at is not None or self.lines) and not skip.is_internal(frame.code):
+            if (self.stop_at is not None or self.lines) and not trace_rules.is_internal(frame.code):
                 self._before(frame)
             return handler(frame, instr)
 
@@ -95,7 +95,7 @@ class Debugger(cmd.Cmd):
     def at_break(self, tr: Any, reason: Unsupported) -> None:
         """Stop at a break, in the innermost frame of the program."""
         frame = tr.frame
-        while frame is not None and skip.is_internal(frame.code):
+        while frame is not None and trace_rules.is_internal(frame.code):
             frame = frame.parent
         if frame is not None:
             self._interact(frame, reason)
@@ -182,7 +182,7 @@ class Debugger(cmd.Cmd):
         """where (w): the functions that are captured, outermost first."""
         frame, lines = self.frame, []
         while frame is not None:
-            if not skip.is_internal(frame.code):
+            if not trace_rules.is_internal(frame.code):
                 lines.append(self._place(frame))
             frame = frame.parent
         self._say("\n".join(reversed(lines)))

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
-from ..api import compile
-from ..record import BreakRecord, FrameRecord
-from . import html
+from dynamo_lite.api import compile
+from dynamo_lite.record import BreakRecord, FrameRecord
+
+from . import html_report
 from .coverage import Coverage, Measurement, short_path
 
 
@@ -39,7 +40,7 @@ class ExplainOutput:
 
     def write_html(self, path: str | os.PathLike[str], title: str | None = None) -> None:
         """The report for a browser, in one file. Needs jinja2. Raises ModuleNotFoundError, OSError."""
-        html.write(self.coverage, path, title)
+        html_report.write(self.coverage, path, title)
 
     def __str__(self) -> str:
         lines = [str(self.coverage)]

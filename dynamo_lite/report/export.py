@@ -25,17 +25,17 @@ from torch.fx.node import base_types
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 
-from .. import markers
-from ..api import compile
-from ..config import config
-from ..exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
-from ..graph.checks import CHECKS
-from ..graph.promises import name_of, refuse_relation, refuse_unequal
-from ..guards import ir
-from ..guards.mirror import ACCESSORS, WITHOUT_ARGUMENT, Failure, explain_miss
-from ..record import FrameRecord, Specialization, log
-from ..variables.dict import DictVariable
-from ..variables.traceback import TracebackVariable
+from dynamo_lite import markers
+from dynamo_lite.api import compile
+from dynamo_lite.config import config
+from dynamo_lite.dynamism.mark_constraints import name_of, refuse_relation, refuse_unequal
+from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
+from dynamo_lite.graph.passes.checks import CHECKS
+from dynamo_lite.guards import ir
+from dynamo_lite.guards.mirror import ACCESSORS, WITHOUT_ARGUMENT, Failure, explain_miss
+from dynamo_lite.record import FrameRecord, Specialization, log
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 
 
 @dataclass

@@ -18,12 +18,13 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..exc import BREAKS
-from ..interp.frame import OPS
-from ..isa import NULL_FIRST, Instr, Lifted, LiftError, Op, lift, stack_effect
-from ..isa.canon import TERMINAL
-from ..isa.flow import side_that_goes_on
-from ..variables.dispatch import HANDLERS
+from dynamo_lite.exc import BREAKS
+from dynamo_lite.interp.frame import OPS
+from dynamo_lite.isa import NULL_FIRST, Instr, Lifted, LiftError, Op, lift, stack_effect
+from dynamo_lite.isa.canon import TERMINAL
+from dynamo_lite.isa.flow import side_that_goes_on
+from dynamo_lite.variables.protocol.dispatch import HANDLERS
+
 from .support import GRAPH, INLINED, Support, qualified, resolve
 
 

@@ -21,14 +21,15 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
-from ..backends.registry import backend_name, lookup_backend
-from ..exc import first_line
-from ..graph.lean import without_compiler
-from ..tune.apart import Job, importable, race_apart
-from ..tune.inputs import CannotCopy, Inputs
-from ..tune.portable import CannotCarry
-from ..tune.race import undisturbed
-from ..tune.verify import Expected, wants_gradients
+from dynamo_lite.backends.registry import backend_name, lookup_backend
+from dynamo_lite.exc import first_line
+from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
+from dynamo_lite.tune.apart import Job, importable, race_apart
+from dynamo_lite.tune.inputs import CannotCopy, Inputs
+from dynamo_lite.tune.portable import CannotCarry
+from dynamo_lite.tune.race import undisturbed
+from dynamo_lite.tune.verify import Expected, wants_gradients
+
 from .repro import RandomInput, script_of
 
 Backend = str | Callable[..., Any]

@@ -1,4 +1,4 @@
-"""What `report.html` shows, as plain data for its template.
+"""What `report.html_report` shows, as plain data for its template.
 
 Input: a `Coverage` that has kept its texts. Output: a `Page`. Sources are read from the program's files; nothing is HTML here.
 """
@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ..exc import BREAKS, UserFrame, format_location
-from ..record import BreakRecord, FrameRecord, Function, GraphRecord
-from ..resume import original_name
-from .calls import CalledFunction, tree_of
+from dynamo_lite.exc import BREAKS, UserFrame, format_location
+from dynamo_lite.isa.resume import original_name
+from dynamo_lite.record import BreakRecord, FrameRecord, Function, GraphRecord
+
+from .call_tree import CalledFunction, tree_of
 from .costs import BreakCost, break_costs
 from .coverage import Coverage, FrameText, FunctionCoverage, short_path
 

@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 from torch.fx.graph_module import _format_import_block
 from torch.package import sys_importer
 
-from ..tune.distribution import Distribution
+from dynamo_lite.tune.distribution import Distribution
 
 SHORT = 64
 """Elements of a tensor that is written down."""

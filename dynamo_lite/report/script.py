@@ -16,8 +16,9 @@ from unittest import mock
 
 import torch
 
-from .. import markers
-from ..api import compile, compile_module_, disable, reset
+from dynamo_lite import markers
+from dynamo_lite.api import compile, compile_module_, disable, reset
+
 from .coverage import Measurement
 
 

@@ -18,14 +18,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .. import markers, skip
-from ..exc import BREAKS
-from ..polyfills import find_polyfill
-from ..typeobject import Py_TPFLAGS_HEAPTYPE, flags
-from ..variables import families  # noqa: F401  (fills the registries)
-from ..variables.dispatch import CONSTRUCTORS, HANDLERS, PURE, REFUSED, slug_of_foreign
-from ..variables.slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
-from ..variables.subclass import can_instantiate, native_class
+from dynamo_lite import markers
+from dynamo_lite.exc import BREAKS
+from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags
+from dynamo_lite.polyfills import find_polyfill
+from dynamo_lite.variables import register_models  # noqa: F401  (fills the registries)
+from dynamo_lite.variables.objects.subclass import can_instantiate, native_class
+from dynamo_lite.variables.protocol import trace_rules
+from dynamo_lite.variables.protocol.dispatch import CONSTRUCTORS, HANDLERS, PURE, REFUSED, slug_of_foreign
+from dynamo_lite.variables.protocol.slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
 
 NATIVE, POLYFILLED, FOLDED, GRAPH, INLINED, ENDS = "native", "polyfilled", "folded", "in the graph", "inlined", "breaks"
 
@@ -134,16 +135,16 @@ def _known(table: Any, value: Any) -> bool:
 
 
 def _enters_graph(value: Any) -> bool:
-    torch_side = sys.modules.get("dynamo_lite.variables.torch_function")
+    torch_side = sys.modules.get("dynamo_lite.variables.torch.functions")
     return torch_side is not None and torch_side.enters_graph(value)
 
 
 def _function(value: types.FunctionType) -> Support:
     if find_polyfill(value) is not None:
         return Support(POLYFILLED)
-    reason = skip.why_not_inlined(value)
+    reason = trace_rules.why_not_inlined(value)
     if reason is not None:
-        target = skip.transparent_target(value)
+        target = trace_rules.transparent_target(value)
         return Support(ENDS, *reason) if target is None else resolve(target)
     return Support(INLINED)
 
@@ -395,7 +396,7 @@ def operators() -> list[tuple[str, str, str]]:
     package = importlib.import_module("torch._higher_order_ops")
     for module in (*[m.name for m in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")], *_ELSEWHERE):
         importlib.import_module(module)
-    side = importlib.import_module("dynamo_lite.variables.torch_higher_order")
+    side = importlib.import_module("dynamo_lite.variables.torch.higher_order.operators")
     registered = importlib.import_module("torch._ops")._higher_order_ops
     return [(name, *side.support(registered[name])) for name in sorted(registered)]
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..record import FrameRecord
+from dynamo_lite.record import FrameRecord
 
 
 def summary(frames: Iterable[FrameRecord]) -> str:

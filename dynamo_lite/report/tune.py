@@ -10,9 +10,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..tune.autotune import store_at
-from ..tune.offline import Collector, tune
-from ..tune.store import Choice
+from dynamo_lite.tune.autotune import store_at
+from dynamo_lite.tune.offline import Collector, tune
+from dynamo_lite.tune.results import Choice
+
 from .script import redirected, run_script
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from ..api import compile
-from ..config import config
-from ..graph.promises import spoken_path
-from ..graph.sizes import Number
-from ..guards import ir
-from ..record import FrameRecord, Specialization, log
+from dynamo_lite.api import compile
+from dynamo_lite.config import config
+from dynamo_lite.dynamism.mark_constraints import spoken_path
+from dynamo_lite.graph.shapes.sizes import Number
+from dynamo_lite.guards import ir
+from dynamo_lite.record import FrameRecord, Specialization, log
 
 
 @dataclass

@@ -1,5 +1,8 @@
 """Shipped for users' own tests: backends that count and record, comparison of a function run eagerly and compiled, and the helpers that
-tests written against `torch._dynamo.testing` use."""
+tests written against `torch._dynamo.testing` use.
+
+Entry: `comparison.run_both`. Tests: `tests/`.
+"""
 
 from .backends import (
     AotEagerAndRecordGraphs,

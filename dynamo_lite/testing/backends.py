@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from ..backends.aot import FLOATS, aot_autograd
-from ..backends.inductor import recording
-from ..backends.registry import lookup_backend
+from dynamo_lite.backends.aot import FLOATS, aot_autograd
+from dynamo_lite.backends.inductor import recording
+from dynamo_lite.backends.registry import lookup_backend
 
 
 def count_ops(gm: torch.fx.GraphModule) -> int:

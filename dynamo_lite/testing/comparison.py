@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from ..api import compile
-from ..record import BreakRecord, FrameRecord, log
+from dynamo_lite.api import compile
+from dynamo_lite.record import BreakRecord, FrameRecord, log
+
 from .backends import CompileCounterWithBackend, count_ops
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from ..api import compile
-from ..backends.registry import lookup_backend
-from ..config import config
-from ..record import BreakRecord, FrameRecord, log
+from dynamo_lite.api import compile
+from dynamo_lite.backends.registry import lookup_backend
+from dynamo_lite.config import config
+from dynamo_lite.record import BreakRecord, FrameRecord, log
 
 Arguments = Sequence[Any]
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
-from ..api import compile, reset
-from ..config import config
+from dynamo_lite.api import compile, reset
+from dynamo_lite.config import config
+
 from .backends import AotEagerAndRecordGraphs, CompileCounter
 from .comparison import same
 

@@ -21,8 +21,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..backends.registry import lookup_backend
-from ..exc import first_line
+from dynamo_lite.backends.registry import lookup_backend
+from dynamo_lite.exc import first_line
+
 from . import portable
 from .inputs import Inputs
 from .race import Dropped, Outcome

@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 
-from ..backends.aot import FLOATS
-from ..backends.options import refuse_unknown
-from ..backends.registry import candidates, lookup_backend, requirements_of
-from ..cache.store import directory
-from ..config import config
-from ..exc import first_line
-from ..record import GRAPH_RECORD
+from dynamo_lite.backends.aot import FLOATS
+from dynamo_lite.backends.options import refuse_unknown
+from dynamo_lite.backends.registry import candidates, lookup_backend, requirements_of
+from dynamo_lite.config import config
+from dynamo_lite.exc import first_line
+from dynamo_lite.record import GRAPH_RECORD
+from dynamo_lite.warm_cache.store import directory
+
 from . import progress
 from .apart import Trials
 from .background import Background
@@ -30,8 +31,8 @@ from .inputs import CannotCopy
 from .key import graph_key
 from .portable import CannotCarry
 from .race import Outcome, binds, race
+from .results import Choice, Store
 from .shadow import watched
-from .store import Choice, Store
 from .verify import wants_gradients
 
 OPTIONS = ("background", "budget", "candidates", "shadow", "store")

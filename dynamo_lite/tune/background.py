@@ -18,9 +18,10 @@ from typing import Any
 
 from torch._guards import TracingContext, tracing
 
-from .. import _eval_frame
-from ..backends.registry import lookup_backend
-from ..exc import first_line
+from dynamo_lite import _eval_frame
+from dynamo_lite.backends.registry import lookup_backend
+from dynamo_lite.exc import first_line
+
 from .apart import Job, race_apart
 from .portable import CannotCarry
 from .race import Outcome

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..backends.copies import copy_of, memory_of
+from dynamo_lite.backends.tensor_copies import copy_of, memory_of
 
 
 class CannotCopy(Exception):

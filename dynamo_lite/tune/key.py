@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from .. import __version__
-from ..graph.stored import versions
+from dynamo_lite import __version__
+from dynamo_lite.graph.serialized import versions
 
 
 def graph_key(gm: torch.fx.GraphModule, examples: Sequence[Any], training: bool) -> str:

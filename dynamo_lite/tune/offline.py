@@ -17,7 +17,7 @@ from .apart import race_apart
 from .autotune import choice_of, default_candidates, place_of, seconds_of, store_at
 from .inputs import CannotCopy, Inputs
 from .key import graph_key
-from .store import Choice
+from .results import Choice
 from .verify import wants_gradients
 
 

@@ -18,10 +18,11 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from ..backends import pickling
-from ..backends.aot import STATIC_ADDRESS
-from ..graph.lean import without_compiler
-from ..graph.symbols import InputSource
+from dynamo_lite.backends import pickling
+from dynamo_lite.backends.aot import STATIC_ADDRESS
+from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
+from dynamo_lite.graph.shapes.symbols import InputSource
+
 from .distribution import Distribution
 
 

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..exc import first_line
+from dynamo_lite.exc import first_line
+
 from .inputs import Inputs
 from .verify import Expected
 

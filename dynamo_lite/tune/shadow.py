@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import _eval_frame
+from dynamo_lite import _eval_frame
+
 from .inputs import CannotCopy, Inputs
 from .race import Runner, block, calls_of, is_faster, undisturbed
 from .verify import Expected, wants_gradients

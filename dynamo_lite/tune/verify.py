@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from ..backends.difference import problem
+from dynamo_lite.backends.difference import problem
+
 from .inputs import Inputs
 
 SEED = 20220

@@ -16,8 +16,9 @@ from typing import Any
 
 from torch._guards import TracingContext, detect_fake_mode, tracing
 
-from ..backends.registry import lookup_backend
-from ..exc import InvalidBackend
+from dynamo_lite.backends.registry import lookup_backend
+from dynamo_lite.exc import InvalidBackend
+
 from . import portable
 from .race import Dropped, Race, race
 

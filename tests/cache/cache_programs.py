@@ -6,7 +6,7 @@ import types
 import torch
 
 import dynamo_lite
-from dynamo_lite import cache
+from dynamo_lite import warm_cache
 from dynamo_lite.record import STATS, log
 
 
@@ -25,7 +25,7 @@ def load(**texts):
 def new_process():
     """As in a new process: nothing is compiled, and what this one has kept is an earlier one's."""
     dynamo_lite.reset()
-    cache.recall()
+    warm_cache.recall()
     STATS.reset()
     log.reset()
 

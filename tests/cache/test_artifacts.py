@@ -14,9 +14,9 @@ from dynamo_lite import config
 from dynamo_lite.__main__ import main
 from dynamo_lite.backends import artifact
 from dynamo_lite.backends.generated import Generated
-from dynamo_lite.cache import files, store
 from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.record import STATS, log
+from dynamo_lite.warm_cache import files, store
 from tests.helpers import processes
 
 TEXT = """

@@ -9,7 +9,7 @@ from cache_programs import load, new_process
 from dynamo_lite._eval_frame import GuardProgram
 
 import dynamo_lite
-from dynamo_lite.graph.stored import StoredModule
+from dynamo_lite.graph.serialized import StoredModule
 from dynamo_lite.guards import ir
 from dynamo_lite.record import STATS, log
 

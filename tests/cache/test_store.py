@@ -16,8 +16,8 @@ from cache_programs import Run, load, new_process
 import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.__main__ import main
-from dynamo_lite.cache import directory, files, keys, store
 from dynamo_lite.record import log
+from dynamo_lite.warm_cache import directory, files, keys, store
 from tests.helpers import processes
 
 TEXT = "import torch\ndef f(x): return x.sin() + 1\ndef main(): return f, (torch.ones(3),)\n"
@@ -337,7 +337,7 @@ def test_reports_name_the_breaks_of_kept_versions(own_cache):
 
 
 def test_kept_versions_know_which_lines_decided_by_sizes(own_cache):
-    """So that a recompile limit is used up once, by what leads there, in a warm process too (`limits.deciders`)."""
+    """So that a recompile limit is used up once, by what leads there, in a warm process too (`recompile_policy.deciders`)."""
     text = """
 import torch
 def loop(x):

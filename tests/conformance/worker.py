@@ -17,7 +17,7 @@ import unittest
 
 def call_captured(case, method):
     """What `TestCase._callTestMethod` is replaced by; leaves what capture did in `CURRENT`."""
-    from dynamo_lite import convert  # imports torch, which the plain run does without
+    from dynamo_lite.frontend import convert  # imports torch, which the plain run does without
     from dynamo_lite.record import log
 
     log.reset()

@@ -29,9 +29,10 @@ import types
 import warnings
 import weakref
 
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
 from dynamo_lite.exc import TorchDynamoException
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import STATS, log
 
 from . import disturbed

@@ -4,12 +4,14 @@ from types import SimpleNamespace
 
 import torch
 
-from dynamo_lite.failure import Place
 from dynamo_lite.graph.builder import GraphBuilder
 from dynamo_lite.guards import ir
-from dynamo_lite.variables import families, graph_args, numpy, symnode, tensor, tensor_methods, torch_misc  # noqa: F401
-from dynamo_lite.variables.base import MISSING
-from dynamo_lite.variables.constant import ConstantVariable
+from dynamo_lite.isa.eager_fallback import Place
+from dynamo_lite.variables import register_models  # noqa: F401
+from dynamo_lite.variables.protocol.base import MISSING
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.torch import graph_args, symnode, tensor, tensor_methods, value_types  # noqa: F401
+from dynamo_lite.variables.torch.numpy import models  # noqa: F401
 
 
 class StubTrace:

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch.utils._pytree import tree_map
 
 import dynamo_lite
-from dynamo_lite.graph import boxed, torch_side
+from dynamo_lite.graph import torch_runtime
+from dynamo_lite.graph.core import boxed
 
 INDEX = torch.tensor([0, 1])
 FLOATS = [float("nan"), float("inf"), -float("inf"), 1e30, -1e30, 0.0, -0.0, 1e-40, -3.0]
@@ -249,10 +250,10 @@ def test_inputs_that_share_memory_with_what_is_written():
 
 
 def test_torch_side_and_its_stand_in_agree():
-    from dynamo_lite.graph import no_torch
+    from dynamo_lite.graph import null_runtime
 
     for name in ("holds_tensors", "release_inputs", "released_again"):
-        assert callable(getattr(torch_side, name)) and callable(getattr(no_torch, name))
+        assert callable(getattr(torch_runtime, name)) and callable(getattr(null_runtime, name))
 
 
 # -- the table

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Graph
 
 import dynamo_lite
-from dynamo_lite.graph import code
+from dynamo_lite.graph.core import python_code
 from dynamo_lite.testing import run_both
 
 
@@ -18,7 +18,7 @@ def texts(fn, *args):
     found = []
 
     def backend(gm, inputs):
-        found.append((code.write(gm.graph, "self"), Graph.python_code(gm.graph, "self")))
+        found.append((python_code.write(gm.graph, "self"), Graph.python_code(gm.graph, "self")))
         return gm.forward
 
     dynamo_lite.compile(fn, backend=backend, fullgraph=True)(*args)
@@ -27,7 +27,7 @@ def texts(fn, *args):
 
 
 def test_this_torch_writes_what_we_write():
-    assert code._agrees()
+    assert python_code._agrees()
 
 
 def views(x, y):
@@ -64,7 +64,7 @@ def test_lines_lead_to_nodes():
 
 
 def graph_of(build):
-    graph = code.TraceGraph()
+    graph = python_code.TraceGraph()
     build(graph)
     return graph
 
@@ -108,7 +108,7 @@ def dict_argument(graph):
 )
 def test_uncommon_graphs_are_left_to_torch(build):
     graph = graph_of(build)
-    assert code.write(graph, "self") is None
+    assert python_code.write(graph, "self") is None
     assert graph.python_code("self") == Graph.python_code(graph, "self")
 
 

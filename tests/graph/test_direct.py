@@ -237,9 +237,9 @@ CASES |= {
 def test_as_torch_says(name, monkeypatch):
     fn, args = CASES[name]
     with_calls, guards = metadata(fn, *args)
-    monkeypatch.setattr("dynamo_lite.graph.symbols.outcome", None)
+    monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.outcome", None)
     with_rules, rule_guards = metadata(fn, *args)
-    monkeypatch.setattr("dynamo_lite.graph.symbols.RULES", {})
+    monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.RULES", {})
     theirs, their_guards = metadata(fn, *args)
     assert with_rules == theirs
     assert with_calls == theirs
@@ -293,8 +293,8 @@ def test_without_gradients(name, monkeypatch):
     fn, args = CASES[name]
     with torch.no_grad():
         mine = metadata(fn, *args)
-        monkeypatch.setattr("dynamo_lite.graph.symbols.outcome", None)
-        monkeypatch.setattr("dynamo_lite.graph.symbols.RULES", {})
+        monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.outcome", None)
+        monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.RULES", {})
         assert mine == metadata(fn, *args)
 
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.graph import fake
-from dynamo_lite.graph.meta import intern, meta_of_fake, meta_of_input
+from dynamo_lite.graph.core import fake
+from dynamo_lite.graph.core.meta import intern, meta_of_fake, meta_of_input
 from dynamo_lite.record import STATS
 
 from .stub import StubTrace

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from dynamo_lite.skip import why_not_captured
 from dynamo_lite.testing import run_both
+from dynamo_lite.variables.protocol.trace_rules import why_not_captured
 
 
 class Net(nn.Module):

@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 import dynamo_lite
 from dynamo_lite.report import support
 from dynamo_lite.testing import run_both
-from dynamo_lite.variables.torch_body import FOLLOWED, NODE, REGION
+from dynamo_lite.variables.torch.body import FOLLOWED, NODE, REGION
 
 from .against_eager import check, check_break, nodes_of, outcome
 

@@ -7,11 +7,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.graph.verify import verify
-from dynamo_lite.variables import families, graph_args  # noqa: F401
-from dynamo_lite.variables.constant import ConstantVariable
-from dynamo_lite.variables.tensor import TensorVariable
-from dynamo_lite.variables.torch_function import call_in_graph, enters_graph
+from dynamo_lite.graph.core.lint import verify
+from dynamo_lite.variables import register_models  # noqa: F401
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.torch import graph_args
+from dynamo_lite.variables.torch.functions import call_in_graph, enters_graph
+from dynamo_lite.variables.torch.tensor import TensorVariable
 from tests.helpers import seeds
 
 from .stub import StubTrace

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dynamo_lite.guards import ir, tensor
+from dynamo_lite.guards import ir, tensor_guards
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.mirror import Mirror
 from dynamo_lite.guards.program import build_program
@@ -44,7 +44,7 @@ def guard_module(guards, node, module):
         elif name in ("_parameters", "_buffers"):
             guards.check(child, ir.DICT_KEYS, tuple(value))
             for key, t in value.items():
-                guards.check(guards.node(child, ir.DICT_ITEM, key), ir.TENSOR, tensor.tensor_spec(t))
+                guards.check(guards.node(child, ir.DICT_ITEM, key), ir.TENSOR, tensor_guards.tensor_spec(t))
         elif name == "_modules":
             guards.check(child, ir.DICT_KEYS, tuple(value))
             for key, submodule in value.items():
@@ -59,7 +59,7 @@ class Setup:
         self.guards.check(me, ir.IS, self.model)
         guard_module(self.guards, me, self.model)
         x = self.guards.node(None, ir.LOCAL, 1)
-        self.guards.check(x, ir.TENSOR, tensor.tensor_spec(self.x, dynamic_sizes=[0]))
+        self.guards.check(x, ir.TENSOR, tensor_guards.tensor_spec(self.x, dynamic_sizes=[0]))
         parameters = [node for node in self.guards.nodes if any(g.kind == ir.TENSOR for g in node.checks)]
         self.guards.distinct(parameters)
         self.program, self.mirror = build_program(self.guards), Mirror(self.guards)

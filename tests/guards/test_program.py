@@ -12,7 +12,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.mirror import Mirror
 from dynamo_lite.guards.program import build_program
-from dynamo_lite.typeobject import member_descriptor
+from dynamo_lite.isa.typeobject import member_descriptor
 
 
 class Both:

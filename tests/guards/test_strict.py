@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import convert
 from dynamo_lite.config import config
 from dynamo_lite.exc import InternalTorchDynamoError
+from dynamo_lite.frontend import convert
 from dynamo_lite.guards import ir, mirror
 from dynamo_lite.guards.ir import GuardSet
 from tests.helpers import processes

@@ -8,7 +8,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import BaseTorchFunctionMode
 
 from dynamo_lite import _eval_frame
-from dynamo_lite.guards import ir, tensor
+from dynamo_lite.guards import ir
+from dynamo_lite.guards import tensor_guards as tensor
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.mirror import Mirror, explain_miss
 from dynamo_lite.guards.program import build_program

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 
 

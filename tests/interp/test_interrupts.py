@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers"),

@@ -8,8 +8,9 @@ import functools
 
 import pytest
 
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 
 SEEN = []

@@ -10,8 +10,9 @@ import types
 
 import pytest
 
-from dynamo_lite import convert, own_builtins
+from dynamo_lite import own_builtins
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.interp.frame import Frame
 from dynamo_lite.record import log
 

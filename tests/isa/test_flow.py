@@ -2,7 +2,7 @@
 
 from dynamo_lite.isa import Op, lift
 from dynamo_lite.isa.flow import begins_in_loop, is_in_loop, leads_to_loop, live_cells, live_slots
-from dynamo_lite.resume import resume_code
+from dynamo_lite.isa.resume import resume_code
 
 
 def names(function, line, kind=live_slots):

@@ -10,7 +10,7 @@ from test_machine import load, outcome
 
 from dynamo_lite.isa import Op
 from dynamo_lite.isa.flow import live_slots
-from dynamo_lite.resume import resume_code
+from dynamo_lite.isa.resume import resume_code
 
 CALLS = {Op.CALL, Op.CALL_FUNCTION_EX}
 

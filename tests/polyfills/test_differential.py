@@ -14,8 +14,8 @@ import types
 
 import pytest
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.polyfills import find_polyfill, registry
 from dynamo_lite.record import log
 

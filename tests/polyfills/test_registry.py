@@ -11,8 +11,8 @@ import random
 import pytest
 
 import dynamo_lite
-from dynamo_lite import convert
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.polyfills import find_polyfill, polyfill
 from dynamo_lite.polyfills.registry import POLYFILLS
 

@@ -16,7 +16,7 @@ from dynamo_lite.report.page import MAX_DEPTH, duration, page_of
 
 pytest.importorskip("jinja2")
 
-from dynamo_lite.report import html
+from dynamo_lite.report import html_report
 
 VOID = {"meta", "input", "br", "link", "img"}
 
@@ -98,7 +98,7 @@ def test_calls_are_a_tree_without_the_functions_that_only_pass_on():
     assert sorted(inner) == [("Sequential.forward", 4), ("helper", 4)]
     sequential = next(c for c in place.calls[0].calls if c.source.name == "Sequential.forward")
     assert sorted(c.source.name for c in sequential.calls) == ["Linear.forward", "ReLU.forward"]
-    checked(html.render(coverage))
+    checked(html_report.render(coverage))
 
 
 def broken_below(x):
@@ -128,7 +128,7 @@ def test_deep_trees_are_cut():
     while place.calls:
         (place,), depth = place.calls, depth + 1
     assert depth == MAX_DEPTH and place.calls_left_out == 1
-    assert "1 more call, with fewer operators" in html.render(coverage)
+    assert "1 more call, with fewer operators" in html_report.render(coverage)
 
 
 def measured(fn, *calls, **options):
@@ -164,7 +164,7 @@ def test_the_page():
     assert {bar.lane for bar in page.timeline} == {"capture", "backend", "function", "graph"}
     assert all(0 <= bar.left and bar.left + bar.width < 100.001 for bar in page.timeline)
 
-    text = html.render(coverage, "a <title>")
+    text = html_report.render(coverage, "a <title>")
     checker = checked(text)
     assert checker.tags.count("script") == 1 and "<script>alert" not in text
     assert "a &lt;title&gt;" in text and "http" not in re.sub(r"http-equiv", "", text)
@@ -172,7 +172,7 @@ def test_the_page():
 
 
 def test_an_empty_report():
-    checker = checked(html.render(Coverage()))
+    checker = checked(html_report.render(Coverage()))
     assert any("No compiled function was called." in text for text in checker.text)
 
 
@@ -188,7 +188,7 @@ def test_what_runs_eagerly_and_what_raced():
     assert (captured.state, eager.state) == ("captured", "eager")
     bars = [(bar.name, bar.percent, bar.is_chosen) for bar in captured.graphs[0].bars]
     assert bars == [("inductor", 25.0, True), ("eager", 100.0, False), ("broken", 0.0, False)]
-    text = html.render(Coverage([FunctionCoverage("F", calls=1, frames=frames)]))
+    text = html_report.render(Coverage([FunctionCoverage("F", calls=1, frames=frames)]))
     checked(text)
     assert "The source of gone.py:3 can't be read." in text and "skip_frame no" in text
 
@@ -216,7 +216,7 @@ def test_thousands_of_frames():
         FrameRecord(f"f{i}", __file__, i % 3000 + 1, graphs=[GraphRecord(i, 5, 9, "eager")], started=i * 1.0)
         for i in range(3000)
     ]
-    page = html.render(Coverage([FunctionCoverage("many", calls=1, frames=frames)]))
+    page = html_report.render(Coverage([FunctionCoverage("many", calls=1, frames=frames)]))
     assert checked(page).tags.count("details") > 6000 and len(page) < 12e6
 
 

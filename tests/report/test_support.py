@@ -12,12 +12,12 @@ import types
 
 import pytest
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
 from dynamo_lite.exc import BREAKS
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 from dynamo_lite.report import support
-from dynamo_lite.variables.dispatch import REFUSED
+from dynamo_lite.variables.protocol.dispatch import REFUSED
 from tests.helpers import processes
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -14,8 +14,8 @@ import types
 import typing
 from concurrent.futures import ThreadPoolExecutor
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 from tests.repros.test_conformance_finds import same, stop
 from tests.variables.differential import captured

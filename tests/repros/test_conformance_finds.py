@@ -5,8 +5,9 @@ import contextlib
 
 import pytest
 
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 
 _stop = lambda *args: args[0] if args else None  # noqa: E731

@@ -7,11 +7,12 @@ import weakref
 
 import pytest
 
-from dynamo_lite import _eval_frame, convert
+from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
 from dynamo_lite.exc import unsupported
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
-from dynamo_lite.variables.exc import ExceptionVariable
+from dynamo_lite.variables.objects.exception_instance import ExceptionVariable
 
 _stop = lambda *args: args[0] if args else None  # noqa: E731
 _stop._torchdynamo_disable = True

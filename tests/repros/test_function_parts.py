@@ -1,7 +1,7 @@
 """What the compiler puts on the stack for a new function."""
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 
 

@@ -7,8 +7,9 @@ import weakref
 
 import pytest
 
-from dynamo_lite import _eval_frame, codegen, convert
+from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
+from dynamo_lite.frontend import codegen, convert
 from dynamo_lite.guards.mirror import explain_miss
 from tests.fuzz import harness
 

@@ -7,8 +7,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import dynamo_lite  # noqa: E402
-from dynamo_lite import _eval_frame, convert  # noqa: E402
+from dynamo_lite import _eval_frame  # noqa: E402
 from dynamo_lite.config import config  # noqa: E402
+from dynamo_lite.frontend import convert  # noqa: E402
 
 VALUES = (4, 2, 1, 3, 0, -1, 6)
 

@@ -27,7 +27,7 @@ def sweep():
 
 
 def test_a_value_whose_run_is_over_says_so():
-    from dynamo_lite.variables.base import LazyVariable
+    from dynamo_lite.variables.protocol.base import LazyVariable
 
     dead = LazyVariable(None, None, None)
     dead.__dict__.clear()

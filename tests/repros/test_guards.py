@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite import convert, graph_break
+from dynamo_lite import graph_break
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 
 COUNT = 1

@@ -5,8 +5,8 @@ import types
 
 import pytest
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 
 
 def text_of_hash(x):

@@ -13,8 +13,8 @@ import warnings
 
 import pytest
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.shapes import followed_dims
+from dynamo_lite.dynamism.dynamic_shapes import followed_dims
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, run_both
 
 from .counting import graphs_per_call

@@ -18,7 +18,7 @@ from dynamo_lite.record import log
 from dynamo_lite.tune import apart, background
 from dynamo_lite.tune.apart import Job, race_apart
 from dynamo_lite.tune.portable import CannotCarry
-from dynamo_lite.tune.store import Store
+from dynamo_lite.tune.results import Store
 from tests.helpers import processes
 
 STEPS = 300

@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 
-from dynamo_lite.tune.store import Store
+from dynamo_lite.tune.results import Store
 from tests.helpers import processes
 
 PROGRAM = """
@@ -142,7 +142,7 @@ def test_two_processes_tune_one_graph(tmp_path, program):
 
 
 def _choice():
-    from dynamo_lite.tune.store import Choice
+    from dynamo_lite.tune.results import Choice
 
     return Choice("inductor", 2.0, [("inductor", 1.0, "1 µs")])
 

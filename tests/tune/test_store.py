@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from dynamo_lite.tune.store import Choice, Store
+from dynamo_lite.tune.results import Choice, Store
 
 CHOICE = Choice("inductor", 2.5, [("inductor", 4.0, "4.0 µs"), ("eager", 10.0, "10.0 µs"), ("other", None, "failed")])
 

@@ -16,8 +16,9 @@ import operator
 import textwrap
 import types
 
-from dynamo_lite import convert, exc
+from dynamo_lite import exc
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 
 NAMES = {
     name: value

@@ -9,7 +9,7 @@ import typing
 import pytest
 from differential import breaks, check_lines
 
-from dynamo_lite.variables import families  # noqa: F401
+from dynamo_lite.variables import register_models  # noqa: F401
 
 
 class Base:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.locks import Taking
+from dynamo_lite.frontend.locks import Taking
 from dynamo_lite.testing import CompileCounter, run_both
 
 LOCK = threading.Lock()

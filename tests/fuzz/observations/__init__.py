@@ -20,9 +20,9 @@ import typing
 import warnings
 import weakref
 
-from dynamo_lite import convert
 from dynamo_lite.config import config
 from dynamo_lite.exc import TorchDynamoException
+from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 
 from .. import harness

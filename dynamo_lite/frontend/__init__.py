@@ -1,0 +1,6 @@
+"""The journey of one call that no compiled version fits: analysis, code generation, graph breaks, recompile limits.
+
+Only this room restarts an analysis.
+
+Entry: `convert.Region.on_miss`. Tests: `tests/`, `tests/repros/`.
+"""

@@ -1,0 +1,203 @@
+"""What earlier compilations saw of the sizes and numbers of a frame's inputs.
+
+Input: a function and its bound arguments. Output: a mapping from access paths to what `dynamic_shapes` remembers under them.
+Invariant: a variable is remembered with the function whose variable it is, and the line where that goes on. A resumed frame that goes on
+for others gets theirs in lists within lists (`__inner`, `__inner_args`). Which frames those are differs from break to break, and which
+code goes on for a function differs from call to call, with what else is alive; the variable does not. So `__inner_args[1][3].shape`
+is found as `x.shape` with the inner function whose `x` it is. What has no name (`__stack_0`) belongs to one place in the source.
+Functions that all classes of modules share (`Module._wrapped_call_impl`) are one function per class here, since what varies for a
+dropout is fixed for an embedding. Around a break each frame's variables are remembered, also those of frames that are part of another
+one so far. What an instruction gives that broke the graph is seen for the first time where the frame goes on: a size that is one of those
+which vary there varies as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from inspect import CO_VARARGS
+from types import CodeType, FunctionType
+from typing import Any
+
+from dynamo_lite.dynamism import dynamic_shapes
+from dynamo_lite.graph import side
+from dynamo_lite.isa.resume import is_resumed, waiting_frames
+from dynamo_lite.record import Function
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.base import is_lazy, real_object
+
+Known = dict[Any, Any]
+"""Access path, or (kind, access path), to what was seen."""
+
+Place = tuple[CodeType, int] | Function | tuple[Function, Any]
+"""A function and the class of its module (0 if there is none); function and line of what is resumed there, for what lies on the stack
+also the columns."""
+
+Memory = dict[Place, Known]
+
+
+def hints_of(known: Memory, function: FunctionType, values: Sequence[Any]) -> Known | MutableMapping[Any, Any]:
+    """What is remembered for a call. `known` is filled on demand."""
+    code = function.__code__
+    if not is_resumed(code):
+        return known.setdefault((code, _class_of_module(code, values)), {})
+    return _Hints(known, code, values)
+
+
+def seen_by(known: Memory, code: CodeType, values: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """All that is remembered for a call: of its frame, and of those that it goes on for."""
+    if not is_resumed(code):
+        yield from known.get((code, _class_of_module(code, values)), {}).items()
+        return
+    for each in (code, *(inner for inner, _ in waiting_frames(code, values))):
+        for key in (_place_of_stack(each), Function.of(each)):
+            yield from known.get(key, {}).items()
+
+
+def module_of(code: CodeType, values: Sequence[Any]) -> Any:
+    """The module whose frame it is: that of a method is its first argument, of what goes on for a method the first variable that is one.
+    None if there is none."""
+    if is_resumed(code):
+        candidates = values
+    elif code.co_argcount or not code.co_flags & CO_VARARGS:
+        candidates = values[:1]
+    else:
+        candidates = values[code.co_kwonlyargcount][:1]
+    return next(filter(side.is_module, candidates), None)
+
+
+def _class_of_module(code: CodeType, values: Sequence[Any]) -> int:
+    module = module_of(code, values)
+    return 0 if module is None else id(type(module))
+
+
+def note_call(tr: Any, code: CodeType, arguments: Sequence[Any]) -> None:
+    """Remember the sizes in a call that was followed, or that is to have a frame of its own; `arguments` are models, in the order of
+    the variables."""
+    first = next(iter(arguments), None)
+    if not code.co_argcount and type(first) is TupleVariable:
+        first = next(iter(first.items), None)
+    module = real_object(first) if first is not None else None
+    place = code, id(type(module)) if side.is_module(module) else 0
+    _note(tr, place, zip(code.co_varnames, arguments, strict=False))
+
+
+def note_values(known: Memory, function: FunctionType, values: Sequence[Any]) -> None:
+    """Remember the sizes in a call that is not followed; `values` are real ones, in the order of the variables."""
+    hints = hints_of(known, function, values)
+    for name, value in zip(function.__code__.co_varnames, values, strict=False):
+        _note_value(hints, name, value)
+
+
+def _note_value(hints: Any, path: str, value: Any) -> None:
+    if type(value) in (list, tuple):
+        for i, item in enumerate(value):
+            _note_value(hints, f"{path}[{i}]", item)
+    elif type(value) is dict:
+        for key, item in value.items():
+            _note_value(hints, f"{path}[{key!r}]", item)
+    elif type(value) is int:
+        hints.setdefault(path, value)
+    else:
+        sizes = side.sizes_of(value)
+        if sizes is not None:
+            dynamic_shapes.changed_dims(hints, path, sizes)
+
+
+def note_rest(tr: Any, code: CodeType, variables: Iterable[tuple[str, Any]]) -> None:
+    """Remember the sizes of what resumed code goes on with: names and models."""
+    _note(tr, Function.of(code), variables)
+
+
+def _note(tr: Any, place: Place, variables: Iterable[tuple[str, Any]]) -> None:
+    for name, model in variables:
+        if model is None:
+            continue
+        if type(model) is TupleVariable and model.source is None:
+            _note(tr, place, [(f"{name}[{i}]", item) for i, item in enumerate(model.items)])
+        elif type(model) is DictVariable and model.source is None:
+            _note(tr, place, [(f"{name}[{key!r}]", item) for key, item in model.items.items()])
+        sizes = _sizes_of_lazy(tr, model) if is_lazy(model) else model.sizes()
+        if sizes is not None:
+            dynamic_shapes.changed_dims(tr.region.hints.setdefault(place, {}), name, sizes)
+
+
+def _sizes_of_lazy(tr: Any, model: Any) -> tuple[int | None, ...] | None:
+    sizes = side.sizes_of(real_object(model))
+    if sizes is None:
+        return None
+    varying = dynamic_shapes.changed_dims(tr.dynamic_hints, model.__dict__["source"].path, sizes)
+    return tuple([None if dim in varying else size for dim, size in enumerate(sizes)])
+
+
+def _varying_sizes(known: Memory, code: CodeType, values: Sequence[Any]) -> frozenset[int]:
+    """The sizes that dimensions which vary have in this call."""
+    found = set()
+    for inner, variables in ((code, values), *waiting_frames(code, values)):
+        hints = known.get(Function.of(inner), {})
+        for name, value in zip(inner.co_varnames, variables, strict=False):
+            sizes = side.sizes_of(value) or ()
+            seen = hints.get((len(sizes), name), ())
+            found.update(size for size, before in zip(sizes, seen, strict=False) if before is None)
+    return frozenset(found - {None, 0, 1})
+
+
+def _place_of_stack(code: CodeType) -> Place:
+    return Function.of(code), next((position for position in code.co_positions() if position[3]), None)
+
+
+def paths_of_waiting(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[str, CodeType, Sequence[Any]]]:
+    """Of each frame that waits, outermost first: the access path of its variables, its code and the variables."""
+    path = ""
+    for inner, variables in waiting_frames(code, values):
+        path = f"{path}[{len(values) - 1}]" if path else "__inner_args"
+        yield path, inner, variables
+        values = variables
+
+
+class _Hints(MutableMapping[Any, Any]):
+    """The hints of a resumed frame and of those that it goes on for. Iterates over what it was asked for."""
+
+    def __init__(self, known: Memory, code: CodeType, values: Sequence[Any]) -> None:
+        self.known = known
+        self.code = code
+        self.levels = [(path, inner) for path, inner, _ in paths_of_waiting(code, values)][::-1]  # innermost first
+        self.varying = _varying_sizes(known, code, values)  # at once: nothing here may keep the program's objects
+        self.asked: dict[Any, None] = {}
+
+    def _place(self, key: Any) -> tuple[Known, Any]:
+        self.asked[key] = None
+        kind, path = key if type(key) is tuple else (None, key)
+        code = self.code
+        for prefix, inner in self.levels:
+            before, found, rest = path.partition(prefix + "[")
+            if found:
+                number, _, rest = rest.partition("]")
+                code, path = inner, before + inner.co_varnames[int(number)] + rest
+                break
+        hints = self.known.setdefault(_place_of_stack(code) if "__stack_" in path else Function.of(code), {})
+        return hints, path if kind is None else (kind, path)
+
+    def __getitem__(self, key: Any) -> Any:
+        hints, key = self._place(key)
+        return hints[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        hints, key = self._place(key)
+        hints[key] = value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        hints, key = self._place(key)
+        if key not in hints and type(default) is tuple and "__stack_" in key[1]:
+            default = tuple([None if size in self.varying else size for size in default])
+        return hints.setdefault(key, default)
+
+    def __delitem__(self, key: Any) -> None:
+        hints, key = self._place(key)
+        del hints[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key in list(self.asked) if key in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

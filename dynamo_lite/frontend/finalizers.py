@@ -1,0 +1,297 @@
+"""Objects whose end the program can see.
+
+Input: a trace. Output: breaks: at the step where the program first changed an object that now lets go of such an object, or where it binds
+a variable anew that held one; refusals of frames where such an object would end early.
+Invariant: changes are replayed after the graph has run, so what they let go dies later than in eager execution; nothing whose death
+runs code of the program may die in a replay. New objects that nothing leads to at the end are not built: garbage in a reference cycle,
+which waits for the collector in eager execution, would not be there to hold such an object.
+Mirrors `PyObject_CallFinalizerFromDealloc` (`Objects/object.c`) and `slot_tp_finalize` (`Objects/typeobject.c`).
+"""
+
+from __future__ import annotations
+
+import gc
+import types
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dynamo_lite.exc import SkipFrame, Unsupported, unsupported
+from dynamo_lite.graph import side
+from dynamo_lite.guards import ir
+from dynamo_lite.guards.mirror import has_finalizer
+from dynamo_lite.isa.canon import Op
+from dynamo_lite.isa.lift import lift
+from dynamo_lite.isa.resume import PASSED, waiting_frames
+from dynamo_lite.variables.objects.traceback_object import TracebackVariable
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_lazy, real_object
+from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES
+
+MAX_FOLLOWED = 1000
+"""Objects looked at for one that is let go. What is larger than that is taken to outlive the call."""
+
+_BINDING = frozenset({Op.STORE_FAST, Op.DELETE_FAST, Op.STORE_DEREF, Op.DELETE_DEREF, Op.LOAD_FAST_AND_CLEAR})
+_weakrefoffset = type.__dict__["__weakrefoffset__"].__get__  # past any metaclass
+_HELD_ELSEWHERE = (
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.CodeType,
+    types.FrameType,
+)
+
+
+def check_finalizers(tr: Any) -> None:
+    """Raise `Unsupported` if replaying the changes would end an object too late. What is let go without that is guarded."""
+    guard_arguments(tr)
+    for vt in tr.mutations:
+        for source, real in vt.let_go(tr)[:MAX_FOLLOWED]:
+            found = _finalized(real)
+            if found is not None:
+                reason = Unsupported("del-finalizer", found.__qualname__)
+                reason.break_step = vt.mutated_at
+                raise reason
+            if source is not None and not _has_known_type(source):
+                tr.guard(source, ir.NO_FINALIZER)
+
+
+def watch_arguments(tr: Any) -> None:
+    """Have the trace break where a variable that is bound anew may hold the last reference to an argument with a finalizer, and keep the
+    frames that end if some argument has one, or may hold an object that has."""
+    if tr.analysis.has_mortal_arguments:
+        tr.ended_frames = []
+    watched: dict[int, Any] = {}
+    for slot, found, _ in tr.analysis.rebound_arguments:
+        if found is not None:
+            tr.guard(tr.source(None, ir.LOCAL, slot), ir.TYPE_IS, type(tr.analysis.values[slot]))
+            watched[id(tr.arguments[slot])] = tr.arguments[slot]
+            if lift(tr.root.code).is_cell[slot]:
+                raise SkipFrame(found.__qualname__, Unsupported("del-finalizer", found.__qualname__))
+    if watched:
+        tr.finalized = list(watched.values())
+        tr.handlers = list(tr.handlers)
+        for op in (Op.STORE_FAST, Op.DELETE_FAST):
+            tr.handlers[op] = _watching(watched, tr.handlers[op])
+
+
+def _watching(watched: dict[int, Any], handler: Any) -> Any:
+    def watch(f: Any, instr: Any) -> Any:
+        if f.parent is None:
+            held = f.locals[instr.arg]
+            if id(held) in watched and sum(other is held for other in (*f.stack, *f.locals)) == 1:
+                unsupported("del-finalizer", f"the variable {f.lifted.local_names[instr.arg]}")
+        return handler(f, instr)
+
+    return watch
+
+
+def loses_argument(tr: Any, result: Any) -> bool:
+    """Whether an argument with a finalizer has died on the way, nobody knows where: its variable was only its first place. (It may be
+    part of an argument, such as the object of a bound method, that something else holds as well.)"""
+    kept = [result, *tr.root_frame.held()]
+    parts = {
+        id(tr.arguments[slot]): wanted for slot, found, wanted in tr.analysis.rebound_arguments if found is not None
+    }
+    return any(not tr.is_reachable(vt, kept) and not _is_held(tr, kept, parts[id(vt)]) for vt in tr.finalized)
+
+
+def _is_held(tr: Any, kept: list[Any], wanted: int) -> bool:
+    """Whether something that is still there, and was not changed, leads to the real object of this id."""
+    for vt in tr.reachable(kept):
+        if vt is not None and vt.__dict__.get("source") is not None and not vt.__dict__.get("mutated"):
+            real = real_object(vt)
+            if real is not MISSING and any(id(value) == wanted for value in _held_by(real)):
+                return True
+    return False
+
+
+def is_held_by_garbage(tr: Any, result: Any) -> bool:
+    """Whether reference cycles that the frame leaves behind, or tracebacks, hold an argument with a finalizer: in eager execution, and
+    not in generated code, which builds neither such cycles nor the variables of frames in tracebacks. That what they hold has no
+    finalizer is guarded."""
+    if not tr.analysis.has_mortal_arguments:
+        return False
+    roots = [vt for frame in tr.ended_frames for vt in frame.held()]
+    if result is not None:
+        roots.append(result)
+    else:
+        roots += _held_at_break(tr)
+    held = {
+        id(vt) for vt in _reachable(_holders([*roots, *tr.mutations], {id(made) for made in tr.new_classes.values()}))
+    }
+    mortal = [(vt, value) for vt, value in _owned(tr) if id(vt) in held and not _is_harmless(value)]
+    if not all(ends_silently(value) for _, value in mortal):
+        return True
+    for vt, _ in mortal:
+        tr.guard(vt.source, ir.PYTHON, ends_silently)
+    return False
+
+
+def _owned(tr: Any) -> Iterator[tuple[VariableTracker, Any]]:
+    """What the frame may hold the last references to, with the real objects: its arguments; where it goes on after a break, the cells of
+    its own variables too, and those of the frames that wait."""
+    trackers, values = tr.arguments, tr.analysis.values
+    yield from ((vt, value) for vt, value in zip(trackers, values, strict=True) if value is not MISSING)
+    yield from _owned_cells(tr.root, tr.analysis.fn)
+    for _, following in waiting_frames(tr.root.code, values):
+        function, arguments = trackers[-2:]
+        if is_lazy(function) or is_lazy(arguments):
+            return  # nothing of that frame has run
+        yield from _owned_cells(function, values[-2])
+        trackers, values = arguments.items, following
+        yield from zip(trackers, values, strict=True)
+
+
+def _owned_cells(function: Any, real: types.FunctionType) -> Iterator[tuple[VariableTracker, Any]]:
+    """The cells of a resume function that are variables of its frame."""
+    for i in owned_cells(real):
+        yield function.closure[i], real.__closure__[i]
+
+
+def owned_cells(function: types.FunctionType) -> list[int]:
+    """Which free variables of a resume function are variables of its frame."""
+    return [i for i, name in enumerate(function.__code__.co_freevars) if name.endswith(PASSED)]
+
+
+def _held_at_break(tr: Any) -> list[Any]:
+    """What is in the variables and on the stacks of the frames that go on after a break, of which not all is built: objects that nothing
+    reads any more, such as classes, may hold something; and the exceptions that are handled, with their tracebacks."""
+    found = [] if tr.handled is None else [tr.handled]
+    frame = tr.frame
+    while frame is not None:
+        found += frame.held()
+        frame = frame.parent
+    return found
+
+
+def _holders(roots: list[Any], classes: set[int]) -> list[Any]:
+    """The objects among those that these lead to which are on a reference cycle (new `classes` always are), and what is in the variables of
+    frames in tracebacks."""
+    found: list[Any] = []
+    state: dict[int, bool] = {}  # id of an object → whether the way to the current one leads through it
+    pending = [(vt, False) for vt in roots]
+    while pending:
+        vt, is_done = pending.pop()
+        if is_done:
+            state[id(vt)] = False
+            continue
+        if id(vt) in state:
+            if state[id(vt)]:
+                found.append(vt)
+            continue
+        state[id(vt)] = True
+        if id(vt) in classes:
+            found.append(vt)
+        pending.append((vt, True))
+        pending += [(child, False) for child in _children(vt)]
+        if not is_lazy(vt) and isinstance(vt, TracebackVariable):
+            found += vt.frame.frame.held()
+    return found
+
+
+def _children(vt: Any) -> list[Any]:
+    """What an object that the traced code has made or changed leads to."""
+    if is_lazy(vt) or (vt.source is not None and not vt.mutated):
+        return []
+    return [child for child in vt.children() if child is not None]
+
+
+def _reachable(roots: list[Any]) -> list[Any]:
+    seen = {}
+    pending = list(roots)
+    while pending:
+        vt = pending.pop()
+        if id(vt) not in seen:
+            seen[id(vt)] = vt
+            pending += _children(vt)
+    return list(seen.values())
+
+
+def guard_arguments(tr: Any) -> None:
+    """Other arguments of variables that are bound anew have no finalizer at the next call either."""
+    for slot, *_ in tr.analysis.rebound_arguments:
+        source = tr.source(None, ir.LOCAL, slot)
+        if not _has_known_type(source):
+            tr.guard(source, ir.NO_FINALIZER)
+
+
+def has_mortal_arguments(function: types.FunctionType, values: Sequence[Any]) -> bool:
+    """Whether an argument has a finalizer, or may hold something that has. Models outlive their calls."""
+    return any(value is not MISSING and not _is_harmless(value) for value in values) or bool(owned_cells(function))
+
+
+def ends_silently(value: Any) -> bool:
+    """Whether no code of the program runs when an object dies and all that it holds with it."""
+    return _finalized(value) is None and not any(map(_has_callback, _held_by(value)))
+
+
+def _has_callback(value: Any) -> bool:
+    """Whether a weak reference of the program calls back when an object dies."""
+    cls = type(value)
+    if _weakrefoffset(cls) == 0 or side.sizes_of(value) is not None or side.is_module(value):
+        return False
+    return any(reference.__callback__ is not None for reference in weakref.getweakrefs(value))
+
+
+def _is_harmless(value: Any) -> bool:
+    cls = type(value)
+    return (
+        cls in ATOMIC_TYPES
+        or issubclass(cls, _HELD_ELSEWHERE)
+        or side.sizes_of(value) is not None
+        or side.is_module(value)
+    )
+
+
+def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple[int, type | None, int]]:
+    """`(slot, class that has the finalizer, id of its object)` of the arguments whose variables the code binds anew; None: no finalizer."""
+    rebound = sorted({instr.arg for instr in lift(code).instrs if instr.op in _BINDING})
+    return [
+        (slot, *_finalized_object(values[slot]))
+        for slot in rebound
+        if slot < len(values) and values[slot] is not MISSING
+    ]
+
+
+def _has_known_type(source: Any) -> bool:
+    return any(check.kind in (ir.TYPE_IS, ir.REF_TYPE_IS, ir.IS, ir.REF_IS, ir.TENSOR) for check in source.checks)
+
+
+def _finalized(real: Any) -> type | None:
+    """The class of an object that would die with `real` and whose death runs code of the program, if it holds the last references."""
+    return _finalized_object(real)[0]
+
+
+def _finalized_object(real: Any) -> tuple[type | None, int]:
+    """That class, and the id of the object."""
+    for value in _held_by(real):
+        cls = type(value)
+        if has_finalizer(cls) or (cls is types.GeneratorType and value.gi_suspended):
+            return cls, id(value)
+    return None, 0
+
+
+def _held_by(real: Any) -> Iterator[Any]:
+    """An object and those that would die with it, if it holds the last references."""
+    pending, seen = [real] if _may_die(real) else [], {id(real)}
+    while pending and len(seen) < MAX_FOLLOWED:
+        value = pending.pop()
+        yield value
+        if issubclass(type(value), _HELD_ELSEWHERE):
+            continue
+        for child in _referents(value):
+            if type(child) not in ATOMIC_TYPES and id(child) not in seen and _may_die(child):
+                seen.add(id(child))
+                pending.append(child)
+
+
+def _may_die(value: Any) -> bool:
+    """Modules, classes and functions are taken to live on, unless their own class has a finalizer."""
+    return not issubclass(type(value), _HELD_ELSEWHERE) or has_finalizer(type(value))
+
+
+def _referents(value: Any) -> list[Any]:
+    # Since 3.13 the values in an object's dictionary may be the object's: the dictionary does not show them to the collector.
+    items = list(dict.values(value)) if issubclass(type(value), dict) else []
+    return items + gc.get_referents(value)

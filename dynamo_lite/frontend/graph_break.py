@@ -1,0 +1,442 @@
+"""The breaking instruction in the replacement code, and the calls of the resume functions behind it.
+
+Input: the frames of a broken trace, outermost first, whose values the code has at hand. Output: instructions that execute the
+breaking instruction for real and go on where it leads to, in resume functions, called as a chain from the innermost frame out.
+Invariant: what the instruction leaves is kept in locals before anything else runs; its exception goes through all inlined frames.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dynamo_lite._eval_frame import tail_call
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.interp.frame import NULL, ExcInfo, Frame
+from dynamo_lite.isa.canon import Instr, Op
+from dynamo_lite.isa.emit import GENERATOR_FLAGS
+from dynamo_lite.isa.flow import live_slots
+from dynamo_lite.isa.lift import NULL_FIRST
+from dynamo_lite.isa.resume import CannotResume, resume_freevars
+from dynamo_lite.isa.typeobject import read_field
+from dynamo_lite.variables.protocol.base import is_lazy
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+
+from .automatic_dynamic import note_rest
+
+if TYPE_CHECKING:
+    from .codegen import Codegen
+
+# How many stack entries each op takes (those that take a number by their operand: a function of it) and pushes.
+OPERANDS: dict[Op, Any] = {
+    Op.CALL: lambda arg: arg[0] + 2,
+    Op.CALL_FUNCTION_EX: lambda has_kwargs: 4 if has_kwargs else 3,
+    Op.BINARY: 2,
+    Op.UNARY: 1,
+    Op.TO_BOOL: 1,
+    Op.COMPARE: 2,
+    Op.IS_OP: 2,
+    Op.CONTAINS_OP: 2,
+    Op.BINARY_SUBSCR: 2,
+    Op.STORE_SUBSCR: 3,
+    Op.DELETE_SUBSCR: 2,
+    Op.LOAD_ATTR: 1,
+    Op.LOAD_METHOD: 1,
+    Op.STORE_ATTR: 2,
+    Op.DELETE_ATTR: 1,
+    Op.LOAD_SUPER_ATTR: 3,
+    Op.GET_ITER: 1,
+    Op.FOR_ITER: 1,
+    Op.UNPACK_SEQUENCE: 1,
+    Op.UNPACK_EX: 1,
+    Op.LIST_EXTEND: lambda i: i + 1,
+    Op.SET_UPDATE: lambda i: i + 1,
+    Op.SET_ADD: lambda i: i + 1,
+    Op.MAP_ADD: lambda i: i + 2,
+    Op.DICT_UPDATE: lambda i: i + 1,
+    Op.DICT_MERGE: lambda i: i + 3,
+    Op.CONVERT: 1,
+    Op.FORMAT: lambda has_spec: 2 if has_spec else 1,
+    Op.BUILD_STRING: lambda n: n,
+    Op.BUILD_SET: lambda n: n,
+    Op.BUILD_MAP: lambda n: 2 * n,
+    Op.BEFORE_WITH: 1,
+    Op.IMPORT_NAME: 2,
+    Op.IMPORT_FROM: 1,
+    Op.MATCH_CLASS: 3,
+    Op.MATCH_KEYS: 2,
+    Op.MATCH_MAPPING: 1,
+    Op.MATCH_SEQUENCE: 1,
+    Op.GET_LEN: 1,
+    Op.LOAD_BUILD_CLASS: 0,
+    Op.STORE_GLOBAL: 1,
+    Op.DELETE_GLOBAL: 0,
+    Op.RAISE_VARARGS: lambda n: n,
+    Op.CALL_INTRINSIC: 1,
+    Op.CHECK_EXC_MATCH: 2,
+    Op.WITH_EXCEPT_START: 0,
+}
+
+
+def operand_count(instr: Instr) -> int:
+    """How many stack entries the instruction takes; raises Unsupported if there can be no break at it."""
+    if instr.op not in OPERANDS:
+        unsupported("opcode", f"break at {instr.op.name}")
+    n = OPERANDS[instr.op]
+    return n if isinstance(n, int) else n(instr.arg)
+
+
+def is_null(entry: Any) -> bool:
+    """True for stack entries that are NULL in C: a call's empty slot, the unbound variable saved around an inlined comprehension."""
+    return entry is NULL or entry is None
+
+
+def is_constant_value(vt: Any) -> bool:
+    """True for a constant that can stand in the code: one from outside is guarded by its value only, so that another call may bring an
+    equal text or number that is another object."""
+    if is_lazy(vt) or not isinstance(vt, ConstantVariable):
+        return False
+    return vt.source is None or type(vt.value) not in _EQUAL_BUT_DISTINCT or _is_small(vt.value)
+
+
+_EQUAL_BUT_DISTINCT = frozenset({int, float, complex, str, bytes})
+
+
+def _is_small(value: object) -> bool:
+    """Whether CPython has one object only for this int."""
+    return type(value) is int and -5 <= value <= 256
+
+
+class FrameState:
+    """What a resume function gets of one frame: its stack below the current instruction's operands, locals, cells.
+
+    Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell.
+    So those are passed on too whose objects existed before, or are `seen` by the breaking instruction, a weak reference or a
+    finalizer; weak references, which their objects know; and constants, for who looks into the frame. Others die unnoticed,
+    such as the results of operations, which a graph had better not return.
+    """
+
+    def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:
+        self.frame = frame
+        self.stack = stack
+        is_cell = frame.lifted.is_cell
+        plain = frame.lifted.nlocals if not frame.code.co_flags & GENERATOR_FLAGS else 0
+        self.kept = {
+            slot
+            for slot, vt in enumerate(frame.locals[:plain])
+            if vt is not None
+            and not is_cell[slot]
+            and (id(vt) in seen or vt.__dict__.get("source") is not None or is_constant_value(vt) or vt.holds_weakly)
+        }
+        self.cells = [frame.locals[frame.lifted.local_names.index(name)] for name in resume_freevars(frame.code)]
+
+    def values(self) -> list[Any]:
+        """All trackers in it."""
+        on_stack = [v.exc if type(v) is ExcInfo else v for v in self.stack if not is_null(v)]
+        live = self.kept.union(*(live_slots(self.frame.lifted, i) for i in self._successors()))
+        locals_ = [self.frame.locals[s] for s in live if self.frame.locals[s] is not None]
+        return [*on_stack, *locals_, *(c for c in self.cells if c is not None)]
+
+    def _successors(self) -> list[int]:
+        lifted = self.frame.lifted
+        instr = lifted.instrs[self.frame.cur]
+        found = [self.frame.cur + 1] + ([instr.target] if instr.target is not None else [])
+        handler = lifted.handler_at[self.frame.cur]
+        if handler is not None:
+            found.append(handler.target)
+        group_end = self.frame.cur
+        while not lifted.instrs[group_end].last:
+            group_end += 1
+            following = lifted.instrs[group_end]
+            found.append(group_end + 1)
+            if following.target is not None:
+                found.append(following.target)
+        return [i for i in found if i < len(lifted.instrs)]
+
+    def live_locals(self, indices: list[int]) -> list[tuple[str, Any]]:
+        """(name, tracker) of the bound plain locals that are live before one of these instructions, or kept."""
+        frame = self.frame
+        slots = sorted(self.kept.union(*(live_slots(frame.lifted, i) for i in indices)))
+        return [(frame.lifted.local_names[s], frame.locals[s]) for s in slots if frame.locals[s] is not None]
+
+
+class BreakEmitter:
+    """Emits the breaking instruction and the calls of the resume functions."""
+
+    def __init__(self, cg: Codegen, frames: list[Frame], states: list[FrameState]) -> None:
+        self.cg = cg
+        self.asm = cg.asm
+        self.frames = frames
+        self.states = states
+
+    def emit(self, instr: Instr, operands: list[Any], handled: Any) -> None:
+        """Execute `instr` for real; then resume after it, or where its exception goes."""
+        asm = self.asm
+        # An exception has to go through the inlined frames too: its traceback shows them.
+        guarded = len(self.frames) > 1 or self.frames[0].lifted.handler_at[self.frames[0].cur] is not None
+        failed = asm.label() if guarded else None
+        if handled is not None:
+            self._establish(handled)
+        asm.set_location(*instr.pos)
+        if guarded:
+            asm.begin_try(failed)
+        for i, entry in enumerate(operands):
+            if entry is NULL:
+                asm.push_null()
+            else:
+                self.cg.load_operand(entry, any(entry is other for other in operands[i + 1 :]))
+        if instr.op is Op.FOR_ITER:
+            self._for_iter(instr, guarded, handled)
+        else:
+            if instr.op is Op.WITH_EXCEPT_START:
+                instr = self._with_except_start(instr)
+            pair = instr.op in _PAIR
+            asm.emit_op(Op.LOAD_ATTR if pair else instr.op, instr.arg)
+            if self._tests_result():
+                asm.emit_op(Op.TO_BOOL, None)
+            if guarded:
+                asm.end_try()
+            if instr.op is not Op.RAISE_VARARGS:
+                results: list[Any] = self._save_results(1 if pair else _pushed(instr))
+                if pair:
+                    results.insert(0 if NULL_FIRST else 1, NULL)
+                self._leave_handled(handled)
+                self._after(instr, results)
+        if guarded:
+            asm.place(failed)
+            self._failed(handled)
+
+    def resume_behind(self) -> None:
+        """Resume behind an instruction that is done."""
+        self._resume(self.states[-1].stack, self.frames[-1].cur + 1)
+
+    def _tests_result(self) -> bool:
+        """Whether the instruction takes the truth of its result as well (COMPARE_OP since 3.13)."""
+        lifted, cur = self.frames[-1].lifted, self.frames[-1].cur
+        return not lifted.instrs[cur].last and lifted.instrs[cur + 1].op is Op.TO_BOOL
+
+    def _with_except_start(self, instr: Instr) -> Instr:
+        """Push the operands of a CALL that does the same: the original finds its own below entries that are no objects here."""
+        stack = self.frames[-1].stack
+        exit_, self_, exc = (stack[-5], stack[-4], stack[-1]) if instr.arg else (stack[-4], NULL, stack[-1])
+        self.asm.push_callable(lambda: self.cg.load(exit_))
+        if not is_null(self_):
+            self.cg.load(self_)
+        self.cg.load_callable(type)
+        self.cg.load(exc)
+        self.asm.call(1)
+        self.cg.load(exc)
+        self.cg.load_callable(read_field)
+        self.cg.load(exc)
+        self.cg.load_const("__traceback__")
+        self.asm.call(2)
+        return Instr(Op.CALL, (3 + (not is_null(self_)), ()), None, instr.offset, instr.last, instr.pos)
+
+    def _establish(self, handled: Any) -> None:
+        """Make an exception the one being handled: leaves the previous one and itself on the stack."""
+        asm = self.asm
+        caught = asm.label()
+        asm.begin_try(caught)
+        self.cg.load(handled)
+        asm.reraise(0)
+        asm.end_try()
+        asm.place(caught)
+        asm.push_exc_info()
+
+    def _leave_handled(self, handled: Any) -> None:
+        if handled is not None:
+            self.asm.pop_top()
+            self.asm.pop_except()
+
+    def _save_results(self, n: int) -> list[str]:
+        """Pop n results into locals; their names bottom to top."""
+        names = [self.cg.new_local() for _ in range(n)]
+        for name in reversed(names):
+            self.asm.store_fast(name)
+        return names
+
+    def _after(self, instr: Instr, results: list[Any]) -> None:
+        """Carry out what is left of the original instruction, then resume behind it."""
+        leaf = self.frames[-1]
+        stack: list[Any] = [*self.states[-1].stack, *results]
+        i = leaf.cur
+        instrs = leaf.lifted.instrs
+        while not instrs[i].last:
+            i += 1
+            step = instrs[i]
+            if step.op is Op.POP_TOP:
+                stack.pop()
+            elif step.op is Op.TO_BOOL:
+                pass  # done with the instruction: it may raise where that may
+            elif step.op is Op.NOT or (step.op is Op.FORMAT and not step.arg):
+                self.asm.load_fast(stack.pop())
+                self.asm.emit_op(step.op, step.arg)
+                stack += self._save_results(1)
+            elif step.op is Op.JUMP_IF:
+                taken = self.asm.label()
+                self.asm.load_fast(stack.pop())
+                self.asm.jump_if(step.arg, taken)
+                self._two_ways(stack, i, step.target, taken)
+                return
+            else:
+                unsupported("opcode", f"{step.op.name} after a break at {instr.op.name}")
+        following = i + 1
+        if instrs[following].op is Op.POP_TOP and stack and type(stack[-1]) is str:
+            # A result that nobody wants dies here, not with the continuation's arguments.
+            self.asm.load_fast_and_clear(stack.pop())
+            self.asm.pop_top()
+            following += 1
+        self._resume(stack, following)
+
+    def _two_ways(self, stack: list[Any], i: int, target: int, taken: Any) -> None:
+        instrs = self.frames[-1].lifted.instrs
+        rest = list(stack)
+        j = i
+        while not instrs[j].last:
+            j += 1
+            assert instrs[j].op is Op.POP_TOP
+            rest.pop()
+        self._resume(rest, j + 1)
+        self.asm.place(taken)
+        self._resume(stack, target)
+
+    def _for_iter(self, instr: Instr, guarded: bool, handled: Any) -> None:
+        asm = self.asm
+        iterator = self.frames[-1].stack[-1]
+        exhausted = asm.label()
+        asm.for_iter(exhausted)
+        if guarded:
+            asm.end_try()
+        (item,) = self._save_results(1)
+        asm.pop_top()
+        self._leave_handled(handled)
+        self._resume([*self.states[-1].stack, iterator, item], self.frames[-1].cur + 1)
+        asm.place_for_end(exhausted)
+        self._leave_handled(handled)
+        self._resume(list(self.states[-1].stack), instr.target)
+
+    def _failed(self, handled: Any) -> None:
+        """The instruction raised: the innermost frame goes on as if it had raised there."""
+        asm = self.asm
+        asm.push_exc_info()
+        asm.swap(2)
+        asm.pop_except()
+        error = self.cg.new_local()
+        asm.store_fast(error)
+        self._leave_handled(handled)
+        leaf = self.frames[-1]
+        self._call_chain(self.states[-1].stack, leaf.cur, "raise", error)
+
+    def _resume(self, stack: list[Any], index: int) -> None:
+        self._call_chain(stack, index, "value", None)
+
+    def _call_chain(self, stack: list[Any], index: int, mode: str, error: str | None) -> None:
+        """Call the outermost frame's resume function; those of inlined frames are its arguments."""
+        asm, cg = self.asm, self.cg
+        inner: tuple[str, str] | None = None
+        for depth in range(len(self.frames) - 1, -1, -1):
+            frame, state = self.frames[depth], self.states[depth]
+            is_leaf = depth == len(self.frames) - 1
+            at = index if is_leaf else frame.cur + 1
+            entries = stack if is_leaf else state.stack
+            function, args = self._resume_parts(
+                frame, state, entries, at, mode if is_leaf else "call", error if is_leaf else None, inner
+            )
+            if depth:
+                function()
+                name = cg.new_local()
+                asm.store_fast(name)
+                asm.build_list(args())
+                args_name = cg.new_local()
+                asm.store_fast(args_name)
+                inner = (name, args_name)
+            else:
+                cg.load_callable(tail_call)
+                cg.load_const(cg.tr.region.cache_for(self._code))
+                function()
+                asm.call(2 + args())
+                asm.return_value()
+
+    def _resume_parts(
+        self,
+        frame: Frame,
+        state: FrameState,
+        entries: list[Any],
+        at: int,
+        mode: str,
+        error: str | None,
+        inner: tuple[str, str] | None,
+    ) -> tuple[Any, Any]:
+        """(emit the resume function, emit its arguments and return their number)."""
+        cg, asm = self.cg, self.asm
+        lifted = frame.lifted
+        call_offset = lifted.instrs[frame.cur].offset
+        handler = lifted.handler_at[frame.cur] if mode != "value" else None
+        entry_points = [at] * (mode != "raise") + ([handler.target] if handler is not None else [])
+        locals_ = state.live_locals(entry_points)
+        after = mode != "value"
+        offset = call_offset if after else lifted.instrs[at].offset
+        names = tuple(name for name, _ in locals_)
+        try:
+            code = cg.resume_code(frame, offset, entries, names, after, mode)
+        except CannotResume as reason:
+            unbreakable = Unsupported("reconstruct", str(reason))
+            unbreakable.break_step = cg.tr.failing_step(frame.parent) if frame.parent is not None else 0
+            raise unbreakable from reason
+        self._code = code
+        note_rest(cg.tr, code, locals_)
+
+        def function() -> None:
+            cg.load_resume_function(code, frame, state.cells)
+
+        def arguments() -> int:
+            count = cg.load_entries(entries, locals_)
+            if mode == "raise":
+                asm.load_fast_and_clear(error)  # its traceback leads to this frame
+                count += 1
+            if mode == "call":
+                asm.load_fast_and_clear(inner[0])
+                asm.load_fast_and_clear(inner[1])
+                count += 2
+            return count
+
+        return function, arguments
+
+
+# The pair of method and self can't be kept in locals (one may be NULL): the bound method serves as well.
+_PAIR = frozenset({Op.LOAD_METHOD})
+_KEEPING = frozenset(
+    {Op.MATCH_KEYS, Op.MATCH_MAPPING, Op.MATCH_SEQUENCE, Op.GET_LEN, Op.IMPORT_FROM, Op.CHECK_EXC_MATCH}
+)
+_NONE = frozenset(
+    {
+        Op.STORE_SUBSCR,
+        Op.DELETE_SUBSCR,
+        Op.STORE_ATTR,
+        Op.DELETE_ATTR,
+        Op.STORE_GLOBAL,
+        Op.DELETE_GLOBAL,
+        Op.RAISE_VARARGS,
+    }
+)
+
+
+def _pushed(instr: Instr) -> int:
+    """How many entries the op leaves in place of its operands."""
+    op, arg = instr.op, instr.arg
+    if op in _NONE:
+        return 0
+    if op is Op.BEFORE_WITH:
+        return 2
+    if op is Op.UNPACK_SEQUENCE:
+        return arg
+    if op is Op.UNPACK_EX:
+        return arg[0] + 1 + arg[1]
+    if op in (Op.LIST_EXTEND, Op.SET_UPDATE, Op.SET_ADD, Op.DICT_UPDATE):
+        return arg
+    if op is Op.MAP_ADD:
+        return arg
+    if op is Op.DICT_MERGE:
+        return arg + 2
+    if op in _KEEPING:
+        return OPERANDS[op] + (op is not Op.CHECK_EXC_MATCH)
+    return 1

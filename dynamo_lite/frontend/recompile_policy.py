@@ -1,0 +1,148 @@
+"""Recompile limits: which versions of a function count together, and what becomes of what it calls when they are used up.
+
+Input: the code object of a call that no version fits, the call's values, and the versions. Output: whose versions count for it; once there
+are too many, whether anything below may be compiled, and the functions that give up with it.
+Invariant: modules that share versions have a limit each. A limit is used up once for one reason. A function that runs eagerly calls others
+through the hook, wrappers around the same work most of all; each of them would use up a limit of its own on what has just been given up.
+So all functions from the one that gave up down to the line that decides by a size, a text or another constant run eagerly; what they call
+besides is captured by itself. For a size that takes too much reasoning nobody knows such a line; then nothing more is compiled below.
+Numbers that differ become symbolic, a text and the length of a list can't, nor a size that the program makes a constant: what breaks in a
+loop would be compiled for each turn, and has one version.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from types import CodeType
+from typing import Any
+
+from dynamo_lite.dynamism import dynamic_shapes
+from dynamo_lite.graph import side
+from dynamo_lite.guards import ir
+from dynamo_lite.isa.flow import begins_in_loop
+from dynamo_lite.isa.lift import lift
+from dynamo_lite.isa.resume import is_resumed, waiting_frames
+from dynamo_lite.record import FrameRecord, Function, MissedGuard
+
+from .automatic_dynamic import Memory, module_of, paths_of_waiting, seen_by
+
+
+class Owners:
+    """Whose version it is: a module's; with a resumed frame, what the calls are that it waits for, and whose. Others of the same class may
+    use the version as well. A module that is gone owns nothing: another one may have its address."""
+
+    def __init__(self, code: CodeType, values: Sequence[Any]) -> None:
+        ids: list[int] = []
+        modules = []
+        for each, variables in ((code, values), *waiting_frames(code, values)):
+            if each is not code:
+                ids.append(id(each))
+            module = module_of(each, variables)
+            if module is not None:
+                ids.append(id(module))
+                modules.append(module)
+        self.ids = tuple(ids)
+        self.modules = tuple(map(weakref.ref, modules))
+
+    def are(self, others: Owners) -> bool:
+        """Whether these own a version of which the others say that they want one."""
+        return self.ids == others.ids and all(module() is not None for module in self.modules)
+
+
+def names_of_modules(code: CodeType, values: Sequence[Any]) -> list[str]:
+    """The variables that hold modules."""
+    return [name for name, value in zip(code.co_varnames, values, strict=False) if side.is_module(value)]
+
+
+def concern(misses: Sequence[MissedGuard], names: Sequence[str]) -> bool:
+    """Whether a guard that has failed is about what one of these variables holds."""
+    found = {re.split(r"[^\w]", miss.path, maxsplit=1)[0] for miss in misses}
+    return not found.isdisjoint(names)
+
+
+def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
+    """Whether sizes or ints of a frame, or of those that it goes on for, are constants because they took too much reasoning."""
+    return any(dynamic_shapes.is_fixed(key, value) for key, value in seen_by(known, code, values))
+
+
+def innermost(code: CodeType, values: Sequence[Any]) -> tuple[str, CodeType, Sequence[Any]]:
+    """What goes on first: of the innermost frame that waits the access path, code and variables, else of the frame itself."""
+    found = "", code, values
+    for found in paths_of_waiting(code, values):  # noqa: B007 (the last)
+        pass
+    return found
+
+
+def breaks_in_loop(code: CodeType, values: Sequence[Any], version: FrameRecord) -> bool:
+    """Whether code goes on in a loop after a break, or a version of it breaks in a loop of it."""
+    return version.breaks_in_loop or _goes_on_in_loop(innermost(code, values)[1])
+
+
+def why_in_vain(
+    code: CodeType, values: Sequence[Any], version: FrameRecord, misses: Sequence[MissedGuard]
+) -> str | None:
+    """Why one more version of what breaks in a loop would be one for this turn alone; None if it may serve others. That is if the last
+    version rests on what the instruction gave that broke the graph (a text, a list of plain values of another length, a number that the
+    program makes a constant, a size that is not 0 or 1), or has made a constant of a size that varies. Input: the call, and the guards of
+    that version that have failed."""
+    constant = _constant_missed(version, misses)
+    if _rests_on_given(code, values, constant, misses):
+        return "what it goes on with"
+    if constant is None or not version.breaks_in_loop:
+        return None
+    return f"{constant}, which the program makes a constant,"
+
+
+def _rests_on_given(code: CodeType, values: Sequence[Any], constant: str | None, misses: Sequence[MissedGuard]) -> bool:
+    path, code, variables = innermost(code, values)
+    on_stack = [i for i, name in enumerate(code.co_varnames[: code.co_argcount]) if name.startswith("__stack_")]
+    if not on_stack or not _goes_on_in_loop(code):
+        return False
+    top = on_stack[-1]
+    given, value = f"{path}[{top}]" if path else code.co_varnames[top], variables[top]
+    if type(value) in _NUMBERS:
+        return constant == given
+    if type(value) in _TEXTS or (type(value) in (list, tuple) and all(type(item) in _PLAIN for item in value)):
+        return any(miss.path == given for miss in misses)
+    sizes = f"2 <= {given}.", f"2 <= {given}["
+    return bool(misses) and all(miss.expected.startswith(sizes) for miss in misses)
+
+
+def _goes_on_in_loop(code: CodeType) -> bool:
+    return is_resumed(code) and begins_in_loop(lift(code))
+
+
+def _constant_missed(record: FrameRecord, misses: Sequence[MissedGuard]) -> str | None:
+    """The size that is a constant in this version, if nothing but such sizes, and what follows from them, is why it does not fit."""
+    lines = {constant.user for constant in record.specializations}
+    texts = {f"{constant.text} == {constant.value}": constant.text for constant in record.specializations}
+    if any(miss.user_line is not None and miss.user_line not in lines for miss in misses):
+        return None
+    return next((texts[miss.expected] for miss in misses if miss.expected in texts), None)
+
+
+_TEXTS = (str, bytes)
+_NUMBERS = (bool, int, float, complex)
+_PLAIN = frozenset({*_TEXTS, *_NUMBERS, type(None)})
+
+
+def deciders(versions: Iterable[tuple[FrameRecord, Sequence[MissedGuard]]]) -> set[Function]:
+    """The functions whose lines, or whose calls, made versions that do not fit: by a size or another value that is a constant, and another
+    one in other versions, or by a condition on sizes. Input: of each version, its record and the guards that have failed."""
+    values: dict[Any, set[Any]] = defaultdict(set)
+    functions: dict[Any, set[Function]] = defaultdict(set)
+    found: set[Function] = set()
+    for record, misses in versions:
+        lines = record.size_lines
+        for constant in record.specializations:
+            values[constant.text].add(constant.value)
+            functions[constant.text].update(lines.get(constant.user, ()))
+        found.update(*[lines.get(miss.user_line, ()) for miss in misses])
+        for miss in misses:
+            if miss.kind != ir.TENSOR:
+                values["guard", miss.path].add(miss.expected)
+                functions["guard", miss.path].update(record.guard_lines.get(miss.user_line, ()))
+    return found.union(*[functions[key] for key, seen in values.items() if len(seen) > 1])

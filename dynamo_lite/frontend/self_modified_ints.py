@@ -1,0 +1,49 @@
+"""Numbers that a frame itself changes.
+
+Input: a finished run. Output: a note for the next run of each number that it holds to be a constant and leaves another one in the place of.
+Invariant: a version that changes what its own guards demand fits no second call, unless somebody changes it back; with the number as one
+that varies it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynamo_lite.dynamism.dynamic_shapes import may_count
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.base import is_lazy
+
+
+def note_own_changes(tr: Any) -> bool:
+    """Take note of the numbers that a finished run holds to be constants and changes itself: its version would fit no second call,
+    unless somebody changes them back. True if there are any."""
+    if not may_count():
+        return False
+    owners = {vt.source: vt for vt in tr.mutations}
+    owners.update({tr.constant_source(vt.value): vt for vt in tr.written_classes.values()})
+    found = False
+    for guard in tr.guards if owners else ():
+        node, number = guard.node, guard.arg
+        if guard.kind != ir.EQUALS or type(number) not in (int, float):
+            continue
+        if type(tr.dynamic_hints.get(node.path, number)) is not type(number):
+            continue  # known to vary, or needed as a constant
+        now = _item_at(owners, node)
+        if now is not None and now.python_type() is type(number) and now.value != number:
+            tr.dynamic_hints[node.path] = None
+            found = True
+    return found
+
+
+def _item_at(owners: dict[Any, Any], node: Any) -> Any:
+    """What is at the end of a path by now, if the frame has changed an object on the way; else None."""
+    steps = []
+    while node is not None and node not in owners:
+        steps.append(node)
+        node = node.parent
+    found = owners.get(node)
+    for step in reversed(steps):
+        found = found.item_at(step.kind, step.arg) if found is not None else None
+        if found is None or is_lazy(found) or found.source is step:
+            return None
+    return found

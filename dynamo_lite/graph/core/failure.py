@@ -1,0 +1,368 @@
+"""What to do when a compiled graph raises.
+
+Input: the graph as captured, its arguments, the error. Output: the answer that `csrc/graph.h` wants: True, the frame starts again as
+ordinary Python; False, the error goes on; or the graph's results, computed without the backend.
+Invariant: a frame starts again only if the graph has left no trace. Which operators have run is known if the graph itself ran
+(`<eval_with_key>` is in the traceback); a backend may have run all of them. What they change is found out by running them once more
+on fake tensors, here, so that neither a capture nor a call that succeeds pays for it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from torch.fx import Node
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from dynamo_lite.exc import TRACEBACK, brief
+from dynamo_lite.isa.eager_fallback import put_place
+from dynamo_lite.record import STATS
+
+from . import modes
+from .fake import Propagator
+from .keep_dynamo_unloaded import without_compiler
+from .saved_tensors import hooks_around
+from .values import SymValue
+from .writes import arguments
+
+NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
+"""Where operators do nothing but what their schema says. Others may talk to the world (collectives, custom operators)."""
+
+OVERWRITES = frozenset(
+    """
+    copy_ fill_ zero_ masked_fill_ masked_scatter_ index_fill_ index_copy_ index_put_ _index_put_impl_ scatter_
+    """.split()
+)
+"""In-place operators that may raise half way, and come to the same when they are repeated; pointwise ones raise before they begin."""
+
+DIVISIONS = frozenset({"floor_divide_", "remainder_", "fmod_", "div_", "divide_"})
+"""Pointwise operators that find a zero, among integers, half way."""
+
+OWN_MODULES = ("torch", "_operator", "operator", "builtins", "math", "dynamo_lite")
+
+
+class CheckFailed(Exception):
+    """What the trace took for granted about tensor data does not hold."""
+
+
+class Failure:
+    """The `on_failure` of one graph. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient state and looks at
+    the results of `checks`. `boxed`: what lets go of the inputs while it runs; None if nothing does."""
+
+    def __init__(
+        self,
+        gm: Any,
+        backend: str,
+        fullgraph: bool,
+        protect: Callable[[Any], Any],
+        checks: Any,
+        boxed: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        self.gm = gm
+        self.backend = backend
+        self.fullgraph = fullgraph
+        self.protect = protect
+        self.checks = checks
+        self.boxed = boxed
+        self.has_released = False  # whether the inputs are gone when the graph raises
+        # (index of a node, whether an input has a history) → what it leaves when it raises
+        self.traces: dict[tuple[int, bool], Left] = {}
+        self.replaced: list[Any] = []  # calls in progress may still use it
+
+    def __call__(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
+        if isinstance(error, CheckFailed):
+            self.checks.failed()
+            return self._start_again()
+        node = self._failed_node(TRACEBACK.__get__(error))
+        if self.has_released:
+            return self._pass_on(error, node, "let go of its inputs")
+        if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
+            return self._pass_on(error, node, "called hooks of saved tensors")
+        if node is None:
+            trace = self._trace(len(self.gm.graph.nodes) - 1, error, args)
+            return self._without_backend(call, error, args) if trace is None else self._pass_on(error, None, trace)
+        trace = self._trace(node, error, args)
+        return self._start_again() if trace is None else self._pass_on(error, node, trace)
+
+    @staticmethod
+    def _start_again() -> bool:
+        STATS.started_again += 1
+        return True
+
+    def _failed_node(self, traceback: TracebackType | None) -> int | None:
+        """The index of the node that raised, if the graph itself was running."""
+        code = type(self.gm).forward.__code__
+        lines = self.gm.__dict__.get("_lineno_map")
+        while traceback is not None and lines is not None:
+            if traceback.tb_frame.f_code is code:
+                return lines.get(traceback.tb_lineno - code.co_firstlineno)
+            traceback = traceback.tb_next
+        return None
+
+    def _trace(self, last: int, error: Exception, args: tuple[Any, ...]) -> str | None:
+        """What has changed when the node number `last` raised this."""
+        if self.checks:
+            return None  # such a graph can be undone
+        key = (last, any(_has_history(a) for a in args))
+        if key not in self.traces:
+            with modes.fake_mode_aside():
+                self.traces[key] = trace_left(self.gm, last, args, self.protect)
+        left = self.traces[key]
+        return left.reason if left.refused is not type(error) else None
+
+    def _without_backend(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
+        self.gm.real_recompile()
+        run = self.protect(self.gm.forward)
+        try:
+            results = run(*args)
+        except Exception:
+            return self._start_again()  # the program's own error
+        if self.fullgraph:
+            error.add_note(f"backend {self.backend!r} raised this where eager execution succeeds")
+            return False
+        warnings.warn(
+            f"backend {self.backend!r} failed at run time, the graph runs eagerly: {brief(error)}", stacklevel=2
+        )
+        self.replaced.append(call.compiled)
+        call.compiled = run
+        return results
+
+    def _pass_on(self, error: Exception, node: int | None, trace: str) -> bool:
+        STATS.errors_passed_on += 1
+        if node is not None:
+            put_place(error, getattr(list(self.gm.graph.nodes)[node].meta, "place", None))
+        error.add_note(
+            f"This was raised in a compiled graph that may have {trace}. So the function could not start again as\n"
+            "ordinary Python: what it changed in Python objects before this operator is lost, and no `except` of its own\n"
+            "has seen the error."
+        )
+        return False
+
+
+class Left(NamedTuple):
+    """What a graph has changed for good (None: nothing), by which node, and the devices from whose generators it has drawn. `refused`: what
+    the last node raises on fake tensors before it calls any operator."""
+
+    reason: str | None
+    node: int = -1
+    random_devices: tuple[torch.device, ...] = ()
+    refused: type[Exception] | None = None
+
+
+def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], first_check: int | None = None) -> Left:
+    """What the nodes up to number `last`, which raises, have changed for good. `first_check`: the node from which on nothing is known of
+    the data; random numbers are put back."""
+    watch = _Watch(first_check)
+    found: list[str] = []
+    refused = None
+
+    def run() -> None:
+        try:
+            _run_on_fakes(gm, last, args, watch)
+        except _Trace as trace:
+            found.append(str(trace))
+        raise _Done
+
+    try:
+        protect(run)()
+    except _Done:
+        pass
+    except Exception as error:
+        found.append(f"changed something ({type(error).__name__} on fake tensors)")
+        refused = type(error) if watch.is_last and not watch.has_called else None
+    return Left(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
+
+
+def raises_on_fakes(gm: Any, args: Sequence[Any]) -> bool:
+    """Whether the graph raises whatever the data are."""
+    watch = _Anything(None)
+    try:
+        _run_on_fakes(gm, len(gm.graph.nodes), args, watch)
+    except _Trace:
+        return False
+    except Exception:
+        return True
+    return False
+
+
+class _Done(Exception):
+    """Ends a run on fake tensors in such a way that the ambient state is put back."""
+
+
+class _Trace(Exception):
+    """An operator has changed something that outlives the graph."""
+
+
+def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
+    propagator = Propagator()
+    if any(map(_is_about_number, gm.graph.nodes)):
+        shapes = import_module("torch.fx.experimental.symbolic_shapes")  # which most processes do without
+        propagator.mode.shape_env = shapes.ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    fakes = [propagator.slow_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
+    grads = [_grad(f) for f in fakes]
+    inputs = iter(fakes)
+    has_history = watch.first_check is not None or any(_has_history(a) for a in args)
+    values: dict[Node, Any] = {}
+    propagator.give_to_compilers()
+    watch.inputs = set(_storages([*fakes, *grads]))
+    leaves = _Leaves(fakes)
+    with propagator.mode, without_compiler, watch:
+        for i, node in enumerate(gm.graph.nodes):
+            if i > last or node.op == "output":
+                break
+            watch.node, watch.is_last, watch.has_called = i, i == last, False
+            if has_history and node.target is torch.autograd.grad:
+                raise _Trace("run a backward pass")
+            values[node] = next(inputs) if node.op == "placeholder" else _run_node(gm, node, values)
+            leaves.meet(values[node])
+    if any(_grad(f) is not g for f, g in zip(fakes, grads, strict=True)):
+        watch.node = 0  # one that is not known
+        raise _Trace("changed gradients")
+
+
+def _is_about_number(node: Node) -> bool:
+    """Whether a node stands for a number that varies, or asserts something of one."""
+    is_assertion = node.target is torch.ops.aten._assert_scalar.default
+    return is_assertion or isinstance(getattr(node.meta, "subject", None), SymValue)
+
+
+class _Leaves:
+    """Raises `_Trace` where a backward pass accumulates the gradient of one of these tensors."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.unmet = {id(v) for v in values}
+
+    def meet(self, value: Any) -> None:
+        """A node gives this, which may have begun to require gradients by it."""
+        if id(value) in self.unmet and isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad:
+            self.unmet.discard(id(value))
+            value.register_post_accumulate_grad_hook(_accumulated)
+
+
+def _accumulated(leaf: torch.Tensor) -> NoReturn:
+    raise _Trace("accumulated gradients")
+
+
+def _run_node(gm: Any, node: Node, values: dict[Node, Any]) -> Any:
+    if node.op == "get_attr":
+        return getattr(gm, node.target)
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+    if node.op == "call_method":
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    if not is_own(node.target):
+        raise _Trace("run a function that torch does not know")
+    return node.target(*args, **kwargs)
+
+
+def _has_history(value: Any) -> bool:
+    """Whether a backward pass from this tensor would free what others want to use, or run hooks."""
+    return isinstance(value, torch.Tensor) and value.requires_grad and bool(not value.is_leaf or value._backward_hooks)
+
+
+def _grad(value: Any) -> Any:
+    return value.grad if isinstance(value, torch.Tensor) and value.is_leaf else None
+
+
+def is_own(target: Any) -> bool:
+    """Whether what a node calls is torch's or Python's, and does nothing but what it says."""
+    target = getattr(target, "__wrapped__", target)
+    if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        name = target.name() if isinstance(target, torch._ops.OpOverload) else target._qualified_op_name
+        return name.partition("::")[0] in NAMESPACES
+    return (getattr(target, "__module__", None) or "torch").partition(".")[0] in OWN_MODULES
+
+
+class _Watch(TorchDispatchMode):
+    """Raises `_Trace` for an operator that consumes random numbers, or writes to one of the inputs in such a way that it can't be
+    undone by starting again. In a graph with checks (from node `first_check` on) random numbers can, but not what fails on a device."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, first_check: int | None) -> None:
+        super().__init__()
+        self.first_check = first_check
+        self.inputs: set[int] = set()
+        self.read: set[int] = set()
+        self.node = 0
+        self.is_last = False
+        self.has_called = False  # whether this node has called an operator
+        self.random_devices: dict[torch.device, None] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.has_called = True
+        if not isinstance(func, torch._ops.OpOverload) or func.namespace not in NAMESPACES:
+            raise _Trace(f"run {func}")
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        if is_random and (self.first_check is None or _has_generator(args, kwargs)):
+            raise _Trace("consumed random numbers")
+        if func.namespace != "prim":  # those tell metadata
+            self._look(func, args, kwargs)
+        if self.first_check is not None and self.node > self.first_check and _may_fail_on_device(func, args, kwargs):
+            raise _Trace(f"run {func}, which may fail on the device")
+        result = func(*args, **kwargs)
+        if is_random:
+            self.random_devices.update((t.device, None) for t in tree_iter(result) if isinstance(t, torch.Tensor))
+        return result
+
+    def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        written, others, combines = [], [], False
+        for name, value, is_written in arguments(func, args, kwargs):
+            (written if is_written else others).append(value)
+            combines = combines or name == "reduce" or (name == "accumulate" and value)
+        changed = self.inputs.intersection(_storages(written))
+        read = set(_storages(others))
+        if changed and not (self.is_last and self._comes_to_the_same(func, combines, written, changed, read)):
+            raise _Trace("changed a tensor in place")
+        if not _is_view(func):
+            self.read |= read
+
+    def _comes_to_the_same(
+        self, func: Any, combines: bool, written: list[Any], changed: set[int], read: set[int]
+    ) -> bool:
+        """For the operator that raises: it has changed nothing, or what it did is done again and nothing has seen it."""
+        name = func._schema.name.partition("::")[2]
+        if torch.Tag.pointwise in func.tags:
+            return name not in DIVISIONS or all(t.is_floating_point() for t in written)
+        return name in OVERWRITES and not combines and not changed & (self.read | read)
+
+
+class _Anything(_Watch):
+    """Lets operators change what they like: the graph is not going to run."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(value, torch.Generator) for value in tree_iter((args, kwargs)))
+
+
+def _may_fail_on_device(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator may find something wrong with data that is not in the host's memory, which ends all use of that device: one
+    that takes positions, or probabilities."""
+    if torch.Tag.pointwise in func.tags or _is_view(func):
+        return False
+    tensors = [t for t in tree_iter((args, kwargs)) if isinstance(t, torch.Tensor)]
+    if all(t.device.type == "cpu" for t in tensors):
+        return False
+    if torch.Tag.nondeterministic_seeded in func.tags or "assert" in func._schema.name:
+        return True
+    return len(tensors) > 1 and any(not t.is_floating_point() and not t.is_complex() for t in tensors)
+
+
+def _is_view(func: Any) -> bool:
+    infos = [argument.alias_info for argument in func._schema.arguments]
+    return any(info is not None and not info.is_write for info in infos)
+
+
+def _storages(values: Any) -> Iterator[int]:
+    for value in tree_iter(values):
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            yield value.untyped_storage()._cdata

@@ -1,0 +1,306 @@
+"""Graphs with floats for compilers that only know tensors.
+
+Input: a finished graph some of whose numbers are floats that differ from call to call. Output: the graph with a tensor of one double in the
+place of each, and the function that computes these numbers from the inputs before the graph runs.
+Invariant: numbers are computed by Python, as the program would. Operators get `tensor.item()`. For a compiler that would make constants of
+those, tensors take the place of numbers inside operators as well, where they can; results differ by rounding at most.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from .values import SymValue, TensorValue
+from .varying_floats import FloatValue, operator_name
+
+
+def _subject(node: Node) -> Any:
+    return getattr(node.meta, "subject", None)
+
+
+def _is_float(node: Any) -> bool:
+    return isinstance(node, Node) and isinstance(_subject(node), FloatValue)
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether the guards hold a float to what it is now."""
+    subject = _subject(node)
+    return subject.decide.is_constant(subject)
+
+
+def _is_known(subject: Any) -> bool:
+    """Whether this is a number which follows from numbers and sizes, not from the data of a tensor, which the graph may change."""
+    return isinstance(subject, FloatValue) or (isinstance(subject, SymValue) and subject.sym.node.has_hint())
+
+
+class Lowered:
+    """A graph in two halves: `module` for the compiler, whose inputs `examples` gives, and the numbers. Once `compiled` is set, an
+    object to call like the whole."""
+
+    compiled: Callable[..., Any]
+
+    def __init__(self, gm: GraphModule, propagator: Any, forms: bool) -> None:
+        self.propagator = propagator
+        self.forms = _FORMS if forms else {}
+        self.nodes = list(gm.graph.nodes)
+        self.inputs = [node for node in self.nodes if node.op == "placeholder"]
+        self.host_nodes = self._find_host_nodes()
+        used = [node for node in self.nodes if node in self.host_nodes and self._is_used_inside(node)]
+        self.constants = {node: _subject(node).real for node in used if _is_constant(node)}
+        self.frontier = [node for node in used if node not in self.constants]
+        outputs = self.nodes[-1].args[0]
+        self.given = [node for node in outputs if node in self.host_nodes and _is_float(node)]
+        self.host = self._make_host(gm)
+        self.kept = [i for i, node in enumerate(self.inputs) if not _is_float(node)]
+        # Where each output comes from: the numbers that were computed before, or the results of the graph.
+        place = {node: i for i, node in enumerate(dict.fromkeys(self.given))}
+        self.places = [(True, place[node]) if node in place else (False, 0) for node in outputs]
+        self.module = _Writer(self, gm).write()
+
+    def examples(self, inputs: list[Any]) -> list[Any]:
+        """Inputs of the half for the compiler, from those of the whole."""
+        return [inputs[i] for i in self.kept] + [_tensor(_subject(n).real) for n in self.frontier]
+
+    @property
+    def has_operators(self) -> bool:
+        """Whether there is anything to compile."""
+        return any(node.op.startswith("call_") for node in self.module.graph.nodes)
+
+    def _find_host_nodes(self) -> dict[Node, None]:
+        """Numbers that are known before the graph runs."""
+        found: dict[Node, None] = {}
+        known = set(self.inputs)
+        for node in self.nodes:
+            if _is_known(_subject(node)) and all(n in known for n in node.all_input_nodes):
+                found[node] = None
+                known.add(node)
+        return found
+
+    def _is_used_inside(self, node: Node) -> bool:
+        return _is_float(node) and any(user not in self.host_nodes and user.op != "output" for user in node.users)
+
+    def _make_host(self, gm: GraphModule) -> Callable[..., Any]:
+        graph, copies = Graph(), {}
+        for node in self.inputs:
+            copies[node] = graph.placeholder(node.name)
+        for node in self.host_nodes:
+            if node.op != "placeholder":
+                copies[node] = graph.create_node(
+                    node.op, node.target, *torch.fx.map_arg((node.args, node.kwargs), copies.__getitem__)
+                )
+        graph.output(tuple([copies[node] for node in [*self.frontier, *dict.fromkeys(self.given)]]))
+        return _LazyGraphModule({}, graph).forward
+
+    def __call__(self, *args: Any) -> Any:
+        numbers = self.host(*args)
+        n = len(self.frontier)
+        results = iter(self.compiled(*[args[i] for i in self.kept], *map(_tensor, numbers[:n])))
+        return tuple([numbers[n + i] if known else next(results) for known, i in self.places])
+
+
+def _tensor(number: float) -> torch.Tensor:
+    return torch.tensor(number, dtype=torch.float64, device="cpu")
+
+
+class _Writer:
+    """Writes the half for the compiler."""
+
+    def __init__(self, lowered: Lowered, gm: GraphModule) -> None:
+        self.lowered = lowered
+        self.gm = gm
+        self.graph = Graph()
+        self.copies: dict[Node, Node] = {}
+        self.tensors: dict[Node, Node] = {}  # number → the tensor in its place
+        self.items: dict[Node, Node] = {}
+
+    def write(self) -> GraphModule:
+        lowered = self.lowered
+        for node in lowered.inputs:
+            if not _is_float(node):
+                self.copies[node] = self.graph.node_copy(node)
+        for node in lowered.frontier:
+            self._input(node)
+        for node in lowered.nodes:
+            if node.op != "placeholder" and not (node in lowered.host_nodes and _is_float(node)):
+                self._write(node)
+        return _LazyGraphModule(self.gm, self.graph)
+
+    def _input(self, node: Node) -> None:
+        made = self.graph.placeholder(f"{node.name}_tensor")
+        with self.lowered.propagator.mode:
+            made.meta["example_value"] = torch.empty((), dtype=torch.float64, device="cpu")
+        self.tensors[node] = made
+
+    def _write(self, node: Node) -> None:
+        if node.op == "output":
+            self.graph.output(tuple([self.copies[n] for n in node.args[0] if n in self.copies]))
+            return
+        if any(n in self.tensors for n in node.all_input_nodes):
+            form = self.lowered.forms.get(_name(node))
+            made = form(self, node) if form is not None else None
+            if made is not None:
+                made.meta = node.meta.copy()
+                self.copies[node] = made
+                return
+        made = self.copies[node] = self.graph.node_copy(node, self.copy)
+        made.target = _SYMBOLIC.get(made.target, made.target)
+
+    # -- for the forms
+
+    def copy(self, node: Node) -> Node:
+        """The argument for a node; a number as a number."""
+        if node in self.lowered.constants:
+            return self.lowered.constants[node]
+        if node not in self.tensors:
+            return self.copies[node]
+        if node not in self.items:
+            self.lowered.propagator.mode.allow_scalar_outputs = True
+            self.items[node] = self.graph.call_method("item", (self.tensors[node],))
+        return self.items[node]
+
+    def argument(self, arg: Any, dtype: torch.dtype | None = None) -> Any:
+        """Any argument; a float as a tensor, of the given type if there is one."""
+        if isinstance(arg, Node) and arg in self.tensors:
+            tensor = self.tensors[arg]
+            return tensor if dtype is None else self.graph.call_method("to", (tensor, dtype))
+        return torch.fx.map_arg(arg, self.copy)
+
+    def is_float(self, arg: Any) -> bool:
+        return isinstance(arg, Node) and arg in self.tensors
+
+    def call(self, function: Any, *args: Any) -> Node:
+        return self.graph.call_function(function, args)
+
+
+_SYMBOLIC = {
+    getattr(math, name): getattr(torch, f"_sym_{name}") for name in vars(math) if hasattr(torch, f"_sym_{name}")
+}
+"""Functions of numbers → what computes the same of symbols."""
+
+
+def _name(node: Node) -> str:
+    return operator_name(node.target) or ""
+
+
+Form = Callable[[_Writer, Node], "Node | None"]
+
+
+def _dtype_for(node: Node) -> torch.dtype | None:
+    """The type that a tensor needs in the place of a number, so that the result has the type that it had; None: any."""
+    tensors = [value for n in node.all_input_nodes if isinstance(value := _subject(n), TensorValue)]
+    if len(tensors) != 1:
+        return None
+    meta = tensors[0].meta
+    if meta.ndim and (meta.dtype.is_floating_point or meta.dtype.is_complex):
+        return None
+    return meta.dtype if meta.dtype.is_floating_point or meta.dtype.is_complex else torch.get_default_dtype()
+
+
+def _arithmetic(w: _Writer, node: Node) -> Node | None:
+    """`op(x, f)`, `op(f, x)`."""
+    if node.kwargs or len(node.args) != 2:
+        return None
+    dtype = _dtype_for(node)
+    args = tuple([w.argument(a, dtype) for a in node.args])
+    return w.graph.create_node(node.op, node.target, args)
+
+
+def _scaled_sum(w: _Writer, node: Node) -> Node | None:
+    """`x.add(y, alpha=f)`."""
+    if not node.kwargs:
+        return _arithmetic(w, node)
+    if set(node.kwargs) != {"alpha"} or len(node.args) != 2 or w.is_float(node.args[1]):
+        return None
+    x, y = map(w.argument, node.args)
+    return w.graph.create_node(node.op, node.target, (x, w.call(operator.mul, y, w.argument(node.kwargs["alpha"]))))
+
+
+def _scaled_term(function: Any) -> Form:
+    """`x.addcdiv(a, b, value=f)`."""
+
+    def form(w: _Writer, node: Node) -> Node | None:
+        if set(node.kwargs) != {"value"} or len(node.args) != 3:
+            return None
+        x, a, b = map(w.argument, node.args)
+        term = w.call(operator.mul, w.call(function, a, b), w.argument(node.kwargs["value"]))
+        return w.graph.call_method("add_" if _name(node).endswith("_") else "add", (x, term))
+
+    return form
+
+
+def _interpolation(w: _Writer, node: Node) -> Node | None:
+    """`x.lerp(end, f)`."""
+    args = [*node.args, *node.kwargs.values()]
+    if len(args) != 3 or not w.is_float(args[2]):
+        return None
+    start, end, weight = map(w.argument, args)
+    term = w.call(operator.mul, w.call(operator.sub, end, start), weight)
+    return w.graph.call_method("add_" if _name(node).endswith("_") else "add", (start, term))
+
+
+def _keep_their_type(node: Node) -> bool:
+    """Whether all tensors stay of their type when one of a single double takes part."""
+    metas = [value.meta for n in node.all_input_nodes if isinstance(value := _subject(n), TensorValue)]
+    return all(m.ndim and (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas)
+
+
+def _each(w: _Writer, node: Node) -> Node | None:
+    """`_foreach_mul(tensors, f)`."""
+    if node.kwargs or len(node.args) != 2 or not w.is_float(node.args[1]) or not _keep_their_type(node):
+        return None
+    tensors = w.argument(node.args[0])
+    return w.call(node.target, tensors, [w.argument(node.args[1])] * len(tensors))
+
+
+def _each_scaled_sum(w: _Writer, node: Node) -> Node | None:
+    if not node.kwargs:
+        return _each(w, node)
+    if set(node.kwargs) != {"alpha"} or len(node.args) != 2 or not _keep_their_type(node):
+        return None
+    factor = w.argument(node.kwargs["alpha"])
+    terms = w.call(torch._foreach_mul, w.argument(node.args[1]), factor)
+    return w.call(node.target, w.argument(node.args[0]), terms)
+
+
+def _each_scaled_term(function: Any) -> Form:
+    def form(w: _Writer, node: Node) -> Node | None:
+        args = [*node.args, *node.kwargs.values()]
+        if len(args) != 4 or not w.is_float(args[3]) or not _keep_their_type(node):
+            return None
+        x, a, b, factor = map(w.argument, args)
+        terms = w.call(torch._foreach_mul, w.call(function, a, b), factor)
+        return w.call(torch._foreach_add_ if _name(node).endswith("_") else torch._foreach_add, x, terms)
+
+    return form
+
+
+def _each_interpolation(w: _Writer, node: Node) -> Node | None:
+    args = [*node.args, *node.kwargs.values()]
+    if len(args) != 3 or not w.is_float(args[2]) or not _keep_their_type(node):
+        return None
+    start, end, weight = map(w.argument, args)
+    terms = w.call(torch._foreach_mul, w.call(torch._foreach_sub, end, start), weight)
+    return w.call(torch._foreach_add_ if _name(node).endswith("_") else torch._foreach_add, start, terms)
+
+
+_FORMS: dict[str, Form] = {
+    **dict.fromkeys(("mul", "div", "pow", "true_divide", "multiply", "divide", "gt", "ge", "lt", "le", "eq", "ne"), _arithmetic),
+    **dict.fromkeys(("add", "sub"), _scaled_sum),
+    "addcdiv": _scaled_term(operator.truediv),
+    "addcmul": _scaled_term(operator.mul),
+    "lerp": _interpolation,
+    **dict.fromkeys(("_foreach_mul", "_foreach_div"), _each),
+    **dict.fromkeys(("_foreach_add", "_foreach_sub"), _each_scaled_sum),
+    "_foreach_addcdiv": _each_scaled_term(torch._foreach_div),
+    "_foreach_addcmul": _each_scaled_term(torch._foreach_mul),
+    "_foreach_lerp": _each_interpolation,
+}  # fmt: skip
+_FORMS.update({f"{name}_": form for name, form in list(_FORMS.items())})
+"""Operator → how to write it with tensors in the place of floats; it may decline with None."""

@@ -1,0 +1,82 @@
+"""Which operators that draw random numbers lead to nothing that outlives the graph.
+
+Input: a builder with its finished graph. Output: names of nodes. Compilers leave out what nobody reads; the generator has to move all the
+same, because operators after it would get other numbers.
+Invariant: an operator that is not named is read by an output, or by what changes an input, as far as names and schemas tell; one named in
+vain costs a copy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.fx import Node
+
+from .values import SequenceValue, TensorValue
+from .wrapper_tensors import may_write
+
+OVERWRITING = frozenset(
+    "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ geometric_ cauchy_ log_normal_".split()
+)
+"""Methods that replace all elements of a tensor whatever they were."""
+
+
+def unused_random(builder: Any) -> list[str]:
+    """The names of the operators that draw random numbers in vain. What is overwritten before anything reads it leads nowhere."""
+    if not builder.random:
+        return []
+    live = set().union(*map(_memory, builder.graph.output_node().all_input_nodes))
+    live.update(key for item in builder.inputs for key in _memory(item.node))
+    unused = []
+    for node in reversed(builder.graph.nodes):
+        if node.op == "placeholder" or node.op == "output":
+            continue
+        overwritten, written = _writes(node)
+        if live.isdisjoint(_memory(node) | written):
+            if node in builder.random:
+                unused.append(node.name)
+            continue
+        live -= overwritten
+        # A derivative, say, does not need all that its function gets.
+        if not any(given.target in builder.bodies for given in node.all_input_nodes if given.op == "get_attr"):
+            live |= _read(node, ()) - overwritten
+    return unused[::-1]
+
+
+def _memory(node: Node) -> set[Any]:
+    """What stands for the memory of the tensors that a node returns; the node itself for other values."""
+    values = [getattr(node.meta, "subject", None), *_items(getattr(node.meta, "sequence", None))]
+    return {_first(value) for value in values if isinstance(value, TensorValue)} or {node}
+
+
+def _items(sequence: SequenceValue | None) -> list[Any]:
+    if sequence is None:
+        return []
+    return [part for item in sequence.items for part in (_items(item) if isinstance(item, SequenceValue) else (item,))]
+
+
+def _first(value: TensorValue) -> TensorValue:
+    return value.family[0] if value.family else value
+
+
+def _read(node: Node, written: Any) -> set[Any]:
+    return {key for given in node.all_input_nodes if given not in written for key in _memory(given)}
+
+
+def _writes(node: Node) -> tuple[set[Any], set[Any]]:
+    """The memory that an operator replaces whatever it held, and all that it writes to."""
+    out = node.kwargs.get("out")
+    written = [out] if isinstance(out, Node) else list(out) if isinstance(out, tuple | list) else []
+    replaces = bool(written) or node.target in OVERWRITING
+    if not written and node.args and isinstance(node.args[0], Node) and may_write(node.target, node.kwargs):
+        written.append(node.args[0])
+    memory = set().union(*map(_memory, written))
+    if not replaces or any(_is_view(given) for given in written):
+        return set(), memory
+    return memory - _read(node, written), memory
+
+
+def _is_view(node: Node) -> bool:
+    """Whether a tensor may be a part of what its memory holds."""
+    value = getattr(node.meta, "subject", None)
+    return isinstance(value, TensorValue) and _first(value) is not value

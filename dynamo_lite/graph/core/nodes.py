@@ -1,0 +1,153 @@
+"""Nodes of a graph that is being built: made without the checks of `Graph.create_node`, with a `meta` that is filled on demand."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any
+
+from torch.fx import Graph, Node
+
+from .values import SequenceValue, SymValue, TensorValue
+from .varying_floats import FloatValue
+
+
+class NodeMeta(dict):
+    """The `meta` of a node. "example_value" and "stack_trace" are made when something asks for them."""
+
+    __slots__ = ("place", "propagator", "sequence", "subject")
+
+    def __init__(self, propagator: Any = None, subject: Any = None, place: Any = None) -> None:
+        self.propagator = propagator
+        self.subject = subject
+        self.place = place
+        self.sequence: SequenceValue | None = None  # of a node with several results
+
+    def __missing__(self, key: str) -> Any:
+        maker = _MADE_ON_DEMAND.get(key)
+        made = maker(self) if maker is not None else None
+        if made is None:
+            raise KeyError(key)
+        self[key] = made
+        return made
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or (key in _MADE_ON_DEMAND and self.get(key) is not None)
+
+    def copy(self) -> dict[str, Any]:
+        for key in _MADE_ON_DEMAND:
+            self.get(key)
+        return dict(self)
+
+    __copy__ = copy
+
+    def __reduce__(self) -> Any:
+        return dict, (self.copy(),)
+
+
+def _example_value(meta: NodeMeta) -> Any:
+    subject = meta.subject
+    if isinstance(subject, TensorValue):
+        return meta.propagator.fake_of(subject)
+    if isinstance(subject, FloatValue):
+        return subject.real
+    if isinstance(subject, SymValue):
+        return subject.sym
+    return _sequence(meta.propagator, meta.sequence) if meta.sequence is not None else None
+
+
+def _sequence(propagator: Any, value: Any) -> Any:
+    """The fake tensors and numbers of a node with several results."""
+    if isinstance(value, SequenceValue):
+        items = [_sequence(propagator, item) for item in value.items]
+        if value.keys is not None:
+            return dict(zip(value.keys, items, strict=True))
+        if value.type is list or value.type is tuple or hasattr(value.type, "n_sequence_fields"):
+            return value.type(items)
+        return tuple.__new__(value.type, items)
+    if isinstance(value, TensorValue):
+        return propagator.fake_of(value)
+    return value.sym if isinstance(value, SymValue) else value
+
+
+def _stack_trace(meta: NodeMeta) -> str | None:
+    if meta.place is None:
+        return None
+    code, lineno, _ = meta.place
+    return f'  File "{code.co_filename}", line {lineno}, in {code.co_name}'
+
+
+_MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}
+
+
+class NodeFactory:
+    """Adds nodes at the insertion point of a graph: `Graph.create_node` without its checks, which cost more than the
+    rest. The arguments are a tuple and a dict of what an FX graph may hold; the caller has made sure of that.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.names = graph._graph_namespace
+        self.bases: dict[Any, list[Any]] = {}  # target → [base name, number of the last node]
+
+    def __call__(self, op: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Node:
+        if target is operator.pow and isinstance(args[0], int | float):
+            target = pow  # torch.fx writes `-2 ** x` for the operator, which means `-(2 ** x)`
+        return self.named(self._name(target), op, target, args, kwargs or {})
+
+    def named(self, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
+        """A node with this name."""
+        graph = self.graph
+        node = Node(graph, name, op, target, args, kwargs, None)
+        self.names._obj_to_name[node] = name
+        graph._insert(node)
+        graph._find_nodes_lookup_table.insert(node)
+        graph._len += 1
+        return node
+
+    def _name(self, target: Any) -> str:
+        known = self.bases.get(target)
+        names = self.names
+        if known is None:
+            name = names.create_name(self.graph._target_to_str(target), None)
+            base, _, number = name.rpartition("_")
+            self.bases[target] = [base, int(number)] if base and number.isdigit() else [name, 0]
+            return name
+        base, number = known
+        used = names._used_names
+        number += 1
+        while (name := f"{base}_{number}") in used:
+            number += 1
+        used.add(name)
+        names._base_count[base] = known[1] = number
+        return name
+
+    def placeholder(self, name: str, last: Node) -> Node:
+        """Add a placeholder behind the `last` one. The parameter is called as the node is, since its name has to be unique as well."""
+        graph, names = self.graph, self.names
+        if name in names._used_names or not _is_parameter_name(name):
+            name = names.create_name(name, None)
+        else:
+            names._used_names.add(name)
+            names._base_count[name] = 0
+        node = Node(graph, name, "placeholder", name, (), {}, None)
+        last.append(node)
+        names._obj_to_name[node] = name
+        graph._find_nodes_lookup_table.insert(node)
+        graph._len += 1
+        return node
+
+
+_not_identifier = re.compile(r"\W+")
+_is_parameter_name = re.compile(r"l_[a-z0-9_]*_").fullmatch  # whole as `placeholder_name` makes it
+
+
+def placeholder_name(path: str) -> str:
+    """`self.layers[3].weight` → `l_self_layers_3_weight_`."""
+    return f"l_{_not_identifier.sub('_', path).strip('_')}_".lower()

@@ -1,0 +1,490 @@
+"""Torch's ambient state during an analysis: grad mode, autocast, default dtype, deterministic algorithms.
+
+Input: the calls by which the traced code reads and changes it. Output: constants for reads; for changes, graph nodes,
+and what is still changed at the end.
+Invariant: the process has the state that the traced code has at this point (operators on fake tensors depend on it)
+until `restore` puts back what was found. The graph leaves the state as it found it; the code after the graph makes the
+lasting changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.guards import tensor_class
+from dynamo_lite.guards.tensor_guards import global_state_check, no_modes
+
+from . import modes
+
+_C = torch._C
+
+
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_SDP_BACKENDS = tuple(
+    [
+        name
+        for name in ("flash", "mem_efficient", "math", "cudnn", "overrideable")
+        if hasattr(_C, f"_set_sdp_use_{name}")
+    ]
+)
+
+
+_CUDNN_FLAGS = tuple(
+    [
+        name
+        for name in ("enabled", "benchmark", "deterministic", "allow_tf32", "depthwise_kernel")
+        if hasattr(_C, f"_set_cudnn_{name}")
+    ]
+)
+_HAVE_CUDNN_LIMIT = hasattr(_C, "_cuda_get_cudnn_benchmark_limit")  # in builds with CUDA
+_HAVE_FP32_PRECISION = hasattr(_C, "_set_fp32_precision_setter")
+
+
+class Setting(NamedTuple):
+    """How one part of the state is written and read: `write(*key, value)`, `read(*key)`; the key has `n_keys`
+    arguments."""
+
+    write: Callable[..., Any]
+    read: Callable[..., Any]
+    n_keys: int = 0
+
+
+def set_deterministic(algorithms: tuple[bool, bool]) -> None:
+    """Switch deterministic algorithms: `(on, only warn)`."""
+    torch.use_deterministic_algorithms(algorithms[0], warn_only=algorithms[1])
+
+
+def get_deterministic() -> tuple[bool, bool]:
+    """Whether deterministic algorithms are on, and only warn."""
+    return _C._get_deterministic_algorithms(), _C._get_deterministic_algorithms_warn_only()
+
+
+def set_disabled_hooks(message: str | None) -> None:
+    """Have `saved_tensors_hooks` raise with this message; None allows them."""
+    if message is None:
+        _C._autograd._saved_tensors_hooks_enable()
+    else:
+        _C._autograd._saved_tensors_hooks_disable(message)
+
+
+def _pair(name: str, read: str | None = None) -> Setting:
+    return Setting(getattr(_C, f"_set_{name}"), getattr(_C, read or f"_get_{name}"))
+
+
+SETTINGS: dict[Callable[..., Any], Setting] = {
+    setting.write: setting
+    for setting in (
+        Setting(_C._set_grad_enabled, torch.is_grad_enabled),
+        Setting(torch.set_autocast_enabled, torch.is_autocast_enabled, 1),
+        Setting(torch.set_autocast_dtype, torch.get_autocast_dtype, 1),
+        Setting(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled),
+        Setting(_C._set_default_dtype, torch.get_default_dtype),
+        Setting(_C._set_deterministic_fill_uninitialized_memory, _C._get_deterministic_fill_uninitialized_memory),
+        Setting(set_deterministic, get_deterministic),
+        Setting(set_disabled_hooks, _C._autograd._saved_tensors_hooks_get_disabled_error_message),
+        *(_pair(f"sdp_use_{name}", f"_get_{name}_sdp_enabled") for name in _SDP_BACKENDS),
+        _pair("sdp_priority_order"),
+        *([Setting(_C._set_fp32_precision_setter, _C._get_fp32_precision_getter, 2)] if _HAVE_FP32_PRECISION else ()),
+        *(_pair(f"cudnn_{name}") for name in _CUDNN_FLAGS),
+        *(
+            [Setting(_C._cuda_set_cudnn_benchmark_limit, _C._cuda_get_cudnn_benchmark_limit)]
+            if _HAVE_CUDNN_LIMIT
+            else ()
+        ),
+        *(_pair(name) for name in ("cublas_allow_tf32", "float32_matmul_precision", "mkldnn_enabled")),
+    )
+}
+"""The C function that changes a part of the state → the part. Reads are folded wherever they are (`READS`)."""
+
+READS: frozenset[Callable[..., Any]] = frozenset(
+    {
+        *(setting.read for setting in SETTINGS.values()),
+        torch.is_autocast_cpu_enabled,
+        torch.get_autocast_cpu_dtype,
+        torch.get_autocast_gpu_dtype,
+        torch.is_inference_mode_enabled,
+        _C._get_deterministic_algorithms,
+        _C._get_deterministic_algorithms_warn_only,
+        _C._is_any_autocast_enabled,
+        _C._len_torch_dispatch_stack,
+    }
+)
+"""C functions that only read the state."""
+
+# What the guard on torch's global state looks at by itself.
+_COVERED = frozenset(
+    {
+        torch.is_grad_enabled,
+        torch.is_autocast_enabled,
+        torch.get_autocast_dtype,
+        torch.is_autocast_cache_enabled,
+        torch.get_default_dtype,
+        _C._get_deterministic_algorithms,
+        _C._get_deterministic_algorithms_warn_only,
+        _C._get_cublas_allow_tf32,
+        _C._len_torch_function_stack,
+        _C._is_torch_function_mode_enabled,
+        _C._is_any_autocast_enabled,
+    }
+)
+
+_DEFAULT_DTYPE = (_C._set_default_dtype,)
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+def leave_autocast() -> None:
+    """What leaving an autocast region does besides resetting flags: outside of the last one the cache of casts is
+    dropped."""
+    if torch.autocast_decrement_nesting() == 0:
+        torch.clear_autocast_cache()
+
+
+class AmbientState:
+    """The state of one trace. `key` identifies it for the memo of propagated operators."""
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+        self.initial: dict[tuple[Any, ...], Any] = {}
+        self.final: dict[tuple[Any, ...], Any] | None = None
+        self.nesting = 0
+        self.writes = False
+        self.guarded: set[Any] = set()
+        self.has_inference = False
+        self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own
+        self._key: Any = None
+        self._dtype_step: int | None = None  # when the default dtype was set last
+        self._last: tuple[Any, tuple[Any, ...], Any] | None = None
+
+    # -- reading
+
+    @property
+    def key(self) -> Any:
+        """Equal keys mean that operators behave alike. The first use guards the state."""
+        if self._key is None:
+            self.guard_modes()
+            self._key = self.compute_key()
+        return self._key
+
+    @property
+    def has_other_default_dtype(self) -> bool:
+        """Whether the default dtype is another one than where the graph begins."""
+        return self._dtype_step is not None and self.initial[_DEFAULT_DTYPE] != torch.get_default_dtype()
+
+    @contextlib.contextmanager
+    def first_default_dtype(self) -> Iterator[None]:
+        """The default dtype with which the graph runs."""
+        now = torch.get_default_dtype()
+        torch.set_default_dtype(self.initial[_DEFAULT_DTYPE])
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(now)
+
+    def refuse_default_dtype(self) -> NoReturn:
+        """Break where the default dtype was set."""
+        error = Unsupported("grad-mode", "operators under a default dtype that has just been set")
+        error.break_step = self._dtype_step
+        raise error
+
+    @staticmethod
+    def compute_key() -> tuple[Any, ...]:
+        """The state that operators depend on, now."""
+        autocast: Any = _C._is_any_autocast_enabled()
+        if autocast:
+            autocast = tuple([(torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _AUTOCAST_DEVICES])
+        return (
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            autocast,
+            torch.get_default_dtype(),
+            _C._get_deterministic_algorithms(),
+            *(read() for read in SDP_READS),
+            _default_devices(),
+        )
+
+    def guard_modes(self) -> None:
+        if "basics" in self.guarded:
+            return
+        self.guarded.add("basics")
+        guards = self.builder.tr.guards
+        guards.global_state(global_state_check(), "torch's global state (grad mode, autocast, default dtype, ...)")
+        around = modes.around() or modes.stack()
+        is_bare = not around and modes.fake_mode() is None
+        guards.global_state(no_modes if is_bare else _same_modes(around), "the same modes are active")
+        guards.global_state(tensor_class.check(), "the methods of torch.Tensor are the same")
+
+    def read(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """The present value, guarded unless the traced code itself has set it."""
+        if function is _C._len_torch_dispatch_stack:
+            self.guard_modes()
+            return int(modes.fake_mode() is not None)
+        function, args = _ALIASES.get((function, *args), (function, args))
+        value = function(*args)
+        if function is torch.is_inference_mode_enabled and self.has_inference:
+            return value
+        write = _WRITE_OF.get(function)
+        if write is None or (write, *args) not in self.initial:
+            self._guard(function, args, value)
+        return value
+
+    def _guard(self, function: Any, args: tuple[Any, ...], value: Any) -> None:
+        self.guard_modes()
+        if function not in _COVERED and (function, args) not in self.guarded:
+            self.guarded.add((function, args))
+            text = f"{function.__name__}({', '.join(map(repr, args))}) == {value!r}"
+            self.builder.tr.guards.global_state(self.reading(function, args, value), text)
+
+    @staticmethod
+    def reading(function: Any, args: tuple[Any, ...], value: Any) -> Callable[[], bool]:
+        """A function that tells whether a part of the state is still `value`."""
+
+        def unchanged() -> bool:
+            return function(*args) == value
+
+        unchanged.reads = (function, args, value)
+        return unchanged
+
+    # -- changing
+
+    def write(self, function: Any, args: tuple[Any, ...]) -> None:
+        """Carry out a change, for the rest of the trace and in the graph."""
+        setting = SETTINGS[function]
+        if len(args) != setting.n_keys + 1:
+            unsupported("grad-mode", f"{function.__name__}{args}")
+        if self.inference and function is _C._set_grad_enabled and args[-1]:
+            unsupported("grad-mode", "gradients are enabled inside of an inference mode")
+        key = (function, *args[:-1])
+        before = setting.read(*args[:-1])
+        if key not in self.initial:
+            self._guard(setting.read, args[:-1], before)
+            self.initial[key] = before
+        value = args[-1]
+        if key == _DEFAULT_DTYPE:
+            self._dtype_step = self.builder.tr.failing_step()
+        try:
+            function(*args)
+        except (TypeError, RuntimeError) as error:
+            self.builder.tr.frame.raises_like(error)
+        self._write_node(key, before, value)
+        self._key = None
+
+    def _write_node(self, key: tuple[Any, ...], before: Any, value: Any) -> None:
+        """One node per change that an operator sees. (The default dtype is none: compilers keep operators without the dtype that they
+        had by default.)"""
+        if key == _DEFAULT_DTYPE:
+            return
+        builder = self.builder
+        if self._last is not None and self._last[1] == key and builder.last_node is self._last[0]:
+            node, _, before = self._last
+            builder.graph.erase_node(node)
+            self._last = None
+        if before != value:
+            self.writes = True
+            node = builder.add_state_call(key[0], (*key[1:], value))
+            self._last = (node, key, before)
+
+    def nest(self, change: int) -> None:
+        """Enter (1) or leave (-1) an autocast region. The depth of the process changes when the graph runs."""
+        self.guard_modes()
+        self.nesting += change
+        self.writes = True
+        self.builder.add_state_call(_NESTING[change], ())
+
+    @contextlib.contextmanager
+    def grad_mode(self, enabled: bool) -> Iterator[None]:
+        """Analyse with another grad mode which the code that will run this part of the graph sets by itself."""
+        self.guard_modes()
+        before = torch.is_grad_enabled()
+        self.initial.setdefault((_C._set_grad_enabled,), before)  # what is inside may set it as well
+        _C._set_grad_enabled(enabled)
+        self._key = None
+        try:
+            yield
+        finally:
+            if self.final is None:
+                _C._set_grad_enabled(before)
+            self._key = None
+
+    @contextlib.contextmanager
+    def autocast(self, wanted: Any) -> Iterator[None]:
+        """Analyse with another state of autocast, as `compute_key` has it, in which this part of the graph will run."""
+        self.guard_modes()
+        before = {}
+        for i, device in enumerate(_AUTOCAST_DEVICES):
+            dtype = torch.get_autocast_dtype(device)
+            pair = wanted[i] if wanted else (False, dtype)
+            for write, old, new in (
+                (torch.set_autocast_enabled, torch.is_autocast_enabled(device), pair[0]),
+                (torch.set_autocast_dtype, dtype, pair[1]),
+            ):
+                if old != new:
+                    before[write, device] = old
+                    self.initial.setdefault((write, device), old)  # reads inside are of this state
+                    write(device, new)
+        self._key = None
+        try:
+            yield
+        finally:
+            if self.final is None:
+                for (write, device), old in before.items():
+                    write(device, old)
+            self._key = None
+
+    @contextlib.contextmanager
+    def from_the_start(self) -> Iterator[None]:
+        """The state in which the graph begins, for running it once more; afterwards that of now."""
+        with self.as_it_was({}):
+            yield
+
+    def of_now(self) -> dict[Any, Any]:
+        """What the state is now, where the graph may have changed it."""
+        return {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+
+    @contextlib.contextmanager
+    def as_it_was(self, then: dict[Any, Any]) -> Iterator[None]:
+        """The state as `of_now` has told it, that in which the graph begins where it has not; afterwards that of now."""
+        now = self.of_now()
+        try:
+            for key, value in (self.initial | then).items():
+                key[0](*key[1:], value)
+            yield
+        finally:
+            for key, value in now.items():
+                key[0](*key[1:], value)
+
+    def enter_inference(self, enabled: bool) -> Any:
+        """Enter an inference mode; its node."""
+        if not self.has_inference:
+            self.has_inference = True
+            self._guard(torch.is_inference_mode_enabled, (), torch.is_inference_mode_enabled())
+        # It sets the grad mode as well, and puts it back.
+        self.initial.setdefault((_C._set_grad_enabled,), torch.is_grad_enabled())
+        node = self.builder.add_state_call(_enter_inference_mode, (enabled,))
+        self.inference.append((node, _enter_inference_mode(enabled)))
+        self._key = None
+        return node
+
+    def leave_inference(self, node: Any) -> None:
+        """Leave the innermost inference mode. Refuses any other."""
+        if not self.inference or self.inference[-1][0] is not node:
+            unsupported("grad-mode", "an inference mode that is not the innermost one is left")
+        _exit_inference_mode(self.inference.pop()[1])
+        self.builder.add_state_call(_exit_inference_mode, (node,))
+        self._key = None
+
+    # -- the end
+
+    def protector(self, outer: Wrapper) -> Wrapper:
+        """A wrapper for the compiled graph which puts the state back when the graph raises half way, inside of `outer`."""
+        if not self.writes:
+            return outer
+        initial = tuple(self.initial.items())
+        return lambda compiled: outer(_protect(initial, compiled))
+
+    def put_back(self) -> None:
+        """What was found, should a compiler that ran the graph have failed half way."""
+        for key, value in self.initial.items():
+            if SETTINGS[key[0]].read(*key[1:]) != value:
+                key[0](*key[1:], value)
+
+    def restore(self) -> None:
+        """Put back the state that was found. What the traced code left is kept for `final_changes`."""
+        if self.final is None:
+            for _, entered in reversed(self.inference):
+                _exit_inference_mode(entered)
+            self.final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+            for key, value in self.initial.items():
+                key[0](*key[1:], value)
+
+    def _changed(self) -> list[tuple[Any, ...]]:
+        final = self.final
+        if final is None:
+            final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+        return [(key, value) for key, value in final.items() if value != self.initial[key]]
+
+    def at_end(self, builder: Any) -> None:
+        """Have the graph put back what it changed."""
+        for node, _ in reversed(self.inference):
+            builder.add_state_call(_exit_inference_mode, (node,))
+        for key, value in self._changed():
+            self._write_node(key, value, self.initial[key])
+        for _ in range(abs(self.nesting)):
+            builder.add_state_call(_NESTING[-1 if self.nesting > 0 else 1], ())
+
+    def final_changes(self) -> list[tuple[Any, tuple[Any, ...]]]:
+        """The calls that bring the process to the state in which the traced code left it."""
+        calls = [(key[0], (*key[1:], value)) for key, value in self._changed()]
+        calls.extend([(_NESTING[1 if self.nesting > 0 else -1], ())] * abs(self.nesting))
+        return calls
+
+
+def _protect(initial: tuple[Any, ...], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    def protected(*args: Any) -> Any:
+        depth = _autocast_depth()
+        try:
+            return compiled(*args)
+        except BaseException:
+            for key, value in initial:
+                key[0](*key[1:], value)
+            for _ in range(_autocast_depth() - depth):
+                leave_autocast()
+            raise
+
+    return protected
+
+
+def _autocast_depth() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+SDP_READS = tuple([getattr(_C, f"_get_{name}_sdp_enabled") for name in _SDP_BACKENDS])
+_WRITE_OF = {setting.read: setting.write for setting in SETTINGS.values()}
+_ALIASES = {
+    (torch.is_autocast_enabled,): (torch.is_autocast_enabled, ("cuda",)),
+    (torch.is_autocast_cpu_enabled,): (torch.is_autocast_enabled, ("cpu",)),
+    (torch.get_autocast_cpu_dtype,): (torch.get_autocast_dtype, ("cpu",)),
+    (torch.get_autocast_gpu_dtype,): (torch.get_autocast_dtype, ("cuda",)),
+}
+"""Reads that have another name for the same part of the state."""
+_NESTING = {1: torch.autocast_increment_nesting, -1: leave_autocast}
+
+
+def _default_devices() -> Any:
+    """The active contexts of a default device."""
+    return tuple([mode.device for mode in modes.stack()])
+
+
+def _kind_of_mode(mode: Any) -> Any:
+    return mode.device if modes.is_device_context(mode) else type(mode)
+
+
+def is_one_fake_mode() -> bool:
+    """Whether a `FakeTensorMode` is the only dispatch mode on torch's stack."""
+    return _C._len_torch_dispatch_stack() == 1 and type(modes.active_fake_mode()) is FakeTensorMode
+
+
+def _same_modes(around: tuple[Any, ...]) -> Callable[[], bool]:
+    """Tells whether the stack of function modes has modes of the same kinds again, and whether there is a `FakeTensorMode` of the same
+    kind if there was one. What they depend on is guarded where it is read."""
+    expected = list(map(_kind_of_mode, around))
+    takes_real = None if modes.fake_mode() is None else modes.fake_mode().allow_non_fake_inputs
+
+    def same_dispatch_modes() -> bool:
+        if takes_real is None:
+            return not _C._len_torch_dispatch_stack()
+        return is_one_fake_mode() and modes.active_fake_mode().allow_non_fake_inputs == takes_real
+
+    return lambda: (
+        same_dispatch_modes()
+        and _C._get_tracing_state() is None
+        and list(map(_kind_of_mode, modes.stack())) == expected
+    )

@@ -1,0 +1,290 @@
+"""Floats that may differ from call to call.
+
+Input: floats from outside, and Python functions of them. Output: `FloatValue`s; decisions about them, as guards.
+Invariant: a float is never reasoned about algebraically, which would round differently from the program: every decision computes what the
+program computes, from the inputs of the next call. An operator whose metadata might depend on the number makes it a constant.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.record import Specialization
+
+from .values import SymValue
+
+
+class FloatValue(SymValue):
+    """A float. `real` is its value in the present call, `origin` as for other numbers, its operands being numbers and values."""
+
+    __slots__ = ("decide", "real")
+
+    def __init__(self, decide: Decisions, real: float, origin: Any) -> None:
+        self.decide = decide
+        self.real = real
+        self.origin = origin
+        self.node = None
+
+    @property
+    def sym(self) -> float:
+        """The number as a constant: those who know symbols only cannot have it otherwise."""
+        return self.decide.value(self)
+
+    def __repr__(self) -> str:
+        return f"FloatValue({self.real})"
+
+
+def present(operand: Any) -> Any:
+    """The number that an operand is in the present call."""
+    if isinstance(operand, FloatValue):
+        return operand.real
+    return operand.sym.node.hint if isinstance(operand, SymValue) else operand
+
+
+def are_same(x: Any, y: Any) -> bool:
+    """Whether two numbers are the same object to a program that does not look at addresses."""
+    if type(x) is not type(y):
+        return False
+    if x != y:
+        return x != x and y != y
+    return type(x) is not float or math.copysign(1.0, x) == math.copysign(1.0, y)
+
+
+class Decision(NamedTuple):
+    """`function(*operands)` was `answer`, which the trace relies on; `user` is the line that asked."""
+
+    function: Callable[..., Any]
+    operands: tuple[Any, ...]
+    answer: Any
+    user: Any
+
+
+class Decisions:
+    """What a trace has assumed about floats."""
+
+    def __init__(self, tr: Any) -> None:
+        self.tr = tr
+        self.made: dict[Any, Decision] = {}
+        self.computed: dict[FloatValue, Any] = {}  # number → access path that computes it
+
+    def __call__(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """What the function says of the numbers as they are now; the guards hold them to that. Exceptions propagate."""
+        key = (function, *[o if isinstance(o, SymValue) else (type(o), repr(o)) for o in operands])
+        if key not in self.made:
+            for operand in operands:
+                self._refuse_unknown(operand)
+            answer = function(*[present(o) for o in operands])
+            self.made[key] = Decision(function, operands, answer, self.tr.here())
+        return self.made[key].answer
+
+    def value(self, number: Any) -> Any:
+        """A number itself, as a constant."""
+        return self(_itself, number) if isinstance(number, SymValue) else number
+
+    def source_of(self, number: Any) -> Any:
+        """The access path of a float that varies: it is from outside, or computed from one such float and constants. None for any other
+        number."""
+        found = _inputs_of(number)
+        outside = found.pop() if len(found) == 1 else None
+        if not isinstance(outside, FloatValue) or outside.origin[0] != "input" or self.is_constant(outside):
+            return None
+        if number is outside:
+            return outside.origin[1]
+        if number not in self.computed:
+            function = Computed(_steps(number), f"float_{len(self.computed)}")
+            self.computed[number] = self.tr.source(outside.origin[1], ir.CALL, function)
+        return self.computed[number]
+
+    def is_constant(self, number: FloatValue) -> bool:
+        """Whether the version is for this very number."""
+        return (_itself, number) in self.made
+
+    def _refuse_unknown(self, operand: Any) -> None:
+        if isinstance(operand, FloatValue):
+            for part in operand.origin[2] if operand.origin[0] == "call" else ():
+                self._refuse_unknown(part)
+        elif isinstance(operand, SymValue) and not operand.sym.node.has_hint():
+            unsupported("data-dependent-size", str(operand.sym))
+
+    def specializations(self) -> list[Specialization]:
+        """The floats from outside that became constants."""
+        inputs = [d for d in self.made.values() if _is_float_from_outside(d)]
+        return [Specialization(d.operands[0].origin[1].path, d.answer, d.user) for d in inputs]
+
+    def add_guards(self, leaf: Callable[[SymValue], tuple[str, list[tuple[Any, str]]] | None]) -> None:
+        """Give the decisions to the guards. `leaf(value)` is the text of an int as an expression, and the name of each number in it
+        with its access path."""
+        for decision in self.made.values():
+            _Check(self.tr, leaf).add(decision)
+        self.made.clear()
+        self.computed.clear()
+
+
+def _inputs_of(number: Any) -> set[Any]:
+    """The floats from outside that a float is computed from, and an int that varies for each that takes part."""
+    if not isinstance(number, FloatValue):
+        return {number} if isinstance(number, SymValue) else set()
+    kind, *parts = number.origin
+    if kind != "call":
+        return {number}
+    return set().union(*map(_inputs_of, parts[1]))
+
+
+def _steps(number: Any) -> Any:
+    """How a float is computed from the one from outside, as plain data: `(function, operands)`; `...` stands for that float."""
+    if not isinstance(number, FloatValue):
+        return number
+    kind, *parts = number.origin
+    return (parts[0], tuple(map(_steps, parts[1]))) if kind == "call" else ...
+
+
+class Computed:
+    """A function of one float: what a program computes from it. For guards."""
+
+    def __init__(self, steps: Any, name: str) -> None:
+        self.steps = steps
+        self.__name__ = name
+
+    def __call__(self, number: float) -> float:
+        return _run(self.steps, number)
+
+
+def _run(steps: Any, number: float) -> Any:
+    if type(steps) is not tuple:
+        return number if steps is ... else steps
+    function, operands = steps
+    return function(*[_run(operand, number) for operand in operands])
+
+
+def _itself(number: float) -> float:
+    return number
+
+
+def _is_float_from_outside(decision: Decision) -> bool:
+    """Whether a float of the inputs became a constant. (The origins of ints are gone by now; their guards are of expressions.)"""
+    (number, *_) = decision.operands
+    return decision.function is _itself and isinstance(number, FloatValue) and number.origin[0] == "input"
+
+
+class _Check:
+    """The predicate of one decision: a function of the inputs that does what the traced program did."""
+
+    def __init__(self, tr: Any, leaf: Any) -> None:
+        self.tr = tr
+        self.leaf = leaf
+        self.lines: list[str] = []
+        self.names: dict[Any, str] = {}  # value → variable
+        self.inputs: dict[Any, str] = {}  # access path → parameter
+        self.scope: dict[str, Any] = {
+            "are_same": are_same,
+            "math": math,
+            "torch": torch,
+        }  # as the text of ints needs them
+
+    def add(self, decision: Decision) -> None:
+        if _is_float_from_outside(decision):
+            node = decision.operands[0].origin[1]
+            self.tr.guard(node, ir.EQUALS, decision.answer)
+            return
+        arguments = [self._argument(o) for o in decision.operands]
+        result = arguments[0] if decision.function is _itself else self._call(decision.function, arguments)
+        source = "\n  ".join(
+            [
+                f"def holds({', '.join(self.inputs.values())}):",
+                *self.lines,
+                f"return are_same({result}, {self._constant(decision.answer)})",
+            ]
+        )
+        exec(compile(source, f"{__file__}:holds", "exec"), self.scope)  # the package's own: nobody captures it
+        paths = ", ".join(node.path for node in self.inputs)
+        text = f"{_name(decision.function)} of what is computed from {paths} is {decision.answer!r}"
+        self.tr.guards.predicate(self.scope["holds"], list(self.inputs), text, decision.user)
+
+    def _argument(self, operand: Any) -> str:
+        if not isinstance(operand, SymValue):
+            return self._constant(operand)
+        name = self.names.get(operand)
+        if name is None:
+            name = self.names[operand] = self._variable(operand)
+        return name
+
+    def _variable(self, value: SymValue) -> str:
+        if not isinstance(value, FloatValue):
+            text, parts = self.leaf(value)
+            for path, name in parts:
+                self.inputs[path] = name
+            return f"({text})"
+        kind, *parts = value.origin
+        if kind == "input":
+            return self.inputs.setdefault(parts[0], f"float_{len(self.inputs)}")
+        return self._call(parts[0], [self._argument(o) for o in parts[1]])
+
+    def _call(self, function: Callable[..., Any], arguments: list[str]) -> str:
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"{name} = {self._constant(function)}({', '.join(arguments)})")
+        return name
+
+    def _constant(self, value: Any) -> str:
+        name = f"c{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+
+def _name(function: Any) -> str:
+    return "the value" if function is _itself else getattr(function, "__name__", str(function))
+
+
+# -- operators
+
+
+def operator_name(target: Any) -> str | None:
+    """The operator of torch that a node calls, as the method of tensors is called; None for any other function."""
+    if isinstance(target, str):
+        return target
+    if isinstance(target, torch._ops.OpOverload):
+        return target._opname if target.namespace == "aten" else None
+    if not isinstance(target, types.BuiltinFunctionType):
+        return None
+    name = target.__name__
+    return _OF_OPERATORS.get(name, name) if target.__module__ == "_operator" else name
+
+
+_OF_OPERATORS = {
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "itruediv": "div_",
+    "ifloordiv": "floor_divide_",
+    "imod": "remainder_",
+    **{f"i{name}": f"{name}_" for name in ("add", "sub", "mul", "pow")},
+}
+
+
+def is_indifferent(target: Any, tensors: list[Any]) -> bool:
+    """Whether the metadata of the results is the same whatever the floats among the arguments are."""
+    if any(t.fake is not None and t.fake.constant is not None for t in tensors):
+        return False  # the result would be known as well
+    name = operator_name(target)
+    return name is not None and _keeps_sizes(name)
+
+
+_WITH_FACTORS = frozenset({"addbmm", "addmm", "addmv", "addr", "baddbmm", "full", "full_like", "new_full"})
+
+
+@functools.cache
+def _keeps_sizes(name: str) -> bool:
+    """True for operators that change their argument, compute each element from those at its place, or use floats as factors."""
+    if name.startswith("_foreach_") or name.endswith("_") or name in _WITH_FACTORS:
+        return True
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return False
+    return any(torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads())

@@ -1,0 +1,282 @@
+"""Tensors that consist of others: subclasses with `__torch_dispatch__` which say how to take them apart.
+
+Input: real or fake tensors. Output: what a guard compares; whether the graph can hold such a tensor.
+Invariant: the graph holds the whole tensor; its class computes with fake parts as it does with real ones.
+Mirrors `torch/utils/_python_dispatch.py` (`is_traceable_wrapper_subclass`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from dynamo_lite.exc import Restart
+
+_C = torch._C
+
+
+def is_wrapper_class(cls: type) -> bool:
+    """True for a class that can be taken apart and put together."""
+    return hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+
+
+def is_wrapper(value: Any) -> bool:
+    """True for a tensor of such a class."""
+    cls = type(value)  # `isinstance` may ask the value for its `__class__`
+    return issubclass(cls, torch.Tensor) and not issubclass(cls, FakeTensor) and is_wrapper_class(cls)
+
+
+def is_followed(cls: type) -> bool:
+    """Whether a class of tensors has a `__torch_function__` that is code of the program: the trace follows it. Those of torch's own
+    wrappers run where the graph runs."""
+    override = cls.__torch_function__
+    if override is _C._disabled_torch_function_impl or cls.__module__.partition(".")[0] == "torch":
+        return False
+    return getattr(override, "__func__", None) is not torch.Tensor.__torch_function__.__func__
+
+
+def _runs_code(value: torch.Tensor) -> bool:
+    """Whether torch finds a `__torch_function__` to call when operators get a tensor, or its parts, that the trace does not follow."""
+    cls = type(value)
+    if not is_wrapper(value) or is_followed(cls):
+        return False
+    if cls.__torch_function__ is not _C._disabled_torch_function_impl:
+        return True
+    parts = [getattr(value, name) for name in part_names(value)]
+    return any(is_followed(type(part)) or _runs_code(part) for part in parts)
+
+
+def meet_class(builder: Any, value: torch.Tensor, follow: Callable[[Any], None]) -> None:
+    """A wrapper tensor comes into a graph: `follow(tr)` has the trace ask its class about torch functions, if that is code of the program.
+    Then torch itself must ask no class while the graph runs. Where others have to be asked there, the nodes that do so are told apart from
+    the beginning: raises `Restart` if they were not."""
+    if is_followed(type(value)):
+        follow(builder.tr)
+        builder.is_below = True
+    elif not builder.runs_overrides:
+        with _C.DisableTorchFunctionSubclass():
+            builder.runs_overrides = _runs_code(value)
+    if builder.is_below and builder.runs_overrides and not builder.asks_by_node:
+        builder.tr.analysis.asks_by_node = True
+        raise Restart(f"{type(value).__qualname__} is among classes whose `__torch_function__` the graph runs")
+
+
+def is_asked(builder: Any, tensors: list[Any]) -> bool:
+    """Whether an operator on these, called where the trace is, meets a class that torch asks while the graph runs."""
+    overrides = builder.tr.overrides
+    if overrides is not None and overrides.ignores_subclasses:
+        return False
+    return any(t.meta.live and is_wrapper(t.fake) and not is_followed(type(t.fake)) for t in tensors)
+
+
+def maker_of(cls: type) -> Callable[..., Any]:
+    """Calls a class. A graph that is run node by node hands over its own kinds of lists and dictionaries, which the tensor might keep."""
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return cls(*map(_as_given, args), **{name: _as_given(a) for name, a in kwargs.items()})
+
+    make.__name__ = cls.__name__
+    return make
+
+
+def _as_given(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_given(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_given(item) for item in value]
+    return tuple(map(_as_given, value)) if type(value) is tuple else value
+
+
+def takes_gradients_apart(value: torch.Tensor) -> bool:
+    """Whether a part requires gradients, which are then no gradients of the whole tensor."""
+    parts = [getattr(value, name) for name in part_names(value)]
+    return any(part.requires_grad or (is_wrapper(part) and takes_gradients_apart(part)) for part in parts)
+
+
+def part_names(value: torch.Tensor) -> list[str]:
+    """The attributes that hold the parts that are tensors."""
+    return [name for name in value.__tensor_flatten__()[0] if isinstance(getattr(value, name), torch.Tensor)]
+
+
+def has_parts(value: torch.Tensor) -> bool:
+    """False for a tensor whose `__init__` is not done."""
+    try:
+        with _C.DisableTorchFunctionSubclass():
+            part_names(value)
+    except AttributeError:
+        return False
+    return True
+
+
+class Part:
+    """A fake tensor that is part of wrapper tensors. `tracker`: its model, made of the part `name` of `owner` when it is first read."""
+
+    __slots__ = ("fake", "name", "owner", "tracker")
+
+    def __init__(self, fake: Any, owner: Any, name: str, tracker: Any = None) -> None:
+        self.fake = fake
+        self.owner = owner
+        self.name = name
+        self.tracker = tracker
+
+
+def pin_parts(parts: dict[int, Part], value: Any, tensors: list[Any]) -> None:
+    """A wrapper tensor that an operator returns may have arguments of that operator as parts: they are the same objects."""
+    for name in part_names(value.fake):
+        part = getattr(value.fake, name)
+        given = next((t for t in tensors if t.fake is part), None)
+        if given is not None and id(part) not in parts:
+            given.pinned = True
+            parts[id(part)] = Part(part, None, name, given.tracker)
+
+
+def memories_of(value: torch.Tensor) -> set[int]:
+    """What tensors have in common that share memory."""
+    if not is_wrapper(value):
+        return {value.untyped_storage()._cdata} if value.layout is torch.strided else set()
+    return set().union(*(memories_of(getattr(value, name)) for name in part_names(value)))
+
+
+def are_disjoint(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Guard: tensors that share no memory, whose parts don't either."""
+    with _C.DisableTorchFunctionSubclass():
+        return memories_of(one).isdisjoint(memories_of(other))
+
+
+def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Guard: the opposite."""
+    return not are_disjoint(one, other)
+
+
+def may_write(target: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether an operator of this name may change its arguments in place."""
+    schema = getattr(target, "_schema", None)
+    if schema is not None:
+        return schema.is_mutable
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if name.startswith("__"):
+        return name.startswith("__i") and name not in ("__index__", "__int__", "__invert__", "__iter__")
+    return name.endswith("_") or target in _WRITING or "out" in kwargs
+
+
+_WRITING = frozenset(
+    {
+        operator.setitem,
+        *(f for name, f in vars(operator).items() if name.startswith("__i") and hasattr(operator, name[3:-2])),
+    }
+)
+
+
+def unseen_by_compilers(builder: Any) -> str | None:
+    """What becomes of parts of wrapper tensors and compilers don't see: gradients of a part that is not the whole tensor's, a change of a
+    tensor that is a change of a part of another one, or the other way round. None if there is nothing, which guards make sure of."""
+    wrappers = [i for i in builder.inputs if is_wrapper(i.value)]
+    if not wrappers:
+        return None
+    with _C.DisableTorchFunctionSubclass():
+        apart = next((i for i in wrappers if takes_gradients_apart(i.value)), None)
+    if apart is not None and builder.records_gradients:
+        return f"parts of {apart.source.path} require gradients"
+    written = _written(builder)
+    for changed in builder.inputs:
+        subject = getattr(changed.node.meta, "subject", None)
+        if subject is None or not isinstance(changed.value, torch.Tensor) or not _is_written(subject, written):
+            continue
+        for other in builder.inputs if is_wrapper(changed.value) else wrappers:
+            if other is changed or not isinstance(other.value, torch.Tensor):
+                continue
+            sources = changed.source, other.source
+            if not are_disjoint(changed.value, other.value):
+                builder.tr.guards.predicate(share_memory, sources, "share memory")
+                return f"{changed.source.path} is changed and shares memory with {other.source.path}"
+            builder.tr.guards.predicate(are_disjoint, sources, "share no memory")
+    return None
+
+
+def _written(builder: Any) -> tuple[set[Any], set[int]]:
+    """The values that operators have written to, with those that are known to share their memory, and that memory as far as it is known."""
+    values = {member for value in builder.written for member in value.family or (value,)}
+    with _C.DisableTorchFunctionSubclass():
+        return values, set().union(*(memories_of(v.fake) for v in values if v.fake is not None))
+
+
+def _is_written(value: Any, written: tuple[set[Any], set[int]]) -> bool:
+    values, memory = written
+    if value in values:
+        return True
+    with _C.DisableTorchFunctionSubclass():
+        return value.fake is not None and not memory.isdisjoint(memories_of(value.fake))
+
+
+@dataclass(slots=True)
+class Free:
+    """What may be another number at the next call: sizes and strides by dimension, the like for the parts."""
+
+    sizes: frozenset[int] = frozenset()
+    strides: frozenset[int] = frozenset()
+    parts: Mapping[str, Free] = field(default_factory=dict)
+
+
+FIXED = Free()
+
+
+def description(value: torch.Tensor, free: Free = FIXED) -> tuple[Any, ...]:
+    """All that a graph depends on: metadata of the tensor and of its parts, and what else its class says about it."""
+    own = (
+        type(value),
+        value.dtype,
+        value.device,
+        value.layout,
+        value.requires_grad,
+        value.is_leaf,
+        _fixed(value.shape, free.sizes),
+        _fixed(value.stride(), free.strides) if value.layout is torch.strided else None,
+        _C._dispatch_keys(value).raw_repr(),
+    )
+    if not is_wrapper(value):
+        return own
+    names, context = value.__tensor_flatten__()
+    if hasattr(type(value), "__metadata_guard__"):
+        context = OwnComparison(type(value), context)
+    parts: list[Any] = []
+    for name in names:
+        part = getattr(value, name)
+        parts.append(description(part, free.parts.get(name, FIXED)) if isinstance(part, torch.Tensor) else part)
+    return (*own, context, tuple(names), *parts)
+
+
+def _fixed(numbers: Sequence[Any], free: frozenset[int]) -> tuple[Any, ...]:
+    return tuple([None if i in free else n for i, n in enumerate(numbers)]) if free else tuple(numbers)
+
+
+class OwnComparison:
+    """What a class of tensors says about one, which it compares itself: equal to what it says about those for which a graph holds too."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, cls: Any, context: Any) -> None:
+        self.cls = cls
+        self.context = context
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OwnComparison):
+            return NotImplemented
+        return self.cls is other.cls and bool(self.cls.__metadata_guard__(self.context, other.context))
+
+
+class SameDescription:
+    """Guard: a tensor with equal description."""
+
+    def __init__(self, value: torch.Tensor, free: Free = FIXED) -> None:
+        self.free = free
+        with _C.DisableTorchFunctionSubclass():
+            self.expected = description(value, free)
+
+    def __call__(self, value: Any) -> bool:
+        with _C.DisableTorchFunctionSubclass():
+            return bool(self.expected == description(value, self.free))

@@ -1,0 +1,154 @@
+"""A backward pass in stages, between which the traced program runs the hooks of modules.
+
+Input: a builder; nodes whose gradients are asked for. Output: the graph cut behind the nodes that such hooks stand at, so that the
+gradients of what lies behind can be asked for by themselves.
+Invariant: autograd runs functions in the reverse order of their making. When a hook runs, all that was made after its node is done
+and nothing before; what has arrived by then at earlier tensors goes into the next stage first, so that sums are those of one pass.
+Mirrors `torch/csrc/autograd/engine.cpp`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.values import TensorValue, requires_grad
+
+from . import module_hooks
+from .gradients import SLUG, history
+
+HOOKS = (module_hooks.arguments, module_hooks.results)
+
+
+class Reached:
+    """What the gradients of some outputs flow through: nodes, and where in the graph they are."""
+
+    def __init__(self, builder: Any, outputs: list[Node]) -> None:
+        self.builder = builder
+        self.nodes = {node for node, _, _ in history(builder, outputs)}
+        self.position = {node: i for i, node in enumerate(builder.graph.nodes)}
+
+    def hooks(self) -> list[Node]:
+        """The nodes of calls with hooks, of what goes through them or of what they return, in order."""
+        found = {node for node in self.nodes if node.target in HOOKS}
+        for node, hooks in self.builder.tensor_hooks.items():
+            if node in self.nodes and not all(hook.removed for hook in hooks):
+                is_item = node.target is operator.getitem and not _is_tensor(node.args[0])
+                found.add(node.args[0] if is_item else node)
+        return sorted(found, key=self.position.__getitem__)
+
+    def users(self, node: Node) -> Iterable[Node]:
+        """Who uses a node on the way."""
+        return [user for user in node.users if user in self.nodes]
+
+
+def cut(builder: Any, outputs: list[Node], hooks: list[Node]) -> list[Node]:
+    """Have what the gradients of these outputs flow through use, behind each hook's node, aliases without a history of what was made
+    up to there. The outputs to begin with."""
+    nodes = Reached(builder, outputs).nodes
+    for hook in hooks:
+        _move_items(builder)
+        cuts = builder.cuts.setdefault(hook, {})
+        last = last_item(hook)
+        before, rest = _split(builder, last)
+        behind = rest & nodes - set(cuts.values())
+        for node in before:
+            if _may_be_cut(builder, node) and (node in outputs or any(user in behind for user in node.users)):
+                for user in node.users:
+                    if user in builder.body_hooks and user in rest:
+                        builder.body_hooks[user].follow()
+                if node not in cuts:
+                    cuts[node] = builder.add_after(last, node.meta.subject, functional.cut, (node,))
+                    nodes.add(cuts[node])
+                node.replace_all_uses_with(cuts[node], behind.__contains__)
+                outputs = [cuts[node] if output is node else output for output in outputs]
+    _check_others(builder)
+    return outputs
+
+
+def cut_leaf(builder: Any, outputs: list[Node], leaf: Node) -> Node:
+    """An alias of an input, whose hooks autograd does not know, in the place of that where these outputs come from."""
+    cuts = builder.cuts.setdefault(leaf, {})
+    if leaf not in cuts:
+        last = builder.inputs[-1].node if leaf.op == "placeholder" else leaf
+        cuts[leaf] = builder.add_after(last, leaf.meta.subject, functional.cut, (leaf,))
+    users = Reached(builder, outputs).nodes - {cuts[leaf]}
+    leaf.replace_all_uses_with(cuts[leaf], users.__contains__)
+    _check_others(builder)
+    return cuts[leaf]
+
+
+def _check_others(builder: Any) -> None:
+    """Break if gradients that are asked for elsewhere in the graph flow through a cut."""
+    for node in builder.graph.nodes:
+        if node.target is torch.autograd.grad and node not in builder.stages:
+            if any(inner.target is functional.cut for inner, _, _ in history(builder, list(node.args[0]))):
+                unsupported(SLUG, "two backward passes that share a part, one of them with hooks of modules")
+
+
+def last_item(hook: Node) -> Node:
+    """The last of the node and the items of its result, which come right after it."""
+    node = hook
+    while not _is_tensor(hook) and node.next.target is operator.getitem and node.next.args[0] is hook:
+        node = node.next
+    return node
+
+
+def _split(builder: Any, last: Node) -> tuple[list[Node], set[Node]]:
+    nodes = list(builder.graph.nodes)
+    n = nodes.index(last) + 1
+    return nodes[:n], set(nodes[n:])
+
+
+def _may_be_cut(builder: Any, node: Node) -> bool:
+    """Whether a node stands for a tensor with a history."""
+    return requires_grad(node) and not node.meta.subject.meta.is_leaf
+
+
+def _move_items(builder: Any) -> None:
+    """Have tensors that an operator returns together follow it."""
+    for node in list(builder.graph.nodes):
+        if node.target is operator.getitem and not _is_tensor(node.args[0]):
+            last = last_item(node.args[0])
+            if not _follows(node, node.args[0]):
+                last.append(node)
+
+
+def _is_tensor(node: Node) -> bool:
+    return isinstance(getattr(node.meta, "subject", None), TensorValue)
+
+
+def _follows(item: Node, parent: Node) -> bool:
+    """Whether only other items are between an item and the call."""
+    node = item.prev
+    while node.target is operator.getitem and node.args[0] is parent:
+        node = node.prev
+    return node is parent
+
+
+def check_escape(builder: Any) -> None:
+    """Break if gradients of an output are to flow by hooks that nobody outside knows, or through a cut."""
+    freed = {builder.outputs[i] for i in builder.freed}
+    for output in builder.outputs:
+        if output in freed or not requires_grad(output):
+            continue
+        for node, _, _ in history(builder, [output]):
+            call = builder.hook_calls.get(node)
+            for hook in builder.tensor_hooks.get(node, ()):
+                hook.leave()
+            if node.target is functional.cut:
+                _refuse("the history of a result, used for gradients in the graph", builder.cut_step)
+            if call is not None and not call.is_registered:
+                _refuse("a backward hook made by the traced code", call.step)
+
+
+def _refuse(why: str, step: int) -> None:
+    error = Unsupported(SLUG, why)
+    error.break_step = step
+    raise error

@@ -1,0 +1,201 @@
+"""Checks: what a trace takes for granted about tensor data, tested when the graph has run.
+
+Input: conditions on which the program does nothing but raise. Output: one more result of the graph for each device, true if one of
+the conditions does not hold as the trace has it; a wrapper of the compiled graph that looks at it.
+Invariant: a graph with checks can be undone. Nothing in it outlives the graph but random numbers, which are put back: when a check
+fails, the frame starts again as ordinary Python, and raises what the program raises there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import Node
+
+from dynamo_lite.config import config
+from dynamo_lite.exc import Unsupported, format_location
+from dynamo_lite.graph.core import modes
+from dynamo_lite.graph.core.failure import CheckFailed, trace_left
+from dynamo_lite.record import STATS
+
+CHECKS = "dynamo_lite_checks"
+"""In the `meta` of a graph module with checks: its `Conditions`."""
+
+MAX_FAILURES = 4
+"""A version whose checks have failed so many times is compiled anew, with a graph break at each of them."""
+
+MAX_CHECKS = 1000
+"""In one graph: a loop that only a check can end does not."""
+
+DTYPES = frozenset(
+    {
+        torch.bool,
+        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.complex64, torch.complex128),
+    }
+)
+"""Of tensors that all devices can compare."""
+
+Place = tuple[tuple[str, int, int | None], ...]
+"""File, line and column of a branch, and of the calls that led there."""
+
+
+class Check(NamedTuple):
+    """One condition: the node that is true if it fails, and the graph break that it saves, with its step."""
+
+    node: Node
+    device: torch.device
+    place: Place
+    saved: Unsupported
+
+
+class Conditions(NamedTuple):
+    """For backends that hand the graph on: how many of its last results are those of checks, and each condition by itself: the node that
+    is true if it fails, and the program's line."""
+
+    n_results: int
+    failing: list[tuple[Node, str]]
+
+
+class Checks:
+    """The checks of one graph. `failing` is what the region knows of branches whose checks have failed too often; None: a graph break is no
+    way out, so they may fail for ever."""
+
+    def __init__(self, failing: set[Place] | None) -> None:
+        self.failing = failing
+        self.found: list[Check] = []
+        self.n_results = 0
+        self.failures = 0
+        self.random_devices: tuple[torch.device, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    # -- while the program is followed
+
+    def accepts(self, builder: Any, value: Any, place: Place) -> bool:
+        """Whether the truth of a tensor can be a check here."""
+        meta = value.meta
+        return (
+            config.capture_checks
+            and builder.scope is None
+            and not value.is_fake
+            and modes.fake_mode() is None
+            and (meta.interned or meta.live)
+            and all(type(n) is int and n == 1 for n in meta.shape)
+            and meta.dtype in DTYPES
+            and meta.device.type != "meta"
+            and (self.failing is None or place not in self.failing)
+            and len(self.found) < MAX_CHECKS
+        )
+
+    def add(self, node: Node, device: torch.device, place: Place, saved: Unsupported) -> None:
+        """A condition that has failed where the value of `node` is true."""
+        self.found.append(Check(node, device, place, saved))
+
+    # -- when it is complete
+
+    def results(self, builder: Any) -> list[Node]:
+        """One node for each device, true if a check fails."""
+        combined: dict[torch.device, Node] = {}
+        for check in self.found:
+            other = combined.get(check.device)
+            combined[check.device] = (
+                builder.add_value(torch.logical_or, (other, check.node)) if other is not None else check.node
+            )
+        self.n_results = len(combined)
+        return list(combined.values())
+
+    def conditions(self) -> Conditions:
+        """What the graph tests; asked for when it is complete."""
+        return Conditions(self.n_results, [(check.node, _line_of(check)) for check in self.found])
+
+    def require_undoable(self, gm: Any, args: list[Any], protect: Callable[[Any], Any]) -> None:
+        """Raise the graph break that a check saves if something in the graph could not be undone: the last one before that, so that what
+        comes after the break has no checks, else the first one after it."""
+        order = {node: i for i, node in enumerate(gm.graph.nodes)}
+        at = [order[check.node] for check in self.found]
+        left = trace_left(gm, len(order), args, protect, first_check=at[0])
+        self.random_devices = left.random_devices
+        if left.reason is None:
+            return
+        before = [check for check, i in zip(self.found, at, strict=True) if i < left.node]
+        saved = before[-1].saved if before else self.found[0].saved
+        saved.context += f"; cannot be checked after the graph, which has {left.reason}"
+        raise saved
+
+    def protector(self, protect: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A wrapper for the compiled graph that raises CheckFailed when a check has failed, inside of `protect`."""
+        run = _checked if not self.random_devices else _checked_with_random_state
+        return lambda compiled: protect(run(compiled, self.n_results, self.random_devices))
+
+    # -- when the graph has run
+
+    def hold(self) -> bool:
+        """The guard of a version with checks."""
+        return self.failing is None or self.failures < MAX_FAILURES
+
+    def failed(self) -> None:
+        """Take note that a check has failed."""
+        STATS.checks_failed += 1
+        self.failures += 1
+        if self.failing is not None and self.failures == MAX_FAILURES:
+            self.failing.update(check.place for check in self.found)
+
+
+def _line_of(check: Check) -> str:
+    stack = check.saved.user_stack
+    return "\n".join(line.strip() for line in format_location(stack[-1])[:2]) if stack else "a condition on data"
+
+
+def _checked(compiled: Callable[..., Any], n: int, _: Any) -> Callable[..., Any]:
+    if n == 1:
+
+        def checked(*args: Any) -> Any:
+            results = compiled(*args)
+            if results[-1]:
+                raise CheckFailed
+            return results
+
+        return checked
+
+    def all_checked(*args: Any) -> Any:
+        results = compiled(*args)
+        if any(results[-n:]):
+            raise CheckFailed
+        return results
+
+    return all_checked
+
+
+def _checked_with_random_state(compiled: Callable[..., Any], n: int, devices: Any) -> Callable[..., Any]:
+    inner = _checked(compiled, n, devices)
+
+    def checked(*args: Any) -> Any:
+        states = [_random_state(device) for device in devices]
+        try:
+            return inner(*args)
+        except Exception:
+            for device, state in zip(devices, states, strict=True):
+                _set_random_state(device, state)
+            raise
+
+    return checked
+
+
+def _random_state(device: torch.device) -> torch.Tensor:
+    return torch.get_rng_state() if device.type == "cpu" else _module(device).get_rng_state(device)
+
+
+def _set_random_state(device: torch.device, state: torch.Tensor) -> None:
+    if device.type == "cpu":
+        torch.set_rng_state(state)
+    else:
+        _module(device).set_rng_state(state, device)
+
+
+def _module(device: torch.device) -> Any:
+    return getattr(torch, device.type)

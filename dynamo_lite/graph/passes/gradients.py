@@ -1,0 +1,343 @@
+"""The autograd engine inside a graph: what `torch.autograd.grad` returns, and leaves that the graph itself makes.
+
+Input: a builder, the nodes of outputs and inputs. Output: fakes of the gradients, None where there is none.
+Invariant: fake tensors of a trace have no history (most are never made), so the graph so far is run once more on fresh ones. A leaf made in
+the graph stays in it: a compiled graph is one node of autograd, which ends at the graph's inputs.
+Mirrors `torch/autograd/__init__.py` and `torch/csrc/autograd/python_engine.cpp`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core.functional import cut
+from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
+from dynamo_lite.graph.core.saved_tensors import closed, enter
+from dynamo_lite.graph.core.state import leave_autocast
+from dynamo_lite.graph.core.values import TensorValue, requires_grad
+from dynamo_lite.signals import let_through
+
+SLUG = "backward-call"
+
+_OF_THE_PROCESS = frozenset(
+    {
+        torch.set_autocast_cache_enabled,
+        torch.autocast_increment_nesting,
+        torch.autocast_decrement_nesting,
+        torch.clear_autocast_cache,
+        leave_autocast,
+    }
+)
+"""Changes of the ambient state that do not concern fake tensors."""
+
+
+def gradients(
+    builder: Any,
+    outputs: list[Node],
+    inputs: list[Node],
+    cotangents: Any,
+    options: dict[str, Any],
+    rerun: Rerun | None = None,
+    order: list[int] | None = None,
+) -> tuple[list[Any], list[bool]]:
+    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which are in memory of their own; `order` gets
+    the positions of those that there are, as they arrive. Raises `Unsupported` if it raises."""
+    caches_casts = torch.is_autocast_cache_enabled()
+    rerun = rerun or Rerun(builder)
+    try:
+        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), rerun.state():
+            torch.set_autocast_cache_enabled(False)
+            values = rerun.go_on()
+            arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
+            with _told(arguments[1], order):
+                fakes = list(torch.autograd.grad(*arguments, **options))
+            if order is not None:  # a pass inside of the pass may have come by as well
+                order[:] = [i for i in dict.fromkeys(order) if fakes[i] is not None]
+            return fakes, _own_memory(fakes, list(values.values()))
+    except Unsupported:
+        raise
+    except Exception as error:
+        let_through(error)
+        return unsupported(SLUG, f"grad: {error}", error)
+    finally:
+        torch.set_autocast_cache_enabled(caches_casts)
+
+
+@contextlib.contextmanager
+def _told(inputs: tuple[torch.Tensor, ...], order: list[int] | None) -> Iterator[None]:
+    """Write down in which order gradients arrive."""
+    handles = []
+    if order is not None:
+        for i, tensor in enumerate(inputs):
+            handles.append(tensor.register_hook(lambda grad, i=i: order.append(i)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class Rerun:
+    """The graph so far run on fakes with a history, which goes on where it ended when more has been added."""
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+        self.values: dict[Node, Any] = {}
+        self._ambient: dict[Any, Any] = {}
+
+    def state(self) -> Any:
+        """The ambient state where the run goes on."""
+        return self.builder.state.as_it_was(self._ambient)
+
+    def go_on(self) -> dict[Node, Any]:
+        """The values of all nodes."""
+        with closed():
+            _run_nodes(self.builder, self.values, {})
+        self._ambient = self.builder.state.of_now()
+        return self.values
+
+
+class _Saved:
+    """What stands for a tensor that an operator keeps for its gradient, as long as that can be asked for."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+
+def at_the_end(builder: Any, ask: Callable[[dict[Node, Any]], Any]) -> Any:
+    """What `ask` says of the values of all nodes as they are, as fakes, after the graph so far."""
+    try:
+        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
+            return ask(_run(builder))
+    except Exception as error:
+        let_through(error)
+        return unsupported(SLUG, f"the graph on its own: {error}", error)
+
+
+class _Hooks(NamedTuple):
+    pack: Callable[[torch.Tensor], Any]
+    unpack: Callable[[Any], torch.Tensor]
+
+
+def is_kept(builder: Any, node: Node) -> bool:
+    """Whether an operator of the graph so far keeps the value of a node for a gradient that may still be asked for."""
+    if torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
+        return True
+    kept: weakref.WeakSet[_Saved] = weakref.WeakSet()
+
+    def pack(tensor: torch.Tensor) -> _Saved:
+        saved = _Saved(tensor)
+        kept.add(saved)
+        return saved
+
+    def ask(values: dict[Node, Any]) -> bool:
+        memory = memory_of(values[node])
+        return memory is None or any(memory_of(saved.tensor) == memory for saved in kept)
+
+    with closed():
+        enter(_Hooks(pack, attrgetter("tensor")))  # which are called also where those of the program are not
+        return at_the_end(builder, ask)
+
+
+def _own_memory(fakes: list[Any], others: list[Any]) -> list[bool]:
+    seen = {memory_of(t) for t in others}
+    result = []
+    for fake in fakes:
+        result.append(memory_of(fake) not in seen)
+        seen.add(memory_of(fake))
+    return result
+
+
+def memory_of(value: Any) -> Any:
+    """What two tensors have in common if they are in one memory; None where that is not known."""
+    is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return value.untyped_storage()._cdata if is_strided else None
+
+
+def history(builder: Any, outputs: list[Node]) -> Iterator[tuple[Node, Any, bool]]:
+    """`(node, its value, whether the history ends there)` of what the gradients of these outputs flow through."""
+    seen, pending = set(), list(outputs)
+    while pending:
+        node = pending.pop()
+        subject = getattr(node.meta, "subject", None)
+        is_tensor = isinstance(subject, TensorValue)
+        if node in seen or (is_tensor and not subject.meta.requires_grad):
+            continue
+        seen.add(node)
+        is_end = is_tensor and (subject in builder.made_leaves or node.op == "placeholder")
+        yield node, subject, is_end
+        if not is_end:
+            pending.extend(node.all_input_nodes)
+
+
+def may_ask_inside(code: CodeType, namespace: dict[str, Any]) -> bool:
+    """Whether code may ask for the gradients of tensors that it has computed: by `torch.autograd.grad`, or by a hook."""
+    names = set(code.co_names)
+    known = [namespace.get(name) for name in code.co_names]
+    is_named = "grad" in names and ("autograd" in names or any(value is torch.autograd for value in known))
+    return is_named or not names.isdisjoint(_ASKING) or any(value is torch.autograd.grad for value in known)
+
+
+_ASKING = frozenset({"register_hook", "retain_grad"})
+
+
+def first_between(builder: Any) -> Node | None:
+    """The first operator between two outputs, through which the gradients of one flow to the other. To autograd the outputs of a compiled
+    graph have nothing to do with each other."""
+    outputs = [node for node in builder.outputs if requires_grad(node)]
+    begun = [node for node in outputs if node.op != "placeholder" and not node.meta.subject.meta.is_leaf]
+    between: set[Node] = set()
+    for output in outputs if len(begun) > 1 else ():
+        passed = {node for node, _, _ in history(builder, [output])}
+        between.update(user for node in begun if node is not output for user in node.users if user in passed)
+    return next((node for node in builder.graph.nodes if node in between), None)
+
+
+def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:
+    """The leaves to which `backward` of these outputs would add gradients. Breaks if the history of an input goes on outside."""
+    found: list[TensorValue] = []
+    for _, subject, is_end in history(builder, outputs):
+        if is_end:
+            if not subject.meta.is_leaf:
+                unsupported(SLUG, "backward through an input that has a history")
+            found.append(subject)
+    return found[::-1]
+
+
+def saved_tensors(builder: Any, hooks: dict[Node, Any], decomposed: bool) -> dict[Node, Any]:
+    """The values of all nodes so far, as fakes. `hooks` get what operators save in blocks, by the nodes that begin these; if
+    `decomposed`, operators that have a form in Python which compilers follow are taken in it. Raises `Unsupported` if one of them raises.
+    """
+    caches_casts = torch.is_autocast_cache_enabled()
+    try:
+        dispatcher = enable_python_dispatcher() if decomposed else contextlib.nullcontext()
+        with builder.propagator.mode, without_compiler, dispatcher, builder.state.from_the_start():
+            torch.set_autocast_cache_enabled(False)
+            return _run(builder, {node: functools.partial(enter, given) for node, given in hooks.items()})
+    except Unsupported:
+        raise
+    except Exception as error:
+        let_through(error)
+        return unsupported(HOOKS, f"the block on its own: {error}", error)
+    finally:
+        torch.set_autocast_cache_enabled(caches_casts)
+
+
+HOOKS = "grad-mode"
+
+
+def _run(builder: Any, instead: dict[Node, Callable[[], Any]] | None = None) -> dict[Node, Any]:
+    """The values of all nodes so far, as fakes with a history. `instead`: what to do for some of them."""
+    values: dict[Node, Any] = {}
+    with closed():
+        _run_nodes(builder, values, instead or {})
+    return values
+
+
+def _run_nodes(builder: Any, values: dict[Node, Any], instead: dict[Node, Callable[[], Any]]) -> None:
+    bodies = builder.bodies if builder.scope is None else builder.scope.bodies
+    for node in builder.graph.nodes:
+        if node in values:
+            continue
+        if node.op == "placeholder":
+            values[node] = _fresh(builder.propagator, node)
+        elif node.op == "get_attr":
+            values[node] = bodies[node.target]
+        elif node in instead:
+            values[node] = instead[node]()
+        elif node.op != "output" and node.target not in _OF_THE_PROCESS:
+            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+            if node.op == "call_method":
+                values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+            else:
+                values[node] = node.target(*args, **kwargs)
+
+
+def _fresh(propagator: Any, node: Node) -> Any:
+    """A new fake for an input: what the graph changes in place must not be changed twice."""
+    value = node.meta.subject
+    if not isinstance(value, TensorValue):
+        return node.meta["example_value"]
+    if not value.meta.live:
+        return propagator.make_fake(value.meta)
+    with torch.no_grad():
+        fake = value.fake.detach().clone()
+    if not value.meta.requires_grad:
+        return fake
+    fake.requires_grad_()
+    with torch.enable_grad():
+        return fake if value.meta.is_leaf else fake.clone()
+
+
+# -- results whose history is gone
+
+
+def freed_outputs(builder: Any) -> list[int]:
+    """The outputs whose gradients a call of `torch.autograd.grad` in the graph has used up: they require gradients, and asking for these
+    raises."""
+
+    def ask(values: dict[Node, Any]) -> list[int]:
+        ends = [*(i.node for i in builder.inputs), *(made for cuts in builder.cuts.values() for made in cuts.values())]
+        leaves = [values[node] for node in ends if getattr(values[node], "requires_grad", False)]
+        return [i for i, node in enumerate(builder.outputs) if leaves and freed(values, node, leaves)]
+
+    def freed(values: dict[Node, Any], output: Node, leaves: list[Any]) -> bool:
+        pieces = [output]
+        if builder.cuts:
+            pieces += [node.args[0] for node, _, _ in history(builder, [output]) if node.target is cut]
+        return any(_is_freed(values[node], leaves) for node in pieces)
+
+    return at_the_end(builder, ask)
+
+
+def _is_freed(value: Any, leaves: list[Any]) -> bool:
+    if not getattr(value, "requires_grad", False):
+        return False
+    try:
+        torch.autograd.grad(value, leaves, torch.ones_like(value), retain_graph=True, allow_unused=True)
+    except RuntimeError:
+        return True
+    return False
+
+
+class _Freed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(_AGAIN)
+
+
+_AGAIN = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved"
+    " intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to"
+    " backward through the graph a second time or if you need to access saved tensors after calling backward."
+)
+
+
+def with_freed(indices: list[int], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph that detaches these outputs; they come out as tensors that require gradients which nobody can compute."""
+
+    def run(*args: Any) -> Any:
+        results = list(compiled(*args))
+        sources = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
+        with torch.enable_grad():
+            for i in indices:
+                results[i] = _Freed.apply(results[i], *sources)
+        return tuple(results)
+
+    return run

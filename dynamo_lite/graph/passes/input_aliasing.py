@@ -1,0 +1,194 @@
+"""Inputs that share memory with another one which the graph changes in place.
+
+Input: a builder with its finished graph. Output: what is to be looked at when the graph is called, and a wrapper that does so.
+Invariant: compilers take the inputs of a graph for tensors of different memory. Where a change of one would show in another, the graph runs
+as it was captured.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from operator import add
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import Node
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.core.fake import span
+from dynamo_lite.graph.core.values import TensorValue
+
+from .output_aliasing import origin, origins
+
+
+class Reach(NamedTuple):
+    """Input number `index`: how many bytes it reaches from its first element on, None if that differs from call to call."""
+
+    index: int
+    is_written: bool
+    size: int | None
+
+
+def reaches(builder: Any) -> list[Reach]:
+    """The inputs, if one of several tensors is changed in place; else nothing."""
+    tensors = [(i, item) for i, item in enumerate(builder.inputs) if type(item.value) in _PLAIN]
+    if len(tensors) < 2 or not builder.changed:
+        return []
+    written = set().union(*map(origins, builder.changed))
+    found = []
+    for i, item in tensors:
+        subject = item.node.meta.subject
+        if isinstance(subject, TensorValue) and subject.meta.layout is torch.strided:
+            found.append(Reach(i, subject in written, None if subject.meta.live else _size(item.value)))
+    return found if any(reach.is_written for reach in found) else []
+
+
+def check_list(target: Any, args: tuple[Any, ...], values: dict[Any, Any], written: list[TensorValue]) -> None:
+    """Break at an operator that changes the tensors of a list one after another, if one of them shares memory with what another one is
+    computed from: compilers change them all at once."""
+    if not args or type(args[0]) not in (list, tuple):
+        return
+    memory = set(map(origin, written))
+    lists = [arg for arg in args if type(arg) in (list, tuple)]
+    seen: dict[TensorValue, list[tuple[int, TensorValue]]] = {}
+    for place, node in ((i, item) for arg in lists for i, item in enumerate(arg) if type(item) is Node):
+        value = values[node]
+        first = origin(value) if isinstance(value, TensorValue) else None
+        if first in memory:
+            others = seen.setdefault(first, [])
+            if any(i != place and _meet(value, other) for i, other in others):
+                unsupported("fake-tensor-error", f"{getattr(target, '__name__', target)} of tensors that share memory")
+            others.append((place, value))
+
+
+def _meet(one: TensorValue, other: TensorValue) -> bool:
+    """Whether two views of one memory have an element in common, as far as that is known."""
+    if one.meta.live or other.meta.live:
+        return True
+    return one.meta.offset < span(other.meta) and other.meta.offset < span(one.meta)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def _size(tensor: torch.Tensor) -> int:
+    if not tensor.numel():
+        return 0
+    last = sum([(n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True)])
+    return (last + 1) * tensor.element_size()
+
+
+Span = tuple[int, int, bool]
+"""Addresses from the first up to the second, and whether they are written to."""
+
+
+class _Spans:
+    """Spans, asked whether one of them meets another."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        spans = sorted(spans)
+        self.starts = [start for start, _, _ in spans]
+        self.ends = list(accumulate([end for _, end, _ in spans], max))
+
+    def meet(self, start: int, end: int) -> bool:
+        before = bisect_left(self.starts, end)
+        return before > 0 and self.ends[before - 1] > start
+
+
+def _clash(spans: Iterable[Span]) -> bool:
+    """Whether one that is written to meets another."""
+    last = written = 0
+    for start, end, is_written in sorted(spans):
+        if start < (last if is_written else written):
+            return True
+        last = max(last, end)
+        if is_written:
+            written = max(written, end)
+    return False
+
+
+class _Group:
+    """Some of the inputs."""
+
+    def __init__(self, reaches: list[Reach]) -> None:
+        self.reaches = reaches
+        self.indices = [reach.index for reach in reaches]
+        self.sizes = [reach.size for reach in reaches]
+        self.written = [reach.is_written for reach in reaches]
+        self.is_sized = None not in self.sizes
+
+    def starts(self, args: tuple[Any, ...]) -> list[int]:
+        return [_address(args[i]) for i in self.indices]
+
+    def spans(self, args: tuple[Any, ...]) -> list[Span]:
+        starts = self.starts(args)
+        sizes = self.sizes
+        if not self.is_sized:
+            sizes = [_size(args[i]) if n is None else n for i, n in zip(self.indices, sizes, strict=True)]
+        return list(zip(starts, map(add, starts, sizes), self.written, strict=True))
+
+
+class _Known(NamedTuple):
+    """What was found for tensors that have kept their `addresses`: those of `fixed`, not of `others`."""
+
+    fixed: _Group
+    others: _Group
+    addresses: list[int]
+    clash: bool
+    every: _Spans
+    written: _Spans
+
+
+class Overlaps:
+    """Tells for the arguments of a call whether a change of one shows in another.
+
+    Most tensors are at the same addresses call after call, so that it is enough to compare these.
+    """
+
+    def __init__(self, inputs: list[Reach]) -> None:
+        self.inputs = inputs
+        self.known: _Known | None = None
+
+    def _look(self, args: tuple[Any, ...], before: _Known | None) -> _Known:
+        if before is None:
+            others = {reach for reach in self.inputs if reach.size is None}
+        else:
+            places = zip(before.fixed.reaches, before.fixed.starts(args), before.addresses, strict=True)
+            others = {*before.others.reaches, *[reach for reach, now, then in places if now != then]}
+        fixed = _Group([reach for reach in self.inputs if reach not in others])
+        spans = fixed.spans(args)
+        written = _Spans(span for span in spans if span[2])
+        return _Known(fixed, _Group(list(others)), fixed.starts(args), _clash(spans), _Spans(spans), written)
+
+    def __call__(self, args: Sequence[Any]) -> bool:
+        known = self.known
+        if known is None or known.fixed.starts(args) != known.addresses:
+            known = self.known = self._look(args, known)
+        if known.clash:
+            return True
+        spans = known.others.spans(args)
+        meets = [(known.every if written else known.written).meet(start, end) for start, end, written in spans]
+        return any(meets) or _clash(spans)
+
+
+_address = torch.Tensor.data_ptr
+
+
+def apart(
+    inputs: list[Reach],
+    compiled: Callable[..., Any],
+    captured: Callable[[], Callable[..., Any]],
+    is_boxed: bool = False,
+) -> Callable[..., Any]:
+    """What a compiler made of a graph, called where no change of an input shows in another one; elsewhere what `captured` gives.
+    `is_boxed`: both take a list of the inputs."""
+    overlap = Overlaps(inputs)
+
+    def run(*args: Any) -> Any:
+        if not overlap(args[0] if is_boxed else args):
+            return compiled(*args)
+        return captured()(*args)
+
+    return run

@@ -1,0 +1,296 @@
+"""Results that have the memory of others without taking part in their gradients: what `data`, `detach()` and views without gradients give;
+and those that take part as one of several views.
+
+Input: a builder with its finished graph. Output: `Aliases`, by which the operators that make such results are carried out after the
+compiled graph, on what they are made of.
+Invariant: writes to such a result show in every tensor of that memory, and in the version counters that it shares with them, as in eager
+execution. A compiler returns copies, or the very tensors that it keeps for gradients.
+Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`) and `torch/csrc/autograd/VariableTypeManual.cpp` (`detach`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import Node
+
+from dynamo_lite.graph.core.values import TensorValue, requires_grad
+
+from .gradients import history
+
+
+class Step(NamedTuple):
+    """One operator after the graph, on value number `of`: `path` leads from its result to a new value. `grad_mode`: None if it is as it is
+    outside."""
+
+    of: int
+    op: str
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    grad_mode: bool | None
+    path: tuple[int, ...]
+
+
+class Aliases(NamedTuple):
+    """`roots`: the first values, each input (True) or output (False) number n of the compiled graph. `results`: each is output number n of
+    the compiled graph (False), or value number n (True)."""
+
+    roots: list[tuple[bool, int]]
+    steps: list[Step]
+    results: list[tuple[bool, int]]
+
+
+def aliases(builder: Any) -> tuple[Aliases | None, list[Node]]:
+    """What is done after the graph, None if nothing is, and the outputs of the compiled graph."""
+    outputs = list(builder.outputs)
+    values = [node.meta.subject for node in outputs]
+    chains = [_chain(value, values) for value in values]
+    if not any(_is_detached(chain) or _is_one_of_several(chain) for chain in chains) or not _has_following(builder):
+        return None, outputs
+    made = _Making(builder)
+    chosen = [made.is_due(i, chains) and _may_run_again(builder, chain) for i, chain in enumerate(chains)]
+    if not any(chosen):
+        return None, outputs
+    return made.choose(chains, chosen)
+
+
+def _has_following(builder: Any) -> bool:
+    """Whether anything can be done after the graph."""
+    is_plain = builder.computes and not builder.state.has_inference
+    return is_plain and not any(map(_replaces_memory, builder.graph.nodes))
+
+
+def may_follow(builder: Any, value: TensorValue) -> bool:
+    """Whether a result can be made after the graph."""
+    chain = _chain(value, ())
+    return _has_following(builder) and _is_detached(chain) and _may_run_again(builder, chain)
+
+
+def _chain(value: Any, outputs: Sequence[Any]) -> list[TensorValue]:
+    """A value, what it is an alias of, and so on, up to an output that takes part in gradients and is none of several views."""
+    found = []
+    while isinstance(value, TensorValue):
+        found.append(value)
+        value = _base(value)
+    ends = (i for i, v in enumerate(found) if _has_history(v) and v in outputs and not _is_one_of_several(found[i:]))
+    return found[: next(ends, len(found)) + 1]
+
+
+def _has_history(value: TensorValue) -> bool:
+    return value.meta.requires_grad and not value.meta.is_leaf
+
+
+def _base(value: TensorValue) -> Any:
+    """What an operator has made a value an alias or a view of; None if nothing."""
+    if value.origin is not None and value.origin[0] == "input":
+        return None
+    node, _ = maker(value)
+    given = node.args[0] if node.args else None
+    other = getattr(given.meta, "subject", None) if isinstance(given, Node) else None
+    is_alias = value.family is not None and getattr(other, "family", None) is value.family
+    return other if is_alias or _is_data(node) or _is_detached_view(node, other) else None
+
+
+def _is_detached_view(node: Node, other: Any) -> bool:
+    """AOTAutograd makes such a one of what the view is a view of, by the last operator alone."""
+    return node.target in _DETACH and getattr(other, "family", None) is not None and other.family[0] is not other
+
+
+def origins(value: Any) -> set[TensorValue]:
+    """All values that have, or lead to, the memory of one."""
+    found: set[TensorValue] = set()
+    while isinstance(value, TensorValue):
+        found.update(value.family or (value,))
+        value = _base(value) or _detached_from(value)
+    return found
+
+
+def origin(value: TensorValue) -> TensorValue:
+    """The first value in the memory of this one."""
+    return _first(value, lambda first: _base(first) or _detached_from(first))
+
+
+def counter(value: TensorValue) -> TensorValue:
+    """The first value that has the version counter of this one: that of `data` is a new one."""
+    return _first(value, _detached_from)
+
+
+def _first(value: TensorValue, before: Callable[[TensorValue], Any]) -> TensorValue:
+    """From value to value, where `before` tells what the first of a family was made of."""
+    while True:
+        first = value.family[0] if value.family else value
+        value = before(first)
+        if not isinstance(value, TensorValue):
+            return first
+
+
+def is_made_after(known: Aliases | None, i: int, first: TensorValue) -> bool:
+    """Whether result number `i`, whose version counter begins with the value `first`, gets this counter after the graph."""
+    return known is not None and known.results[i][0] and first.origin is None and _is_data(maker(first)[0])
+
+
+def _detached_from(value: TensorValue) -> Any:
+    """What a value was detached from: it is in that memory, but to autograd no view of it."""
+    if value.origin is not None and value.origin[0] == "input":
+        return None
+    node, _ = maker(value)
+    return getattr(node.args[0].meta, "subject", None) if node.target in _DETACH else None
+
+
+_DETACH = ("detach", torch.detach, torch.Tensor.detach)
+
+
+def maker(value: TensorValue) -> tuple[Node, tuple[int, ...]]:
+    """The node that has made a value, and which item of its result it is; later ones only change it in place."""
+    if value.origin is not None and value.origin[0] == "item":
+        return value.origin[1], value.origin[2:]
+    node = value.node
+    while True:
+        earlier = [n for n in node.all_input_nodes if getattr(n.meta, "subject", None) is value]
+        if not earlier:
+            return node, ()
+        node = earlier[0]
+
+
+def _is_detached(chain: list[TensorValue]) -> bool:
+    """Whether gradients end between a value and the first that it is an alias of."""
+    if len(chain) < 2 or _has_history(chain[0]):
+        return False
+    return any(_ends_gradients(value) for value in chain[:-1])
+
+
+def _is_one_of_several(chain: list[TensorValue]) -> bool:
+    """Whether a value is one of several views that an operator returns, or a view of one: autograd refuses to change it in place, and to
+    use it after its base has changed. AOTAutograd returns a tensor that it knows nothing of."""
+    return (
+        len(chain) > 1
+        and _has_history(chain[0])
+        and any(v.origin is not None and v.origin[0] == "item" for v in chain[:-1])
+    )
+
+
+def _ends_gradients(value: TensorValue) -> bool:
+    of = _base(value).meta.requires_grad
+    return _is_data(maker(value)[0]) or (of and (not value.meta.requires_grad or value.meta.is_leaf))
+
+
+def _is_data(node: Node) -> bool:
+    return node.target is getattr and node.args[1] == "data"
+
+
+def _replaces_memory(node: Node) -> bool:
+    """Whether an operator makes a tensor another view, or one of other memory."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return name in _OTHER_MEMORY or name.startswith("resize_")
+
+
+_OTHER_MEMORY = frozenset(
+    {"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_", "set_"}
+)
+
+
+class _Making:
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+        self.inputs = {item.node.meta.subject: i for i, item in enumerate(builder.inputs)}
+        self.modes = dict(_grad_modes(builder.graph.nodes))
+        grads = [node for node in builder.outputs if requires_grad(node)]
+        self.past = {subject for _, subject, _ in history(builder, grads)}
+
+    def is_due(self, i: int, chains: list[list[TensorValue]]) -> bool:
+        """Whether anybody could tell that an output is a copy, or what gradients need."""
+        chain = chains[i]
+        if not chain:
+            return False
+        root = chain[-1]
+        if _is_one_of_several(chain):
+            return root not in self.inputs  # AOTAutograd makes views of inputs by the operators of the graph
+        if not _is_detached(chain):
+            return False
+        others = [other[-1] for k, other in enumerate(chains) if k != i and other]
+        if root in self.inputs or root in self.past:
+            return True
+        # What requires gradients because of a leaf made in the graph is no result.
+        is_free = not (self.builder.made_leaves and root.meta.requires_grad)
+        return is_free and (chain[0].meta.requires_grad or root in others)
+
+    def choose(self, chains: list[list[TensorValue]], chosen: list[bool]) -> tuple[Aliases, list[Node]]:
+        """The steps for these outputs."""
+        outputs: list[Node] = []
+        numbers: dict[TensorValue, int] = {}
+        found = Aliases([], [], [])
+
+        def output(node: Node) -> tuple[bool, int]:
+            if node not in outputs:
+                outputs.append(node)
+            return False, outputs.index(node)
+
+        for node, is_chosen in zip(self.builder.outputs, chosen, strict=True):
+            found.results.append((True, -1) if is_chosen else output(node))
+        for root in dict.fromkeys(chain[-1] for chain, due in zip(chains, chosen, strict=True) if due):
+            numbers[root] = len(found.roots)
+            place = self.inputs.get(root)
+            found.roots.append((True, place) if place is not None else output(self.builder.node(root)))
+        for i, chain in enumerate(chains):
+            if chosen[i]:
+                for value in reversed(chain[:-1]):
+                    if value not in numbers:
+                        numbers[value] = len(found.roots) + len(found.steps)
+                        found.steps.append(self._step(value, numbers[_base(value)]))
+                found.results[i] = True, numbers[chain[0]]
+        return found, outputs
+
+    def _step(self, value: TensorValue, of: int) -> Step:
+        node, path = maker(value)
+        return Step(of, node.op, node.target, tuple(node.args[1:]), dict(node.kwargs), self.modes[node], path)
+
+
+def _may_run_again(builder: Any, chain: list[TensorValue]) -> bool:
+    """Whether the operators are aliases of one tensor by constants only."""
+    if chain[-1] in builder.made_leaves or any(value.pinned or not _is_plain(value) for value in chain):
+        return False
+    nodes = [maker(value)[0] for value in chain[:-1]]
+    return all(node.args and node.all_input_nodes == [node.args[0]] for node in nodes)
+
+
+def _is_plain(value: TensorValue) -> bool:
+    return value.meta.interned and value.meta.layout is torch.strided
+
+
+def _grad_modes(nodes: Any) -> Iterator[tuple[Node, bool | None]]:
+    """What each node finds, None as long as it is what the graph does."""
+    mode = None
+    for node in nodes:
+        if node.target is torch._C._set_grad_enabled:
+            mode = node.args[0]
+        yield node, mode
+
+
+def with_aliases_after(known: Aliases, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph with all its results."""
+
+    def run(*args: Any) -> Any:
+        made = compiled(*args)
+        values = [args[n] if is_input else made[n] for is_input, n in known.roots]
+        for step in known.steps:
+            values.append(_run(step, values[step.of]))
+        return (*[values[n] if is_value else made[n] for is_value, n in known.results], *made[known_outputs:])
+
+    known_outputs = 1 + max([n for is_other, n in (*known.results, *known.roots) if not is_other], default=-1)
+    return run
+
+
+def _run(step: Step, value: Any) -> Any:
+    if step.grad_mode is not None:
+        with torch.set_grad_enabled(step.grad_mode):
+            return _run(step._replace(grad_mode=None), value)
+    if step.op == "call_method":
+        value = getattr(value, step.target)(*step.args, **step.kwargs)
+    else:
+        value = step.target(value, *step.args, **step.kwargs)
+    for i in step.path:
+        value = value[i]
+    return value

@@ -1,0 +1,410 @@
+"""Sizes and strides as expressions, compared without a question to the algebra.
+
+Input: fake tensors, or sketches of them, with symbolic sizes. Output: how they lie in memory, and new ones with given sizes.
+Invariant: what is not seen at once, expression by expression, is unknown; a guard makes it known only where a docstring says "a fact".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import gcd, prod
+from typing import Any, NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+from torch.utils._mode_utils import no_dispatch
+
+from .meta_tensor import Sketch
+
+CONTIGUOUS, CHANNELS_LAST, DENSE = "contiguous", "channels last", "dense"
+
+
+class Extent(NamedTuple):
+    """A tensor's sizes, as they are and as expressions, its strides as expressions, and how it lies in memory: one of the names above
+    (DENSE: without gaps in another order), or None: in another way, or one that is not seen at once."""
+
+    sizes: tuple[Any, ...]
+    shape: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    kind: str | None
+
+
+class Extents:
+    """The extents of one trace. `env` is its `ShapeEnv`, `maximum` torch's class of maxima (this module does not load the algebra)."""
+
+    def __init__(self, env: Any, maximum: Any) -> None:
+        self.env = env
+        self.maximum = maximum
+        self.positive: set[Any] = set()  # expressions that are 1 or more
+        self._unsettled: dict[Any, int] = {}  # expressions not known to be, with the number of guards at that time
+        self._plain: dict[Any, bool] = {}
+        self._contiguous: dict[tuple[Any, ...], list[Any]] = {}  # shape → strides, and the number of elements
+        self._kinds: dict[Any, str] = {}
+        self._numbers: dict[Any, Any] = {}
+        self._windows: dict[tuple[Any, ...], Any] = {}
+        self._products: dict[tuple[Any, ...], Any] = {}
+        self._composed: dict[Any, tuple[int, Counter[Any]]] = {}  # expressions that are known to be products
+
+    # -- numbers
+
+    def expression(self, number: Any) -> Any:
+        """An int or a sympy expression; None if it depends on data or is no plain number."""
+        if type(number) is int:
+            return number
+        expr = number.node.expr
+        if expr.is_Integer:
+            return int(expr)
+        known = self._plain.get(expr)
+        if known is None:
+            values = self.env.backed_var_to_val
+            known = self._plain[expr] = all(getattr(values.get(s), "is_Integer", False) for s in expr.free_symbols)
+        return expr if known else None
+
+    def expressions(self, numbers: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The like for several; None if one has none."""
+        found = tuple([self.expression(n) for n in numbers])
+        return None if None in found else found
+
+    def is_positive(self, expr: Any) -> bool:
+        """Whether a number is known to be 1 or more."""
+        if type(expr) is int:
+            return expr >= 1
+        if expr in self.positive:
+            return True
+        facts = len(self.env.guards)
+        if self._unsettled.get(expr) == facts:
+            return False
+        if self.env.bound_sympy(expr).lower >= 1:
+            self.positive.add(expr)
+            return True
+        self._unsettled[expr] = facts
+        return False
+
+    def is_filled(self, tensor: Any) -> bool:
+        """Whether a tensor has elements: no size is 0, which is then a fact. False if that depends on data."""
+        shape = self.expressions(tensor.shape)
+        if shape is None:
+            return False
+        for size, expr in zip(tensor.shape, shape, strict=True):
+            if not self.is_positive(expr):
+                if not self.env.exceeds(size, 0):
+                    return False
+                self.positive.add(expr)
+        return True
+
+    def is_several(self, expr: Any) -> bool:
+        """Whether a number is known to be 2 or more."""
+        return expr >= 2 if type(expr) is int else bool(self.env.bound_sympy(expr).lower >= 2)
+
+    def number(self, expr: Any) -> Any:
+        """The symbolic int for an expression; always the same one."""
+        if type(expr) is int:
+            return expr
+        number = self._numbers.get(expr)
+        if number is None:
+            number = self.env.int_of(expr, int(expr.xreplace(self.env.backed_var_to_val)))
+            self._numbers[expr] = number
+        return number
+
+    def windows(self, size: Any, reach: int, step: int, pad: int) -> Any:
+        """How many windows that reach so far fit into a padded size. There has to be one: a guard if that is not certain."""
+        key = self.expression(size), reach, step, pad
+        count = self._windows.get(key)
+        if count is None:
+            room = size + 2 * pad
+            if 2 * pad < reach - 1 or not self.is_positive(key[0]):
+                torch._check(room >= reach)
+            count = self._windows[key] = (room - reach) // step + 1
+            if type(count) is not int:
+                self.positive.add(self.expression(count))
+        return count
+
+    def _settled(self, expr: Any) -> Any:
+        """A stride without the maxima that have become superfluous."""
+        if type(expr) is int or not expr.has(self.maximum):
+            return expr
+        known = {
+            m: m.args[1]
+            for m in expr.atoms(self.maximum)
+            if len(m.args) == 2 and m.args[0] == 1 and self.is_positive(m.args[1])
+        }
+        return expr.xreplace(known) if known else expr
+
+    # -- layouts
+
+    def contiguous(self, sizes: Sequence[Any]) -> list[Any]:
+        """The strides of a contiguous tensor."""
+        shape = self.expressions(sizes)
+        strides = self._contiguous.get(shape) if shape is not None else None
+        if strides is not None:
+            return strides
+        strides = []
+        span: Any = 1
+        settled = shape is not None
+        for size in reversed(sizes):
+            strides.append(span)
+            known = self.expression(size)
+            if known is None or not self.is_positive(known):
+                size = torch.sym_max(size, 1)
+                settled = False
+            span = span * size if not settled else self.number(self.expression(span) * known)
+        strides.reverse()
+        if settled:
+            self._contiguous[shape] = strides
+        return strides
+
+    @staticmethod
+    def channels_last(sizes: Sequence[Any]) -> list[Any]:
+        """The strides of a batch of images whose channels lie side by side."""
+        _, channels, height, width = sizes
+        return [channels * width * height, 1, channels * width, channels]
+
+    def of(self, tensor: Any) -> Extent | None:
+        """The extent of a tensor; None if its sizes depend on data."""
+        if type(tensor) is not Sketch:
+            return self._of(tensor)
+        origin = tensor.origin or tensor
+        extent = origin.extent
+        if extent is None:
+            extent = self._of(origin)
+            if extent is not None and extent.kind is not None:
+                origin.extent = extent
+        return extent
+
+    def _of(self, tensor: Any) -> Extent | None:
+        sizes = tuple(tensor.shape)
+        shape, strides = self.expressions(sizes), self.expressions(tensor.stride())
+        if shape is None or strides is None:
+            return None
+        strides = tuple(map(self._settled, strides))
+        kind = self._kinds.get((shape, strides))
+        if kind is None:
+            kind = self._kind(sizes, shape, strides)
+            if kind is not None:
+                self._kinds[shape, strides] = kind
+        return Extent(sizes, shape, strides, kind)
+
+    def _kind(self, sizes: Any, shape: tuple[Any, ...], strides: tuple[Any, ...]) -> str | None:
+        if self._is_same(self.expressions(self.contiguous(sizes)), strides):
+            return CONTIGUOUS
+        images = len(sizes) == 4 and 1 not in shape[1:] and 0 not in shape
+        if images and self._is_same(self.expressions(self.channels_last(sizes)), strides):
+            return CHANNELS_LAST
+        if 1 in shape or 0 in shape:
+            return None  # strides that say nothing
+        span: Any = 1
+        rest = list(range(len(shape)))
+        while rest:
+            dim = next((d for d in rest if strides[d] == span), None)
+            if dim is None:
+                return None
+            rest.remove(dim)
+            span = span * shape[dim]
+        return DENSE
+
+    def is_contiguous(self, extent: Extent) -> bool | None:
+        """Whether a tensor without gaps is contiguous, where the strides of single elements say nothing; None if that is not seen."""
+        order = self.order(extent)
+        if order is None or order == CONTIGUOUS:
+            return order and True
+        return False if all(n == 1 or self.is_several(n) for n in extent.shape) else None
+
+    def order(self, extent: Extent) -> str | None:
+        """The kind of a tensor but for its dimensions of size 1."""
+        if extent.kind is not None or 0 in extent.shape:
+            return extent.kind
+        kept = [d for d, n in enumerate(extent.shape) if n != 1]
+        shape, strides = [tuple([numbers[d] for d in kept]) for numbers in (extent.shape, extent.strides)]
+        return self._kind([extent.sizes[d] for d in kept], shape, strides)
+
+    def strides_of_view(self, extent: Extent, sizes: Sequence[Any]) -> list[Any] | None:
+        """The strides of a view of other sizes, as expressions; None if there can be none. No size is 0; what decides is a fact.
+
+        As ATen does it (computeStride in TensorUtils.cpp): dimensions that follow one another in memory make a piece, which is cut anew.
+        """
+        if extent.kind == CONTIGUOUS:
+            strides = self.expressions(self.contiguous([self.number(n) for n in sizes]))
+            return None if strides is None else list(strides)
+        found: list[Any] = []
+        left = list(sizes)
+        step, piece = extent.strides[-1], 1
+        for i, (size, stride) in enumerate(reversed([*zip(extent.shape, extent.strides, strict=True)])):
+            if i == 0 or self._equal(size, 1) or self._equal(stride, piece * step):
+                piece = piece * size
+                continue
+            if not self._cut(piece, step, left, found):
+                return None
+            step, piece = stride, size
+        return found[::-1] if self._cut(piece, step, left, found) and not left else None
+
+    def _cut(self, piece: Any, step: Any, left: list[Any], strides: list[Any]) -> bool:
+        """Cut a piece of memory, whose elements are a step apart, into the last sizes of those that are left: they get their strides, last
+        first. False if it can't be cut so."""
+        span: Any = 1
+        while left and (self._equal(left[-1], 1) or not self._equal(span, piece)):
+            if self.divided([piece], [span, left[-1]]) is None and self.number(span) > self.number(piece):
+                return False
+            strides.append(span * step)
+            span = span * left.pop()
+        return self._equal(span, piece)
+
+    def _equal(self, one: Any, other: Any) -> bool:
+        """Whether products are equal for the sizes at hand: a fact, if that is not seen."""
+        return self._is_same([one], [other]) or bool(self.number(one) == self.number(other))
+
+    # -- tensors
+
+    def new(self, like: Any, sizes: Sequence[Any], strides: Sequence[Any], dtype: Any = None) -> Any:
+        """A new tensor on the device of another one: a sketch if that is one, else a fake tensor."""
+        dtype = dtype or like.dtype
+        if type(like) is Sketch:
+            return Sketch(sizes, strides, 0, dtype, like.device)
+        return self._made(like.fake_mode, self.count(sizes), sizes, strides, 0, dtype, like.fake_device)
+
+    def made(self, mode: Any, sketch: Sketch) -> FakeTensor:
+        """The fake tensor for a sketch."""
+        span = self.span(sketch.shape, sketch.strides, sketch.offset)
+        return self._made(mode, span, sketch.shape, sketch.strides, sketch.offset, sketch.dtype, sketch.device)
+
+    def span(self, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:
+        """The number of elements of memory that a tensor reaches."""
+        numbers = [self.expression(n) for n in (*sizes, *strides, offset)]
+        if None in numbers or 0 in numbers[: len(sizes)]:
+            return 0
+        shape, steps = numbers[: len(sizes)], numbers[len(sizes) : -1]
+        span = numbers[-1] + 1 + sum([(n - 1) * s for n, s in zip(shape, steps, strict=True)])
+        return span if type(span) is int else self.number(span.expand())
+
+    def is_without_gaps(self, tensor: Any) -> bool:
+        """Whether a tensor is seen to begin where its memory begins, and to fill it."""
+        extent = self.of(tensor)
+        return extent is not None and extent.kind is not None and self.expression(tensor.storage_offset()) == 0
+
+    @staticmethod
+    def _made(mode: Any, count: Any, sizes: Any, strides: Any, offset: Any, dtype: Any, device: Any) -> FakeTensor:
+        with in_kernel_invocation_manager(mode), no_dispatch():
+            whole = torch.empty(count, dtype=dtype, device="meta")
+            return FakeTensor(mode, whole.as_strided(tuple(sizes), tuple(strides), offset), device)
+
+    def new_contiguous(self, like: Any, sizes: Sequence[Any], dtype: Any = None) -> Any:
+        """A new contiguous one."""
+        return self.new(like, sizes, self.contiguous(sizes), dtype)
+
+    def new_alike(self, like: Any, extent: Extent, dtype: Any = None) -> Any:
+        """A new one that lies in memory as another one of that extent does."""
+        return self.new(like, extent.sizes, like.stride(), dtype)
+
+    def view(self, tensor: Any, sizes: Sequence[Any], strides: Sequence[Any], offset: Any = None) -> Any:
+        """A view of the memory of a tensor, beginning where that begins or at `offset`."""
+        offset = tensor.storage_offset() if offset is None else offset
+        if type(tensor) is Sketch:
+            return Sketch(sizes, strides, offset, tensor.dtype, tensor.device, tensor)
+        mode = tensor.fake_mode
+        with in_kernel_invocation_manager(mode), no_dispatch():
+            sample = torch._C.TensorBase.as_strided(tensor, tuple(sizes), tuple(strides), offset)
+        return FakeTensor(mode, sample, tensor.fake_device)
+
+    # -- products
+
+    def count(self, sizes: Sequence[Any]) -> Any:
+        """The number of elements."""
+        shape = self.expressions(sizes)
+        if shape is not None:
+            count = self._products.get(shape)
+            if count is None:
+                count = self._products[shape] = self.number(prod(shape))
+            return count
+        count = 1
+        for size in reversed(sizes):
+            count = size * count
+        return count
+
+    def divided(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
+        """The product of some sizes divided by that of others, if it is seen to be a whole number: an int or expression."""
+        (number, factors), (divisor, others) = self._factors(shape), self._factors(by)
+        if divisor == 0 or number % divisor or others - factors:
+            return None
+        return _product(number // divisor, factors - others)
+
+    def quotient(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
+        """The like if it is a whole number for the sizes at hand, which is then a fact."""
+        number, divisor = self._cancelled(shape, by)
+        if divisor == 0 or number % divisor != 0:
+            return None
+        return self.expression(number // divisor)
+
+    def is_as_many(self, shape: Sequence[Any], others: Sequence[Any]) -> bool:
+        """Whether as many elements have the one shape as the other for the sizes at hand, which is then a fact."""
+        number, other = self._cancelled(shape, others)
+        if number != other:
+            return False
+        self._learn(self.expression(number), self.expression(other))
+        return True
+
+    def _cancelled(self, shape: Sequence[Any], others: Sequence[Any]) -> tuple[Any, Any]:
+        """Two products without what both have, as ints that may be symbolic."""
+        (number, factors), (other, of_other) = self._factors(shape), self._factors(others)
+        common = gcd(number, other) or 1
+        left, right = _product(number // common, factors - of_other), _product(other // common, of_other - factors)
+        return self.number(left), self.number(right)
+
+    def _learn(self, product: Any, other: Any) -> None:
+        """Products are equal: if one of them is a power of a single factor, what that is a product of is known from now on.
+
+        Networks that cut images into windows have a height that is a multiple of the window's, and go from one to the other and back.
+        """
+        for whole, parts in ((product, other), (other, product)):
+            (number, factors), (content, pieces) = self._factors([whole]), self._factors([parts])
+            if number != 1 or len(factors) != 1 or content < 1:
+                continue
+            ((base, power),) = factors.items()
+            root = round(content ** (1 / power))
+            certain = power % 2 or self.is_positive(base)  # of two numbers with the same square
+            if (
+                certain
+                and root**power == content
+                and all(n % power == 0 for n in pieces.values())
+                and base not in pieces
+            ):
+                self._composed[base] = root, Counter({piece: n // power for piece, n in pieces.items()})
+                return
+
+    def _factors(self, sizes: Sequence[Any]) -> tuple[int, Counter[Any]]:
+        """A product as an int and a table of what else is multiplied how often."""
+        number = 1
+        factors: Counter[Any] = Counter()
+        for size in sizes:
+            if type(size) is int:
+                number *= size
+                continue
+            for base, power in size.as_powers_dict().items():
+                if not power.is_Integer or power <= 0:
+                    factors[base**power] += 1
+                    continue
+                if base.is_Integer:
+                    number *= int(base) ** int(power)
+                    continue
+                content, rest = base.primitive() if base.is_Add else (1, base)
+                if not isinstance(content, int) and not content.is_Integer:
+                    content, rest = 1, base
+                number *= int(content) ** int(power)
+                content, pieces = self._composed.get(rest, (1, None))
+                number *= content ** int(power)
+                for piece, n in ((rest, 1),) if pieces is None else pieces.items():
+                    factors[piece] += n * int(power)
+        return number, factors
+
+    def _is_same(self, strides: Sequence[Any] | None, others: Sequence[Any]) -> bool:
+        """Whether strides are seen to be equal: as they are, or in another form of the same product."""
+        if strides == others or strides is None:
+            return strides is not None
+        return all(a == b or self._factors([a]) == self._factors([b]) for a, b in zip(strides, others, strict=True))
+
+
+def _product(number: int, factors: Counter[Any]) -> Any:
+    """What `_factors` takes apart."""
+    product: Any = number
+    for base, power in factors.items():
+        product = product * base**power
+    return product

@@ -1,0 +1,135 @@
+"""Metadata with symbolic sizes.
+
+Input: a fake tensor with symbolic sizes, or a sketch of one. Output: a `SymbolicMeta`, interned in the trace: tensors whose sizes and
+strides are equal expressions have one meta, so that what an operator does to them is found out once.
+Invariant: sizes that depend on data are never interned: an operator makes new ones each time.
+
+Loaded with the first symbol of a process.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._mode_utils import no_dispatch
+
+from dynamo_lite.graph.core.meta import LiveMeta, intern
+
+from .meta_tensor import Sketch
+
+
+class SymbolicMeta(LiveMeta):
+    """Metadata of a plain strided tensor with symbolic sizes. `fake` is nobody's tensor: it never changes, and is made when needed."""
+
+    __slots__ = ("_facts", "_fake", "is_leaf", "owner", "requires_grad", "sketch")
+
+    interned = True
+    layout = torch.strided
+
+    def __init__(self, owner: SymbolicMetas, sketch: Sketch, requires_grad: bool, is_leaf: bool) -> None:
+        self._fake: Any = None
+        self._facts = -1  # the number of facts for which `sketch` was looked through
+        self.sketch = sketch
+        self.owner = owner
+        self.requires_grad = requires_grad
+        self.is_leaf = is_leaf
+
+    shape = property(lambda self: self.now().shape)
+    stride = property(lambda self: self.now().strides)
+    offset = property(lambda self: self.now().offset)
+    dtype = property(lambda self: self.sketch.dtype)
+    device = property(lambda self: self.sketch.device)
+    ndim = property(lambda self: len(self.sketch.shape))
+    size = property(lambda self: torch.Size(self.shape))
+
+    def now(self) -> Sketch:
+        """The sketch, with ints for symbols that have become constants."""
+        facts = self.owner.extents.env._version_counter
+        if self._facts != facts:
+            self._facts = facts
+            old = self.sketch
+            shape, strides = tuple(map(_now, old.shape)), tuple(map(_now, old.strides))
+            self.sketch = Sketch(shape, strides, _now(old.offset), old.dtype, old.device)
+        return self.sketch
+
+    @property
+    def fake(self) -> FakeTensor:
+        if self._fake is None:
+            self._fake = self.owner.extents.made(self.owner.mode, self.sketch)
+        return self._fake
+
+    def numel(self) -> Any:
+        """The number of elements."""
+        return self.owner.extents.count(self.shape)
+
+    def replace(self, requires_grad: bool, is_leaf: bool) -> SymbolicMeta | LiveMeta:
+        """The meta with another relation to autograd."""
+        return self.owner.of_sketch(self.sketch, requires_grad, is_leaf)
+
+    def make_fake(self) -> FakeTensor:
+        """A new fake tensor with this metadata, except that it is no result of autograd's."""
+        fake = _twin(self.fake)
+        return fake.requires_grad_() if self.requires_grad else fake
+
+
+class SymbolicMetas:
+    """The metas of one trace."""
+
+    def __init__(self, mode: Any, extents: Any) -> None:
+        self.mode = mode
+        self.extents = extents
+        self.known: dict[tuple[Any, ...], SymbolicMeta] = {}
+
+    def of(self, fake: FakeTensor, requires_grad: bool, is_leaf: bool) -> SymbolicMeta | LiveMeta:
+        """The meta of a fake tensor with symbolic sizes."""
+        key = _key(fake.shape, fake.stride(), fake.storage_offset(), fake.dtype, fake.fake_device)
+        meta = self.known.get((*key, requires_grad, is_leaf))
+        if meta is None:
+            if free_unbacked_symbols(fake):
+                return LiveMeta(fake)
+            sketch = Sketch(fake.shape, fake.stride(), fake.storage_offset(), fake.dtype, fake.fake_device)
+            meta = self.known[*key, requires_grad, is_leaf] = SymbolicMeta(self, sketch, requires_grad, is_leaf)
+        return meta
+
+    def of_sketch(self, sketch: Sketch, requires_grad: bool, is_leaf: bool) -> Any:
+        """The meta of a sketch, whose sizes do not depend on data; a `TensorMeta` where all of them are constants."""
+        key = _key(sketch.shape, sketch.strides, sketch.offset, sketch.dtype, sketch.device)
+        if not sketch._has_symbolic_sizes_strides and type(sketch.offset) is int:
+            return intern(*key, requires_grad, is_leaf)
+        meta = self.known.get((*key, requires_grad, is_leaf))
+        if meta is None:
+            meta = self.known[*key, requires_grad, is_leaf] = SymbolicMeta(self, sketch, requires_grad, is_leaf)
+        return meta
+
+
+def _now(number: Any) -> Any:
+    """A number, as an int if it has become one."""
+    if type(number) is int:
+        return number
+    known = number.node.maybe_as_int()
+    return number if known is None else known
+
+
+def _key(shape: Any, strides: Any, offset: Any, dtype: Any, device: Any) -> tuple[Any, ...]:
+    """What equal metas have in common: expressions, as what they are now."""
+    return tuple(map(_known, shape)), tuple(map(_known, strides)), _known(offset), dtype, device
+
+
+def _known(number: Any) -> Any:
+    """What two symbolic numbers have in common that are always equal."""
+    if type(number) is int:
+        return number
+    expr = number.node.expr
+    return int(expr) if expr.is_Integer else expr
+
+
+def _twin(fake: FakeTensor) -> FakeTensor:
+    """A fake tensor with the metadata of another one, symbolic sizes and what is known of them included, that shares no more with
+    it. Unlike an operator on symbolic sizes, this costs next to nothing."""
+    mode = fake.fake_mode
+    with in_kernel_invocation_manager(mode), no_dispatch():
+        sample = torch._C.TensorBase.detach(fake)
+    return FakeTensor(mode, sample, fake.fake_device)

@@ -1,0 +1,424 @@
+"""What `convert` and `trace` need of torch.
+
+Input: a trace, or a finished graph. Output: the graph builder of a trace; the compiled callable of a graph.
+Invariant: `null_runtime` has the same functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import sys
+import time
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, ModuleType
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from dynamo_lite.backends.aot import FLOATS, forget_sources, raised_by_operator
+from dynamo_lite.backends.registry import backend_name, call_backend
+from dynamo_lite.config import config
+from dynamo_lite.exc import ORIGINALS, Restart, RunsEagerly, brief
+from dynamo_lite.guards import tensor_class
+from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, dictoffset_of, flags
+from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
+
+from .builder import GraphBuilder
+from .core import modes
+from .core.boxed import BoxedCallable, boxed_form, may_raise, one_by_one
+from .core.failure import Failure, raises_on_fakes
+from .core.fake import MEMO, is_of_trace
+from .core.float_inputs import Lowered
+from .core.saved_tensors import closed, closing, see_every_operator, under_hooks
+from .core.state import is_one_fake_mode
+from .passes.checkpoints import forward_of, runnable
+from .passes.checks import CHECKS
+from .passes.data_assignment import with_aliases, with_counts, with_versions
+from .passes.gradients import with_freed
+from .passes.input_aliasing import apart
+from .passes.leaves import with_revived
+from .passes.module_hooks import with_hooks
+from .passes.output_aliasing import with_aliases_after
+from .serialized import (  # noqa: F401
+    FINDERS,
+    GUARD_FORMS,
+    KINDS,
+    StoredGraph,
+    check_ambient,
+    read_guard,
+    recipe_of,
+    versions,
+    write_ambient,
+    write_graph,
+    write_guard,
+)
+
+_LOOKED_AT = 16  # items of a container
+
+new_graph = GraphBuilder
+read_graph = StoredGraph
+modes_back = modes.back
+_hook = torch._C._dynamo.eval_frame
+
+
+@contextlib.contextmanager
+def modes_aside() -> Iterator[None]:
+    """Have the analysis see no function modes of the program, and hooks of saved tensors no fake ones."""
+    autograd = torch._C._autograd
+    prior = autograd._saved_tensors_hooks_set_tracing(True)
+    try:
+        with modes.aside():
+            yield
+    finally:
+        autograd._saved_tensors_hooks_set_tracing(prior)
+
+
+def capture_is_off() -> bool:
+    """True while torch itself traces the program for export, and under modes that want to see every operator of the dispatcher, hooks
+    of saved tensors, or function transforms, whose tensors have no data of their own: they must see the original code. And where torch
+    is about to leave one question to a `__torch_function__` out: an analysis asks torch itself."""
+    return (
+        torch.compiler.is_exporting()
+        or skips_next_torch_function()
+        or (bool(torch._C._len_torch_dispatch_stack()) and not _is_under_fake_mode())
+        or see_every_operator()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
+skips_next_torch_function: Callable[[], bool] = getattr(torch._C, "_peek_should_skip_torch_function", bool)
+
+
+def _is_under_fake_mode() -> bool:
+    """Whether the program calls under its own FakeTensorMode, alone; other modes are there to see what runs, tracers and compilers bring
+    their own."""
+    return (
+        is_one_fake_mode()
+        and not is_of_trace(modes.active_fake_mode())
+        and not torch.compiler.is_compiling()
+        and torch._guards.TracingContext.try_get() is None
+    )
+
+
+def tracer() -> str | None:
+    """The key of the setting that says what happens to compiled functions under the tracer of torch that is at work, if one is that
+    wants to see the operators of the program: those of torch.jit, and of torch.fx where no dispatch mode does its work."""
+    if torch._C._get_tracing_state() is not None:
+        return "error_on_nested_jit_trace"
+    if torch.fx._symbolic_trace._is_fx_tracing_flag and not torch._C._len_torch_dispatch_stack():
+        return "error_on_nested_fx_trace"
+    return None
+
+
+def refuse_symbolic_trace(what: str) -> None:
+    """Raise RuntimeError if `torch.fx.symbolic_trace` asks about something that was compiled: it takes nothing but functions."""
+    if tracer() == "error_on_nested_fx_trace":
+        raise RuntimeError(f"torch.fx.symbolic_trace of {what}: trace the original ({ORIGINALS})")
+
+
+def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
+    """Whether a frame that nobody asked for may compute with tensors: it gets some, or names something of torch."""
+    return any(_holds_tensor(v, 2) for v in values) or any(_is_torch(globals_.get(name)) for name in code.co_names)
+
+
+def _is_torch(value: Any) -> bool:
+    if issubclass(type(value), ModuleType):
+        return value.__name__.partition(".")[0] == "torch"
+    return issubclass(type(value), torch.Tensor | torch.nn.Module) or getattr(type(value), "__module__", "").startswith(
+        "torch"
+    )
+
+
+def _holds_tensor(value: Any, depth: int) -> bool:
+    if issubclass(type(value), torch.Tensor | torch.nn.Module):
+        return True
+    if depth and type(value) in (list, tuple):
+        return any(_holds_tensor(v, depth - 1) for v in value[:_LOOKED_AT])
+    if depth and type(value) is dict:
+        return any(_holds_tensor(v, depth - 1) for v in itertools.islice(value.values(), _LOOKED_AT))
+    if depth and flags(type(value)) & Py_TPFLAGS_HEAPTYPE and dictoffset_of(type(value)):
+        return _holds_tensor(object.__getattribute__(value, "__dict__"), depth - 1)
+    return False
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether a value is a tensor, or a list, tuple or dictionary with tensors."""
+    if type(value) in (list, tuple, dict):
+        items = itertools.islice(value.values() if type(value) is dict else value, _LOOKED_AT)
+        return any(map(holds_tensors, items))
+    return issubclass(type(value), torch.Tensor)
+
+
+def has_foreign_slots() -> bool:
+    """Whether the program has special methods of its own in the place of torch.Tensor's, which nothing here knows."""
+    return not tensor_class.can_be_followed()
+
+
+def holds_elsewhere() -> bool:
+    """Whether the methods of torch.Tensor are what they are in other processes, and tensors have data."""
+    has_data = modes.fake_mode() is None and not torch._C._len_torch_dispatch_stack()
+    return has_data and tensor_class.is_torchs_own()
+
+
+def forget() -> None:
+    """Drop what is remembered for the whole process: of operators on metadata, by us and by torch, and of facts about sizes."""
+    MEMO.clear()
+    FakeTensorMode.cache_clear()
+    if (shape_env := sys.modules.get(f"{__package__}.shapes.shape_env")) is not None:
+        shape_env.forget_answers()
+
+
+def hide_code(code: CodeType) -> None:
+    """Have torch.compile, where it is active around a call of ours, leave this code and all that it calls alone."""
+    _hook.set_code_exec_strategy(code, _SKIP)
+
+
+_SKIP = _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKIP)
+"""Made once: pybind11 writes to address 0 where there is no memory for an object of its own."""
+
+
+def is_module(value: Any) -> bool:
+    """True for instances of nn.Module."""
+    return issubclass(type(value), torch.nn.Module)
+
+
+def sizes_of(value: Any) -> tuple[int | None, ...] | None:
+    """The sizes of a plain tensor, None in the place of one that is no int; None for other objects."""
+    if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
+        return None
+    return tuple([n if type(n) is int else None for n in value.shape])
+
+
+def compile_graph(
+    graph: GraphBuilder, backend: Any, fullgraph: bool, kept: Any = None
+) -> tuple[Any, Failure, GraphRecord]:
+    """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record. `kept`: what earlier
+    processes have compiled of it."""
+    gm = graph.finish()
+    protect = _protector(graph, gm)
+    record = GraphRecord(
+        log.next_graph_id(),
+        graph.op_count,
+        graph.node_count,
+        backend_name(backend),
+        code_text=_text(gm),
+        origins=_origins(gm),
+    )
+    gm.meta[GRAPH_RECORD] = record
+    if graph.checks:
+        gm.meta[CHECKS] = graph.checks.conditions()
+    sources = torch.fx.graph_module._loader.eval_cache
+    known = len(sources)
+    started = time.perf_counter()
+    graph.propagator.give_to_compilers()
+    env = graph.propagator.mode.shape_env
+    if env is not None:
+        env.begin_backend()
+    with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
+        try:
+            with closed():
+                compiled = _compile(graph, gm, backend, fullgraph, kept, env)
+            _restart_if_exhausted(env)
+        finally:
+            graph.state.put_back()
+            if env is not None:
+                env.end_backend()
+            made = list(itertools.islice(reversed(sources), max(len(sources) - known, 0)))
+            weakref.finalize(gm, _forget_sources, type(gm), made)
+    record.compile_seconds = time.perf_counter() - started
+    function = _function_of(compiled)
+    boxed = _boxed(graph, gm, function)
+    if boxed is not None:
+        boxed = protect(boxed)
+    if getattr(function, "__self__", None) is not gm:
+        captured = functools.partial(forward_of, gm)
+        if graph.records_gradients:
+            function = under_hooks(function, captured)
+        if graph.reaches:
+            function = apart(graph.reaches, function, captured)
+    return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks, boxed), record
+
+
+def _boxed(graph: GraphBuilder, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:
+    """What runs a graph with a list of its inputs, each of which dies with its last use; None if there is nothing of the kind. What takes
+    part in autograd outside of the graph is a node of AOTAutograd's, whose inputs autograd holds."""
+    if graph.checks or _looks_at_inputs(graph):
+        return None
+    boxed = boxed_form(function)
+    if boxed is None or getattr(function, "__self__", None) is gm:
+        return boxed
+    if graph.returns_gradients:
+        return None
+    captured = functools.partial(_boxed_forward_of, gm)
+    if graph.records_gradients:
+        boxed = under_hooks(boxed, captured)
+    return apart(graph.reaches, boxed, captured, is_boxed=True) if graph.reaches else boxed
+
+
+def _boxed_forward_of(gm: torch.fx.GraphModule) -> BoxedCallable:
+    forward = forward_of(gm)
+    return boxed_form(forward) or one_by_one(forward)
+
+
+def release_inputs(failure: Failure, root: CodeType) -> BoxedCallable | None:
+    """What runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the frame, whose
+    code is `root`, may have to start again, or its program to catch an error."""
+    if failure.boxed is None or may_raise(failure.gm, root):
+        return None
+    failure.has_released = True
+    return failure.boxed
+
+
+def released_again(failure: Failure, compiled: Callable[..., Any]) -> BoxedCallable:
+    """The same for a frame of which an earlier process has found that it can let go of its inputs."""
+    failure.has_released = True
+    return failure.boxed or one_by_one(compiled)
+
+
+def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
+    """What is put around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
+    wrappers: list[Callable[[Any], Any]] = []  # from the innermost to the outermost
+    if graph.hook_regions:
+        wrappers.append(closing)
+    if graph.is_below:
+        wrappers.append(modes.below)
+    if graph.aliases is not None:
+        wrappers.append(functools.partial(with_aliases_after, graph.aliases))
+    if graph.counts:
+        wrappers.append(functools.partial(with_counts, graph.counts))
+    if modes.around():
+        wrappers.append(modes.without_modes)
+    if graph.aliased:
+        wrappers.append(functools.partial(with_aliases, graph.aliased))
+    if graph.revived:
+        wrappers.append(functools.partial(with_revived, graph.revived))
+    if graph.written_past:
+        wrappers.append(functools.partial(with_versions, graph.written_past))
+    if graph.freed:
+        wrappers.append(functools.partial(with_freed, graph.freed))
+    if graph.module_hooks:
+        wrappers.append(functools.partial(with_hooks, graph.module_hooks))
+    protect = graph.state.protector(functools.partial(_wrapped, wrappers))
+    if not graph.checks:
+        return protect
+    graph.checks.require_undoable(gm, graph.example_inputs(), protect)
+    return graph.checks.protector(protect)
+
+
+def _looks_at_inputs(graph: GraphBuilder) -> bool:
+    """Whether what is put around the compiled graph asks the inputs for something, or changes them."""
+    asked = (graph.counts, graph.aliased, graph.revived, graph.written_past, graph.freed, graph.module_hooks)
+    return graph.aliases is not None or any(asked)
+
+
+def _wrapped(wrappers: Sequence[Callable[[Any], Any]], compiled: Callable[..., Any]) -> Callable[..., Any]:
+    for wrap in wrappers:
+        compiled = wrap(compiled)
+    return compiled
+
+
+def _compile(
+    graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool, kept: Any, env: Any
+) -> Callable[..., Any]:
+    """What the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
+    form = getattr(backend, FLOATS, "items")
+    if form == "numbers" or not graph.has_floats or graph.has_fakes:
+        fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
+        inputs = graph.example_inputs()
+        strict = fullgraph or not config.suppress_errors
+        failed = functools.partial(_backend_failed, env, gm, inputs, strict, backend_name(backend))
+        return call_backend(backend, gm, inputs, fullgraph=fullgraph, kept=fixed, on_failure=failed)
+    lowered = Lowered(gm, graph.propagator, form == "tensors")
+    weakref.finalize(lowered.module, _forget_sources, type(lowered.module))
+    if not lowered.has_operators:
+        lowered.compiled = lowered.module.forward
+    else:
+        lowered.compiled = call_backend(
+            backend,
+            lowered.module,
+            lowered.examples(graph.example_inputs()),
+            fullgraph=fullgraph,
+            on_failure=graph.without_floats,
+        )
+    return lowered
+
+
+def _backend_failed(
+    env: Any, gm: torch.fx.GraphModule, inputs: Sequence[Any], strict: bool, name: str, error: Exception
+) -> None:
+    """Raise what is to be done where the backend is not to blame for its error; return where it is. AOTAutograd runs the operators of the
+    graph, and of its gradients: what it finds wrong with them the program will, in its own time, and may have an `except` for."""
+    _restart_if_exhausted(env)
+    if not raised_by_operator(error):
+        return
+    if not raises_on_fakes(gm, inputs):  # then it is about gradients, or about what AOTAutograd does to the graph
+        if strict:
+            return
+        warnings.warn(f"backend {name!r} failed, the function runs eagerly: {brief(error)}", stacklevel=2)
+    raise RunsEagerly(brief(error))
+
+
+def _restart_if_exhausted(env: Any) -> None:
+    """Have the frame analysed again, with constants, if the backend has asked too much about sizes, whether or not it failed for that."""
+    if env is not None and env.is_exhausted:
+        raise Restart("the backend's reasoning about sizes was too much")
+
+
+def _function_of(compiled: Any) -> Any:
+    """What runs a graph that the backend gave back as a module, without what calling a module does besides: it prints errors, cuts their
+    traceback, and a program's hooks for all modules are not for ours."""
+    module = getattr(compiled, "__self__", compiled)
+    if (
+        not isinstance(module, torch.fx.GraphModule)
+        or compiled not in (module, module.forward)
+        or module._forward_hooks
+    ):
+        return compiled
+    recompile = getattr(module, "real_recompile", None)
+    if recompile is not None:
+        recompile()
+    return runnable(module).forward
+
+
+def _forget_sources(cls: type, others: Sequence[str] = ()) -> None:
+    """Drop the texts of generated code. `cls` is the dead module's own class, `others` are the files of the graphs that the backend has
+    made of it."""
+    forget_sources(cls.forward.__code__.co_filename, *others)
+
+
+def _origins(gm: torch.fx.GraphModule) -> Callable[[], Counter[CallChain]]:
+    """Which calls and lines the graph's operators come from, as long as the graph lives."""
+    ref = weakref.ref(gm)
+
+    def origins() -> Counter[CallChain]:
+        module = ref()
+        found: Counter[CallChain] = Counter()
+        for node in module.graph.nodes if module is not None else ():
+            place = getattr(node.meta, "place", None) if node.op not in ("placeholder", "output") else None
+            chain = []
+            while place is not None:
+                code = place.code
+                chain.append((Function.of(code), place.lineno))
+                place = place.caller
+            if chain:
+                found[tuple(reversed(chain))] += 1
+        return found
+
+    return origins
+
+
+def _text(gm: torch.fx.GraphModule) -> Callable[[], str]:
+    """The graph's code, as long as the graph lives."""
+    ref = weakref.ref(gm)
+
+    def text() -> str:
+        module = ref()
+        return module.code if module is not None else ""
+
+    return text

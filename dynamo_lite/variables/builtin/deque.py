@@ -1,0 +1,444 @@
+"""`collections.deque`.
+
+Input: trackers of the items, or a real deque. Output: `DequeVariable`.
+Invariant: `items` is one host deque for the life of the model, so that `maxlen` and changes during iteration work as
+in CPython. The host deque's own comparisons are never used.
+Mirrors `Modules/_collectionsmodule.c`.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.abstract import class_name, get_iter, iter_next, iterated, type_name
+from dynamo_lite.variables.protocol.base import VariableTracker, missing_from, sourced_objects
+from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
+from dynamo_lite.variables.protocol.descr import getset
+from dynamo_lite.variables.protocol.dispatch import constructor, method
+from dynamo_lite.variables.protocol.native import (
+    NativeVariable,
+    checked_size,
+    emit_bare,
+    emit_call,
+    emit_list,
+    host_index,
+    host_int,
+    load_filled,
+    object_state,
+    part_text,
+    readonly,
+    recursive_repr,
+    repr_text,
+    same_or_equal,
+)
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .iter import IteratorVariable
+from .sequence import clamp, compare_items, slice_bound
+from .tuple import TupleVariable
+
+deque = collections.deque
+
+
+class DequeVariable(NativeVariable):
+    """A deque."""
+
+    cls = base = deque
+    items: Any
+
+    def __init__(self, items: Iterable[VariableTracker] = (), maxlen: int | None = None) -> None:
+        self.items = deque(items, maxlen)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "items" or "_tr" not in self.__dict__:
+            raise AttributeError(name)
+        tr, source = self._tr, self.source
+        real = list(deque.__iter__(self.value))
+        tr.guard(source, ir.LEN, len(real))
+        node = tr.source(source, ir.CALL, items_of)
+        items = [tr.wrap(item, tr.source(node, ir.INDEX, i)) for i, item in enumerate(real)]
+        self.items = result = deque(items, self.value.maxlen)
+        self.original = tuple(items)
+        self.probe: Any = iter(result)
+        return result
+
+    def children(self) -> Any:
+        return list(self.__dict__.get("items", ()))
+
+    def let_go(self, tr: Any) -> Any:
+        return missing_from(self.items, sourced_objects(self.original)) if "items" in self.__dict__ else ()
+
+    # -- slots
+
+    def mp_length(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(len(self.items))
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        return DequeIterator(self)
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        return boolean(any(self.compare_each(tx, item)))
+
+    def compare_each(self, tx: Any, value: VariableTracker, first: int = 0, last: int | None = None) -> Iterator[bool]:
+        """Whether each of the items equals `value`, one after the other. A comparison that changes the deque is an error when the
+        next result is asked for.
+        """
+        for item in list(self.items)[first:last]:
+            token = iter(self.items)
+            yield same_or_equal(tx, item, value)
+            if changed_since(token):
+                tx.raises(RuntimeError, "deque mutated during iteration")
+
+    def sq_item(self, tx: Any, index: VariableTracker) -> VariableTracker:
+        if index.nb_index is None:
+            return tx.raises(TypeError, f"sequence index must be integer, not '{type_name(index)}'")
+        try:
+            return self.items[host_int(index)]
+        except IndexError:
+            return tx.raises(IndexError, "deque index out of range")
+
+    def sq_ass_item(self, tx: Any, index: VariableTracker, value: VariableTracker | None) -> None:
+        i = host_int(index)
+        if not -len(self.items) <= i < len(self.items):
+            tx.raises(IndexError, "deque index out of range")
+        self.changing(tx)
+        if value is None:
+            del self.items[i]
+        else:
+            self.items[i] = value
+
+    def sq_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        if not issubclass(other.python_type(), deque):
+            return tx.raises(TypeError, f'can only concatenate deque (not "{type_name(other)}") to deque')
+        result = deque_copy(tx, self)
+        deque_extend(tx, result, other)
+        return result
+
+    def sq_inplace_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        deque_extend(tx, self, other)
+        return self
+
+    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        return DequeVariable.sq_inplace_repeat(deque_copy(tx, self), tx, count)
+
+    def sq_inplace_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        items = self._repeated(tx, count)
+        self.changing(tx)
+        self.items.clear()
+        self.items.extend(items)
+        return self
+
+    def _repeated(self, tx: Any, count: VariableTracker) -> list[VariableTracker]:
+        n = max(host_index(tx, count), 0)
+        checked_size(n * len(self.items))
+        return list(self.items) * n
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not issubclass(other.python_type(), deque):
+            return NOT_IMPLEMENTED
+        return compare_items(tx, list(self.items), list(other.items), op)
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        def text() -> str:
+            items = ", ".join([part_text(tx, item) for item in self.items])
+            bound = f", maxlen={self.items.maxlen}" if self.items.maxlen is not None else ""
+            return f"{class_name(self.python_type())}([{items}]{bound})"
+
+        return recursive_repr(tx, self, "[...]", text)
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is not deque:
+            emit_bare(cg, deque, self.cls)
+            return
+        cg.load_callable(deque)
+        cg.load_const(())
+        cg.load_const(self.items.maxlen)
+        cg.asm.call(2)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.cls is not deque and self.items.maxlen is not None:
+            emit_call(cg, deque.__init__, self, ConstantVariable(()), ConstantVariable(self.items.maxlen))
+            cg.asm.pop_top()
+        self._emit_extend(cg)
+
+    def _emit_extend(self, cg: Any) -> None:
+        cg.load_callable(deque.extend)
+        cg.load(self)
+        emit_list(cg, list(self.items))
+        cg.asm.call(2)
+        cg.asm.pop_top()
+
+    def emit_update(self, cg: Any) -> None:
+        if "items" not in self.__dict__:
+            return  # a subclass's attributes were changed
+        if self._only_items_changed():
+            # Iterators over the real deque live on.
+            for i, (old, new) in enumerate(zip(self.original, self.items, strict=True)):
+                if new is not old:
+                    emit_call(cg, deque.__setitem__, self, ConstantVariable(i), new)
+                    cg.asm.pop_top()
+            return
+        emit_call(cg, deque.clear, self)
+        cg.asm.pop_top()
+        self._emit_extend(cg)
+
+    def _only_items_changed(self) -> bool:
+        """Whether an iterator made when the items were loaded would still go on."""
+        try:
+            next(self.probe or iter(()), None)
+        except RuntimeError:
+            return False
+        return self.probe is not None
+
+
+def changed_since(token: Iterator[Any]) -> bool:
+    """Whether a host deque has been changed since an iterator over it was made, as `deque->state` says."""
+    try:
+        next(token, None)
+    except RuntimeError:
+        return True
+    return False
+
+
+def items_of(real: Any) -> tuple[Any, ...]:
+    """The items of a real deque."""
+    return tuple(deque.__iter__(real))
+
+
+class DequeIterator(IteratorVariable):
+    """An iterator over a deque, forwards or backwards."""
+
+    parts = ("seq",)
+
+    def __init__(self, seq: DequeVariable, backwards: bool = False) -> None:
+        self.seq = seq
+        self.backwards = backwards
+        self.host = reversed(seq.items) if backwards else iter(seq.items)
+        self.cls = type(self.host)
+        self.consumed = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        try:
+            item = next(self.host)
+        except StopIteration:
+            return None
+        except RuntimeError as error:
+            tx.raises_like(error)
+        self.consumed += 1
+        return item
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.cls, (self.seq, self.consumed)
+
+    def emit_new(self, cg: Any) -> None:
+        # The type takes the deque and a position.
+        cg.load_callable(self.cls)
+        load_filled(cg, self.seq)
+        cg.load_const(self.consumed)
+        cg.asm.call(2)
+
+
+def _new_iterator(cls: type, backwards: bool) -> None:
+    @constructor(cls)
+    def new_iterator(
+        tx: Any, tracker: VariableTracker, seq: VariableTracker, index: VariableTracker | None = None, /
+    ) -> VariableTracker:
+        if not isinstance(seq, DequeVariable):
+            return unsupported("call-c-function", f"{cls.__name__} of a {type_name(seq)}")
+        iterator = DequeIterator(seq, backwards)
+        for _ in range(0 if index is None else host_index(tx, index)):
+            if iterator.tp_iternext(tx) is None:
+                break
+        return iterator
+
+
+_new_iterator(type(iter(deque())), False)
+_new_iterator(type(reversed(deque())), True)
+
+
+@builds(deque)
+def build_deque(tr: Any, value: Any, source: Any) -> DequeVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    tr.guard(tr.source(source, ir.ATTR, "maxlen"), ir.EQUALS, value.maxlen)
+    result = DequeVariable.__new__(DequeVariable)
+    result._tr, result.value, result.source = tr, value, source
+    return result
+
+
+@constructor(deque)
+def new_deque(tx: Any, cls: VariableTracker, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
+    result = DequeVariable()
+    deque_init(tx, result, iterable, maxlen)
+    return result
+
+
+@method(deque.__init__)
+def deque_init(tx: Any, self: DequeVariable, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
+    bound = None
+    if not is_none(maxlen):
+        if maxlen.nb_index is None:
+            return tx.raises(TypeError, "an integer is required")
+        bound = host_index(tx, maxlen)
+        if bound < 0:
+            return tx.raises(ValueError, "maxlen must be non-negative")
+    items = [] if iterable is None else list(iterated(tx, iterable))
+    self.changing(tx)
+    self.items = deque(items, bound)
+    self.probe = None
+    return NONE
+
+
+@getset(deque.__dict__["maxlen"], readonly(deque.__dict__["maxlen"]))
+def deque_maxlen(tx: Any, self: DequeVariable, /) -> VariableTracker:
+    return ConstantVariable(self.items.maxlen)
+
+
+# -- methods
+
+
+def _adder(name: str) -> Callable[..., VariableTracker]:
+    def add(tx: Any, self: DequeVariable, item: VariableTracker) -> VariableTracker:
+        self.changing(tx)
+        getattr(self.items, name)(item)
+        return NONE
+
+    return method(getattr(deque, name))(add)
+
+
+_adder("append")
+_adder("appendleft")
+
+
+def _remover(name: str) -> Callable[..., VariableTracker]:
+    def remove(tx: Any, self: DequeVariable) -> VariableTracker:
+        if not self.items:
+            return tx.raises(IndexError, "pop from an empty deque")
+        self.changing(tx)
+        return getattr(self.items, name)()
+
+    return method(getattr(deque, name))(remove)
+
+
+_remover("pop")
+_remover("popleft")
+
+
+@method(deque.extend)
+def deque_extend(tx: Any, self: DequeVariable, iterable: VariableTracker, /) -> VariableTracker:
+    return _extend(tx, self, iterable, "append")
+
+
+@method(deque.extendleft)
+def deque_extendleft(tx: Any, self: DequeVariable, iterable: VariableTracker, /) -> VariableTracker:
+    return _extend(tx, self, iterable, "appendleft")
+
+
+def _extend(tx: Any, self: DequeVariable, iterable: VariableTracker, name: str) -> VariableTracker:
+    self.changing(tx)
+    if iterable is self:
+        for item in list(self.items):
+            getattr(self.items, name)(item)
+        return NONE
+    iterator = get_iter(tx, iterable)
+    while (item := iter_next(tx, iterator)) is not None:
+        getattr(self.items, name)(item)
+    return NONE
+
+
+@method(deque.clear)
+def deque_clear(tx: Any, self: DequeVariable, /) -> VariableTracker:
+    self.changing(tx)
+    self.items.clear()
+    return NONE
+
+
+@method(deque.copy, deque.__copy__)
+def deque_copy(tx: Any, self: DequeVariable, /) -> VariableTracker:
+    if self.python_type() is deque:
+        return DequeVariable(self.items, self.items.maxlen)
+    bound = [] if self.items.maxlen is None else [ConstantVariable(self.items.maxlen)]
+    result = tx.call(tx.tr.type_of(tx, self), [self, *bound])
+    if not issubclass(result.python_type(), deque):
+        tx.raises(TypeError, f"{type_name(self)}() must return a deque, not {type_name(result)}")
+    return result
+
+
+@method(deque.reverse)
+def deque_reverse(tx: Any, self: DequeVariable, /) -> VariableTracker:
+    self.changing(tx)
+    self.items.reverse()
+    return NONE
+
+
+@method(deque.rotate)
+def deque_rotate(tx: Any, self: DequeVariable, n: VariableTracker | None = None, /) -> VariableTracker:
+    steps = 1 if n is None else host_index(tx, n)
+    self.changing(tx)
+    self.items.rotate(steps)
+    return NONE
+
+
+@method(deque.count)
+def deque_count(tx: Any, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
+    return ConstantVariable(sum(self.compare_each(tx, value)))
+
+
+@method(deque.index)
+def deque_index(
+    tx: Any,
+    self: DequeVariable,
+    value: VariableTracker,
+    start: VariableTracker | None = None,
+    stop: VariableTracker | None = None,
+    /,
+) -> VariableTracker:
+    n = len(self.items)
+    first = 0 if start is None else clamp(slice_bound(tx, start), n)
+    last = n if stop is None else min(clamp(slice_bound(tx, stop), n), n)
+    for i, equal in enumerate(self.compare_each(tx, value, first, last), first):
+        if equal:
+            return ConstantVariable(i)
+    return tx.raises(ValueError, f"{repr_text(tx, value)} is not in deque")
+
+
+@method(deque.insert)
+def deque_insert(tx: Any, self: DequeVariable, index: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+    i = host_index(tx, index)
+    if self.items.maxlen == len(self.items):
+        return tx.raises(IndexError, "deque already at its maximum size")
+    self.changing(tx)
+    self.items.insert(i, value)
+    return NONE
+
+
+@method(deque.remove)
+def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
+    for i, item in enumerate(list(self.items)):
+        token = iter(self.items)
+        equal = same_or_equal(tx, item, value)
+        if changed_since(token):
+            return tx.raises(IndexError, "deque mutated during iteration")
+        if equal:
+            self.changing(tx)
+            del self.items[i]
+            return NONE
+    return tx.raises(ValueError, f"{repr_text(tx, value)} is not in deque")
+
+
+@method(deque.__reversed__)
+def deque_reversed(tx: Any, self: DequeVariable, /) -> VariableTracker:
+    return DequeIterator(self, backwards=True)
+
+
+@method(deque.__reduce__)
+def deque_reduce(tx: Any, self: DequeVariable, /) -> VariableTracker:
+    bound = self.items.maxlen
+    args = [] if bound is None else [TupleVariable([]), ConstantVariable(bound)]
+    state = object_state(tx, self)
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(args), state, get_iter(tx, self)])

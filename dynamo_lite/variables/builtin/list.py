@@ -1,0 +1,393 @@
+"""Lists.
+
+Input: trackers of the items, or a real list. Output: `ListVariable`, its slots and the whole method surface of
+`list`.
+Invariant: the model is the list: every alias holds this tracker. A list from outside is replayed by one slice
+assignment.
+Mirrors `Objects/listobject.c`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.abstract import (
+    get_iter,
+    hint_length,
+    is_true,
+    iter_next,
+    richcompare,
+    type_name,
+    unpack,
+)
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, missing_from
+from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
+from dynamo_lite.variables.protocol.dispatch import constructor, method
+from dynamo_lite.variables.protocol.native import (
+    emit_bare,
+    emit_list,
+    host_index,
+    recursive_repr,
+    repr_text,
+    run,
+    same_or_equal,
+)
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .iter import ReversedVariable
+from .sequence import SequenceVariable, host_items
+
+
+class ListVariable(SequenceVariable):
+    """A list or the native part of an instance of a subclass."""
+
+    cls = base = list
+
+    def __init__(self, items: list[VariableTracker] | None = None, cls: type = list) -> None:
+        self.items = [] if items is None else items
+        if cls is not list:
+            self.cls = cls
+
+    @classmethod
+    def make(cls, items: list[VariableTracker]) -> ListVariable:
+        return ListVariable(items)
+
+    def describe(self) -> str:
+        return self.source.path if self.source is not None else f"of {len(self.items)} items"
+
+    def item_at(self, kind: int, arg: Any) -> Any:
+        items = self.__dict__.get("items", ())
+        if kind != ir.INDEX or not 0 <= arg < len(items):
+            return None
+        is_new = self.value is MISSING
+        return items[arg] if is_new or len(items) == list.__len__(self.value) else None
+
+    def let_go(self, tr: Any) -> Any:
+        held = enumerate(list.__iter__(self.value))
+        return [(tr.source(self.source, ir.INDEX, i), real) for i, real in missing_from(self.items, held)]
+
+    # -- slots
+
+    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+        if issubclass(key.python_type(), slice):
+            self.assign_slice(tx, key, value)
+            return
+        if key.nb_index is None:
+            tx.raises(TypeError, f"list indices must be integers or slices, not {type_name(key)}")
+        i = host_index(tx, key)
+        if not -len(self.items) <= i < len(self.items):
+            tx.raises(IndexError, "list assignment index out of range")
+        self.changing(tx)
+        if value is None:
+            del self.items[i]
+        else:
+            self.items[i] = value
+
+    def sq_ass_item(self, tx: Any, index: VariableTracker, value: VariableTracker | None) -> None:
+        self.mp_ass_subscript(tx, index, value)
+
+    def assign_slice(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+        """`self[a:b:c] = value`, `del self[a:b:c]`."""
+        new: list[VariableTracker] = []
+        if value is not None:
+            if value.tp_iter is None and value.sq_item is None:
+                step = None if is_none(key.step) else host_index(tx, key.step)
+                run(tx, [].__setitem__, slice(None, None, step), 5)  # for the message, which varies
+            new = unpack(tx, get_iter(tx, value))
+        s = key.host_slice(tx)
+        self.changing(tx)
+        try:
+            if value is None:
+                del self.items[s]
+            else:
+                self.items[s] = new
+        except ValueError as error:
+            tx.raises_like(error)
+
+    def sq_inplace_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        list_extend(tx, self, other)
+        return self
+
+    def sq_inplace_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        items = self.repeated(tx, count)
+        self.changing(tx)
+        self.items[:] = items
+        return self
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return recursive_repr(tx, self, "[...]", lambda: f"[{self.repr_items(tx)}]")
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is list:
+            cg.asm.build_list(0)
+        else:
+            emit_bare(cg, list, self.cls)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.items:
+            cg.load(self)
+            emit_list(cg, self.items)
+            cg.asm.list_extend(1)
+            cg.asm.pop_top()
+
+    def emit_update(self, cg: Any) -> None:
+        if "items" not in self.__dict__:
+            return  # a subclass's attributes were changed
+        cg.load_callable(_replace_items)
+        cg.load(self)
+        emit_list(cg, self.items)
+        cg.asm.call(2)
+        cg.asm.pop_top()
+
+
+def _replace_items(real: list[Any], items: list[Any]) -> None:
+    list.__setitem__(real, slice(None), items)
+
+
+@builds(list)
+def build_list(tr: Any, value: list[Any], source: Any) -> ListVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = ListVariable.__new__(ListVariable)
+    result.load_from(tr, value, source)
+    return result
+
+
+@constructor(list)
+def new_list(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> ListVariable:
+    return ListVariable([] if iterable is None else iterate(tx, iterable))
+
+
+@method(list.__init__)
+def list_init(
+    tx: Any, self: ListVariable, iterable: VariableTracker | None = None, /, **kwargs: VariableTracker
+) -> VariableTracker:
+    if kwargs and self.python_type().__new__ is list.__new__:
+        return tx.raises(TypeError, "list() takes no keyword arguments")
+    items = [] if iterable is None else iterate(tx, iterable)
+    self.changing(tx)
+    self.items[:] = items
+    return NONE
+
+
+def iterate(tx: Any, iterable: VariableTracker) -> list[VariableTracker]:
+    """A new list of the items of any iterable."""
+    items = host_items(iterable)
+    return unpack(tx, iterable) if items is None else list(items)
+
+
+# -- methods
+
+
+@method(list.append)
+def list_append(tx: Any, self: ListVariable, object: VariableTracker, /) -> VariableTracker:
+    if self.source is not None:
+        tx.tr.mutating(self)
+    self.items.append(object)
+    return NONE
+
+
+@method(list.extend)
+def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker, /) -> VariableTracker:
+    items = host_items(iterable)
+    if items is not None:
+        self.changing(tx)
+        self.items.extend(list(items))
+        return NONE
+    iterator = get_iter(tx, iterable)
+    hint_length(tx, iterable)
+    self.changing(tx)
+    # Item by item: what the iterator yields may look at the list.
+    while (item := iter_next(tx, iterator)) is not None:
+        self.items.append(item)
+    return NONE
+
+
+@method(list.insert)
+def list_insert(tx: Any, self: ListVariable, index: VariableTracker, object: VariableTracker, /) -> VariableTracker:
+    i = host_index(tx, index)
+    self.changing(tx)
+    self.items.insert(i, object)
+    return NONE
+
+
+@method(list.pop)
+def list_pop(tx: Any, self: ListVariable, index: VariableTracker | None = None, /) -> VariableTracker:
+    i = -1 if index is None else host_index(tx, index)
+    if not self.items:
+        return tx.raises(IndexError, "pop from empty list")
+    if not -len(self.items) <= i < len(self.items):
+        return tx.raises(IndexError, "pop index out of range")
+    self.changing(tx)
+    return self.items.pop(i)
+
+
+@method(list.remove)
+def list_remove(tx: Any, self: ListVariable, value: VariableTracker, /) -> VariableTracker:
+    i = self.index_of(tx, value, None, None)
+    if i is None:
+        return tx.raises(ValueError, "list.remove(x): x not in list")
+    self.changing(tx)
+    del self.items[i : i + 1]
+    return NONE
+
+
+@method(list.clear)
+def list_clear(tx: Any, self: ListVariable, /) -> VariableTracker:
+    self.changing(tx)
+    loaded = self.__dict__.get("items")
+    if loaded is None:
+        self.items = []
+    else:
+        loaded.clear()
+    return NONE
+
+
+@method(list.copy)
+def list_copy(tx: Any, self: ListVariable, /) -> VariableTracker:
+    return ListVariable(list(self.items))
+
+
+@method(list.index)
+def list_index(
+    tx: Any,
+    self: ListVariable,
+    value: VariableTracker,
+    start: VariableTracker | None = None,
+    stop: VariableTracker | None = None,
+    /,
+) -> VariableTracker:
+    i = self.index_of(tx, value, start, stop)
+    if i is None:
+        return tx.raises(ValueError, f"{repr_text(tx, value)} is not in list")
+    return ConstantVariable(i)
+
+
+@method(list.count, tuple.count)
+def sequence_count(tx: Any, self: SequenceVariable, value: VariableTracker, /) -> VariableTracker:
+    return ConstantVariable(sum(same_or_equal(tx, item, value) for item in self.items))
+
+
+@method(list.reverse)
+def list_reverse(tx: Any, self: ListVariable, /) -> VariableTracker:
+    self.changing(tx)
+    self.items.reverse()
+    return NONE
+
+
+@method(list.__reversed__)
+def list_reversed(tx: Any, self: ListVariable, /) -> VariableTracker:
+    return ReversedVariable(self, len(self.items) - 1, type(reversed([])))
+
+
+@method(list.__getitem__)
+def list_getitem(tx: Any, self: ListVariable, index: VariableTracker, /) -> VariableTracker:
+    return SequenceVariable.mp_subscript(self, tx, index)
+
+
+# -- sorting
+
+
+def _wants_int() -> bool:
+    try:
+        [].sort(reverse="")  # type: ignore[call-overload]
+    except TypeError:
+        return True
+    return False
+
+
+INT_FLAG = _wants_int()
+"""`reverse` must be an int; later versions take the truth of any object."""
+
+
+class Emptied(list):
+    """What a list holds while it is sorted. `resized`: has it ever held something (`allocated` in `list_sort_impl`)?"""
+
+    resized = False
+
+
+def _resizing(name: str) -> Any:
+    original = getattr(list, name)
+
+    def change(self: Emptied, *args: Any) -> Any:
+        try:
+            return original(self, *args)
+        finally:
+            self.resized = self.resized or bool(self)
+
+    return change
+
+
+for _name in ("append", "extend", "insert", "__iadd__", "__setitem__"):
+    setattr(Emptied, _name, _resizing(_name))
+
+
+@method(list.sort)
+def list_sort(
+    tx: Any, self: ListVariable, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+) -> VariableTracker:
+    order = Sorting(tx, self.items, key, reverse)
+    self.changing(tx)
+    self.items = emptied = Emptied()
+    try:
+        order.sort()
+        modified = emptied.resized
+    finally:
+        self.items = order.result()
+    if modified:
+        return tx.raises(ValueError, "list modified during sort")
+    return NONE
+
+
+def sorted_items(
+    tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
+) -> list[VariableTracker]:
+    """A new list in the order in which `list.sort` puts the items."""
+    order = Sorting(tx, items, key, reverse)
+    order.sort()
+    return order.result()
+
+
+class Sorting:
+    """One sort, with the calls of the key function and the comparisons that CPython makes."""
+
+    def __init__(self, tx: Any, items: list[VariableTracker], key: Any, reverse: VariableTracker | None) -> None:
+        self.tx = tx
+        self.items = items
+        self.key = key
+        self.backwards = reverse is not None and bool(host_index(tx, reverse) if INT_FLAG else is_true(tx, reverse))
+        self.order = list(range(len(items)))
+
+    def sort(self) -> None:
+        """Put `order` in order; it is left as far as it came if a comparison raises."""
+        keys = self.items if is_none(self.key) else [self.tx.call(self.key, [item]) for item in self.items]
+        comparable = sort_key(self.tx, keys)
+        self.order.sort(key=lambda i: comparable(keys[i]), reverse=self.backwards)
+
+    def result(self) -> list[VariableTracker]:
+        """The items as they are sorted by now."""
+        return [self.items[i] for i in self.order]
+
+
+def sort_key(tx: Any, keys: Iterable[VariableTracker]) -> Callable[[VariableTracker], Any]:
+    """What makes trackers comparable by the host's sort: their values if these are all numbers or all strings."""
+    kinds = {type(k.value) if isinstance(k, ConstantVariable) else None for k in keys}
+    if kinds <= {int, float, bool} or kinds == {str}:
+        return lambda vt: vt.value
+    return functools.partial(_Ordered, tx)
+
+
+class _Ordered:
+    """A tracker whose `<` asks the model."""
+
+    __slots__ = ("tx", "vt")
+
+    def __init__(self, tx: Any, vt: VariableTracker) -> None:
+        self.tx, self.vt = tx, vt
+
+    def __lt__(self, other: _Ordered) -> bool:
+        return is_true(self.tx, richcompare(self.tx, self.vt, other.vt, "<"))

@@ -1,0 +1,656 @@
+"""Sets and frozensets, and the set algebra of dict views.
+
+Input: host keys, or a real set. Output: `SetVariable`, `FrozenSetVariable` and their method surface.
+Invariant: `items` is a host set of host keys that goes through the same operations as the set of the traced program:
+the host's algorithms decide which of two equal elements stays, and the order of constants is the order that CPython
+would give. Numbers that may be others at the next call are `held` until somebody looks, since they decide about the order.
+Mirrors `Objects/setobject.c`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from itertools import starmap, zip_longest
+from typing import Any
+
+from dynamo_lite.exc import NotConstant, unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.abstract import (
+    COMPARE_OPS,
+    class_name,
+    contains,
+    get_iter,
+    iter_next,
+    iterated,
+    length,
+    unpack,
+)
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, sourced_objects
+from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
+from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
+from dynamo_lite.variables.protocol.hashing import (
+    UserKey,
+    check_address,
+    is_constant_key,
+    key_of,
+    key_tracker,
+    known_key,
+    runs_program,
+)
+from dynamo_lite.variables.protocol.native import (
+    NativeVariable,
+    emit_all,
+    emit_bare,
+    emit_call,
+    emit_list,
+    host_table,
+    load_filled,
+    object_state,
+    part_text,
+    raise_with,
+    recursive_repr,
+)
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .dict import DictVariable
+from .dictview import DictKeysVariable, SetLike
+from .iter import IteratorVariable, advance, emit_position, items_to_come
+from .list import ListVariable
+from .tuple import TupleVariable, _Hash, item_hash
+
+
+class SetVariable(NativeVariable):
+    """A set, or the native part of an instance of a subclass."""
+
+    cls: type = set
+    base: type = set
+    items: Any
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self.items = self.base(items)
+
+    @staticmethod
+    def of(items: list[VariableTracker]) -> SetVariable:
+        """A new set of constants."""
+        return SetVariable([key_of(None, item) for item in items])
+
+    @staticmethod
+    def frozen(items: list[VariableTracker]) -> FrozenSetVariable:
+        """A new frozenset of constants."""
+        return FrozenSetVariable([key_of(None, item) for item in items])
+
+    # -- a real set
+
+    def load_from(self, tr: Any, value: Any, source: Any) -> None:
+        """Stand for the real `value`; its elements are loaded when first used."""
+        self._tr, self.value, self.source = tr, value, source
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "items" and "held" in self.__dict__:
+            items, numbers = self.__dict__.pop("held")
+            items.update([key_of(None, number) for number in numbers])
+            self.items = items
+            return items
+        if name != "items" or "_tr" not in self.__dict__:
+            raise AttributeError(name)
+        tr, source, base = self._tr, self.source, self.base
+        real = self.value
+        # As a tuple, since the order in which a set gives its elements shows.
+        elements = elements_of(real)
+        node = tr.source(source, ir.CALL, elements_of)
+        if all(map(is_constant_key, elements)):
+            tr.guard(node, ir.EQUALS, elements)
+            self.items = items = same_order_copy(real, elements)
+        else:
+            tr.guard(node, ir.LEN, len(elements))
+            keys = [
+                key_of(tr.frame, tr.wrap(element, tr.source(node, ir.INDEX, i))) for i, element in enumerate(elements)
+            ]
+            self.items = items = base(keys)
+            if len(items) == len(keys) and any(map(operator.is_not, items, keys)):
+                self.loaded = keys
+        self.original = frozenset(items)
+        return items
+
+    def in_order(self) -> Iterable[Any]:
+        """The host keys as the set gives them. Keys that stand for objects known by identity hash otherwise than these do: as long as
+        a set from outside has got nothing new, they come as the real elements did."""
+        items = self.items
+        left = [key for key in self.__dict__.get("loaded", ()) if key in items]
+        return left if len(left) == len(items) else items
+
+    @property
+    def is_unread(self) -> bool:
+        """True for a set from outside whose elements nobody has looked at."""
+        return "_tr" in self.__dict__ and "items" not in self.__dict__
+
+    def has(self, tx: Any, key: Any) -> bool:
+        """Whether a host key is in the set. A sourced set is not loaded for a key that is known."""
+        known = known_key(key) if self.is_unread else MISSING
+        if known is MISSING:
+            return key in self.items
+        found = self.base.__contains__(self.value, known)
+        tx.tr.guard(self.source, ir.HAS_KEY if found else ir.LACKS_KEY, known)
+        return found
+
+    def children(self) -> Any:
+        if "held" in self.__dict__:
+            return [*map(key_tracker, self.held[0]), *self.held[1]]
+        return list(map(key_tracker, [*self.__dict__.get("items", ()), *self.removed()]))
+
+    def let_go(self, tr: Any) -> Any:
+        return sourced_objects(map(key_tracker, self.removed()))
+
+    def differs(self) -> bool:
+        return "original" not in self.__dict__ or frozenset(self.items) != self.original
+
+    def removed(self) -> list[Any]:
+        """Host keys that the real set has and the model has no more."""
+        return [key for key in self.original if key not in self.items] if "original" in self.__dict__ else []
+
+    def objects(self) -> list[VariableTracker]:
+        """The elements, in the set's order."""
+        return list(map(key_tracker, self.in_order()))
+
+    def host_copy(self) -> Any:
+        """The host set of an all-constant one. Raises `NotConstant`."""
+        return self.base([v.as_python_constant() for v in self.objects()])
+
+    def add(self, tx: Any, item: VariableTracker) -> None:
+        """`set.add`, also for frozensets under construction."""
+        if item.is_symbolic and type(self) is SetVariable and self.source is None and item.present() is not None:
+            self.hold(item)
+            return
+        key = key_of(tx, item)
+        self.changing(tx)
+        self.items.add(key)
+
+    def hold(self, number: VariableTracker) -> None:
+        """Add a number that varies to a new set."""
+        if "held" not in self.__dict__:
+            self.held = (self.__dict__.pop("items"), [])
+        self.held[1].append(number)
+
+    def describe(self) -> str:
+        return self.source.path if self.source is not None else f"of {len(self.children())} elements"
+
+    def order_shows(self, tr: Any) -> None:
+        """Note that the order of a set of texts or objects differs from process to process. That of one from outside is guarded."""
+        if (self.source is None or self.mutated) and not all(type(key) is int for key in self.items):
+            tr.bound_to_process("the order of a set")
+
+    # -- slots
+
+    def mp_length(self, tx: Any) -> VariableTracker:
+        if self.is_unread:
+            n = self.base.__len__(self.value)
+            tx.tr.guard(self.source, ir.LEN, n)
+            return ConstantVariable(n)
+        return ConstantVariable(len(self.items))
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        self.order_shows(tx.tr)
+        return SetIterator(self)
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        key = lookup_key(tx, item)
+        check_address(key, self)
+        return boolean(self.has(tx, key))
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not isinstance(other, SetVariable):
+            return NOT_IMPLEMENTED
+        with host_table(tx):
+            return boolean(COMPARE_OPS[op](self.items, other.items))
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        cls = self.python_type()
+        name = class_name(cls)
+        self.order_shows(tx.tr)
+
+        def text() -> str:
+            if not self.items:
+                return f"{name}()"
+            items = ", ".join([part_text(tx, v) for v in self.objects()])
+            return f"{{{items}}}" if cls is set else f"{name}({{{items}}})"
+
+        return recursive_repr(tx, self, f"{name}(...)", text)
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is set:
+            cg.asm.build_set(0)
+        else:
+            emit_bare(cg, set, self.cls)
+
+    def hashes_program_objects(self) -> bool:
+        return any(map(runs_program, self.items))
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.items:
+            self.order_shows(cg.tr)
+            emit_elements(cg, set.update, self, self.objects())
+
+    def emit_update(self, cg: Any) -> None:
+        if self.is_unread:
+            return  # a subclass's attributes were changed
+        items = self.items
+        removed = list(map(key_tracker, self.removed()))
+        added = [key_tracker(key) for key in items if key not in self.original]
+        if any(map(runs_program, self.removed())):
+            # What the program computes for an element need not be what it was.
+            emit_call(cg, set.clear, self)
+            cg.asm.pop_top()
+            added = self.objects()
+        elif removed:
+            emit_elements(cg, set.difference_update, self, removed)
+        if added:
+            self.order_shows(cg.tr)
+            emit_elements(cg, set.update, self, added)
+
+
+def emit_elements(cg: Any, function: Any, self: SetVariable, elements: list[VariableTracker]) -> None:
+    """Call a method of the real set with a list of elements."""
+    cg.load_callable(function)
+    cg.load(self)
+    emit_list(cg, elements)
+    cg.asm.call(2)
+    cg.asm.pop_top()
+
+
+def elements_of(real: Any) -> tuple[Any, ...]:
+    """The elements of a real set, in its order."""
+    return tuple(set.__iter__(real) if isinstance(real, set) else frozenset.__iter__(real))
+
+
+def same_order_copy(real: Any, elements: tuple[Any, ...]) -> Any:
+    """A copy of a set of constants that gives its elements in the same order, if one of the usual ways leads to it."""
+    base: Any = set if isinstance(real, set) else frozenset
+    copies = (base.copy(real), base(elements), base(elements[::-1]))
+    return next((copy for copy in copies if tuple(copy) == elements), copies[0])
+
+
+class FrozenSetVariable(SetVariable):
+    """A frozenset: a constant when all of its elements are."""
+
+    cls = base = frozenset
+    hash: ConstantVariable | None = None
+
+    def is_python_constant(self) -> bool:
+        return all(v.is_python_constant() for v in self.objects())
+
+    def as_python_constant(self) -> Any:
+        if not self.is_python_constant():
+            raise NotConstant(self.describe())
+        return self.host_copy()
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        """`frozenset_hash`: of the hashes in the table, and only once."""
+        if self.hash is None:
+            tx.tr.bound_to_process("the hash of a set")
+            self.hash = ConstantVariable(hash(frozenset([_Hash(key_hash(tx, key)) for key in self.items])))
+        return self.hash
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(frozenset.__new__)
+        cg.load_const(self.cls)
+        self.order_shows(cg.tr)
+        emit_list(cg, self.objects())
+        cg.asm.call(2)
+
+    emit_fill = None
+
+
+def key_hash(tx: Any, key: Any) -> int:
+    """The hash of the object for which a host key stands."""
+    if is_constant_key(key):
+        return hash(key)
+    return key.hash if type(key) is UserKey else item_hash(tx, key_tracker(key))
+
+
+class SetIterator(IteratorVariable):
+    """A `set_iterator`."""
+
+    cls = type(iter(set()))
+    parts = ("seq",)
+
+    def __init__(self, seq: SetVariable) -> None:
+        self.seq: SetVariable | None = seq  # None once exhausted
+        self.host = iter(seq.items)  # tells what has changed since
+        self.order = list(seq.in_order())
+        self.consumed = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        try:
+            next(self.host)
+        except StopIteration:
+            self.seq = None
+            return None
+        except RuntimeError as error:
+            tx.raises_like(error)
+        self.consumed += 1
+        return key_tracker(self.order[self.consumed - 1])
+
+    def remaining(self, tx: Any) -> int:
+        """`__length_hint__`."""
+        return self.host.__length_hint__()
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        try:
+            self.host.__reduce__()  # does not move the iterator
+        except RuntimeError as error:
+            tx.raises_like(error)
+        return iter, (list(map(key_tracker, self.order[self.consumed :])),)
+
+    def emit_new(self, cg: Any) -> None:
+        if self.seq is None:
+            emit_position(cg, None, 0, set)
+            return
+        cg.load_callable(_set_iterator_at)
+        load_filled(cg, self.seq)
+        cg.asm.build_list(emit_all(cg, self.rest()))
+        cg.load_const(self.consumed)
+        cg.asm.call(3)
+
+    def rest(self) -> list[VariableTracker]:
+        """The elements still to come."""
+        if len(self.seq.items) != len(self.order):
+            unsupported("reconstruct", "an iterator over a set that has changed since")
+        return list(map(key_tracker, self.order[self.consumed :]))
+
+
+def _set_iterator_at(real: Any, rest: list[Any], consumed: int) -> Iterator[Any]:
+    # A set that is built again may give its elements in another order; then the list has to do.
+    iterator = advance(type(real).__iter__(real), consumed)
+    return iterator if all(starmap(_is_one_element, zip_longest(items_to_come(iterator), rest))) else iter(rest)
+
+
+def _is_one_element(a: Any, b: Any) -> bool:
+    # What `==` says of other objects than constants is theirs to decide; of two tensors with the same data it says yes.
+    return a is b or (is_constant_key(a) and is_constant_key(b) and type(a) is type(b) and a == b)
+
+
+@method(SetIterator.cls.__length_hint__)
+def set_iterator_length_hint(tx: Any, self: SetIterator, /) -> VariableTracker:
+    return ConstantVariable(self.remaining(tx))
+
+
+def lookup_key(tx: Any, item: VariableTracker) -> Any:
+    """The host key to search for: a set is searched for as a frozenset."""
+    if isinstance(item, SetVariable) and item.python_type().__hash__ is None:
+        return key_of(tx, FrozenSetVariable(item.items))
+    return key_of(tx, item)
+
+
+def element_keys(tx: Any, v: VariableTracker, wanted: Any = ()) -> Any:
+    """The host keys of an iterable's items, as something that host set operations treat as they would the real
+    object. An intersection stops where it has met all keys that are `wanted`.
+    """
+    if isinstance(v, SetVariable):
+        return v.items
+    if isinstance(v, DictVariable) and not v.numbered and v.python_type().__iter__ is v.base.__iter__:
+        return v.items
+    if isinstance(v, DictKeysVariable) and not v.mapping.numbered:
+        return list(v.mapping.items)
+    keys = []
+    missing = set(wanted)
+    iterator = get_iter(tx, v)
+    while (item := iter_next(tx, iterator)) is not None:
+        keys.append(key_of(tx, item))
+        if missing:
+            with host_table(tx):
+                missing.discard(keys[-1])
+            if not missing:
+                break
+    return keys
+
+
+@builds(set)
+def build_set(tr: Any, value: Any, source: Any) -> SetVariable:
+    return _build(SetVariable, tr, value, source)
+
+
+@builds(frozenset)
+def build_frozenset(tr: Any, value: Any, source: Any) -> SetVariable:
+    return _build(FrozenSetVariable, tr, value, source)
+
+
+def _build(model: type[SetVariable], tr: Any, value: Any, source: Any) -> SetVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    result = model.__new__(model)
+    result.load_from(tr, value, source)
+    return result
+
+
+@constructor(set)
+def new_set(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+    return SetVariable() if iterable is None else SetVariable(element_keys(tx, iterable))
+
+
+@constructor(frozenset)
+def new_frozenset(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+    if iterable is None:
+        return FrozenSetVariable()
+    if iterable.python_type() is frozenset:
+        return iterable
+    return FrozenSetVariable(element_keys(tx, iterable))
+
+
+@builtin(frozenset.__new__)
+def frozenset_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+    real = cls.value
+    if real is frozenset:
+        return new_frozenset(tx, cls, iterable)
+    instance = tx.tr.new_instance(tx, real)
+    instance.items = frozenset() if iterable is None else frozenset(element_keys(tx, iterable))
+    return instance
+
+
+@method(set.__init__)
+def set_init(tx: Any, self: SetVariable, iterable: VariableTracker | None = None, /) -> VariableTracker:
+    keys = () if iterable is None else element_keys(tx, iterable)
+    self.changing(tx)
+    self.items.clear()
+    self.items.update(keys)
+    return NONE
+
+
+# -- methods that make a new set, change the set, or compare
+
+
+def _result_of(self: SetVariable, items: Any) -> SetVariable:
+    return (FrozenSetVariable if self.base is frozenset else SetVariable)(items)
+
+
+def _keys_of_others(tx: Any, self: SetVariable, name: str, others: tuple[VariableTracker, ...]) -> list[Any]:
+    """The keys that a method asks the other operands for; those of `set_intersection_multi` one after the other."""
+    if not name.startswith("intersection"):
+        return [element_keys(tx, other) for other in others]
+    found: list[Any] = []
+    for other in others:
+        with host_table(tx):
+            left = set(self.items).intersection(*found)
+        found.append(element_keys(tx, other, left))
+    return found
+
+
+def _new_method(base: type, name: str) -> None:
+    host = getattr(base, name)
+
+    @method(host)
+    def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
+        keys = _keys_of_others(tx, self, name, others)
+        with host_table(tx):
+            return _result_of(self, host(self.items, *keys))
+
+
+def _changing_method(name: str) -> None:
+    host = getattr(set, name)
+
+    @method(host)
+    def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
+        keys = _keys_of_others(tx, self, name, others)
+        self.changing(tx)
+        with host_table(tx):
+            host(self.items, *keys)
+        return NONE
+
+
+def _predicate(base: type, name: str) -> None:
+    host = getattr(base, name)
+
+    @method(host)
+    def operation(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
+        keys = element_keys(tx, other)
+        with host_table(tx):
+            return boolean(host(self.items, keys))
+
+
+for _base in (set, frozenset):
+    for _name in ("union", "intersection", "difference"):
+        _new_method(_base, _name)
+    for _name in ("isdisjoint", "issubset", "issuperset"):
+        _predicate(_base, _name)
+for _name in ("update", "intersection_update", "difference_update"):
+    _changing_method(_name)
+
+
+@method(set.symmetric_difference, frozenset.symmetric_difference)
+def set_symmetric_difference(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
+    keys = element_keys(tx, other)
+    with host_table(tx):
+        return _result_of(self, self.items.symmetric_difference(keys))
+
+
+@method(set.symmetric_difference_update)
+def set_symmetric_difference_update(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
+    keys = element_keys(tx, other)
+    self.changing(tx)
+    with host_table(tx):
+        self.items.symmetric_difference_update(keys)
+    return NONE
+
+
+@method(set.copy, frozenset.copy)
+def set_copy(tx: Any, self: SetVariable, /) -> VariableTracker:
+    return self if self.python_type() is frozenset else _result_of(self, self.items)
+
+
+@method(set.add)
+def set_add(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
+    self.add(tx, object)
+    return NONE
+
+
+@method(set.discard)
+def set_discard(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
+    key = lookup_key(tx, object)
+    if self.has(tx, key):
+        items = self.items
+        self.changing(tx)
+        items.discard(key)
+    return NONE
+
+
+@method(set.remove)
+def set_remove(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
+    key = lookup_key(tx, object)
+    if not self.has(tx, key):
+        return raise_with(tx, KeyError, object)
+    items = self.items
+    self.changing(tx)
+    items.discard(key)
+    return NONE
+
+
+@method(set.pop)
+def set_pop(tx: Any, self: SetVariable, /) -> VariableTracker:
+    if not self.items:
+        return tx.raises(KeyError, "pop from an empty set")
+    self.changing(tx)
+    self.order_shows(tx.tr)
+    first = next(iter(self.in_order())) if "loaded" in self.__dict__ else self.items.pop()
+    self.items.discard(first)
+    return key_tracker(first)
+
+
+@method(set.clear)
+def set_clear(tx: Any, self: SetVariable, /) -> VariableTracker:
+    items = self.items
+    self.changing(tx)
+    items.clear()
+    return NONE
+
+
+@method(set.__contains__, frozenset.__contains__)
+def set_contains(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
+    return SetVariable.sq_contains(self, tx, object)
+
+
+@method(set.__reduce__, frozenset.__reduce__)
+def set_reduce(tx: Any, self: SetVariable, /) -> VariableTracker:
+    state = object_state(tx, self)
+    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([ListVariable(unpack(tx, self))]), state])
+
+
+# -- operators
+
+
+def _operator(name: str) -> Any:
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not isinstance(v, SetVariable) or not isinstance(w, SetVariable):
+            return NOT_IMPLEMENTED
+        with host_table(tx):
+            return _result_of(v, getattr(v.items, name)(w.items))
+
+    return staticmethod(slot)
+
+
+def _inplace_operator(name: str) -> Any:
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if v.base is frozenset or not isinstance(w, SetVariable):
+            return NOT_IMPLEMENTED
+        keys, items = w.items, v.items
+        v.changing(tx)
+        with host_table(tx):
+            getattr(items, name)(keys)
+        return v
+
+    return staticmethod(slot)
+
+
+def _view_operator(name: str) -> Any:
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        """`dictviews_sub` and its kin: one operand is a view, the other any iterable."""
+        if name == "intersection":
+            return _intersect_views(tx, v, w)
+        with host_table(tx):
+            return SetVariable(getattr(set(element_keys(tx, v)), name)(element_keys(tx, w)))
+
+    return staticmethod(slot)
+
+
+def _intersect_views(tx: Any, v: VariableTracker, w: VariableTracker) -> SetVariable:
+    """`_PyDictView_Intersect`: a set that is not shorter goes through the view, whose items it hashes. Of two views the longer is asked."""
+    if not isinstance(v, SetLike):
+        v, w = w, v
+    n = length(tx, v).value
+    if w.python_type() is set and n <= length(tx, w).value:
+        with host_table(tx):
+            return SetVariable([key for key in element_keys(tx, v) if key in w.items])
+    if isinstance(w, SetLike) and length(tx, w).value > n:
+        v, w = w, v
+    return SetVariable([key_of(tx, item) for item in iterated(tx, w) if contains(tx, v, item).value])
+
+
+for _suffix, _name, _update in (
+    ("subtract", "difference", "difference_update"),
+    ("and", "intersection", "intersection_update"),
+    ("or", "union", "update"),
+    ("xor", "symmetric_difference", "symmetric_difference_update"),
+):
+    setattr(SetVariable, f"nb_{_suffix}", _operator(_name))
+    setattr(SetVariable, f"nb_inplace_{_suffix}", _inplace_operator(_update))
+    setattr(SetLike, f"nb_{_suffix}", _view_operator(_name))

@@ -1,0 +1,451 @@
+"""Text and bytes: the slots that str and bytes constants have beyond all constants, and text made from trackers.
+
+Input: str and bytes constants. Output: their slots; handlers of join, format, translate and `%`; everything else is
+pure.
+Invariant: formatting runs the real formatting code of CPython on stands (`host_proxy.py`).
+Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
+"""
+
+from __future__ import annotations
+
+import _string
+import functools
+import operator
+import re
+from typing import Any
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.isa.typeobject import ABSENT
+from dynamo_lite.variables.protocol.abstract import get_attr, get_item, get_iter, type_name, unpack
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
+from dynamo_lite.variables.protocol.deferred_str import LateText, joined, mark, unmarked
+from dynamo_lite.variables.protocol.descr import type_lookup
+from dynamo_lite.variables.protocol.dispatch import builtin, method
+from dynamo_lite.variables.protocol.native import (
+    atom_value,
+    checked_size,
+    host_index,
+    host_value,
+    object_repr,
+    object_str,
+    run,
+)
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .host_proxy import Stand, call_host, can_be_host, crossing, run_host, shielded, to_host, tracker_of
+from .iter import ConstantIterator, IteratorVariable, advance
+from .list import ListVariable
+from .number import pure_methods
+from .tuple import TupleVariable
+
+CHAR = str, bytes
+
+
+# -- slots
+
+
+@constant_slot("tp_iter", *CHAR)
+def text_iter(vt: ConstantVariable, tx: Any) -> VariableTracker:
+    return ConstantIterator(vt, vt.value)
+
+
+_WIDE_ITERATOR = type(iter("\N{EURO SIGN}"))
+"""That of a text which is not compact ASCII; instances of subclasses never are."""
+
+
+@method(str.__iter__, bytes.__iter__)
+def text_dunder_iter(tx: Any, self: VariableTracker, /) -> VariableTracker:
+    made = ConstantIterator(self, atom_value(self))
+    if self.is_atom and isinstance(self.atom, str):
+        made.cls = _WIDE_ITERATOR
+    return made
+
+
+@constant_slot("mp_subscript", *CHAR)
+def text_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+    if key.is_python_constant():
+        return run(tx, vt.value.__getitem__, key.as_python_constant())
+    if issubclass(key.python_type(), slice):
+        return ConstantVariable(vt.value[key.host_slice(tx)])
+    if key.nb_index is not None:
+        return run(tx, vt.value.__getitem__, host_index(tx, key))
+    what = "string" if isinstance(vt.value, str) else "byte"
+    quoted = f"'{type_name(key)}'" if what == "string" else type_name(key)
+    return tx.raises(TypeError, f"{what} indices must be integers{' or slices' * (what == 'byte')}, not {quoted}")
+
+
+@constant_slot("sq_contains", *CHAR)
+def text_contains(vt: ConstantVariable, tx: Any, item: VariableTracker) -> VariableTracker:
+    if can_be_host(item) or isinstance(item, LateText):
+        return call_host(tx, type(vt.value).__contains__, [vt, item])
+    if isinstance(vt.value, str):
+        return tx.raises(TypeError, f"'in <string>' requires string as left operand, not {type_name(item)}")
+    return run(tx, vt.value.__contains__, host_index(tx, item))
+
+
+@constant_slot("sq_concat", *CHAR)
+def text_concat(vt: ConstantVariable, tx: Any, other: VariableTracker) -> VariableTracker:
+    if can_be_host(other):
+        return call_host(tx, type(vt.value).__add__, [vt, other])
+    if isinstance(vt.value, str):
+        if isinstance(other, LateText):
+            return joined(tx, [vt, other])
+        return tx.raises(TypeError, f'can only concatenate str (not "{type_name(other)}") to str')
+    return tx.raises(TypeError, f"can't concat {type_name(other)} to bytes")
+
+
+@constant_slot("sq_repeat", *CHAR)
+def text_repeat(vt: ConstantVariable, tx: Any, count: VariableTracker) -> VariableTracker:
+    n = host_index(tx, count)
+    checked_size(n * len(vt.value))
+    return ConstantVariable(vt.value * n)
+
+
+def _text_remainder(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    """`"…" % args`; for other constants the arithmetic operator."""
+    if isinstance(v, ConstantVariable) and isinstance(v.value, CHAR):
+        return remainder(tx, v, w)
+    return _number_remainder(tx, v, w)
+
+
+_number_remainder = ConstantVariable.nb_remainder
+ConstantVariable.nb_remainder = staticmethod(_text_remainder)
+
+
+@method(str.__mod__, bytes.__mod__)
+def remainder(tx: Any, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+    operand = value
+    if issubclass(value.python_type(), tuple) and not isinstance(value, ConstantVariable):
+        operand = TupleVariable(value.items)
+    elif issubclass(value.python_type(), type) and type_lookup(value.python_type(), "__getitem__") is ABSENT:
+        operand = TupleVariable([value])  # no mapping, whatever `__class_getitem__` takes
+    elif value.sq_item is not None and value.mp_subscript is None:
+        operand = TupleVariable([value])  # a deque is no mapping either, which its stand-in could not show
+    template = atom_value(self)
+    return formatting(tx, template.__mod__, [operand])
+
+
+# -- formatting with the real code
+
+
+class ModelStand(Stand):
+    """What formatting code gets for an object of a builtin type that is no constant, which may hold anything."""
+
+    def __str__(self) -> str:
+        return crossing(self, object_str)
+
+    def __repr__(self) -> str:
+        return crossing(self, object_repr)
+
+    def __format__(self, spec: str) -> str:
+        return crossing(self, lambda tx, vt: format_object(tx, vt, ConstantVariable(spec)))
+
+    def __getattribute__(self, name: str) -> Any:
+        return _part(self, lambda tx, vt: get_attr(tx, vt, name))
+
+
+class ItemStand(ModelStand):
+    """A stand for an object with subscripts: `"%(key)s" % d`, `"{0[key]}".format(d)`."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return _part(self, lambda tx, vt: get_item(tx, vt, ConstantVariable(key)))
+
+
+class NumberStand(ModelStand):
+    """A stand for an object that `%d` accepts."""
+
+    def __index__(self) -> Any:
+        return crossing(self, lambda tx, vt: (vt.nb_index or vt.nb_int or vt.nb_float)(tx))
+
+    __int__ = __float__ = __index__
+
+
+def _part(stand: Any, operation: Any) -> Any:
+    tx, marks = (object.__getattribute__(stand, name) for name in ("_dl_tx", "_dl_marks"))
+    return shielded(lambda: stand_in(tx, operation(tx, tracker_of(stand)), marks))
+
+
+_WIDTHS = {
+    "__mod__": re.compile(r"%(\([^)]*\))?[-#0 +]*[\d.*]"),
+    "format": re.compile(r"![rsa]:|[.\[][^{}]*:|\{[^{}]*\{"),
+}
+_WIDTHS["format_map"] = _WIDTHS["format"]
+_PARTS = re.compile(r"\{[^{}!:]*[.\[]")
+"""`{0.name}` and `{0[key]}`, which look into their objects."""
+
+
+_NUMBERS = frozenset({int, float, bool})
+
+
+def stand_in(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
+    """A host value that can be formatted as the object would be."""
+    if isinstance(vt, ConstantVariable) or vt.can_stand or vt.python_type() in _NUMBERS:  # symbolic ones too
+        host = to_host(tx, vt)
+        if issubclass(type(host), Stand):
+            host._dl_formatted = functools.partial(_formatted, tx, marks)
+        return host
+    if type(vt) is TupleVariable and vt.python_type() is tuple:
+        return tuple([stand_in(tx, item, marks) for item in vt.items])
+    return _model_stand(tx, vt, marks)
+
+
+def _model_stand(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
+    if vt.mp_subscript is not None or vt.sq_item is not None:
+        kind = ItemStand
+    elif vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
+        kind = NumberStand
+    else:
+        kind = ModelStand
+    stand = object.__new__(_named(kind, type_name(vt)))
+    stand._dl_tx, stand._dl_vt, stand._dl_marks = tx, vt, marks
+    stand._dl_formatted = functools.partial(_formatted, tx, marks)
+    return stand
+
+
+def _parted(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
+    """The same for an object whose parts are asked for: those of a constant that is known by identity may change."""
+    known = isinstance(vt, ConstantVariable) and type(vt.value) not in ATOMIC_TYPES
+    return (_model_stand if known else stand_in)(tx, vt, marks)
+
+
+def _formatted(tx: Any, marks: list[LateText], result: VariableTracker) -> Any:
+    """What formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
+    return mark(result, marks) if isinstance(result, LateText) else stand_in(tx, result, marks)
+
+
+@functools.lru_cache(256)
+def _named(kind: type[ModelStand], name: str) -> type[ModelStand]:
+    """A class of stands with the name of the type they stand for, which error messages show."""
+    return type(name, (kind,), {})
+
+
+def formatting(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
+    """`function(*args, **kwargs)`, a real formatting function, on stands."""
+    marks: list[LateText] = []
+    inside = function.__name__ != "__mod__" and _PARTS.search(function.__self__) is not None
+    argument = _parted if inside else stand_in
+    host = [argument(tx, a, marks) for a in args]
+    result = run_host(tx, function, host, {k: argument(tx, v, marks) for k, v in (kwargs or {}).items()})
+    if marks and _WIDTHS[function.__name__].search(function.__self__):
+        return marks[0].refuse(tx)  # what it is padded to, or cut, hangs on its length
+    return unmarked(tx, result.value, marks) if marks else result
+
+
+def format_object(tx: Any, v: VariableTracker, spec: VariableTracker) -> VariableTracker:
+    """`PyObject_Format`."""
+    if isinstance(v, ConstantVariable) and isinstance(spec, ConstantVariable):
+        return fold(tx, format, [v, spec], {})
+    if isinstance(v, LateText) and spec.value == "":
+        return v
+    if not issubclass(spec.python_type(), str):
+        return tx.raises(TypeError, f"format() argument 2 must be str, not {type_name(spec)}")
+    result = tx.call(tx.tr.lookup_special(tx, v, "__format__"), [spec])
+    if not issubclass(result.python_type(), str):
+        return tx.raises(TypeError, f"__format__ must return a str, not {type_name(result)}")
+    return result
+
+
+@method(object.__format__)
+def object_format(tx: Any, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
+    if atom_value(format_spec, "format"):
+        return tx.raises(TypeError, f"unsupported format string passed to {type_name(self)}.__format__")
+    return object_str(tx, self)
+
+
+@method(str.format)
+def str_format(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return formatting(tx, atom_value(self).format, args, kwargs)
+
+
+@method(str.format_map)
+def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker, /) -> VariableTracker:
+    if isinstance(mapping, ConstantVariable):
+        return fold(tx, str.format_map, [self, mapping], {})
+    return formatting(tx, atom_value(self).format_map, [mapping])
+
+
+# -- methods that take containers
+
+
+@method(str.join, bytes.join)
+def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
+    if iterable.tp_iter is None and iterable.sq_item is None:
+        return tx.raises(TypeError, "can only join an iterable")
+    template = atom_value(self)
+    parts = unpack(tx, iterable)
+    if any(isinstance(item, LateText) for item in parts) and all(_is_text(item) for item in parts):
+        return joined(tx, parts, template)
+    for i, item in enumerate(parts):
+        if not can_be_host(item) and not hasattr(item, "host_copy"):
+            what = "str instance" if isinstance(template, str) else "a bytes-like object"
+            return tx.raises(TypeError, f"sequence item {i}: expected {what}, {type_name(item)} found")
+    return call_host(tx, template.join, [ListVariable(parts)])
+
+
+def _is_text(v: VariableTracker) -> bool:
+    return issubclass(v.python_type(), str)
+
+
+def _at_end(function: Any) -> None:
+    @method(function)
+    def at_end(tx: Any, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+        if isinstance(self, LateText) and len(args) == 1 and isinstance(args[0], ConstantVariable):
+            text = self.parts[0 if function is str.startswith else -1]
+            if type(text) is str and type(args[0].value) is str and len(args[0].value) <= len(text):
+                return fold(tx, function, [ConstantVariable(text), args[0]], {})
+        return call_host(tx, function, [self, *args])
+
+
+_at_end(str.startswith)
+_at_end(str.endswith)
+
+
+@method(str.translate)
+def str_translate(tx: Any, self: VariableTracker, table: VariableTracker, /) -> VariableTracker:
+    if table.python_type() in (dict, list, tuple):
+        # What the C code does with these calls nothing of the program; a table may hold what it does not look up.
+        return run_host(tx, atom_value(self).translate, [_Table(tx, table)])
+    return call_host(tx, str.translate, [self, table])
+
+
+class _Table:
+    """The mapping that the real `translate` reads."""
+
+    def __init__(self, tx: Any, vt: VariableTracker) -> None:
+        self._tx, self._vt = tx, vt
+
+    def __getitem__(self, key: int) -> Any:
+        return shielded(lambda: to_host(self._tx, get_item(self._tx, self._vt, ConstantVariable(key))))
+
+
+@method(str.__dict__["maketrans"].__func__)
+def str_maketrans(tx: Any, x: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+    values = [v.host_copy() if hasattr(v, "host_copy") else host_value(v) for v in (x, *args)]
+    try:
+        table = str.maketrans(*values)
+    except (TypeError, ValueError) as error:
+        tx.raises_like(error)
+    return tx.tr.wrap_new(table)
+
+
+pure_methods(str, bytes)
+
+# -- regular expressions: patterns and matches are constants
+
+
+@builds(re.Pattern, re.Match)
+def build_pattern(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    tr.guard(source, ir.IS, value)
+    return ConstantVariable(value, source)
+
+
+@constant_slot("mp_subscript", re.Match)
+def match_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+    return fold(tx, operator.getitem, [vt, key], {})
+
+
+@builtin(re._compile)
+def re_compile(tx: Any, pattern: VariableTracker, flags: VariableTracker, /) -> VariableTracker:
+    # Past the module's cache, which is no state of the program.
+    return fold(tx, re.compile, [known(tx, pattern), known(tx, flags)], {})
+
+
+def known(tx: Any, v: VariableTracker) -> VariableTracker:
+    """An argument as a constant: from 3.13 on the default of `count` and `flags` is an int of its own class."""
+    if v.value is not MISSING and isinstance(v.value, int) and not v.is_python_constant():
+        tx.tr.guard(v.source, ir.IS, v.value)
+        return ConstantVariable(int(v.value))
+    return v
+
+
+def _replacer(tx: Any, function: VariableTracker) -> Any:
+    """A function of the program as the replacement that the real `sub` calls."""
+
+    def replace(match: re.Match[Any]) -> Any:
+        return shielded(lambda: to_host(tx, tx.call(function, [ConstantVariable(match)])))
+
+    return replace
+
+
+def _substitution(function: Any) -> None:
+    @method(function)
+    def substitute(
+        tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
+        args = tuple([known(tx, v) for v in args])
+        kwargs = {name: known(tx, v) for name, v in kwargs.items()}
+        host = [_replacer(tx, v) if _is_function(v) else to_host(tx, v) for v in args]
+        host_kwargs = {name: _replacer(tx, v) if _is_function(v) else to_host(tx, v) for name, v in kwargs.items()}
+        return run_host(tx, functools.partial(function, self.value), host, host_kwargs)
+
+
+def _is_function(v: VariableTracker) -> bool:
+    return v.tp_call is not None and not isinstance(v, ConstantVariable)
+
+
+_substitution(re.Pattern.sub)
+_substitution(re.Pattern.subn)
+_substitution(re.Pattern.split)
+
+
+class MatchIterator(IteratorVariable):
+    """`pattern.finditer(text)`: the real iterator is asked; `n` matches have been taken off it."""
+
+    cls = type(re.compile("").finditer(""))
+
+    def __init__(self, make: Any) -> None:
+        self.make = make
+        self.real = make()
+        self.n = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        match = next(self.real, None)
+        self.n += match is not None
+        return None if match is None else ConstantVariable(match)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(_advanced)
+        cg.load_const(self.make)
+        cg.load_const(self.n)
+        cg.asm.call(2)
+
+
+def _advanced(make: Any, n: int) -> Any:
+    return advance(make(), n)
+
+
+@method(re.Pattern.finditer)
+def pattern_finditer(
+    tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    host = [host_value(v, "call-c-function") for v in args]
+    host_kwargs = {name: host_value(v, "call-c-function") for name, v in kwargs.items()}
+    try:
+        return MatchIterator(functools.partial(self.value.finditer, *host, **host_kwargs))
+    except TypeError as error:
+        return tx.raises_like(error)
+
+
+pure_methods(re.Match, re.Pattern)
+
+
+# -- the parser of `string.Formatter`
+
+
+def _parsed(function: Any) -> None:
+    @builtin(function)
+    def parse(tx: Any, text: VariableTracker, /) -> VariableTracker:
+        try:
+            made = function(atom_value(text))
+            rest = list(made[1] if isinstance(made, tuple) else made)
+        except (TypeError, ValueError) as error:
+            # It is raised where the parser has got to, which may be after effects of the fields before.
+            return unsupported("call-c-function", f"{function.__name__}: {error}")
+        iterator = get_iter(tx, ListVariable([tx.tr.wrap_new(item) for item in rest]))
+        return TupleVariable([ConstantVariable(made[0]), iterator]) if isinstance(made, tuple) else iterator
+
+
+_parsed(_string.formatter_parser)
+_parsed(_string.formatter_field_name_split)

@@ -1,0 +1,299 @@
+"""Tuples, named tuples and struct sequences.
+
+Input: trackers of the items, or a real tuple. Output: `TupleVariable`.
+Invariant: the items never change; a tuple is a constant when all of its items are.
+Mirrors `Objects/tupleobject.c`, `Objects/structseq.c` and `Modules/_collectionsmodule.c` (`_tuplegetter`).
+"""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.isa.typeobject import bases_of, dict_of, dictoffset_of, module_of, qualname_of
+from dynamo_lite.variables.protocol.abstract import type_name
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
+from dynamo_lite.variables.protocol.descr import generic_getattr, getset, type_attribute
+from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
+from dynamo_lite.variables.protocol.native import (
+    LONG,
+    NativeVariable,
+    emit_all,
+    emit_list,
+    host_value,
+    part_text,
+    recursive_repr,
+)
+from dynamo_lite.variables.protocol.slots import SLOTDEFS
+from dynamo_lite.variables.protocol.wrap import builds, builds_if
+
+from .list import iterate
+from .sequence import SequenceVariable, all_constant
+
+
+class TupleVariable(SequenceVariable):
+    """A tuple, a named tuple (`cls` has `_fields`), a struct sequence, or the native part of an instance of another
+    subclass.
+    """
+
+    cls = base = tuple
+
+    def __init__(self, items: list[VariableTracker] | None = None, cls: type = tuple) -> None:
+        self.items = [] if items is None else items
+        if cls is not tuple:
+            self.cls = cls
+
+    @classmethod
+    def make(cls, items: list[VariableTracker]) -> TupleVariable:
+        return TupleVariable(items)
+
+    def is_python_constant(self) -> bool:
+        return all_constant(self.items)
+
+    def as_python_constant(self) -> Any:
+        values = tuple([item.as_python_constant() for item in self.items])
+        return values if self.cls is tuple else real_tuple(self.cls, values)
+
+    def as_proxy(self) -> Any:
+        values = tuple([item.as_proxy() for item in self.items])
+        return values if self.cls is tuple else real_tuple(self.cls, values)
+
+    # -- slots
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if self.cls is not tuple and is_struct_sequence(self.cls) and name in self.cls.__match_args__:
+            return self.items[self.cls.__match_args__.index(name)]
+        return generic_getattr(tx, self, name)
+
+    def sliced(self, tx: Any, s: slice) -> VariableTracker:
+        if self.cls is tuple and s.indices(len(self.items)) == (0, len(self.items), 1):
+            return self
+        return TupleVariable(self.items[s])
+
+    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        items = self.repeated(tx, count)
+        return self if self.cls is tuple and len(items) == len(self.items) else TupleVariable(items)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(hash(tuple([_Hash(item_hash(tx, item)) for item in self.items])))
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        custom = None if self.cls is tuple else type_attribute(tx, self.cls, "__repr__")
+        if custom is not None and (custom.value is MISSING or isinstance(custom.value, types.FunctionType)):
+            return tx.call(custom, [self])
+        return tuple_repr(tx, self)
+
+    def _repr(self, tx: Any) -> str:
+        names = getattr(self.cls, "__match_args__", ()) if is_struct_sequence(self.cls) else ()
+        if names:
+            fields = ", ".join(f"{n}={part_text(tx, v)}" for n, v in zip(names, self.items, strict=False))
+            return f"{module_of(self.cls)}.{qualname_of(self.cls)}({fields})"
+        return f"({self.repr_items(tx)}{',' * (len(self.items) == 1)})"
+
+    # -- code generation
+
+    def emit_new(self, cg: Any) -> None:
+        if self.cls is tuple:
+            if len(self.items) > LONG:
+                cg.load_callable(tuple)
+                emit_list(cg, self.items)
+                cg.asm.call(1)
+            else:
+                cg.asm.build_tuple(emit_all(cg, self.items))
+            return
+        cg.load_callable(real_tuple)
+        cg.load_const(self.cls)
+        cg.asm.build_tuple(emit_all(cg, self.items))
+        cg.asm.call(2)
+
+
+@method(tuple.__repr__)
+def tuple_repr(tx: Any, self: TupleVariable, /) -> VariableTracker:
+    return recursive_repr(tx, self, "(...)", lambda: self._repr(tx))
+
+
+class _Hash:
+    """Stands for an item whose hash is known, so that the real tuple hash can be taken."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value
+
+
+def item_hash(tx: Any, v: VariableTracker) -> int:
+    """`hash(v)` as a host int."""
+    if v.tp_hash is None:
+        if v.python_type().__hash__ is not None:
+            unsupported("operation-on-unknown-object", f"hash() of a {type_name(v)}")
+        tx.raises(TypeError, f"unhashable type: '{type_name(v)}'")
+    return host_value(v.tp_hash(tx), "object-identity")
+
+
+def real_tuple(cls: Any, values: tuple[Any, ...]) -> Any:
+    """An instance of a tuple subclass without running its `__new__`."""
+    return cls(values) if is_struct_sequence(cls) else tuple.__new__(cls, values)
+
+
+def is_struct_sequence(cls: type) -> bool:
+    """True for types like `torch.return_types.max`: their fields are C members."""
+    return "n_sequence_fields" in dict_of(cls)
+
+
+def is_plain_subclass(cls: type) -> bool:
+    """True for struct sequences and for named tuples that define no special method of their own but `__repr__`."""
+    if is_struct_sequence(cls):
+        return True
+    named = dictoffset_of(cls) == 0 and bases_of(cls) == (tuple,) and "_fields" in dict_of(cls)
+    return named and not any(name in dict_of(cls) for name in (*SLOTDEFS, *ATTRIBUTE_HOOKS) if name != "__repr__")
+
+
+ATTRIBUTE_HOOKS = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__")
+
+
+def _guard_class(tr: Any, cls: type) -> None:
+    """A named tuple's class gets no special methods later."""
+    if cls is not tuple and not is_struct_sequence(cls) and is_plain_subclass(cls):
+        tr.guards.class_check(cls, is_plain_subclass)
+
+
+@builds(tuple)
+def build_tuple(tr: Any, value: tuple[Any, ...], source: Any) -> TupleVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    _guard_class(tr, type(value))
+    result = TupleVariable.__new__(TupleVariable)
+    result.cls = type(value)
+    result.load_from(tr, value, source)
+    return result
+
+
+builds_if(lambda value: issubclass(type(value), tuple) and type(value) is not tuple and is_plain_subclass(type(value)))(
+    build_tuple
+)
+
+
+# -- making
+
+
+@constructor(tuple)
+def new_tuple(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+    if iterable is None:
+        return TupleVariable([])
+    if iterable.python_type() is tuple:
+        return iterable
+    return TupleVariable(iterate(tx, iterable))
+
+
+@builtin(tuple.__new__)
+def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+    real = cls.value
+    if real is tuple:
+        return new_tuple(tx, cls, iterable)
+    items = [] if iterable is None else iterate(tx, iterable)
+    if not tx.tr.is_new_class(real) and is_plain_subclass(real):
+        _guard_class(tx.tr, real)
+        return TupleVariable(items, real)
+    instance = tx.tr.new_instance(tx, real)
+    instance.items = items
+    return instance
+
+
+# -- methods
+
+
+@method(tuple.index)
+def tuple_index(
+    tx: Any,
+    self: TupleVariable,
+    value: VariableTracker,
+    start: VariableTracker | None = None,
+    stop: VariableTracker | None = None,
+    /,
+) -> VariableTracker:
+    i = self.index_of(tx, value, start, stop)
+    return ConstantVariable(i) if i is not None else tx.raises(ValueError, "tuple.index(x): x not in tuple")
+
+
+@method(tuple.__getnewargs__)
+def tuple_getnewargs(tx: Any, self: TupleVariable, /) -> VariableTracker:
+    return TupleVariable([TupleVariable(self.items)])
+
+
+# -- fields of named tuples
+
+TupleGetter: type = type(collections.namedtuple("_Named", "field").field)
+
+
+class TupleGetterVariable(NativeVariable):
+    """The descriptor behind a field of a named tuple."""
+
+    cls = TupleGetter
+
+    def __init__(self, index: int, doc: VariableTracker | None, value: Any = MISSING, source: Any = None) -> None:
+        self.index = index
+        self.doc = doc
+        self.value = value
+        self.source = source
+
+    def is_python_constant(self) -> bool:
+        return self.value is not MISSING
+
+    def as_python_constant(self) -> Any:
+        return self.value if self.value is not MISSING else super().as_python_constant()
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if obj is None or is_none(obj):
+            return self
+        if not isinstance(obj, TupleVariable):
+            what = f"descriptor for index '{self.index}' for tuple subclasses"
+            return tx.raises(TypeError, f"{what} doesn't apply to '{type_name(obj)}' object")
+        if not 0 <= self.index < len(obj.items):
+            return tx.raises(IndexError, "tuple index out of range")
+        return obj.items[self.index]
+
+    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        tx.raises(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")
+
+    def children(self) -> Any:
+        return () if self.doc is None else (self.doc,)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(TupleGetter)
+        cg.load_const(self.index)
+        cg.load(self.doc)
+        cg.asm.call(2)
+
+
+def _set_doc(tx: Any, self: TupleGetterVariable, value: VariableTracker | None) -> None:
+    if self.source is not None:
+        unsupported("mutation-of-unknown-object", "the docstring of a field of a named tuple")
+    self.doc = ConstantVariable(None) if value is None else value
+
+
+@getset(TupleGetter.__dict__["__doc__"], _set_doc)
+def tuple_getter_doc(tx: Any, self: TupleGetterVariable, /) -> VariableTracker:
+    if self.doc is None:
+        self.doc = tx.tr.wrap(self.value.__doc__, tx.tr.source(self.source, ir.ATTR, "__doc__"))
+    return self.doc
+
+
+@method(TupleGetter.__reduce__)
+def tuple_getter_reduce(tx: Any, self: TupleGetterVariable, /) -> VariableTracker:
+    parts = TupleVariable([ConstantVariable(self.index), tuple_getter_doc(tx, self)])
+    return TupleVariable([tx.tr.type_tracker(TupleGetter), parts])
+
+
+@constructor(TupleGetter)
+def new_tuple_getter(tx: Any, cls: VariableTracker, index: VariableTracker, doc: VariableTracker, /) -> VariableTracker:
+    return TupleGetterVariable(host_value(index), doc)
+
+
+@builds(TupleGetter)
+def build_tuple_getter(tr: Any, value: Any, source: Any) -> TupleGetterVariable:
+    tr.guard(source, ir.IS, value)
+    return TupleGetterVariable(value.__reduce__()[1][0], None, value, source)

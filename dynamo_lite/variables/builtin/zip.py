@@ -1,0 +1,301 @@
+"""zip, map, filter and enumerate.
+
+Input: trackers of the arguments, or a real object. Output: iterator models that pull from other iterators when asked,
+never before.
+Invariant: one class per C type, with the fields of its C struct; `emit_new` makes a real object of that type in the
+same state.
+Mirrors `Python/bltinmodule.c`, `Objects/enumobject.c`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.abstract import binary_op, get_iter, index, is_true, iter_next, type_name
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import FALSE, ConstantVariable, is_none
+from dynamo_lite.variables.protocol.dispatch import constructor
+from dynamo_lite.variables.protocol.native import emit_all, host_int
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .iter import IteratorVariable, advance, call_or_stop, reduced_arg, wrapped_args
+from .tuple import TupleVariable
+
+
+class ManyIterators(IteratorVariable):
+    """Base of the types that hold a list of iterators."""
+
+    iterators: list[VariableTracker]
+
+    def children(self) -> Any:
+        return [*self.iterators, *super().children()]
+
+
+def emit_with(cg: Any, function: Any, *args: Any, **kwargs: Any) -> None:
+    """Push `function(*args, **kwargs)`; arguments are trackers, lists of trackers (for tuples), or host constants."""
+    cg.load_callable(function)
+    _emit_arguments(cg, args, kwargs)
+    cg.asm.call(len(args) + len(kwargs), tuple(kwargs))
+
+
+def emit_instance(cg: Any, vt: IteratorVariable, base: type, *args: Any, **kwargs: Any) -> None:
+    """The same for the constructor `base` of the type of `vt`, which may be a subclass."""
+    cls = vt.python_type()
+    if cls is base:
+        emit_with(cg, base, *args, **kwargs)
+    else:
+        emit_with(cg, base.__new__, cls, *args, **kwargs)
+
+
+def _emit_arguments(cg: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    for arg in (*args, *kwargs.values()):
+        if isinstance(arg, VariableTracker):
+            cg.load(arg)
+        elif isinstance(arg, list):
+            cg.asm.build_tuple(emit_all(cg, arg))
+        else:
+            cg.load_const(arg)
+
+
+def emit_advanced(cg: Any, n: int, emit: Callable[[], None]) -> None:
+    """Push the iterator that `emit` pushes, after taking n items off it."""
+    cg.load_callable(advance)
+    emit()
+    cg.load_const(n)
+    cg.asm.call(2)
+
+
+# -- zip
+
+
+class ZipVariable(ManyIterators):
+    """`zip(*iterables, strict=False)`."""
+
+    cls = zip
+
+    def __init__(self, iterators: list[VariableTracker], strict: bool = False, source: Any = None) -> None:
+        self.iterators = iterators
+        self.strict = strict
+        self.source = source
+
+    def own(self) -> bool:
+        self.owned = (self.source is not None and not self.strict) and all(
+            isinstance(iterator, IteratorVariable) and iterator.own() for iterator in self.iterators
+        )
+        return self.owned
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        self.refuse_if_owned()
+        return self.take(tx)
+
+    def take(self, tx: Any) -> VariableTracker | None:
+        items = []
+        for i, iterator in enumerate(self.iterators):
+            item = iterator.take(tx) if self.owned else iter_next(tx, iterator)
+            if item is None:
+                if self.strict:
+                    self._check_lengths(tx, i)
+                return None
+            items.append(item)
+        return TupleVariable(items) if items else None
+
+    def _check_lengths(self, tx: Any, i: int) -> None:
+        """Argument i is exhausted: all others have to be, too."""
+        if i:
+            plural = " " if i == 1 else "s 1-"
+            tx.raises(ValueError, f"zip() argument {i + 1} is shorter than argument{plural}{i}")
+        for k, iterator in enumerate(self.iterators[1:], 1):
+            if iter_next(tx, iterator) is not None:
+                plural = " " if k == 1 else "s 1-"
+                tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return (self.python_type(), tuple(self.iterators), *([True] if self.strict else []))
+
+    def restore(self, tx: Any, state: VariableTracker) -> None:
+        self.strict = is_true(tx, state)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_instance(cg, self, zip, *self.iterators, **({"strict": True} if self.strict else {}))
+
+
+@constructor(zip)
+def new_zip(
+    tx: Any, cls: VariableTracker, /, *iterables: VariableTracker, strict: VariableTracker = FALSE
+) -> ZipVariable:
+    iterators = []
+    for iterable in iterables:
+        if iterable.tp_iter is None and iterable.sq_item is None:
+            tx.raises(TypeError, f"'{type_name(iterable)}' object is not iterable")
+        iterators.append(get_iter(tx, iterable))
+    return ZipVariable(iterators, is_true(tx, strict))
+
+
+@builds(zip)
+def build_zip(tr: Any, value: Any, source: Any) -> ZipVariable:
+    return ZipVariable(wrapped_args(tr, value, source), len(value.__reduce__()) > 2, source)
+
+
+# -- map, filter
+
+
+class MapVariable(ManyIterators):
+    """`map(function, *iterables)`."""
+
+    cls = map
+    parts = ("function",)
+
+    def __init__(self, function: VariableTracker, iterators: list[VariableTracker], source: Any = None) -> None:
+        self.function = function
+        self.iterators = iterators
+        self.source = source
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        args = []
+        for iterator in self.iterators:
+            item = iter_next(tx, iterator)
+            if item is None:
+                return None
+            args.append(item)
+        return call_or_stop(tx, self.function, args)
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.python_type(), (self.function, *self.iterators)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_instance(cg, self, map, self.function, *self.iterators)
+
+
+@constructor(map)
+def new_map(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> MapVariable:
+    if len(args) < 2:
+        return tx.raises(TypeError, "map() must have at least two arguments.")
+    return MapVariable(args[0], [get_iter(tx, iterable) for iterable in args[1:]])
+
+
+@builds(map)
+def build_map(tr: Any, value: Any, source: Any) -> MapVariable:
+    function, *iterators = wrapped_args(tr, value, source)
+    return MapVariable(function, iterators, source)
+
+
+class FilterVariable(IteratorVariable):
+    """`filter(function or None, iterable)`, and `itertools.filterfalse`; `base` is which."""
+
+    parts = ("function", "iterator")
+
+    def __init__(self, base: type, function: VariableTracker, iterator: VariableTracker, source: Any = None) -> None:
+        self.cls = self.base = base
+        self.function = function
+        self.iterator = iterator
+        self.source = source
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        by_truth = is_none(self.function) or self.function.value is bool
+        while (item := iter_next(tx, self.iterator)) is not None:
+            verdict = item if by_truth else call_or_stop(tx, self.function, [item])
+            if verdict is None:
+                return None
+            if is_true(tx, verdict) is (self.base is filter):
+                return item
+        return None
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.python_type(), (self.function, self.iterator)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_instance(cg, self, self.base, self.function, self.iterator)
+
+
+@constructor(filter)
+def new_filter(
+    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
+) -> FilterVariable:
+    return FilterVariable(filter, function, get_iter(tx, iterable))
+
+
+@constructor(itertools.filterfalse)
+def new_filterfalse(
+    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
+) -> FilterVariable:
+    return FilterVariable(itertools.filterfalse, function, get_iter(tx, iterable))
+
+
+@builds(filter)
+def build_filter(tr: Any, value: Any, source: Any) -> FilterVariable:
+    function, iterator = wrapped_args(tr, value, source)
+    return FilterVariable(filter, function, iterator, source)
+
+
+# -- enumerate
+
+
+class EnumerateVariable(IteratorVariable):
+    """`enumerate(iterable, start=0)`. `count` is the number of the next item, which may vary."""
+
+    cls = enumerate
+    parts = ("iterator",)
+
+    def __init__(self, iterator: VariableTracker, count: VariableTracker, source: Any = None) -> None:
+        self.iterator = iterator
+        self.count = count
+        self.source = source
+        self.consumed = 0
+
+    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+        if self.source is None:
+            item = iter_next(tx, self.iterator)
+        else:
+            item = self.iterator.take(tx)
+            tx.tr.mutating(self)
+            self.consumed += 1
+        if item is None:
+            return None
+        count = self.count
+        self.count = binary_op(tx, operator.add, count, ConstantVariable(1))
+        return TupleVariable([count, item])
+
+    def children(self) -> Any:
+        return [self.iterator, self.count]
+
+    def reduced(self, tx: Any) -> tuple[Any, ...]:
+        return self.python_type(), (self.iterator, self.count)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_instance(cg, self, enumerate, self.iterator, self.count)
+
+    def emit_update(self, cg: Any) -> None:
+        emit_with(cg, _step, self, self.consumed)
+        cg.asm.pop_top()
+
+
+def _step(iterator: Iterator[Any], n: int) -> None:
+    """Ask a real iterator n times: where a part of it goes on behind its end, each time takes something."""
+    for _ in range(n):
+        next(iterator, None)
+
+
+@constructor(enumerate)
+def new_enumerate(
+    tx: Any, cls: VariableTracker, iterable: VariableTracker, start: VariableTracker | None = None
+) -> EnumerateVariable:
+    count = ConstantVariable(0) if start is None else index(tx, start)
+    if not count.is_symbolic:
+        count = ConstantVariable(host_int(count))
+    return EnumerateVariable(get_iter(tx, iterable), count)
+
+
+@builds(enumerate)
+def build_enumerate(tr: Any, value: Any, source: Any) -> EnumerateVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    inner, count = value.__reduce__()[1]
+    number = tr.wrap(count, tr.source(source, ir.CALL, reduced_arg(1)))
+    model = tr.wrap(inner, tr.source(source, ir.CALL, reduced_arg(0)))
+    if model.tp_iternext is None or not isinstance(model, IteratorVariable) or model.owned or not model.own():
+        unsupported("iterator-state", f"enumerate over a {type(inner).__name__}")
+    return EnumerateVariable(model, number, source)

@@ -1,0 +1,113 @@
+"""Closure cells.
+
+Input: a real cell with its access path, or the initial content of a new one. Output: `CellVariable`.
+Invariant: closures that share a cell share its tracker; the content is read (and guarded) only when used.
+Mirrors `Objects/cellobject.c`.
+"""
+
+from __future__ import annotations
+
+from types import CellType
+from typing import Any
+
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, richcompare
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, missing_from
+from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, boolean
+from dynamo_lite.variables.protocol.descr import generic_getattr, generic_setattr, getset
+from dynamo_lite.variables.protocol.wrap import builds
+
+
+class CellVariable(VariableTracker):
+    """A cell. `content` is a tracker, None while empty, `MISSING` while the real cell has not been read."""
+
+    def __init__(self, content: Any = None, source: Any = None, value: Any = MISSING) -> None:
+        self.content = content
+        self.source = source
+        self.value = value
+
+    def python_type(self) -> type:
+        return CellType
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        generic_setattr(tx, self, name, value)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not isinstance(other, CellVariable):
+            return NOT_IMPLEMENTED
+        mine, its = self.get(tx), other.get(tx)
+        if mine is not None and its is not None:
+            return richcompare(tx, mine, its, op)
+        return boolean(COMPARE_OPS[op](its is None, mine is None))  # an empty cell is less than any other
+
+    def get(self, tx: Any) -> VariableTracker | None:
+        """The content, or None for an empty cell."""
+        if self.content is MISSING:
+            tr = tx.tr
+            node = tr.source(self.source, ir.CELL_CONTENTS, None)
+            try:
+                real = self.value.cell_contents
+            except ValueError:
+                tr.guard(node, ir.ABSENT, None)
+                self.content = None
+            else:
+                tr.expect(node)
+                self.content = tr.wrap(real, node)
+        return self.content
+
+    def set(self, tx: Any, content: VariableTracker | None) -> None:
+        """Store a tracker; None empties the cell."""
+        tx.tr.mutating(self)
+        self.content = content
+
+    def children(self) -> Any:
+        return () if self.content in (None, MISSING) else (self.content,)
+
+    def item_at(self, kind: int, arg: Any) -> Any:
+        return self.content if self.content is not MISSING else None
+
+    def let_go(self, tr: Any) -> Any:
+        try:
+            content = self.value.cell_contents
+        except ValueError:
+            tr.guard(tr.source(self.source, ir.CELL_CONTENTS, None), ir.ABSENT)
+            return ()
+        return missing_from(self.children(), [(tr.source(self.source, ir.CELL_CONTENTS, None), content)])
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(CellType)
+        cg.asm.call(0)
+
+    def emit_fill(self, cg: Any) -> None:
+        if self.content is not None:
+            self.emit_update(cg)
+
+    def emit_update(self, cg: Any) -> None:
+        if self.content is MISSING:
+            return
+        if self.content is None:
+            cg.load(self)
+            cg.asm.delete_attr("cell_contents")
+        else:
+            cg.load(self.content)
+            cg.load(self)
+            cg.asm.store_attr("cell_contents")
+
+
+@builds(CellType)
+def build_cell(tr: Any, value: CellType, source: Any) -> CellVariable:
+    tr.guard(source, ir.TYPE_IS, CellType)
+    return CellVariable(MISSING, source, value)
+
+
+def _set_contents(tx: Any, self: CellVariable, value: VariableTracker | None) -> None:
+    self.set(tx, value)
+
+
+@getset(CellType.__dict__["cell_contents"], _set_contents)
+def cell_contents(tx: Any, self: CellVariable, /) -> VariableTracker:
+    content = self.get(tx)
+    return content if content is not None else tx.raises(ValueError, "Cell is empty")

@@ -1,0 +1,235 @@
+"""Functions wrapped by `compile` and `disable`, met or made inside captured code.
+
+Input: a real `Callable`, `UncapturedFunction` or `Uncaptured`; a call of `compile`. Output: a model whose call is that of the wrapped
+function, which is followed as part of the outer capture; a model that breaks when called.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynamo_lite import _eval_frame
+from dynamo_lite.exc import NotConstant, unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, real_object
+from dynamo_lite.variables.protocol.constant import NONE
+from dynamo_lite.variables.protocol.descr import DescriptorVariable
+from dynamo_lite.variables.protocol.dispatch import builtin, method
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .classes import CONVERTED
+from .function import FunctionVariable, MethodVariable
+
+
+class CompiledVariable(DescriptorVariable):
+    """A `Callable`. What it does not have itself it has from its function."""
+
+    def __init__(self, value: Any, source: Any, function: VariableTracker) -> None:
+        super().__init__(value, source)
+        self.function = function
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("__wrapped__", "_torchdynamo_orig_callable"):
+            return self.function if getattr(self.value, name) is self.function.value else self._own(tx, name)
+        if name in _OF_FUNCTION and name not in self.value.__dict__:
+            return self.function.tp_getattro(tx, name)
+        return self._own(tx, name)
+
+    def _own(self, tx: Any, name: str) -> VariableTracker:
+        try:
+            value = getattr(self.value, name)
+        except AttributeError as error:
+            tx.raises_like(error)
+        return tx.tr.wrap(value, tx.tr.source(self.source, ir.ATTR, name))
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, args, kwargs)
+
+
+_OF_FUNCTION = frozenset(
+    {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"}
+    | {"__type_params__", "__defaults__", "__kwdefaults__", "__code__", "__globals__", "__builtins__", "__closure__"}
+)
+
+
+@method(_eval_frame.Callable.__set_name__, _eval_frame.UncapturedFunction.__set_name__)
+def function_set_name(tx: Any, self: VariableTracker, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+    """What a new class calls for the functions in its namespace."""
+    if name.as_python_constant() in CONVERTED:
+        unsupported("class-definition", f"compiled {name.as_python_constant()}")
+    return NONE
+
+
+class NewCompiledVariable(VariableTracker):
+    """What a call of `compiler`, which is `compile`, has made of a function in the traced code."""
+
+    source = None
+
+    def __init__(self, compiler: Any, function: FunctionVariable, options: dict[str, Any]) -> None:
+        self.compiler = compiler
+        self.function = function
+        self.options = options
+
+    def python_type(self) -> type:
+        return _eval_frame.Callable
+
+    def describe(self) -> str:
+        return f"compiled {self.function.describe()}"
+
+    def children(self) -> Any:
+        return (self.function,)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("__wrapped__", "_torchdynamo_orig_callable"):
+            return self.function
+        return self.function.tp_getattro(tx, name)
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, args, kwargs)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(self.compiler)
+        cg.load(self.function)
+        for value in self.options.values():
+            cg.load_const(value)
+        cg.asm.call(1 + len(self.options), tuple(self.options))
+
+
+def nested_compiler(compile: Any) -> None:
+    """Have calls of `compile` in captured code make models: of plain functions, with options that are constants."""
+
+    @builtin(compile)
+    def compile_inside(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        try:
+            options = {name: _option(value) for name, value in kwargs.items()}
+        except NotConstant as error:
+            return unsupported("nested-compiler", f"compile with {error}")
+        try:
+            sample = compile(lambda: None, **options)
+        except Exception as error:
+            return unsupported("nested-compiler", f"compile raises {type(error).__name__}")
+        if type(sample) is not _eval_frame.Callable:  # it is disabled
+            return unsupported("nested-compiler", "compile that returns what it gets")
+        if not args:
+            return PartialCompiledVariable(compile, options)
+        return _compiled(compile, options, *args)
+
+
+def _compiled(compiler: Any, options: dict[str, Any], *args: VariableTracker) -> VariableTracker:
+    function = args[0]
+    while isinstance(function, CompiledVariable | NewCompiledVariable):
+        function = function.function
+    if len(args) > 1 or not isinstance(function, FunctionVariable):
+        return unsupported("nested-compiler", f"compile of a {args[0].python_type().__name__}")
+    return NewCompiledVariable(compiler, function, options)
+
+
+def _option(vt: VariableTracker) -> Any:
+    if not vt.is_python_constant():
+        raise NotConstant(vt.describe())
+    return vt.as_python_constant()
+
+
+class PartialCompiledVariable(VariableTracker):
+    """What `compile` without a function returns: a decorator, made for calls."""
+
+    source = None
+
+    def __init__(self, compiler: Any, options: dict[str, Any]) -> None:
+        self.compiler = compiler
+        self.options = options
+
+    def python_type(self) -> type:
+        return type(self.compiler())
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if kwargs or len(args) != 1:
+            return unsupported("nested-compiler", "compile")
+        return _compiled(self.compiler, self.options, *args)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(self.compiler)
+        for value in self.options.values():
+            cg.load_const(value)
+        cg.asm.call(len(self.options), tuple(self.options))
+
+
+@builds(_eval_frame.Callable)
+def build_callable(tr: Any, value: Any, source: Any) -> CompiledVariable:
+    tr.guard(source, ir.IS, value)
+    function = value._torchdynamo_orig_callable
+    return CompiledVariable(value, source, tr.build_constant_object(function))
+
+
+class SlotMethodVariable(DescriptorVariable):
+    """A `SlotMethod`: a call is one of its object."""
+
+    def __init__(self, value: Any, source: Any, object: VariableTracker) -> None:
+        super().__init__(value, source)
+        self.object = object
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name in ("__self__", "_torchdynamo_orig_callable"):
+            return self.object
+        return super().tp_getattro(tx, name)
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if self.value.name == "__call__":
+            return tx.call(self.object, args, kwargs)
+        return tx.call(self.object.tp_getattro(tx, self.value.name), args, kwargs)
+
+
+@builds(_eval_frame.SlotMethod)
+def build_slot_method(tr: Any, value: Any, source: Any) -> SlotMethodVariable:
+    tr.guard(source, ir.IS, value)
+    return SlotMethodVariable(value, source, tr.wrap(value.__self__, tr.source(source, ir.ATTR, "__self__")))
+
+
+class ModuleSlotVariable(DescriptorVariable):
+    """The `__call__` or `forward` of the class of a compiled module: that of the class of the original."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        real = real_object(args[0]) if args else MISSING
+        if not isinstance(real, self.value.owner):
+            return unsupported(
+                "attribute-of-unknown-object", f"the original of {args[0].describe() if args else 'nothing'}"
+            )
+        source = tx.tr.source(args[0].source, ir.ATTR, "_dynamo_lite_original")
+        module = tx.tr.wrap(real._dynamo_lite_original, source)
+        if self.value.name == "__call__":
+            return tx.call(module, args[1:], kwargs)
+        return tx.call(module.tp_getattro(tx, self.value.name), args[1:], kwargs)
+
+
+@builds(_eval_frame.SlotDescriptor)
+def build_slot_descriptor(tr: Any, value: Any, source: Any) -> ModuleSlotVariable:
+    tr.guard(source, ir.IS, value)
+    return ModuleSlotVariable(value, source)
+
+
+class DisabledVariable(DescriptorVariable):
+    """A function that must run as it is."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return unsupported("call-skipped-function", f"{getattr(self.value, '__qualname__', self.value)} is disabled")
+
+
+@builds(_eval_frame.Uncaptured, _eval_frame.UncapturedFunction)
+def build_uncaptured(tr: Any, value: Any, source: Any) -> DisabledVariable:
+    tr.guard(source, ir.IS, value)
+    return DisabledVariable(value, source)

@@ -1,0 +1,318 @@
+"""The builtin exception classes: construction, members, text, pickling.
+
+Input: an `ExceptionVariable` and arguments. Output: its members and texts.
+Invariant: what an assignment refuses, and the text of rare classes, is asked of a real exception.
+Mirrors `Objects/exceptions.c`.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.isa.typeobject import mro_of
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.abstract import class_name, get_attr, is_subtype, message_name, set_attr, type_name
+from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
+from dynamo_lite.variables.protocol.descr import getset
+from dynamo_lite.variables.protocol.dispatch import builtin, method
+
+from .exception_instance import C_MEMBERS, CONSTRUCTOR_MEMBERS, EXCEPTION_CLASSES, ExceptionVariable, caught_classes
+from .traceback_object import is_traceback
+
+# -- construction
+
+
+@method(BaseException.__init__)
+def exception_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+    if kwargs:
+        tx.raises(TypeError, f"{message_name(self.cls)}() takes no keyword arguments")
+    self.put(tx, "args", TupleVariable(list(args)))
+
+
+def new_exception(
+    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> ExceptionVariable:
+    """`BaseException_new`."""
+    exc = ExceptionVariable(cls.value)
+    exc.state["args"] = TupleVariable(list(args))
+    return exc
+
+
+def stop_iteration_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+    exception_init(tx, self, *args, **kwargs)
+    self.put(tx, "value", args[0] if args else NONE)
+
+
+def system_exit_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+    exception_init(tx, self, *args, **kwargs)
+    self.put(tx, "code", args[0] if len(args) == 1 else (TupleVariable(list(args)) if args else NONE))
+
+
+def _init_with_names(cls: type) -> Any:
+    """`AttributeError(…, name=, obj=)`, `NameError(…, name=)`, `ImportError(…, name=, path=)`."""
+
+    def init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+        try:
+            cls(**dict.fromkeys(kwargs))
+        except TypeError as error:
+            tx.raises_like(error)
+        self.put(tx, "args", TupleVariable(list(args)))
+        for name, value in kwargs.items():
+            self.put(tx, name, value)
+        if issubclass(cls, ImportError):
+            self.put(tx, "msg", args[0] if len(args) == 1 else NONE)
+
+    return init
+
+
+_INITS: dict[type, Any] = {
+    StopIteration: stop_iteration_init,
+    SystemExit: system_exit_init,
+    **{cls: _init_with_names(cls) for cls in (AttributeError, NameError, ImportError)},
+}
+
+
+def _init_of(cls: type) -> Any:
+    """What a builtin class does at construction: what it or the nearest base with a way of its own does."""
+    return next((_INITS[base] for base in mro_of(cls) if base in _INITS), exception_init)
+
+
+_WITH_MEMBERS = tuple(C_MEMBERS)  # `exc_members` has them
+
+for _cls in EXCEPTION_CLASSES:
+    if "__init__" in _cls.__dict__ and _cls is not BaseException and not issubclass(_cls, _WITH_MEMBERS):
+        method(_cls.__init__)(_init_of(_cls))
+    if "__new__" in _cls.__dict__ and not issubclass(_cls, (OSError, BaseExceptionGroup)):
+        builtin(_cls.__new__)(new_exception)
+
+
+# -- members
+
+
+def _refused(tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
+    """Raise what the real member says about a value (None: a deletion) that it does not take."""
+    owner = descriptor.__objclass__
+    exc = owner.__new__(owner, *(("", [ValueError()]) if issubclass(owner, BaseExceptionGroup) else ()))
+    try:
+        if value is None:
+            descriptor.__delete__(exc)
+        else:
+            descriptor.__set__(exc, value.as_python_constant() if value.is_python_constant() else object())
+    except Exception as error:
+        tx.raises_like(error)
+    unsupported("mutation-of-unknown-object", f"{descriptor!r}")
+
+
+def _write_args(tx: Any, self: ExceptionVariable, value: VariableTracker) -> None:
+    self.put(tx, "args", TupleVariable(tx.tr.unpack(tx, value)))
+
+
+def _is_exception_or_none(v: VariableTracker) -> bool:
+    return isinstance(v, ExceptionVariable) or is_none(v)
+
+
+# Members that take only some values, and can't be deleted → (test, setter).
+_RESTRICTED: dict[str, tuple[Any, Any]] = {
+    "args": (lambda v: v.tp_iter is not None or v.sq_item is not None, _write_args),
+    "__cause__": (_is_exception_or_none, lambda tx, self, v: self.set_cause(tx, v)),
+    "__context__": (_is_exception_or_none, lambda tx, self, v: self.put(tx, "__context__", v)),
+    "__traceback__": (is_traceback, lambda tx, self, v: self.put(tx, "__traceback__", v)),
+    "__suppress_context__": (
+        lambda v: v.python_type() is bool,
+        lambda tx, self, v: self.put(tx, "__suppress_context__", v),
+    ),
+    **dict.fromkeys(CONSTRUCTOR_MEMBERS, (lambda v: False, None)),
+}
+
+
+def _setter(descriptor: Any) -> Any:
+    name = descriptor.__name__
+    restriction = _RESTRICTED.get(name)
+
+    def write(tx: Any, self: ExceptionVariable, value: VariableTracker | None) -> None:
+        if restriction is None:
+            self.put(tx, name, value if value is not None else NONE)
+        elif value is None or not restriction[0](value):
+            _refused(tx, descriptor, value)
+        elif restriction[1] is None:
+            self.put(tx, name, value)
+        else:
+            restriction[1](tx, self, value)
+
+    return write
+
+
+def _getter(name: str) -> Any:
+    return lambda tx, self: self.get(tx, name)
+
+
+for _cls in EXCEPTION_CLASSES:
+    for _name, _descriptor in _cls.__dict__.items():
+        is_member = type(_descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType)
+        if is_member and _name != "__dict__" and _cls not in C_MEMBERS:
+            getset(_descriptor, _setter(_descriptor))(_getter(_name))
+
+
+@method(BaseException.with_traceback)
+def with_traceback(tx: Any, self: ExceptionVariable, tb: VariableTracker) -> VariableTracker:
+    _setter(BaseException.__dict__["__traceback__"])(tx, self, tb)
+    return self
+
+
+@method(BaseException.add_note)
+def add_note(tx: Any, self: ExceptionVariable, note: VariableTracker) -> None:
+    if not issubclass(note.python_type(), str):
+        tx.raises(TypeError, f"note must be a str, not '{type_name(note)}'")
+    try:
+        notes = get_attr(tx, self, "__notes__")
+    except ObservedException as observed:
+        if not issubclass(observed.exc.python_type(), AttributeError):
+            raise
+        notes = ListVariable([])
+        set_attr(tx, self, "__notes__", notes)
+    if not isinstance(notes, ListVariable):
+        tx.raises(TypeError, "Cannot add note: __notes__ is not a list")
+    tx.tr.mutating(notes)
+    notes.items.append(note)
+
+
+# -- pickling
+
+
+@method(BaseException.__reduce__)
+def exception_reduce(tx: Any, self: ExceptionVariable) -> VariableTracker:
+    parts = [tx.tr.type_of(tx, self), self.get(tx, "args")]
+    attributes = self.instance_dict(tx)
+    if attributes is not None and attributes.pairs():
+        parts.append(attributes)
+    elif attributes is not None and self.source is not None:
+        unsupported("attribute-of-unknown-object", "whether an exception has an empty __dict__ already")
+    return TupleVariable(parts)
+
+
+@method(BaseException.__setstate__)
+def exception_setstate(tx: Any, self: ExceptionVariable, state: VariableTracker) -> None:
+    if is_none(state):
+        return
+    if not isinstance(state, DictVariable):
+        tx.raises(TypeError, "state is not a dictionary")
+    for name, value in list(state.pairs()):
+        set_attr(tx, self, name.as_python_constant(), value)
+
+
+# -- text
+
+
+def _str(tx: Any, v: VariableTracker) -> str:
+    return tx.call(tx.tr.type_tracker(str), [v]).as_python_constant()
+
+
+def _repr(tx: Any, v: VariableTracker) -> str:
+    return tx.call(tx.tr.wrap_callable(repr), [v]).as_python_constant()
+
+
+@method(BaseException.__str__)
+def exception_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
+    args = self.get(tx, "args").items
+    if not args:
+        return ConstantVariable("")
+    return tx.call(tx.tr.type_tracker(str), [args[0] if len(args) == 1 else self.get(tx, "args")])
+
+
+@method(KeyError.__str__)
+def key_error_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
+    args = self.get(tx, "args").items
+    return ConstantVariable(_repr(tx, args[0])) if len(args) == 1 else exception_str(tx, self)
+
+
+@method(ImportError.__str__)
+def import_error_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
+    message = self.get(tx, "msg")
+    return message if message.python_type() is str else exception_str(tx, self)
+
+
+@method(BaseExceptionGroup.__str__)
+def group_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
+    n = len(self.get(tx, "exceptions").items)
+    plural = "s" if n > 1 else ""
+    return ConstantVariable(f"{_str(tx, self.get(tx, 'message'))} ({n} sub-exception{plural})")
+
+
+for _cls in EXCEPTION_CLASSES:
+    has_own = _cls in (BaseException, KeyError, ImportError, BaseExceptionGroup) or issubclass(_cls, _WITH_MEMBERS)
+    if "__str__" in _cls.__dict__ and not has_own:  # the same function under a descriptor of its own
+        method(_cls.__str__)(exception_str)
+
+
+@method(BaseException.__repr__)
+def exception_repr(tx: Any, self: ExceptionVariable) -> VariableTracker:
+    parts = [_repr(tx, a) for a in self.get(tx, "args").items]
+    return ConstantVariable(f"{class_name(self.cls)}({', '.join(parts)})")
+
+
+# -- groups
+
+
+@builtin(BaseExceptionGroup.__new__)
+def group_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> ExceptionVariable:
+    """`BaseExceptionGroup_new`: the class follows from what is in the group."""
+    stand_ins = [a.value if a.value is not MISSING else object() for a in args]
+    if len(args) != 2 or not issubclass(args[0].python_type(), str) or not _is_sequence(args[1]):
+        _refused_group(tx, BaseExceptionGroup, *stand_ins)
+    message, exceptions = args[0], TupleVariable(tx.tr.unpack(tx, args[1]))
+    if not exceptions.items or not all(isinstance(e, ExceptionVariable) for e in exceptions.items):
+        host = [ValueError() if isinstance(e, ExceptionVariable) else object() for e in exceptions.items]
+        _refused_group(tx, BaseExceptionGroup, "", host)
+    real = cls.value
+    plain = all(issubclass(e.cls, Exception) for e in exceptions.items)
+    if real is BaseExceptionGroup and plain:
+        real = ExceptionGroup
+    elif not plain and issubclass(real, Exception):
+        if real is ExceptionGroup:
+            _refused_group(tx, ExceptionGroup, "", [BaseException()])
+        tx.raises(TypeError, f"Cannot nest BaseExceptions in '{real.__name__}'")
+    exc = ExceptionVariable(real)
+    exc.state.update(args=TupleVariable(list(args)), message=message, exceptions=exceptions)
+    return exc
+
+
+def _is_sequence(v: VariableTracker) -> bool:
+    """`PySequence_Check`."""
+    return not isinstance(v, DictVariable) and (
+        v.sq_item is not None or issubclass(v.python_type(), (list, tuple, str, bytes))
+    )
+
+
+def _refused_group(tx: Any, cls: type, *args: Any) -> None:
+    """Raise what the real class says about wrong arguments."""
+    try:
+        cls(*args)
+    except Exception as error:
+        tx.raises_like(error)
+    unsupported("call-c-function", f"{cls.__name__}() with such arguments")
+
+
+def match_group(tx: Any, exc: VariableTracker, target: VariableTracker) -> tuple[VariableTracker, VariableTracker]:
+    """CHECK_EG_MATCH (`_PyEval_ExceptionGroupMatch`): (rest, match)."""
+    classes = caught_classes(tx, target)
+    for cls in classes:
+        if issubclass(cls.value, BaseExceptionGroup):
+            tx.raises(TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.")
+    if is_none(exc):
+        return NONE, NONE
+    is_group = issubclass(exc.python_type(), BaseExceptionGroup)
+    if any(is_subtype(tx, exc.python_type(), cls.value) for cls in classes):
+        if is_group:
+            return NONE, exc
+        return NONE, tx.call(tx.tr.type_tracker(BaseExceptionGroup), [ConstantVariable(""), TupleVariable([exc])])
+    if not is_group:
+        return exc, NONE
+    pair = tx.call(get_attr(tx, exc, "split"), [target])
+    if not isinstance(pair, TupleVariable) or len(pair.items) < 2:
+        unsupported("opcode", "split() that does not return a pair")
+    return pair.items[1], pair.items[0]

@@ -1,0 +1,668 @@
+"""Functions with bytecode, bound methods, and callables without bytecode.
+
+Input: a real callable with its access path, or the parts of a function made in the traced code. Output: `FunctionVariable`,
+`MethodVariable`, `BuiltinVariable`.
+Invariant: a Python function is followed, never called, unless it must be skipped; a C callable goes handler → polyfill → fold →
+graph → break (docs/dev/internals.md section 4).
+Mirrors `Objects/funcobject.c`, `Objects/classobject.c`, `Objects/methodobject.c`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import types
+from typing import Any
+
+from dynamo_lite.exc import TRACEBACK, NotConstant, unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.isa import docstring
+from dynamo_lite.isa.typeobject import mro_of, tp_name
+from dynamo_lite.polyfills.registry import find_polyfill
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host, declines
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.abstract import class_name, get_attr, message_name, type_name
+from dynamo_lite.variables.protocol.abstract import is_subtype as is_subclass
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable, fold, is_constant, is_none
+from dynamo_lite.variables.protocol.deferred_str import address_part, joined
+from dynamo_lite.variables.protocol.descr import (
+    GETSETS,
+    METHOD_DESCRIPTORS,
+    DescriptorVariable,
+    generic_getattr,
+    generic_setattr,
+    getset,
+    refuse_finalizer,
+    type_attribute,
+    type_lookup,
+)
+from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, HANDLERS, PURE
+from dynamo_lite.variables.protocol.getargs import argument_error, fits, ignores_keywords
+from dynamo_lite.variables.protocol.markers import refuse_marked
+from dynamo_lite.variables.protocol.native import object_repr, optional_attr
+from dynamo_lite.variables.protocol.reimported_c_modules import adopt_owner, first_copy
+from dynamo_lite.variables.protocol.slots import SLOTDEFS, call_slot
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .cell import CellVariable
+
+
+class FunctionVariable(VariableTracker):
+    """A Python function.
+
+    `defaults` and `kwdefaults` are host lists and dicts of trackers; `closure` the cells in `co_freevars` order. For a sourced
+    function they are read from the real one when first needed.
+    """
+
+    def __init__(
+        self, code: types.CodeType, globals_: Any, closure: list[CellVariable], value: Any = MISSING, source: Any = None
+    ) -> None:
+        self.code = code
+        self.globals = globals_
+        self.closure = closure
+        self.value = value
+        self.source = source
+        self.made: dict[str, VariableTracker] = {}
+        self.dict: DictVariable | None = None
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def is_python_constant(self) -> bool:
+        return self.value is not MISSING and not self.mutated
+
+    def as_python_constant(self) -> Any:
+        if self.value is MISSING:
+            raise NotConstant(f"{self.code.co_qualname} was made by the traced code")
+        return self.value
+
+    def describe(self) -> str:
+        return self.code.co_qualname
+
+    # -- parts
+
+    def default_values(self, tx: Any) -> list[VariableTracker]:
+        """Trackers of `__defaults__`."""
+        if "__defaults__" in self.made:
+            made = self.made["__defaults__"]
+            return made.items if isinstance(made, TupleVariable) else []
+        real = self.value.__defaults__ if self.value is not MISSING else None
+        if self.source is None:
+            return []
+        node = tx.tr.source(self.source, ir.FUNC_DEFAULTS, None)
+        if real is None:
+            tx.tr.guard(node, ir.IS, None)
+            return []
+        tx.tr.guard(node, ir.LEN, len(real))
+        return [tx.tr.wrap(v, tx.tr.source(node, ir.INDEX, i)) for i, v in enumerate(real)]
+
+    def keyword_default(self, tx: Any, name: str) -> VariableTracker | None:
+        """Tracker of one of `__kwdefaults__`, or None."""
+        if "__kwdefaults__" in self.made:
+            return self.made["__kwdefaults__"].lookup(tx, ConstantVariable(name))
+        real = self.value.__kwdefaults__ if self.value is not MISSING else None
+        if self.source is None:
+            return None
+        node = tx.tr.source(self.source, ir.FUNC_KWDEFAULTS, None)
+        if real is None:
+            tx.tr.guard(node, ir.IS, None)
+            return None
+        if name not in real:
+            tx.tr.guard(node, ir.LACKS_KEY, name)
+            return None
+        item = tx.tr.source(node, ir.DICT_ITEM, name)
+        tx.tr.expect(item)
+        return tx.tr.wrap(real[name], item)
+
+    def set_made_attribute(self, tx: Any, flag: int, value: VariableTracker) -> None:
+        """What the compiler puts on the stack for a new function: a flag of MAKE_FUNCTION or SET_FUNCTION_ATTRIBUTE."""
+        if flag == 8:
+            self.closure = list(value.items)
+            return
+        if flag == 4 and isinstance(value, TupleVariable):  # flat: name, annotation, name, annotation …
+            annotations = DictVariable()
+            for name, annotation in zip(value.items[::2], value.items[1::2], strict=True):
+                annotations.mp_ass_subscript(tx, name, annotation)
+            value = annotations
+        self.made[_ATTRIBUTE_OF_FLAG[flag]] = value
+
+    def instance_dict(self, tx: Any) -> DictVariable:
+        """The function's `__dict__`."""
+        if self.dict is None:
+            if self.source is None:
+                self.dict = DictVariable()
+            else:
+                self.dict = tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.ATTR, "__dict__"))
+        return self.dict
+
+    # -- slots
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return self if obj is None else MethodVariable(self, obj)
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        """(function, arguments) if calling this object is exactly a call of a Python function."""
+        return (self, args) if self.globals.resumable else None
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.tr.inline(tx, self, args, kwargs, False)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        generic_setattr(tx, self, name, value)
+
+    def store_member(self, tx: Any, name: str, value: VariableTracker) -> None:
+        """Store an attribute that C keeps in the function object."""
+        if "__annotate__" in self.made and name == "__annotations__":
+            del self.made["__annotate__"]
+        tx.tr.mutating(self)
+        self.made[name] = value
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    # -- codegen
+
+    def children(self) -> Any:
+        return [
+            *self.globals.parts(),
+            *self.closure,
+            *self.made.values(),
+            *([self.dict] if self.dict is not None else []),
+        ]
+
+    def emit_new(self, cg: Any) -> None:
+        made, own_builtins = self.made, self.globals.own_builtins
+        cg.load_callable(types.FunctionType if own_builtins is None else function_with_builtins)
+        cg.load_const(self.code)
+        self.globals.emit_dict(cg)
+        cg.load_const(self.code.co_name)
+        cg.load(made.get("__defaults__", ConstantVariable(None)))
+        for cell in self.closure:
+            cg.load(cell)
+        if self.closure:
+            cg.asm.build_tuple(len(self.closure))
+        else:
+            cg.load_const(None)
+        if own_builtins is not None:
+            cg.load(own_builtins)
+        cg.asm.call(5 if own_builtins is None else 6)
+
+    def emit_fill(self, cg: Any) -> None:
+        self._emit_members(cg, [name for name in self.made if name != "__defaults__"])
+        if self.dict is not None and self.dict.source is None:
+            for key, value in self.dict.pairs():
+                cg.load(value)
+                cg.load(self)
+                cg.asm.store_attr(key.value)
+
+    def emit_update(self, cg: Any) -> None:
+        self._emit_members(cg, self.made)
+
+    def _emit_members(self, cg: Any, names: Any) -> None:
+        for name in names:
+            cg.load(self.made[name])
+            cg.load(self)
+            cg.asm.store_attr(name)
+
+
+def function_with_builtins(
+    code: types.CodeType, globals_: dict[str, Any], name: str, defaults: Any, closure: tuple, builtins: dict[str, Any]
+) -> types.FunctionType:
+    """A function takes its builtins from its globals when it is made: here these may be filled only later."""
+    if "__builtins__" in globals_:
+        return types.FunctionType(code, globals_, name, defaults, closure)
+    globals_["__builtins__"] = builtins
+    try:
+        return types.FunctionType(code, globals_, name, defaults, closure)
+    finally:
+        del globals_["__builtins__"]
+
+
+_ATTRIBUTE_OF_FLAG = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__", 16: "__annotate__"}
+
+
+def _new_annotations(tx: Any, f: FunctionVariable) -> VariableTracker:
+    if "__annotate__" in f.made:
+        # They are computed when first asked for and kept beside the function that computes them: no assignment to the
+        # function that the replacement code makes has that effect.
+        unsupported("mutation-of-unknown-object", f"{f.describe()}.__annotations__ of a function made here")
+    return f.made.setdefault("__annotations__", DictVariable())
+
+
+def _member(name: str, default: Any, kind: type | None = None, optional: bool = True) -> None:
+    """An attribute of functions that can be stored: what a new function has, the type of its values, whether None will do."""
+
+    def read(tx: Any, f: FunctionVariable, /) -> VariableTracker:
+        if name in f.made:
+            return f.made[name]
+        if f.value is MISSING:
+            return default(tx, f)
+        return tx.tr.wrap(getattr(f.value, name), tx.tr.source(f.source, ir.ATTR, name))
+
+    def write(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+        absent = is_none(value)
+        if kind is not None and not (absent and optional) and (absent or not issubclass(value.python_type(), kind)):
+            what = "string" if kind is str else kind.__name__
+            tx.raises(TypeError, f"{name} must be set to a {what} object")
+        if absent:
+            value = DictVariable() if name == "__annotations__" else ConstantVariable(None)
+        f.store_member(tx, name, value)
+
+    getset(types.FunctionType.__dict__[name], write)(read)
+
+
+_none = lambda tx, f: ConstantVariable(None)  # noqa: E731
+_member("__name__", lambda tx, f: ConstantVariable(f.code.co_name), str, False)
+_member("__qualname__", lambda tx, f: ConstantVariable(f.code.co_qualname), str, False)
+_member("__doc__", lambda tx, f: ConstantVariable(docstring(f.code)))
+_member("__module__", lambda tx, f: f.globals.load(tx, "__name__") or ConstantVariable(None))
+_member("__annotations__", _new_annotations, dict)
+_member("__defaults__", _none, tuple)
+_member("__kwdefaults__", _none, dict)
+if "__type_params__" in types.FunctionType.__dict__:
+    _member("__type_params__", lambda tx, f: TupleVariable([]), tuple, False)
+
+
+def _readonly_member(name: str, read: Any) -> None:
+    def refuse(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+        if isinstance(types.FunctionType.__dict__[name], types.MemberDescriptorType):
+            tx.raises(AttributeError, "readonly attribute")
+        unsupported("mutation-of-unknown-object", f"{f.describe()}.{name}")
+
+    getset(types.FunctionType.__dict__[name], refuse)(read)
+
+
+def _set_code(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+    """`func_set_code`."""
+    if value is None or value.python_type() is not types.CodeType:
+        tx.raises(TypeError, "__code__ must be set to a code object")
+    code = value.as_python_constant()
+    name = get_attr(tx, f, "__name__")
+    if len(code.co_freevars) != len(f.closure):
+        text = f"requires a code object with {len(f.closure)} free vars, not {len(code.co_freevars)}"
+        tx.raises(ValueError, f"{name.as_python_constant()}() {text}")
+    if f.value is not MISSING:
+        unsupported("mutation-of-unknown-object", f"{f.describe()}.__code__")
+    for kept in ("__name__", "__qualname__", "__doc__"):
+        f.made.setdefault(kept, get_attr(tx, f, kept))
+    f.code = code
+
+
+getset(types.FunctionType.__dict__["__code__"], _set_code)(lambda tx, f: ConstantVariable(f.code))
+_readonly_member("__globals__", lambda tx, f: f.globals.as_dict(tx))
+_readonly_member("__closure__", lambda tx, f: TupleVariable(list(f.closure)) if f.closure else ConstantVariable(None))
+_readonly_member("__dict__", lambda tx, f: f.instance_dict(tx))
+
+
+def make_function(
+    tx: Any,
+    code: VariableTracker,
+    defaults: VariableTracker | None,
+    kwdefaults: VariableTracker | None,
+    annotations: VariableTracker | None,
+    closure: TupleVariable | None,
+) -> FunctionVariable:
+    """MAKE_FUNCTION."""
+    function = FunctionVariable(
+        code.as_python_constant(), tx.globals, list(closure.items) if closure is not None else []
+    )
+    for flag, value in ((1, defaults), (2, kwdefaults), (4, annotations)):
+        if value is not None:
+            function.set_made_attribute(tx, flag, value)
+    if not tx.globals.resumable:  # its globals may be filled later than it is made
+        function.made["__module__"] = tx.globals.load(tx, "__name__") or ConstantVariable(None)
+    return function
+
+
+@builds(types.FunctionType)
+def build_function(tr: Any, value: types.FunctionType, source: Any) -> FunctionVariable:
+    tr.guard(tr.source(source, ir.FUNC_CODE, None), ir.IS, value.__code__)
+    closure = []
+    if value.__closure__:
+        node = tr.source(source, ir.FUNC_CLOSURE, None)
+        closure = [tr.wrap(cell, tr.source(node, ir.INDEX, i)) for i, cell in enumerate(value.__closure__)]
+    # The globals of a function can't be replaced; other functions with the same code may have others.
+    namespace = tr.namespace_of(value)
+    if source.kind != ir.CONST:
+        tr.guard(tr.source(source, ir.ATTR, "__globals__"), ir.IS, value.__globals__)
+    return FunctionVariable(value.__code__, namespace, closure, value, source)
+
+
+class MethodVariable(VariableTracker):
+    """A bound method; `function` may be any callable."""
+
+    def __init__(
+        self, function: VariableTracker, self_: VariableTracker, value: Any = MISSING, source: Any = None
+    ) -> None:
+        self.function = function
+        self.self = self_
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        builtin = isinstance(self.function, BuiltinVariable)
+        if builtin and isinstance(self.function.value, types.WrapperDescriptorType):
+            return types.MethodWrapperType
+        return types.BuiltinMethodType if builtin else types.MethodType
+
+    def is_python_constant(self) -> bool:
+        return is_constant(self.function, self.self)
+
+    def as_python_constant(self) -> Any:
+        if self.value is not MISSING:
+            return self.value
+        self_ = self.self.as_python_constant()
+        if self_ is None:  # which `__get__` takes for no object
+            return getattr(None, self.function.as_python_constant().__name__)
+        return self.function.as_python_constant().__get__(self_, type(self_))
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        cls = self.python_type()
+        if cls is types.MethodType:
+            names = (optional_attr(tx, self.function, name) for name in ("__qualname__", "__name__"))
+            name = next((name for name in names if name is not None), ConstantVariable(None))
+            known = name if issubclass(name.python_type(), str) else "?"
+            return joined(tx, ["<bound method ", known, " of ", object_repr(tx, self.self), ">"])
+        class_name(self.self.python_type())
+        name, owner = self.function.value.__name__, tp_name(self.self.python_type())
+        kind = f"method-wrapper '{name}'" if cls is types.MethodWrapperType else f"built-in method {name}"
+        return joined(tx, [f"<{kind} of {owner} object at ", *address_part(tx, self.self), ">"])
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        return self.function.direct_call(tx, [self.self, *args])
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return tx.call(self.function, [self.self, *args], kwargs)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name == "__self__":
+            return self.self
+        if name == "__func__" and self.python_type() is types.MethodType:
+            return self.function
+        own = type_attribute(tx, self.python_type(), name)  # `method_getattro`: the type's first, then the function's
+        if isinstance(own, BuiltinVariable) or (own is not None and own.value in GETSETS):
+            return own.tp_descr_get(tx, self, tx.tr.type_of(tx, self))
+        if own is None and isinstance(self.function, BuiltinVariable):
+            return generic_getattr(tx, self, name)
+        return self.function.tp_getattro(tx, name)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if op not in ("==", "!=") or not isinstance(other, MethodVariable):
+            return ConstantVariable(NotImplemented)
+        same = tx.tr.same_object(self.self, other.self) and tx.tr.same_object(self.function, other.function)
+        return ConstantVariable(same is (op == "=="))
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+    def children(self) -> Any:
+        return (self.function, self.self)
+
+    def emit_new(self, cg: Any) -> None:
+        if is_none(self.self):
+            cg.load_const(self.as_python_constant())
+        elif isinstance(self.function, BuiltinVariable):
+            # With the type: without it, CPython 3.11's __get__ crashes for methods that want their defining class.
+            of_class = isinstance(self.function, BuiltinClassMethodVariable)
+            cg.load_callable(self.function.value.__get__)
+            cg.load(ConstantVariable(None) if of_class else self.self)
+            if of_class:
+                cg.load(self.self)
+            else:
+                cg.load_const(self.self.python_type())
+            cg.asm.call(2)
+        elif self.function.tp_call is None:
+            # Only a class method binds what can't be called.
+            cg.load_callable(_bind_anything)
+            cg.load(self.function)
+            cg.load(self.self)
+            cg.asm.call(2)
+        else:
+            cg.load_callable(types.MethodType)
+            cg.load(self.function)
+            cg.load(self.self)
+            cg.asm.call(2)
+
+
+def _bind_anything(function: Any, self: Any) -> Any:
+    return classmethod(function).__get__(None, self)
+
+
+@builds(types.MethodType)
+def build_method(tr: Any, value: types.MethodType, source: Any) -> MethodVariable:
+    tr.guard(source, ir.TYPE_IS, types.MethodType)
+    function = tr.wrap(value.__func__, tr.source(source, ir.METHOD_FUNC, None))
+    self_ = tr.wrap(value.__self__, tr.source(source, ir.METHOD_SELF, None))
+    return MethodVariable(function, self_, value, source)
+
+
+class BuiltinVariable(DescriptorVariable):
+    """A callable without bytecode, known by identity: a builtin function or a method descriptor of a C type."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if not isinstance(self.value, METHOD_DESCRIPTORS) or obj is None:
+            return self
+        return MethodVariable(self, obj)
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(repr(self.value))  # it is known by identity
+
+    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+        target = DIRECT_CALLS.get(self.value)
+        return target(args) if target is not None else None
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        fn = self.value
+        handler = HANDLERS.get(fn)
+        if handler is not None:
+            check_self(tx, fn, args)
+            if type(fn) is types.BuiltinFunctionType and fn.__name__ == "__new__":
+                check_new(tx, fn.__self__, args)
+            return call_handler(tx, fn, handler, args, kwargs)
+        if isinstance(fn, types.WrapperDescriptorType):
+            owner = tx.tr.native_class(fn.__objclass__)
+            definition = SLOTDEFS.get(fn.__name__)
+            if owner is not None and definition is not None and args:
+                check_self(tx, fn, args)
+                return call_slot(tx, definition, owner, args[0], args[1:], kwargs)
+        polyfill = find_polyfill(fn)
+        pure = fn in PURE
+        if pure and is_constant(*args, *kwargs.values()):
+            return fold(tx, fn, args, kwargs)
+        if pure and any(a.is_symbolic for a in args):
+            return self.tp_call(tx, [a.constant() if a.is_symbolic else a for a in args], kwargs)
+        if polyfill is not None and tx.code is not polyfill.__code__:  # a stand-in that calls the original means it
+            check_type(tx, fn, args)
+            return call_stand_in(tx, fn, polyfill, args, kwargs)
+        if pure and can_be_host(*args, *kwargs.values()):
+            return call_host(tx, fn, args, kwargs)
+        if pure and len(args) == 2 and declines(fn, args):
+            return ConstantVariable(NotImplemented)
+        if adopt_owner(fn):
+            return self.tp_call(tx, args, kwargs)
+        known = first_copy(fn)
+        if known is not None:
+            return BuiltinVariable(known).tp_call(tx, args, kwargs)
+        return tx.tr.call_foreign(tx, fn, args, kwargs)
+
+
+def check_new(tx: Any, owner: type, args: list[VariableTracker]) -> None:
+    """What `tp_new_wrapper` of `Objects/typeobject.c` says of the class that `__new__` of a builtin type is called with."""
+    name = tp_name(owner)
+    if not args:
+        tx.raises(TypeError, f"{name}.__new__(): not enough arguments")
+    cls = args[0].value
+    if not issubclass(args[0].python_type(), type):
+        tx.raises(TypeError, f"{name}.__new__(X): X is not a type object ({type_name(args[0])})")
+    if not is_subclass(tx, cls, owner):
+        message_name(cls)
+        tx.raises(TypeError, f"{name}.__new__({tp_name(cls)}): {tp_name(cls)} is not a subtype of {name}")
+    base = cls
+    while base is not None and not isinstance(type_lookup(base, "__new__"), types.BuiltinFunctionType):
+        base = base.__base__
+    if base is not None and not _is_safe(owner, type_lookup(base, "__new__").__self__):
+        message_name(cls)
+        message_name(base)
+        tx.raises(TypeError, f"{name}.__new__({tp_name(cls)}) is not safe, use {tp_name(base)}.__new__()")
+    refuse_finalizer(tx, cls)
+
+
+@functools.cache
+def _is_safe(owner: type, made_by: type) -> bool:
+    """Whether `__new__` of one builtin type makes what that of another one makes. Some have the same function in C."""
+    if owner is made_by:
+        return True
+    try:
+        owner.__new__(made_by)
+    except TypeError as error:
+        return " is not safe, use " not in str(error)
+    return True
+
+
+def call_stand_in(
+    tx: Any, original: Any, stand_in: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """Follow the Python function that stands for `original`; for arguments that don't fit, the original says so in its own words."""
+    if not fits(stand_in, len(args), kwargs):
+        of_class = [ConstantVariable(None)] if isinstance(original, type) else []
+        mismatch = argument_error(original, of_class + args, kwargs)
+        if mismatch is not None:
+            tx.raises_like(mismatch)
+        unsupported("arguments-mismatch", getattr(original, "__qualname__", repr(original)))
+    return tx.call(tx.tr.build_constant_object(stand_in), args, kwargs)
+
+
+def check_self(tx: Any, fn: Any, args: list[VariableTracker]) -> None:
+    """`check_type`; refuse an instance that is modelled without the state of the method's type."""
+    owner = check_type(tx, fn, args)
+    if owner is not object and (args[0].lacks_layout(owner) or args[0].refuses(fn)):
+        unsupported("call-c-function", f"{fn.__qualname__} of a {type_name(args[0])}")
+
+
+def check_type(tx: Any, fn: Any, args: list[VariableTracker]) -> type:
+    """`descr_check`: a method of a builtin type wants an instance of it. Returns that type, `object` for other callables."""
+    kind = type(fn)
+    if not args or kind not in METHOD_DESCRIPTORS or fn.__objclass__ is object:
+        return object
+    owner = fn.__objclass__
+    cls = args[0].python_type()
+    if cls is owner or owner in mro_of(cls):
+        return owner
+    wanted, name = tp_name(owner), type_name(args[0])
+    if kind is types.WrapperDescriptorType:
+        tx.raises(TypeError, f"descriptor '{fn.__name__}' requires a '{wanted}' object but received a '{name}'")
+    return tx.raises(TypeError, f"descriptor '{fn.__name__}' for '{wanted}' objects doesn't apply to a '{name}' object")
+
+
+def call_handler(
+    tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
+    """Call a registered handler; for arguments that don't fit its signature the real callable raises its own error."""
+    refuse_marked(fn)
+    try:
+        result = handler(tx, *args, **kwargs)
+    except TypeError as error:
+        if not _is_raised_here(error):
+            raise
+        mismatch = argument_error(fn, args, kwargs)
+        if mismatch is not None:
+            tx.raises_like(mismatch)
+        if kwargs and ignores_keywords(fn, args):
+            return call_handler(tx, fn, handler, args, {})
+        unsupported("call-c-function", f"{getattr(fn, '__qualname__', fn)} with arguments that don't fit", error)
+    return result if result is not None else ConstantVariable(None)
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    """Whether the call itself has raised: there is no frame below the one that has caught it. (Where that one kept the traceback in a
+    variable the two would be a reference cycle, and the analysis and what it has seen would live until the next collection.)"""
+    traceback = TRACEBACK.__get__(error)
+    return traceback is not None and traceback.tb_next is None
+
+
+_METHOD_WITH_CLASS = type(re.compile("").match)
+"""The type of bound C methods that get their defining class; where no such method is at hand it is that of all."""
+
+
+@builds(*{types.BuiltinFunctionType, _METHOD_WITH_CLASS})
+def build_builtin(tr: Any, value: Any, source: Any) -> VariableTracker:
+    owner = value.__self__
+    if owner is not None and type(owner) is not types.ModuleType and value not in HANDLERS:
+        # A bound method of a C object, list.append of one list, or of a class, dict.fromkeys.
+        of_class = type_lookup(owner, value.__name__) if issubclass(type(owner), type) else None
+        descriptor = type_lookup(type(owner), value.__name__)
+        if type(of_class) is types.ClassMethodDescriptorType:
+            descriptor = of_class
+        if type(descriptor) in (types.MethodDescriptorType, types.ClassMethodDescriptorType):
+            tr.guard(source, ir.TYPE_IS, type(value))
+            tr.guard(tr.source(source, ir.ATTR, "__name__"), ir.EQUALS, value.__name__)
+            self_ = tr.wrap(owner, tr.source(source, ir.ATTR, "__self__"))
+            function = tr.wrap(descriptor, tr.constant_source(descriptor))
+            return MethodVariable(function, self_, value, source)
+    tr.guard(source, ir.IS, value)
+    return BuiltinVariable(value, source)
+
+
+@builds(
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+def build_descriptor(tr: Any, value: Any, source: Any) -> VariableTracker:
+    tr.guard(source, ir.IS, value)
+    if isinstance(value, types.ClassMethodDescriptorType):
+        return BuiltinClassMethodVariable(value, source)
+    return BuiltinVariable(value, source)
+
+
+class BuiltinClassMethodVariable(BuiltinVariable):
+    """A class method of a C type (`dict.fromkeys`)."""
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if is_none(cls) and obj is not None:
+            cls = tx.tr.type_of(tx, obj)
+        self._check_class(tx, cls)
+        return MethodVariable(self, cls)
+
+    def _check_class(self, tx: Any, cls: VariableTracker) -> None:
+        """`classmethod_get`."""
+        name, owner = self.value.__name__, tp_name(self.value.__objclass__)
+        who = f"descriptor '{name}' for type '{owner}'"
+        if is_none(cls):
+            tx.raises(TypeError, f"{who} needs either an object or a type")
+        if not issubclass(cls.python_type(), type):
+            tx.raises(TypeError, f"{who} needs a type, not a '{type_name(cls)}' as arg 2")
+        if not any(base is self.value.__objclass__ for base in mro_of(cls.value)):
+            message_name(cls.value)
+            what = f"descriptor '{name}' requires a subtype of '{owner}'"
+            tx.raises(TypeError, f"{what} but received '{tp_name(cls.value)}'")
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        owner = self.value.__objclass__
+        if self.value in PURE and args and args[0].value is not owner and is_subtype(args[0], owner):
+            # What the C code makes is an instance of the builtin type, with which it calls the class.
+            made = super().tp_call(tx, [tx.tr.type_tracker(owner), *args[1:]], kwargs)
+            return tx.call(args[0], [made])
+        return super().tp_call(tx, args, kwargs)
+
+
+def is_subtype(v: VariableTracker, cls: type) -> bool:
+    """True for a class that derives from `cls`."""
+    return issubclass(type(v.value), type) and issubclass(v.value, cls)
+
+
+@builds(types.MethodWrapperType)
+def build_method_wrapper(tr: Any, value: Any, source: Any) -> MethodVariable:
+    tr.guard(source, ir.TYPE_IS, types.MethodWrapperType)
+    tr.guard(tr.source(source, ir.ATTR, "__name__"), ir.EQUALS, value.__name__)
+    descriptor = getattr(value.__objclass__, value.__name__)
+    self_ = tr.wrap(value.__self__, tr.source(source, ir.ATTR, "__self__"))
+    return MethodVariable(tr.wrap(descriptor, tr.constant_source(descriptor)), self_, value, source)

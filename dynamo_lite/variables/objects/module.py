@@ -1,0 +1,251 @@
+"""Python modules and the global and builtin namespaces.
+
+Input: a real module or globals dictionary. Output: `ModuleVariable`, `GlobalsNamespace`.
+Invariant: a name is guarded when read; stores are kept here and replayed at the end.
+Mirrors `Objects/moduleobject.c` and LOAD_GLOBAL of `Python/ceval.c`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import Any
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.isa.typeobject import ABSENT, LIBRARIES
+from dynamo_lite.variables.protocol.base import VariableTracker, held_items, is_lazy, missing_from
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.protocol.descr import generic_getattr, type_attribute, type_lookup
+from dynamo_lite.variables.protocol.dispatch import builtin, method
+from dynamo_lite.variables.protocol.native import host_value
+from dynamo_lite.variables.protocol.wrap import builds, builds_subclasses
+
+
+def is_module_level(value: Any) -> bool:
+    """True for a function or class that its module has under its name, as good as for ever. Never asks the object."""
+    kind = type if issubclass(type(value), type) else types.FunctionType
+    if not issubclass(type(value), kind):
+        return False
+    name = vars(kind)["__module__"].__get__(value)
+    module = sys.modules.get(name) if type(name) is str else None
+    return type(module) is types.ModuleType and module.__dict__.get(vars(kind)["__name__"].__get__(value)) is value
+
+
+class GlobalsNamespace(VariableTracker):
+    """The globals of a function as LOAD_GLOBAL and STORE_GLOBAL see them. `value` is the real dictionary."""
+
+    resumable = True  # a resume function can have these globals
+    own_builtins = None
+
+    def __init__(self, value: dict[str, Any], source: Any, builtins: GlobalsNamespace | None = None) -> None:
+        self.value = value
+        self.source = source
+        self.builtins = builtins
+        self.loaded: dict[str, VariableTracker] = {}
+        self.from_builtins: dict[str, VariableTracker] = {}  # names found one namespace further
+        self.stored: dict[str, VariableTracker | None] = {}
+
+    def python_type(self) -> type:
+        return dict
+
+    def load(self, tx: Any, name: str) -> VariableTracker | None:
+        """The value of a global or builtin name, None if neither has it."""
+        found = self.loaded.get(name) or self.from_builtins.get(name)
+        if found is not None:
+            return found
+        found = self.own(tx, name)
+        if found is None and self.builtins is not None:
+            found = self.builtins.load(tx, name)
+            if found is not None and name not in self.stored:
+                self.from_builtins[name] = found
+        return found
+
+    def own(self, tx: Any, name: str) -> VariableTracker | None:
+        """The value of a name in this very dictionary, None if it has none."""
+        found = self.loaded.get(name)
+        if found is not None or name in self.stored:
+            return found
+        tr = tx.tr
+        if name not in self.value:
+            tr.guard(self.source, ir.LACKS_KEY, name)
+            return None
+        node = tr.source(self.source, ir.DICT_ITEM, name)
+        tr.expect(node)
+        found = self.loaded[name] = tr.wrap(self.value[name], node)
+        return found
+
+    def store(self, tx: Any, name: str, value: VariableTracker) -> None:
+        """STORE_GLOBAL."""
+        self._announce(tx)
+        self.stored[name] = self.loaded[name] = value
+
+    def _announce(self, tx: Any) -> None:
+        """The dictionary itself, if the program holds it, has a model that would not see the change."""
+        other = tx.tr.heap.get(id(self.value))
+        if other is not None and not is_lazy(other):
+            unsupported(
+                "mutation-of-unknown-object", f"a global of a module whose dictionary is in use: {other.describe()}"
+            )
+        for namespace in tx.tr.namespaces.values():
+            if namespace.builtins is self:
+                namespace.from_builtins.clear()
+        tx.tr.mutating(self)
+
+    def delete(self, tx: Any, name: str) -> bool:
+        """DELETE_GLOBAL; False if the name is not there."""
+        if name not in self.loaded and (name in self.stored or name not in self.value):
+            if name not in self.stored:
+                tx.tr.guard(self.source, ir.LACKS_KEY, name)
+            return False
+        # What was stored before the deletion need not have been there at the start: then nothing is left to do.
+        tx.tr.guard(self.source, ir.HAS_KEY if name in self.value else ir.LACKS_KEY, name)
+        self._announce(tx)
+        self.loaded.pop(name, None)
+        self.stored[name] = None
+        return True
+
+    def as_dict(self, tx: Any) -> VariableTracker:
+        """`__globals__` of a function."""
+        return tx.tr.wrap(self.value, tx.tr.constant_source(self.value))
+
+    def parts(self) -> Any:
+        """What the generated code has to build for a function with these globals."""
+        return ()
+
+    def emit_dict(self, cg: Any) -> None:
+        """Push the dictionary."""
+        cg.load_const(self.value)
+
+    def children(self) -> Any:
+        return [v for v in self.stored.values() if v is not None]
+
+    def item_at(self, kind: int, arg: Any) -> Any:
+        return self.stored.get(arg) if kind == ir.DICT_ITEM else None
+
+    def let_go(self, tr: Any) -> Any:
+        return missing_from(self.children(), held_items(tr, self.source, self.value, self.stored))
+
+    def emit_update(self, cg: Any) -> None:
+        for name, value in self.stored.items():
+            if value is None and name not in self.value:
+                continue
+            if value is not None:
+                cg.load(value)
+            cg.load_const(self.value)
+            cg.load_const(name)
+            if value is None:
+                cg.asm.delete_subscr()
+            else:
+                cg.asm.store_subscr()
+
+
+class ModuleVariable(VariableTracker):
+    """A module; its attributes are a namespace of their own."""
+
+    def __init__(self, value: types.ModuleType, source: Any) -> None:
+        self.value = value
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def is_python_constant(self) -> bool:
+        return True
+
+    def as_python_constant(self) -> Any:
+        return self.value
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The module's dictionary, past any `__getattribute__` of its class."""
+        return types.ModuleType.__dict__["__dict__"].__get__(self.value)
+
+    def describe(self) -> str:
+        return str(self.names.get("__name__", "?"))
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        """A class derived from `module` may have a lookup of its own."""
+        self._guard_type(tx)
+        if type(self.value) is not types.ModuleType:
+            custom = type_attribute(tx, type(self.value), "__getattribute__")
+            if custom.value is not types.ModuleType.__getattribute__:
+                return tx.call(custom, [self, ConstantVariable(name)])
+        return self.plain_getattr(tx, name)
+
+    def plain_getattr(self, tx: Any, name: str) -> VariableTracker:
+        """`module_getattro`, then the `__getattr__` of a class derived from `module` (`slot_tp_getattr_hook`)."""
+        cls = type(self.value)
+        namespace = tx.tr.namespace(self.names)
+        if name == "__dict__":
+            return tx.tr.wrap(self.names, tx.tr.constant_source(self.names))
+        attribute = type_attribute(tx, cls, name) if cls is not types.ModuleType else None
+        if attribute is not None and attribute.tp_descr_set is not None and attribute.tp_descr_get is not None:
+            return attribute.tp_descr_get(tx, self, tx.tr.type_tracker(cls))
+        found = namespace.own(tx, name)
+        if found is not None:
+            return found
+        if attribute is None and type_lookup(types.ModuleType, name) is not ABSENT:
+            return generic_getattr(tx, self, name)
+        if attribute is not None:
+            bound = attribute.tp_descr_get
+            return attribute if bound is None else bound(tx, self, tx.tr.type_tracker(cls))
+        getattr_ = namespace.own(tx, "__getattr__")
+        if getattr_ is not None:
+            return tx.call(getattr_, [ConstantVariable(name)])
+        hook = type_attribute(tx, cls, "__getattr__") if cls is not types.ModuleType else None
+        if hook is not None:
+            return tx.call(hook, [self, ConstantVariable(name)])
+        own_name = self.names.get("__name__")
+        who = f"module '{own_name}'" if type(own_name) is str else "module"
+        message = f"{who} has no attribute '{name}'"
+        return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
+
+    def _guard_type(self, tx: Any) -> None:
+        """A program may give a module of its own another class, whose attributes come before and after those of the module."""
+        name = self.names.get("__name__")
+        if type(name) is not str or name.partition(".")[0] not in LIBRARIES:
+            node = tx.tr.source(tx.tr.constant_source(self.value), ir.TYPE, None)
+            tx.tr.guard(node, ir.IS, type(self.value))
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        self._guard_type(tx)
+        if type(self.value) is not types.ModuleType:
+            dunder, args = ("__delattr__", []) if value is None else ("__setattr__", [value])
+            custom = type_attribute(tx, type(self.value), dunder)
+            if custom.value is not object.__dict__[dunder]:
+                tx.call(custom, [self, ConstantVariable(name), *args])
+                return
+        self.plain_setattr(tx, name, value)
+
+    def plain_setattr(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        """`PyObject_GenericSetAttr`."""
+        namespace = tx.tr.namespace(self.names)
+        attribute = type_attribute(tx, type(self.value), name)
+        if attribute is not None and attribute.tp_descr_set is not None:
+            attribute.tp_descr_set(tx, self, value)
+        elif value is not None:
+            namespace.store(tx, name, value)
+        elif not namespace.delete(tx, name):
+            tx.raises(AttributeError, name)
+
+
+@method(types.ModuleType.__getattribute__)
+def module_getattribute(tx: Any, self: ModuleVariable, name: VariableTracker) -> VariableTracker:
+    return self.plain_getattr(tx, name.as_python_constant())
+
+
+@builds(types.ModuleType)
+@builds_subclasses(types.ModuleType)
+def build_module(tr: Any, value: types.ModuleType, source: Any) -> ModuleVariable:
+    tr.guard(source, ir.IS, value)
+    return ModuleVariable(value, source)
+
+
+@builtin(importlib.import_module)
+def import_module(tx: Any, name: VariableTracker, package: VariableTracker | None = None) -> VariableTracker:
+    absolute = host_value(name, "import")
+    if package is not None or absolute.startswith(".") or absolute not in sys.modules:
+        return unsupported("import", str(absolute))
+    return tx.tr.build_constant_object(sys.modules[absolute])

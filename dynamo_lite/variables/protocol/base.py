@@ -1,0 +1,302 @@
+"""The model of one Python object during an analysis.
+
+Input: nothing; this is the root of the class tree. Output: `VariableTracker`, whose class attributes are CPython's type slots, and
+`LazyVariable`, a placeholder that turns into the right model in place when it is first looked at.
+Invariant: one object of the traced program has one tracker, mutated in place; an absent slot is `None`, as a C type has NULL there.
+Mirrors `Include/cpython/object.h` (slot names) and `Objects/object.c`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dynamo_lite.exc import ArgumentRead, NotConstant
+from dynamo_lite.guards import ir
+from dynamo_lite.guards.mirror import has_finalizer
+
+
+class _Missing:
+    """The type of `MISSING`, which stands for "no such Python object" where None would be a value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Any = _Missing()
+
+
+class _Running(threading.local):
+    """Whose analysis this thread runs, for what is asked without a frame: slots of models, names of classes in messages."""
+
+    trace: Any = None
+
+    @contextlib.contextmanager
+    def by(self, tr: Any) -> Iterator[None]:
+        """While the block runs, this trace guards what is asked."""
+        before, self.trace = self.trace, tr
+        try:
+            yield
+        finally:
+            self.trace = before
+
+
+running = _Running()
+
+
+class ObservedException(Exception):
+    """A Python exception in flight inside the traced program (not an error of the analysis).
+
+    Attributes: `exc`, the tracker of the exception instance.
+    """
+
+    def __init__(self, exc: VariableTracker) -> None:
+        super().__init__(exc)
+        self.exc = exc
+
+
+class VariableTracker:
+    """Model of one Python object.
+
+    Attributes:
+        source: the access path (a `guards.ir.GuardNode`) by which generated code can reload the object and guards can check it;
+            None for an object that the traced code created.
+        value: the real object where one exists (sourced objects and constants), else `MISSING`.
+        mutated: the object existed before the frame and has been changed by the traced code, so that codegen must replay the change.
+
+    Slots are methods called as in C with the frame first: unary `nb_negative(tx)`, `mp_subscript(tx, key)`; binary number slots are
+    *static* `nb_add(tx, v, w)` because CPython calls them with the operands in source order whichever side owns the slot.
+    A slot returns a tracker, or the constant NotImplemented where C returns Py_NotImplemented, and reports a Python exception by
+    raising `ObservedException`; what it cannot model it refuses with `exc.unsupported`.
+    """
+
+    source: Any = None
+    value: Any = MISSING
+    mutated: bool = False
+    mutated_at: int = 0  # the step to break at if the first change must not be replayed
+    folds = False  # a constant with which C code may do as it likes during the analysis
+    is_user_made = False  # an instance of a class written in Python, whose special methods are the program's
+    can_stand = False  # C code that runs during the analysis may be given a stand for the object (`host_proxy.py`)
+    opaque = False  # of a class with a base written in C whose state has no model
+    is_atom = False  # an instance of a subclass of int, str …, whose value of that type is `atom`
+
+    # -- tp slots
+    tp_getattro = None  # (tx, name: str) -> tracker
+    tp_setattro = None  # (tx, name: str, value: tracker | None for delete)
+    tp_call = None  # (tx, args: list, kwargs: dict) -> tracker
+    tp_hash = None  # (tx) -> tracker
+    tp_richcompare = None  # (tx, other, op: "<" "<=" "==" "!=" ">" ">=") -> tracker
+    tp_iter = None  # (tx) -> tracker
+    tp_iternext = None  # (tx) -> tracker | None when exhausted
+    tp_repr = None  # (tx) -> tracker
+    tp_str = None  # (tx) -> tracker
+    tp_descr_get = None  # (tx, obj: tracker | None, cls: tracker) -> tracker
+    tp_descr_set = None  # (tx, obj, value | None)
+
+    # -- number, sequence and mapping slots
+    nb_bool = None  # (tx) -> tracker (a bool constant)
+    nb_index = nb_int = nb_float = None
+    nb_negative = nb_positive = nb_absolute = nb_invert = None
+    nb_add = nb_subtract = nb_multiply = nb_remainder = nb_divmod = nb_power = None
+    nb_lshift = nb_rshift = nb_and = nb_xor = nb_or = None
+    nb_floor_divide = nb_true_divide = nb_matrix_multiply = None
+    nb_inplace_add = nb_inplace_subtract = nb_inplace_multiply = nb_inplace_remainder = nb_inplace_power = None
+    nb_inplace_lshift = nb_inplace_rshift = nb_inplace_and = nb_inplace_xor = nb_inplace_or = None
+    nb_inplace_floor_divide = nb_inplace_true_divide = nb_inplace_matrix_multiply = None
+    sq_length = sq_concat = sq_repeat = sq_item = sq_ass_item = sq_contains = None
+    sq_inplace_concat = sq_inplace_repeat = None
+    mp_length = None  # (tx) -> tracker (an int)
+    mp_subscript = None  # (tx, key) -> tracker
+    mp_ass_subscript = None  # (tx, key, value | None for delete)
+
+    # -- what every model answers
+
+    is_one_of_several = False  # an object that data decides on: nobody may ask which one it is
+    is_symbolic = False  # a number that may be another one at the next call
+    is_rebuilt = False  # a value of the graph that is made of others when the graph has run
+
+    def sizes(self) -> tuple[int | None, ...] | None:
+        """Of a tensor, the sizes, None in the place of a symbolic one; None for other objects."""
+        return None
+
+    def python_type(self) -> type:
+        """The object's real type (`type(x)`)."""
+        raise NotImplementedError(type(self).__name__)
+
+    def is_python_constant(self) -> bool:
+        """True if the object's whole value is known and immutable, or it is known by identity."""
+        return False
+
+    def as_python_constant(self) -> Any:
+        """The object itself. Raises `NotConstant` where `is_python_constant()` is False."""
+        raise NotConstant(f"{self!r} is not a constant")
+
+    def as_proxy(self) -> Any:
+        """What stands for the object as an argument in the FX graph. Raises `Unsupported` where nothing can."""
+        from_constant = self.as_python_constant()
+        return from_constant
+
+    def direct_call(self, tx: Any, args: list[Any]) -> Any:
+        """`(function, arguments)` if calling the object with `args` is nothing but a call of that Python function, else None."""
+        return None
+
+    def refuses(self, method: Any) -> bool:
+        """True for a method of a builtin base whose effect on the object this model can't follow."""
+        return False
+
+    def lacks_layout(self, cls: type) -> bool:
+        """True if the object is an instance of the builtin type `cls` of which this model does not have the state."""
+        return False
+
+    extreme: Callable[..., Any] | None = None
+    """`extreme(tx, function, best, item)`: `min` or `max` of two objects of which this is one, None if the analysis has to compare them."""
+
+    holds_weakly = False  # its children may go away while it is there
+    is_moved_first = False  # an iterator from outside, whose items are taken before other changes are replayed
+
+    def children(self) -> Any:
+        """Trackers that this object holds (for escape analysis and materialisation)."""
+        return ()
+
+    def let_go(self, tr: Any) -> Any:
+        """`(source, real object)` for what the real object holds and the changed model does not; the source may be None."""
+        return ()
+
+    def differs(self) -> bool:
+        """For a changed object: whether the real one is not what the model says, as far as that can be told."""
+        return True
+
+    def item_at(self, kind: int, arg: Any) -> Any:
+        """What the changed object has by now where this step of an access path leads; None for nothing, or where that is not known."""
+        return None
+
+    def formula(self, tr: Any) -> Any:
+        """How generated code computes a value of the graph that it can compute itself; None for all others."""
+        return None
+
+    # -- codegen: an object that did not exist before the frame
+
+    def emit_new(self, cg: Any) -> None:
+        """Emit code that leaves the new object on the stack. Objects that can be part of a cycle leave an empty one here and
+        are filled in `emit_fill`."""
+        raise NotImplementedError(type(self).__name__)
+
+    emit_fill = None  # (cg): fill the object made by emit_new; reached through cg.load(self)
+
+    def hashes_program_objects(self) -> bool:
+        """True if filling the object calls `__hash__` or `__eq__` methods of the program."""
+        return False
+
+    # -- codegen: replay the mutation of an object that existed before the frame
+
+    def emit_update(self, cg: Any) -> None:
+        """Emit code that brings the real object (reached through `cg.load(self)`) to the state of the model."""
+        raise NotImplementedError(type(self).__name__)
+
+    def settled(self) -> None:
+        """Called when a lazy value has become this model: what leads back to the model has to lead to this object."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.describe()})"
+
+    def describe(self) -> str:
+        """A short text for messages; never runs user code."""
+        return self.source.path if self.source is not None else ""
+
+
+_set_class = object.__dict__["__class__"].__set__
+
+
+@functools.cache
+def _subclass_of(cls: type) -> type:
+    return type(cls.__name__, (cls,), {})
+
+
+class LazyVariable:
+    """A sourced object nobody has looked at yet: no guard, no model.
+
+    Any attribute read, and `isinstance`, builds the model and turns this very object into it (same identity, other class), so that
+    no other code has to know about laziness; only `type(x) is …` must not be used on trackers. A lazy value that is merely passed
+    on, stored or returned is reloaded from its source without any guard.
+    """
+
+    def __init__(self, tr: Any, value: Any, source: Any, **more: Any) -> None:
+        self.__dict__.update(_lazy=(tr, value), source=source, mutated=False, **more)
+
+    def _realize(self) -> type:
+        if UNREAD in self.__dict__:
+            raise ArgumentRead("an argument was looked at without being read from its variable")
+        if "_lazy" not in self.__dict__:  # somebody else has found it, by way of the garbage collector
+            raise AttributeError("the run that this value belonged to is over")
+        tr, value = self.__dict__["_lazy"]
+        model = tr.build(value, self.__dict__["source"])
+        _set_class(self, type(model))
+        self.__dict__.clear()
+        self.__dict__.update(model.__dict__)
+        self.settled()
+        return type(model)
+
+    @property
+    def __class__(self) -> type:
+        # isinstance() ignores a `__class__` that equals the type, which by now it would: it gets a subclass.
+        return _subclass_of(self._realize())
+
+    def __getattr__(self, name: str) -> Any:
+        self._realize()
+        return getattr(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._realize()
+        setattr(self, name, value)
+
+
+UNREAD = "_unread"
+"""In the dictionary of a lazy value: an argument that the frame has not read so far. Another variable may hold the same object, and its
+model; this one becomes that model when the variable is read (`Trace.read_argument`)."""
+
+
+def real_object(vt: Any) -> Any:
+    """The real object of a tracker, `MISSING` if it has none; a lazy one stays lazy."""
+    state = vt.__dict__
+    return state["_lazy"][1] if "_lazy" in state else state.get("value", MISSING)
+
+
+def stands_for(vt: Any, real: Any) -> bool:
+    """Whether a tracker's object is this one."""
+    return real_object(vt) is real
+
+
+def sourced_objects(trackers: Any) -> list[tuple[Any, Any]]:
+    """`(source, real object)` of trackers of objects that existed before the frame."""
+    return [(vt.__dict__.get("source"), real_object(vt)) for vt in trackers]
+
+
+def held_items(tr: Any, source: Any, real: dict[Any, Any], keys: Any) -> list[tuple[Any, Any]]:
+    """`(source, real object)` of the values that a real dict has for `keys`. Another time it may have others, or have some for more. One
+    with a finalizer, which no guard could tell from another, is given in a tuple: it counts as let go even if it is stored again."""
+    held: list[tuple[Any, Any]] = []
+    for key in keys:
+        value = dict.__getitem__(real, key) if dict.__contains__(real, key) else MISSING
+        if value is not MISSING and has_finalizer(type(value)):
+            held.append((None, (value,)))
+            continue
+        tr.guard(source, ir.NO_FINALIZER_AT, key)
+        if value is not MISSING:
+            held.append((None, value))
+    return held
+
+
+def missing_from(trackers: Any, held: Any) -> list[tuple[Any, Any]]:
+    """Those of the `(source, real object)` for which no tracker stands."""
+    kept = {id(real_object(vt)) for vt in trackers}
+    return [pair for pair in held if id(pair[1]) not in kept]
+
+
+def is_lazy(vt: Any) -> bool:
+    """True for a value that has not been looked at; asking does not count as looking."""
+    return type(vt) is LazyVariable

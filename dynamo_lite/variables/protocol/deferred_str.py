@@ -1,0 +1,280 @@
+"""Texts of which parts are known only when the program runs: the addresses that `repr` shows of objects which say nothing about
+themselves, numbers that vary, and the data of tensors.
+
+Input: an object whose text is the default one, a number, a tensor, or pieces of text. Output: a constant where all is known, else
+`LateText`.
+Invariant: an object whose address is not known before the program runs stands in the text itself; the text is put together when it
+is needed, from the address that the object has then, and nothing that could depend on that address is answered before. Where what a
+number looks like turns out to decide something, the frame is analysed again with that number as a constant. Data are those of the moment:
+where the text of a tensor turns out to be needed, the graph ends before it was asked for.
+Mirrors what `PyUnicode_FromFormat("%p")` is used for in `Objects/object.c`, `funcobject.c`, `classobject.c` and `genobject.c`.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from dynamo_lite.exc import Restart, Unsupported, unsupported
+from dynamo_lite.guards import ir
+
+from .abstract import get_attr
+from .base import MISSING, VariableTracker, is_lazy
+from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
+from .descr import generic_getattr
+
+
+class DataText:
+    """The text of a tensor's data at one moment, which is not empty."""
+
+    pattern = "(?s:.+)"
+
+    def __init__(self, tx: Any, tensor: VariableTracker) -> None:
+        self.what = tensor.describe()
+        self.step = tx.tr.failing_step()
+        self.user_stack = tx.tr.user_stack()
+
+    def needed(self) -> NoReturn:
+        """Break where the text was asked for."""
+        error = Unsupported("format", self.what)
+        error.break_step, error.user_stack = self.step, self.user_stack
+        raise error
+
+
+class NumberText:
+    """The text of a number that varies. `number` is its model."""
+
+    def __init__(self, tx: Any, number: VariableTracker) -> None:
+        self.number = number
+        self.pattern = "-?[0-9]+" if number.python_type() is int else "[-+.0-9einfa]+"
+        self.place = _place(tx)
+        self.learned = tx.tr.analysis.numbers_in_texts
+
+    def needed(self) -> NoReturn:
+        """Have the number made a constant where its text was asked for."""
+        self.learned.add(self.place)
+        raise Restart(f"the text of {self.number.describe()} decides something")
+
+
+_LATE = (DataText, NumberText)
+
+
+def _place(tx: Any) -> tuple[int, int]:
+    """The instruction that is being followed."""
+    frame = tx.tr.frame
+    return id(frame.code), frame.cur
+
+
+def number_text(tx: Any, number: VariableTracker) -> VariableTracker:
+    """The text of a symbolic number. What one instruction makes texts of is a constant there if one of them was needed before."""
+    if number.python_type() is bool or tx.tr.frame is None or _place(tx) in tx.tr.analysis.numbers_in_texts:
+        return ConstantVariable(repr(number.as_python_constant()))
+    return LateText([NumberText(tx, number)])
+
+
+class LateText(VariableTracker):
+    """A str of which parts are not known yet. `parts` has texts, a `DataText` for data, a `NumberText` for a number, and for each address
+    its object."""
+
+    holds_weakly = True
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return str
+
+    def describe(self) -> str:
+        return "".join([part if type(part) is str else "…" if type(part) in _LATE else "0x…" for part in self.parts])
+
+    def first(self, kind: type) -> Any:
+        """The first part of a kind, or None."""
+        return next((part for part in self.parts if type(part) is kind), None)
+
+    def as_python_constant(self) -> Any:
+        data = self.first(DataText)
+        if data is not None:
+            return unsupported("format", data.what)
+        if not any(isinstance(part, VariableTracker) for part in self.parts):
+            self.first(NumberText).needed()
+        return unsupported("object-identity", f"the address in {self.describe()}")
+
+    def children(self) -> Any:
+        found = [part.number if type(part) is NumberText else part for part in self.parts]
+        return [part for part in found if isinstance(part, VariableTracker)]
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        return self
+
+    def nb_bool(self, tx: Any) -> VariableTracker:
+        return boolean(True)
+
+    def sq_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+        return joined(tx, [self, other])
+
+    def refuse(self, tx: Any, *args: Any) -> VariableTracker:
+        return self.as_python_constant()
+
+    tp_hash = tp_repr = tp_iter = mp_length = mp_subscript = sq_repeat = refuse
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        texts = [part for part in self.parts if type(part) is str]
+        found = isinstance(item, ConstantVariable) and type(item.value) is str and any(item.value in t for t in texts)
+        return boolean(True) if found else self.refuse(tx)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not issubclass(other.python_type(), str):
+            return NOT_IMPLEMENTED
+        if op not in ("==", "!="):
+            return self.refuse(tx)
+        equal = self._equals(tx, other)
+        return self.refuse(tx) if equal is None else boolean(equal is (op == "=="))
+
+    def _equals(self, tx: Any, other: VariableTracker) -> bool | None:
+        """Whether two texts are equal; None if that hangs on an address."""
+        if isinstance(other, LateText):
+            return self._equals_late(tx, other)
+        if isinstance(other, ConstantVariable) and re.fullmatch(self._pattern(), other.value) is None:
+            return False
+        return None
+
+    def _equals_late(self, tx: Any, other: LateText) -> bool | None:
+        for a, b in zip(self.parts, other.parts, strict=False):
+            if type(a) in _LATE or type(b) in _LATE:
+                return None
+            if type(a) is not str and type(b) is not str:
+                if not tx.tr.same_object(a, b):
+                    return False if tx.tr.is_reachable(a) and tx.tr.is_reachable(b) else None
+            elif a != b:
+                known = type(a) is str and type(b) is str and not a.startswith(b) and not b.startswith(a)
+                return False if known else None
+        return True if len(self.parts) == len(other.parts) else None
+
+    def _pattern(self) -> str:
+        return "".join([re.escape(part) if type(part) is str else _pattern_of(part) for part in self.parts])
+
+    def emit_new(self, cg: Any) -> None:
+        data = self.first(DataText)
+        if data is not None:
+            data.needed()
+        for part in self.parts:
+            if type(part) is str:
+                cg.load_const(part)
+            else:
+                is_number = type(part) is NumberText
+                cg.load_callable(repr if is_number else _address_of)
+                cg.load(part.number if is_number else part)
+                cg.asm.call(1)
+        cg.asm.build_string(len(self.parts))
+
+
+def _pattern_of(part: Any) -> str:
+    """What the text of a part looks like."""
+    return part.pattern if type(part) in _LATE else "0x[0-9a-f]+"
+
+
+def _address_of(obj: Any) -> str:
+    return f"0x{id(obj):x}"
+
+
+def joined(tx: Any, parts: Iterable[Any], separator: str = "") -> VariableTracker:
+    """The text that these texts, trackers and host strings, make together."""
+    flat: list[Any] = []
+    for i, part in enumerate(parts):
+        if i and separator:
+            flat.append(separator)
+        if isinstance(part, LateText):
+            flat += part.parts
+        elif isinstance(part, VariableTracker):
+            flat.append(part.atom if part.is_atom else part.as_python_constant())
+        else:
+            flat.append(part)
+    return _text(flat)
+
+
+def _text(parts: list[Any]) -> VariableTracker:
+    merged: list[Any] = []
+    for part in parts:
+        if type(part) is str and merged and type(merged[-1]) is str:
+            merged[-1] += part
+        elif part != "" or type(part) is not str:
+            merged.append(part)
+    if all(type(part) is str for part in merged):
+        return ConstantVariable("".join(merged))
+    return LateText(merged)
+
+
+# No characters: no text of a program that is meant for anybody has them.
+_BEFORE, _AFTER = "\U0010fffe", "\U0010ffff"
+_MARK = re.compile(f"{_BEFORE}([0-9]+){_AFTER}")
+
+
+def mark(text: LateText, marks: list[LateText]) -> str:
+    """What represents a text in host strings."""
+    marks.append(text)
+    return f"{_BEFORE}{len(marks) - 1}{_AFTER}"
+
+
+def unmarked(tx: Any, text: str, marks: list[LateText]) -> VariableTracker:
+    """A host string with the texts that its marks represent."""
+    pieces = _MARK.split(text)
+    if any(character in "".join(pieces) for character in (_BEFORE, _AFTER)):
+        marks[0].refuse(tx)
+    return joined(tx, [marks[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)])
+
+
+def address(tx: Any, vt: VariableTracker) -> Any:
+    """The text of an object's address, or the object where that is not known before it runs."""
+    value = vt.value
+    if value is not MISSING and not is_lazy(vt) and vt.source is not None and not tx.tr.is_new_class(value):
+        if vt.source.root.kind == ir.CONST:
+            tx.tr.guard(vt.source, ir.IS, value)
+            return f"0x{id(value):x}"
+    return vt
+
+
+# -- the texts
+
+
+def data_text(tx: Any, tensor: VariableTracker) -> VariableTracker:
+    """The text of a tensor as it is now."""
+    return LateText([DataText(tx, tensor)])
+
+
+def default_text(tx: Any, vt: VariableTracker) -> VariableTracker:
+    """`object_repr`."""
+    cls = tx.tr.type_of(tx, vt)
+    module, name = (get_attr(tx, cls, attribute) for attribute in ("__module__", "__qualname__"))
+    known = isinstance(module, ConstantVariable) and type(module.value) is str and module.value != "builtins"
+    prefix = [module, ".", name] if known else [get_attr(tx, cls, "__name__")]
+    return joined(tx, ["<", *prefix, " object at ", *address_part(tx, vt), ">"])
+
+
+def named_text(tx: Any, kind: str, vt: VariableTracker) -> VariableTracker:
+    """`<function f at 0x…>`, and the same of generators and coroutines."""
+    return joined(tx, [f"<{kind} ", get_attr(tx, vt, "__qualname__"), " at ", *address_part(tx, vt), ">"])
+
+
+def address_part(tx: Any, vt: VariableTracker) -> list[Any]:
+    """The address of an object as a part of a text."""
+    known = address(tx, vt)
+    return [known] if type(known) is str else [LateText([vt])]
+
+
+def _kind_of_generator(word: str) -> Any:
+    return lambda tx, vt: named_text(tx, f"{word} object", vt)
+
+
+TEXTS: dict[Any, Any] = {
+    object.__repr__: default_text,
+    types.FunctionType.__repr__: lambda tx, vt: named_text(tx, "function", vt),
+    types.GeneratorType.__repr__: _kind_of_generator("generator"),
+    types.CoroutineType.__repr__: _kind_of_generator("coroutine"),
+    types.AsyncGeneratorType.__repr__: _kind_of_generator("async_generator"),
+}
+"""`__repr__` of a type whose instances are told by their address → (frame, object) -> its text."""

@@ -1,0 +1,293 @@
+"""Keys of dicts and elements of sets: which host object stands for a tracker in a host hash table.
+
+Input: a tracker. Output: a host key (`key_of`) and the way back (`key_tracker`).
+Invariant: two host keys are equal, and hash alike, exactly if the objects are equal as dict keys in the traced
+program. Constants are their own keys, so that 1, True and 1.0 meet as in CPython; objects that compare by identity
+are stood for by their tracker, and guarded to be different ones. An int that may be another one at the next call has
+a key in dicts only (`number_key`).
+Mirrors `lookdict` of `Objects/dictobject.c` and `PyObject_Hash`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.isa.typeobject import lookup
+
+from .abstract import is_true, richcompare, type_name
+from .base import MISSING, LazyVariable, VariableTracker
+from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
+from .native import host_value, same_or_equal
+
+
+class Key:
+    """A key that is equal to others by its parts: `host` is a host object (a tuple of keys, a frozenset …)."""
+
+    __slots__ = ("hash", "host", "vt")
+
+    def __init__(self, vt: VariableTracker, host: Any) -> None:
+        self.vt = vt
+        self.host = host
+        self.hash = hash(host)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is UserKey:
+            return NotImplemented  # which is asked next
+        return type(other) is Key and self.host == other.host
+
+
+class UserKey:
+    """A key whose class defines `__hash__` and `__eq__`: these are called as CPython's tables call them."""
+
+    __slots__ = ("hash", "tx", "vt")
+
+    def __init__(self, tx: Any, vt: VariableTracker, hash_: int) -> None:
+        self.tx = tx
+        self.vt = vt
+        self.hash = hash_
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        # The table asks the stored key; the frame to call from is that of the key looked up, if it is of this kind.
+        tx = other.tx if type(other) is UserKey else self.tx
+        with asked_again(tx, self.vt, "__eq__"):
+            return same_or_equal(tx, self.vt, key_tracker(other))
+
+
+@contextlib.contextmanager
+def asked_again(tx: Any, v: VariableTracker, name: str) -> Iterator[None]:
+    """Break if a method that a table calls changes something: real tables call it again where changes of them are replayed, and where
+    guards look a key up."""
+    changes = tx.tr.changes
+    yield
+    if tx.tr.changes != changes:
+        unsupported("unhashable-key", f"{type_name(v)}.{name}, which changes something")
+
+
+class AtomKey:
+    """A key whose class takes hash and equality from its builtin base."""
+
+    __slots__ = ("atom", "vt")
+
+    def __init__(self, vt: VariableTracker) -> None:
+        self.vt = vt
+        self.atom = vt.atom
+
+    def __hash__(self) -> int:
+        return hash(self.atom)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is AtomKey:
+            return self.atom == other.atom
+        if type(other) is UserKey:
+            return NotImplemented
+        return type(other) in ATOMIC_TYPES and self.atom == other
+
+
+class NumberKey:
+    """A key that is an int which may be another one at the next call. Nothing is equal to it that its table has not asked about."""
+
+    __slots__ = ("vt",)
+
+    def __init__(self, vt: VariableTracker) -> None:
+        self.vt = vt
+
+
+def number_key(tx: Any, v: VariableTracker, keys: Any) -> Any:
+    """The host key under which a table with these host keys has, or would have, an object, where a number takes part that may be
+    another one at the next call: what it is not equal to is guarded. One that is found is held to be that key."""
+    own = NumberKey(v) if _is_apart(v, keys) else key_of(tx, v)
+    for key in keys if type(own) in _NUMBERS else ():
+        if type(key) in _NUMBERS and NumberKey in (type(own), type(key)):
+            if is_true(tx, richcompare(tx, key_tracker(key), v, "==")):
+                return key
+    return own
+
+
+def _is_apart(v: VariableTracker, keys: Any) -> bool:
+    """Whether an object is an int that varies and is none of the keys now, and these are not too many to ask each time."""
+    if not v.is_symbolic or v.python_type() is not int or (now := v.present()) is None or now in keys:
+        return False
+    kinds = [type(key) for key in keys]
+    return not {AtomKey, UserKey}.intersection(kinds) and sum(kind in _NUMBERS for kind in kinds) <= MAX_NUMBERS
+
+
+_NUMBERS = frozenset({NumberKey, bool, int, float, complex})
+
+MAX_NUMBERS = 32
+"""Numbers in a table that are told apart from one that varies."""
+
+
+def key_of(tx: Any, v: VariableTracker) -> Any:
+    """The host key of an object. Raises TypeError in the traced program if it is unhashable, and whatever its
+    `__hash__` raises.
+    """
+    if isinstance(v, ConstantVariable):
+        value = v.value
+        if type(value) in ATOMIC_TYPES:
+            return value
+        try:
+            return Key(v, value) if type(value) in (tuple, frozenset) else _hashed(value)
+        except TypeError as error:
+            tx.raises_like(error)
+    cls = v.python_type()
+    hash_ = lookup(cls, "__hash__")
+    if type(hash_).__hash__ is None:  # of classes made by pybind11: the method itself has no hash
+        return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
+    if hash_ in IDENTITY_HASHES:
+        if lookup(cls, "__eq__") is object.__eq__ or hash_ is not object.__hash__:
+            return identity_key(tx, v)
+    elif lookup(cls, "__eq__") is object.__eq__ and hash_ is not None and not isinstance(hash_, types.FunctionType):
+        return identity_key(tx, v)  # so that the hash makes no difference, and no code of the program makes it
+    rule = HASH_RULES.get(hash_)
+    if rule is not None:
+        return rule(tx, v)
+    if isinstance(hash_, types.FunctionType) or hash_ is object.__hash__:
+        with asked_again(tx, v, "__hash__"):
+            number = host_value(v.tp_hash(tx), "unhashable-key")
+        if number in tx.tr.hashes:  # a table may have that object, whose tracker hashes otherwise
+            unsupported("object-identity", f"{type_name(v)} with the hash of another object as a key")
+        return UserKey(tx, v, number)
+    if v.is_python_constant():
+        return Key(v, v.as_python_constant())
+    return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
+
+
+def check_address(key: Any, table: Any) -> None:
+    """Break if a host key stands for a number that is known only when the code runs, such as what `id()` returns, or for a tuple of such,
+    and a table has numbers with which it may be equal."""
+    if _has_address(key) and any(not _has_address(other) and _may_be_equal(key, other) for other in table.items):
+        unsupported("object-identity", "an address or the number of a thread as a key of a table of numbers")
+
+
+def _has_address(key: Any) -> bool:
+    if type(key) is not Key:
+        return False
+    return key.vt.python_type() is int or (type(key.host) is tuple and any(map(_has_address, key.host)))
+
+
+def _may_be_equal(key: Any, other: Any) -> bool:
+    if type(key) is Key and key.vt.python_type() is int:
+        return type(other) in _NUMBERS
+    parts = [part.host if type(part) is Key else part for part in (key, other)]
+    if not all(type(part) is tuple for part in parts):
+        return key == other
+    return len(parts[0]) == len(parts[1]) and all(map(_may_be_equal, *parts))
+
+
+def _hashed(value: Any) -> Any:
+    """The value, which has a hash. Raises TypeError."""
+    hash(value)
+    return value
+
+
+def identity_key(tx: Any, v: VariableTracker) -> VariableTracker:
+    """The key of an object that is equal to itself only. At the next call it has to be another object than all other keys again."""
+    node = v.source
+    if node is not None:
+        node.owner.hashed(v.python_type(), node, tx.tr.here() if tx is not None else None)
+    elif tx is not None and tx.tr.cached and (found := tx.tr.comes_from_cache(v)) is not None:
+        raise found.error  # the table may have the object that is in the cache
+    return v
+
+
+_KEYS = (Key, UserKey, AtomKey, NumberKey)
+
+
+def key_tracker(key: Any) -> VariableTracker:
+    """The object for which a host key stands."""
+    kind = type(key)
+    if kind in ATOMIC_TYPES:
+        return ConstantVariable(key)
+    if kind in _KEYS:
+        return key.vt
+    if issubclass(kind, (VariableTracker, LazyVariable)):
+        return key
+    return ConstantVariable(key)
+
+
+def runs_program(key: Any) -> bool:
+    """True for a host key that stands for an object whose hash a method of the program computes."""
+    if type(key) is Key:
+        return isinstance(key.host, (tuple, frozenset)) and any(map(runs_program, key.host))
+    return type(key) is UserKey
+
+
+def is_constant_key(key: Any) -> bool:
+    """True for host keys that are the keys themselves."""
+    return type(key) in ATOMIC_TYPES
+
+
+def known_key(key: Any) -> Any:
+    """The real key for a host key that can be looked up in a real dict or set during the analysis without running code of the program:
+    a constant, or a class that is equal to itself only. Else `MISSING`."""
+    if type(key) in ATOMIC_TYPES:
+        return key
+    is_class = isinstance(key, VariableTracker) and key.python_type() is type and key.is_python_constant()
+    return key.as_python_constant() if is_class else MISSING
+
+
+IDENTITY_HASHES: set[Any] = {object.__hash__}
+"""`__hash__` functions of classes whose instances are equal as keys only if identical (`torch.Tensor.__hash__`)."""
+
+HashRule = Callable[[Any, VariableTracker], Any]
+
+HASH_RULES: dict[Any, HashRule] = {}
+"""The class's `__hash__` → the host key of an instance."""
+
+
+def hash_rule(hash_: Any) -> Callable[[HashRule], HashRule]:
+    """Register the key of instances of the classes that have this `__hash__`."""
+
+    def decorate(rule: HashRule) -> HashRule:
+        HASH_RULES[hash_] = rule
+        return rule
+
+    return decorate
+
+
+@hash_rule(None)
+def unhashable(tx: Any, v: VariableTracker) -> Any:
+    return tx.raises(TypeError, f"unhashable type: '{type_name(v)}'")
+
+
+@hash_rule(tuple.__hash__)
+def tuple_key(tx: Any, v: VariableTracker) -> Any:
+    return Key(v, tuple([key_of(tx, item) for item in v.items]))
+
+
+@hash_rule(frozenset.__hash__)
+def frozenset_key(tx: Any, v: VariableTracker) -> Any:
+    return Key(v, frozenset(v.items))
+
+
+@hash_rule(types.MethodType.__hash__)
+@hash_rule(types.BuiltinMethodType.__hash__)
+def method_key(tx: Any, v: VariableTracker) -> Any:
+    if not hasattr(v, "self"):
+        return Key(v, v.as_python_constant())  # a function of a module
+    # Not a tuple that a tuple key could equal: the first item is no key.
+    owner = v.self.value if isinstance(v.self, ConstantVariable) else identity_key(tx, v.self)
+    return Key(v, (method_key, owner, key_of(tx, v.function)))
+
+
+@hash_rule(int.__hash__)
+@hash_rule(float.__hash__)
+@hash_rule(complex.__hash__)
+@hash_rule(str.__hash__)
+@hash_rule(bytes.__hash__)
+def symbolic_key(tx: Any, v: VariableTracker) -> Any:
+    """An instance of a subclass; or a number of the graph, which is made a constant, or breaks."""
+    if v.is_atom:
+        plain = v.python_type().__eq__ is atom_base(v.python_type()).__eq__
+        return AtomKey(v) if plain else UserKey(tx, v, hash(v.atom))
+    return host_value(v, "unhashable-key")

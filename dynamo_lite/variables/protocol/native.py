@@ -1,0 +1,323 @@
+"""What the models of builtin types written in C have in common.
+
+Input: nothing. Output: `NativeVariable`, the base of list, dict, set, iterator … models, and the few helpers that
+every one of them needs: host numbers from trackers, texts of trackers, emission of calls.
+Invariant: `cls` is the object's real type, the builtin one or a subclass of it.
+Mirrors the parts of `Objects/object.c` and `Objects/abstract.c` that turn Python objects into C values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
+
+from dynamo_lite._eval_frame import program_recursion_limit
+from dynamo_lite.exc import NotConstant, unsupported
+from dynamo_lite.isa.typeobject import is_heap_type
+
+from .abstract import class_path, equal, get_attr, index, is_true, type_name
+from .base import ObservedException, VariableTracker
+from .constant import ATOMIC_TYPES, NONE, ConstantVariable
+from .deferred_str import TEXTS, LateText, mark, unmarked
+from .descr import generic_getattr, generic_setattr
+
+MAX_SIZE = 1_000_000
+"""The longest sequence that the analysis builds from a count (`[0] * n`)."""
+
+MAX_LOADED = 100_000
+"""The longest real container whose items get a model each."""
+
+
+class NativeVariable(VariableTracker):
+    """An instance of a builtin type, or the native part of an instance of a subclass."""
+
+    cls: type = object
+    emits_subclasses = False  # `emit_new` makes instances of subclasses, too, with their state
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return method_or_attribute(tx, self, self.python_type(), name)
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        generic_setattr(tx, self, name, value)
+
+    def changing(self, tx: Any) -> None:
+        """Announce a change of this object; called before the change."""
+        if self.source is not None:
+            tx.tr.mutating(self)
+
+
+def method_or_attribute(tx: Any, v: VariableTracker, cls: type, name: str) -> VariableTracker:
+    """`generic_getattr` with a short way to the methods of a C type that has been asked for this one before."""
+    attribute = tx.tr.type_attributes.get((id(cls), name))
+    if attribute is not None and type(attribute.value) is types.MethodDescriptorType:
+        return attribute.tp_descr_get(tx, v, None)
+    return generic_getattr(tx, v, name)
+
+
+def host_index(tx: Any, v: VariableTracker) -> int:
+    """`PyNumber_AsSsize_t`: the int that `v` stands for. A symbolic int becomes a constant by a guard, or breaks."""
+    return host_int(index(tx, v))
+
+
+def host_int(v: VariableTracker) -> int:
+    """The value of an int tracker."""
+    if isinstance(v, ConstantVariable):
+        return v.value
+    try:
+        return v.as_python_constant()
+    except NotConstant:
+        unsupported("dynamic-int", v.describe())
+
+
+def host_value(v: VariableTracker, slug: str = "operation-on-unknown-object") -> Any:
+    """The constant that `v` stands for; a break of the given kind if it isn't one."""
+    try:
+        return v.as_python_constant()
+    except NotConstant:
+        unsupported(slug, f"{type_name(v)} {v.describe()}")
+
+
+def atom_value(v: VariableTracker, slug: str = "operation-on-unknown-object") -> Any:
+    """The value of a constant, or of an instance of a subclass of a builtin type, as one of that type."""
+    return v.atom if v.is_atom else host_value(v, slug)
+
+
+def checked_size(n: int) -> int:
+    """`n`, if it is a length that the analysis is willing to build."""
+    return n if n <= MAX_SIZE else unsupported("code-size", f"a sequence of {n} items")
+
+
+def checked_load(n: int) -> int:
+    """`n`, if the items of a real container of that length may be looked at one by one."""
+    return n if n <= MAX_LOADED else unsupported("code-size", f"a container of {n} items")
+
+
+def same_or_equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
+    """`abstract.equal` with a short way for the common constants."""
+    if v is w:
+        return True
+    if isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
+        a, b = v.value, w.value
+        if type(a) in ATOMIC_TYPES and type(b) in ATOMIC_TYPES:
+            return tx.tr.identical(v, w) if a != a and b != b else a is b or a == b
+    return equal(tx, v, w)
+
+
+def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
+    """The constant result of a real call on host values; its error becomes one of the traced program."""
+    try:
+        return ConstantVariable(function(*args, **kwargs))
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        tx.raises_like(error)
+
+
+@contextlib.contextmanager
+def host_table(tx: Any) -> Iterator[None]:
+    """Around an operation of a host dict or set: a RuntimeError, by which the host says that comparing keys changed the
+    table, is one of the traced program."""
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error) is not RuntimeError:
+            raise
+        tx.raises_like(error)
+
+
+def optional_attr(tx: Any, v: VariableTracker, name: str) -> VariableTracker | None:
+    """`_PyObject_LookupAttr`: the attribute, None if reading it raises AttributeError."""
+    try:
+        return get_attr(tx, v, name)
+    except ObservedException as error:
+        if issubclass(error.exc.python_type(), AttributeError):
+            return None
+        raise
+
+
+def instance_state(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`_PyObject_GetState` of an object without slots: its `__dict__`, None if it has none or nothing in it."""
+    state = optional_attr(tx, v, "__dict__")
+    return state if state is not None and is_true(tx, state) else NONE
+
+
+def object_state(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`_PyObject_GetState`."""
+    return tx.call(get_attr(tx, v, "__getstate__"), [])
+
+
+def raise_with(tx: Any, cls: type[BaseException], *args: VariableTracker) -> NoReturn:
+    """Raise `cls(*args)` in the traced program, args being trackers."""
+    tx.raise_exception(tx.call(tx.tr.type_tracker(cls), list(args)))
+
+
+def repr_text(tx: Any, v: VariableTracker) -> str:
+    """`repr(v)` as a host string."""
+    return atom_value(object_repr(tx, v), "format")
+
+
+def str_text(tx: Any, v: VariableTracker) -> str:
+    """`str(v)` as a host string."""
+    return atom_value(object_str(tx, v), "format")
+
+
+def object_repr(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`PyObject_Repr`."""
+    return _text(tx, v, v.tp_repr, "__repr__")
+
+
+def object_str(tx: Any, v: VariableTracker) -> VariableTracker:
+    """`PyObject_Str`."""
+    return _text(tx, v, v.tp_str or v.tp_repr, "__str__")
+
+
+def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> VariableTracker:
+    if isinstance(v, ConstantVariable) and slot is None:
+        return ConstantVariable(getattr(v.value, dunder)())
+    if issubclass(type(v.value), type) and type(v.value).__repr__ is type.__repr__:
+        class_path(v.value)
+        return ConstantVariable(repr(v.value))
+    if slot is None:
+        return _text_in_c(tx, v)
+    result = slot(tx)
+    if not issubclass(result.python_type(), str):
+        tx.raises(TypeError, f"{dunder} returned non-string (type {type_name(result)})")
+    return result
+
+
+def _text_in_c(tx: Any, v: VariableTracker) -> VariableTracker:
+    """The text of an object whose model has no slot for it: that of all objects, of functions …"""
+    cls = v.python_type()
+    text = TEXTS.get(cls.__repr__) if cls.__str__ is object.__str__ and not is_heap_type(cls) else None
+    if text is None:
+        unsupported("object-identity", f"text of a {type_name(v)}, which may contain its address")
+    return text(tx, v)
+
+
+def readonly(descriptor: Any) -> Callable[..., None]:
+    """The setter of a C attribute that can't be set."""
+
+    def refuse(tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+        if isinstance(descriptor, types.MemberDescriptorType):
+            tx.raises(AttributeError, "readonly attribute")
+        owner = descriptor.__objclass__
+        module = "" if owner.__module__ == "builtins" else f"{owner.__module__}."
+        tx.raises(
+            AttributeError, f"attribute '{descriptor.__name__}' of '{module}{owner.__name__}' objects is not writable"
+        )
+
+    return refuse
+
+
+SAFE_DEPTH = 200
+"""The depth of a text that no program comes near the recursion limit with, wherever it asks for it."""
+
+
+def _reprs_count_as_frames() -> bool:
+    nested: list[Any] = []
+    limit = sys.getrecursionlimit()
+    if limit > 2000:
+        return False  # too much for the C stack, perhaps
+    for _ in range(limit):
+        nested = [nested]
+    try:
+        repr(nested)
+    except RecursionError:
+        return True
+    return False
+
+
+REPRS_COUNT_AS_FRAMES = _reprs_count_as_frames()
+"""Whether nested calls of `PyObject_Repr` are known to count against the limit of Python frames; else they have one of their own."""
+
+_active_reprs: dict[int, list[LateText]] = {}
+
+
+def is_being_printed(v: VariableTracker) -> bool:
+    """Whether a `recursive_repr` of this object is under way."""
+    return id(v) in _active_reprs
+
+
+def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable[[], str]) -> VariableTracker:
+    """`Py_ReprEnter`: `text()`, or the placeholder for a container that is being printed already. `text` puts `part_text`s together."""
+    if id(v) in _active_reprs:
+        return ConstantVariable(placeholder)
+    depth = len(_active_reprs)
+    if depth > program_recursion_limit() and REPRS_COUNT_AS_FRAMES:
+        tx.raises(RecursionError, "maximum recursion depth exceeded while getting the repr of an object")
+    marks = _active_reprs[id(v)] = []
+    try:
+        result = text()
+        if depth == SAFE_DEPTH:
+            unsupported("recursion-limit", f"repr() of a {type_name(v)} within {depth} others")
+        return unmarked(tx, result, marks) if marks else ConstantVariable(result)
+    finally:
+        del _active_reprs[id(v)]
+
+
+def part_text(tx: Any, v: VariableTracker) -> str:
+    """`repr(v)` for the innermost `recursive_repr`: a host string, which may have marks in it."""
+    result = object_repr(tx, v)
+    if isinstance(result, LateText):
+        return mark(result, _active_reprs[next(reversed(_active_reprs))])
+    return atom_value(result, "format")
+
+
+# -- code generation
+
+
+def emit_call(cg: Any, function: Any, *args: VariableTracker) -> None:
+    """Push `function(*args)`."""
+    cg.load_callable(function)
+    for arg in args:
+        cg.load(arg)
+    cg.asm.call(len(args))
+
+
+def emit_bare(cg: Any, base: type, cls: type) -> None:
+    """Push an empty instance of a subclass of a builtin type, made without running its `__init__`."""
+    cg.load_callable(base.__new__)
+    cg.load_const(cls)
+    cg.asm.call(1)
+
+
+LONG = 64
+
+
+def emit_list(cg: Any, items: list[VariableTracker]) -> None:
+    """Push a new list of the items. Many constants are not pushed one by one."""
+    if len(items) > LONG and all(type(v) is ConstantVariable and type(v.value) in ATOMIC_TYPES for v in items):
+        values = tuple([v.value for v in items])
+        cg.asm.build_list(0)
+        cg.load_callable(values.__iter__)
+        cg.asm.call(0)
+        cg.asm.list_extend(1)
+    else:
+        cg.asm.build_list(emit_all(cg, items))
+
+
+def emit_all(cg: Any, items: Iterable[VariableTracker]) -> int:
+    """Push each item; how many there were."""
+    n = 0
+    for item in items:
+        cg.load(item)
+        n += 1
+    return n
+
+
+def load_filled(cg: Any, vt: VariableTracker) -> None:
+    """Push a container with the contents that it has at the end of the trace, be it new or changed: what is made from it
+    next looks at them."""
+    cg.load(vt)
+    if vt.mutated:
+        cg.update(vt)
+        return
+    for i, other in enumerate(cg.fills):
+        if other is vt:
+            del cg.fills[i]
+            vt.emit_fill(cg)
+            break

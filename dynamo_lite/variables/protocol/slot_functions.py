@@ -1,0 +1,188 @@
+"""Slots of classes written in Python: each looks the special method up on the type and calls it.
+
+Input: an object's class. Output: `UserSlots`, the base of every model whose type a class statement made: instances, and classes with
+a metaclass of their own.
+Invariant: a slot is there exactly if the class defines one of the special methods that make it up; either is guarded when somebody
+asks.
+Mirrors the `slot_*` functions of `Objects/typeobject.c` and `SLOT1BINFULL`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynamo_lite.isa.typeobject import dict_of, mro_of
+
+from .abstract import is_subtype, is_true, type_name
+from .base import ObservedException, VariableTracker, running
+from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
+from .descr import guarded_lookup, type_attribute
+from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
+
+
+class UserSlots(VariableTracker):
+    """The slots of an object whose class is `cls`."""
+
+    is_user_made = True
+    cls: type
+
+
+def _noted(cls: type, dunder: str, found: bool) -> bool:
+    """`found`; the type is not to get the slot another time, nor to lose it."""
+    tr = running.trace
+    if tr is not None and not found:
+        guarded_lookup(tr.frame, cls, dunder)
+    elif tr is not None:
+        source = type_attribute(tr.frame, cls, dunder).__dict__["source"]
+        if source is not None:
+            tr.expect(source)  # whoever calls the method looks at it more closely
+    return found
+
+
+def defines(cls: type, dunder: str) -> bool:
+    """Does a class of the MRO have `dunder`?"""
+    return _noted(cls, dunder, any(dunder in dict_of(base) for base in mro_of(cls)))
+
+
+def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
+    """`lookup_maybe_method`: a special method of the type, bound to the object; None if the type has none. A method set to None is
+    found: calling it raises TypeError."""
+    cls = obj.python_type()
+    attribute = type_attribute(tx, cls, dunder)
+    if attribute is None:
+        return None
+    if attribute.tp_descr_get is None:
+        return attribute
+    return attribute.tp_descr_get(tx, obj, tx.tr.type_tracker(cls))
+
+
+# -- slots of user classes, generated from the slot table
+
+
+def _overloaded(v: VariableTracker, w: VariableTracker, dunder: str) -> bool:
+    """`method_is_overloaded`: does w's type have another `dunder` than v's?"""
+    find = lambda t: next((dict_of(b)[dunder] for b in mro_of(t) if dunder in dict_of(b)), None)  # noqa: E731
+    return find(w.python_type()) is not None and find(w.python_type()) is not find(v.python_type())
+
+
+def _slot_binary(name: str, reflected: str, slot: str) -> Any:
+    """`SLOT1BINFULL`."""
+
+    def run(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        type_v, type_w = v.python_type(), w.python_type()
+        do_other = type_v is not type_w and isinstance(w, UserSlots) and defines(type_w, reflected)
+        if isinstance(v, UserSlots) and defines(type_v, name):
+            if do_other and is_subtype(tx, type_w, type_v) and _overloaded(v, w, reflected):
+                result = tx.call(special(tx, w, reflected), [v])
+                if result.value is not NotImplemented:
+                    return result
+                do_other = False
+            result = tx.call(special(tx, v, name), [w])
+            if result.value is not NotImplemented or type_v is type_w:
+                return result
+        if do_other or (not isinstance(v, UserSlots) and defines(type_w, reflected)):
+            return tx.call(special(tx, w, reflected), [v])
+        return ConstantVariable(NotImplemented)
+
+    return property(lambda self: run if defines(self.cls, name) or defines(self.cls, reflected) else None)
+
+
+def _slot_inplace(name: str) -> Any:
+    def run(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        return tx.call(special(tx, v, name), [w])
+
+    return property(lambda self: run if defines(self.cls, name) else None)
+
+
+def _slot_method(name: str) -> Any:
+    """Slots whose arguments are the method's: unary, subscript."""
+    has = _usable if name in _REFUSED_BY_NONE else defines
+
+    def bound(self: UserSlots) -> Any:
+        def run(tx: Any, *args: VariableTracker) -> VariableTracker:
+            return tx.call(special(tx, self, name), list(args))
+
+        return run if has(self.cls, name) else None
+
+    return property(bound)
+
+
+_REFUSED_BY_NONE = frozenset({"__hash__", "__iter__"})
+"""Setting these to None leaves the type without the slot; None in the place of another method is called, which fails."""
+
+
+def _usable(cls: type, name: str) -> bool:
+    """A type has the slot if the method exists and is not None."""
+    return _noted(cls, name, next((dict_of(b)[name] is not None for b in mro_of(cls) if name in dict_of(b)), False))
+
+
+def _slot_contains(self: UserSlots) -> Any:
+    def run(tx: Any, item: VariableTracker) -> VariableTracker:
+        method = special(tx, self, "__contains__")
+        if is_none(method):
+            return tx.raises(TypeError, f"'{type_name(self)}' object is not a container")
+        return boolean(is_true(tx, tx.call(method, [item])))
+
+    return run if defines(self.cls, "__contains__") else None
+
+
+def _slot_next(self: UserSlots) -> Any:
+    def run(tx: Any) -> VariableTracker | None:
+        return tx.call(special(tx, self, "__next__"), [])
+
+    return run if defines(self.cls, "__next__") else None
+
+
+def _slot_compare(self: UserSlots) -> Any:
+    def run(tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        try:
+            method = special(tx, self, _COMPARE_NAMES[op])
+        except ObservedException:  # out of the `__get__` of a descriptor
+            return NOT_IMPLEMENTED
+        return tx.call(method, [other])
+
+    return run
+
+
+def _slot_set(set_name: str, delete_name: str) -> Any:
+    def bound(self: UserSlots) -> Any:
+        def run(tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+            name, args = (delete_name, [key]) if value is None else (set_name, [key, value])
+            method_ = special(tx, self, name)
+            if method_ is None:
+                tx.raises(AttributeError, name)
+            tx.call(method_, args)
+
+        return run if defines(self.cls, set_name) or defines(self.cls, delete_name) else None
+
+    return property(bound)
+
+
+def _slot_descr_get(self: UserSlots) -> Any:
+    def run(tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        return tx.call(special(tx, self, "__get__"), [obj if obj is not None else ConstantVariable(None), cls])
+
+    return run if defines(self.cls, "__get__") else None
+
+
+_COMPARE_NAMES = {d.kind: d.dunder for d in SLOTDEFS.values() if d.slot == "tp_richcompare"}
+
+for _d in SLOTDEFS.values():
+    if _d.kind == "binary_l" and _d.slot.startswith("nb_inplace"):
+        setattr(UserSlots, _d.slot, _slot_inplace(_d.dunder))
+    elif _d.kind == "binary_l":
+        setattr(UserSlots, _d.slot, _slot_binary(_d.dunder, "__r" + _d.dunder[2:], _d.slot))
+    elif _d.kind in ("unary", "objarg"):
+        setattr(UserSlots, _d.slot, _slot_method(_d.dunder))
+UserSlots.tp_iternext = property(_slot_next)
+UserSlots.sq_contains = property(_slot_contains)
+UserSlots.tp_richcompare = property(_slot_compare)
+UserSlots.mp_ass_subscript = _slot_set("__setitem__", "__delitem__")
+UserSlots.tp_descr_set = _slot_set("__set__", "__delete__")
+UserSlots.tp_descr_get = property(_slot_descr_get)
+
+
+# A user class has the mapping slots where C has both; the sequence slots of a native base are reached through its descriptors.
+for _name in SEQUENCE_ALTERNATIVES.values():
+    setattr(UserSlots, _name, None)
+UserSlots.sq_item = _slot_method("__getitem__")  # what makes a class without `__iter__` iterable

@@ -1,0 +1,129 @@
+"""All type families, registered.
+
+Input: nothing. Output: filled tables of builders, handlers and native models; importing this module is what fills them.
+Invariant: a builtin type is registered as a base for user classes only if an empty instance of its model can be made.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+from importlib.util import find_spec
+from typing import Any
+
+from .builtin import code_object, dictview, genericalias, iter, number, slice, text, zip  # noqa: F401
+from .builtin.bytearray import BytearrayVariable
+from .builtin.deque import DequeVariable
+from .builtin.dict import DictVariable
+from .builtin.list import ListVariable
+from .builtin.odict import DefaultDictVariable, OrderedDictVariable
+from .builtin.set import FrozenSetVariable, SetVariable
+from .builtin.tuple import TupleVariable
+from .generators import coroutine, foreign_generator, generator  # noqa: F401
+from .objects import (  # noqa: F401
+    atom,
+    attribute_slots,
+    build_class,
+    callables,
+    cell,
+    classes,
+    compiled,
+    enum_member,
+    exc_members,
+    exception_instance,
+    exceptions,
+    frame_object,
+    function,
+    instance,
+    instancecheck,
+    module,
+    traceback_object,
+    type,
+)
+from .objects.property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
+from .objects.subclass import NATIVE_MODELS, register_native
+from .objects.super import SuperVariable
+from .protocol import markers, sequence_slots  # noqa: F401
+from .protocol.constant import ATOMIC_TYPES
+from .protocol.native import NativeVariable
+from .protocol.wrap import BUILDERS
+from .stdlib import (  # noqa: F401
+    builtins,
+    contextvars,
+    functools,
+    gcmodule,
+    inspect,
+    itertools,
+    itertools_groupby,
+    itertools_product,
+    itertools_select,
+    lru_cache,
+    memoryfile,
+    operator,
+    pickle,
+    pythonrun,
+    random,
+    reduce,
+    sysmodule,
+    thread,
+    typing,
+    unpickler,
+)
+
+for _cls, _model in {
+    list: ListVariable,
+    tuple: TupleVariable,
+    dict: DictVariable,
+    set: SetVariable,
+    frozenset: FrozenSetVariable,
+    deque: DequeVariable,
+    bytearray: BytearrayVariable,
+    OrderedDict: OrderedDictVariable,
+    defaultdict: DefaultDictVariable,
+    property: PropertyVariable,
+    staticmethod: StaticMethodVariable,
+    classmethod: ClassMethodVariable,
+    super: SuperVariable,
+}.items():
+    register_native(_cls, _model)
+
+
+def _register_models(model: Any) -> None:
+    if "cls" in model.__dict__ and model.cls is not object:
+        NATIVE_MODELS.setdefault(model.cls, model)
+    for sub in model.__subclasses__():
+        _register_models(sub)
+
+
+_register_models(NativeVariable)
+attribute_slots.register([*ATOMIC_TYPES, *NATIVE_MODELS, *BUILDERS])
+
+if find_spec("torch") is not None:
+    from .torch import (  # noqa: F401
+        dispatcher_ops,
+        foreach,
+        functions,
+        graph_args,
+        masked,
+        nested_int,
+        nn_module,
+        numpy_indexing,
+        optim,
+        overrides,
+        profiler,
+        symnode,
+        tensor,
+        tensor_extreme,
+        tensor_methods,
+        tensor_new,
+        value_types,
+    )
+    from .torch.autograd import (  # noqa: F401
+        autograd_function,
+        checkpoint,
+        gradients,
+        hooks,
+        module_hooks,
+        saved_tensors,
+    )
+    from .torch.higher_order import attention, control_flow, func, operators  # noqa: F401
+    from .torch.numpy import models  # noqa: F401

@@ -1,0 +1,674 @@
+"""The builtin functions, the constructors of numbers and texts, and the functions of the `operator` module.
+
+Input: trackers of the arguments. Output: the handlers, registered by the real function; `format_value` for f-strings.
+Invariant: a handler says what the function does in terms of the generic algorithms; it knows no model.
+Mirrors `Python/bltinmodule.c`, `Modules/_operator.c`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import collections
+import collections.abc
+import functools
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.isa.typeobject import dict_of, mro_of
+from dynamo_lite.variables.builtin.deque import DequeIterator
+from dynamo_lite.variables.builtin.dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
+from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
+from dynamo_lite.variables.builtin.iter import (
+    LIST_ITERATORS,
+    CallIterator,
+    ConstantIterator,
+    ListIterator,
+    ReversedVariable,
+)
+from dynamo_lite.variables.builtin.list import ListVariable, iterate, sorted_items
+from dynamo_lite.variables.builtin.number import LONG_TEXT
+from dynamo_lite.variables.builtin.text import format_object
+from dynamo_lite.variables.builtin.zip import FilterVariable
+from dynamo_lite.variables.objects import namespace, weakref  # noqa: F401  (they register what they model)
+from dynamo_lite.variables.objects.subclass import NATIVE_MODELS, NATIVES
+from dynamo_lite.variables.protocol.abstract import (
+    BINARY_OPS,
+    COMPARE_OPS,
+    UNARY_OPS,
+    binary_op,
+    contains,
+    get_attr,
+    get_item,
+    get_iter,
+    is_true,
+    iter_next,
+    iterated,
+    length,
+    richcompare,
+    set_attr,
+    set_item,
+    type_name,
+    unary_op,
+    unpack,
+)
+from dynamo_lite.variables.protocol.abstract import index as to_index
+from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NONE, ConstantVariable, boolean, fold, is_none
+from dynamo_lite.variables.protocol.dispatch import builtin, constructor, pure, refuse
+from dynamo_lite.variables.protocol.hashing import Key, hash_rule, identity_key, symbolic_key
+from dynamo_lite.variables.protocol.native import (
+    NativeVariable,
+    atom_value,
+    emit_call,
+    host_index,
+    host_int,
+    object_repr,
+    object_str,
+    optional_attr,
+    repr_text,
+    run,
+    same_or_equal,
+)
+
+from .itertools_product import CombinatoricVariable
+from .itertools_select import WhileVariable
+
+for _model, _types in {
+    ListIterator: LIST_ITERATORS.values(),
+    ConstantIterator: map(type, map(iter, ("", "é", b"", range(0), range(1 << 64)))),
+    ReversedVariable: (reversed, type(reversed([]))),
+    DictIterator: ITERATOR_TYPES.values(),
+    DequeIterator: (type(iter(collections.deque())), type(reversed(collections.deque()))),
+    FilterVariable: (filter, itertools.filterfalse),
+    WhileVariable: (itertools.takewhile, itertools.dropwhile),
+    CombinatoricVariable: (
+        itertools.product,
+        itertools.permutations,
+        itertools.combinations,
+        itertools.combinations_with_replacement,
+    ),
+    **{model: [cls for (_, kind), cls in VIEW_TYPES.items() if kind == name] for name, model in VIEW_MODELS.items()},
+}.items():
+    NATIVE_MODELS.update(dict.fromkeys(_types, _model))
+
+
+@builtin(list.__new__, dict.__new__, set.__new__, bytearray.__new__, collections.deque.__new__)
+def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`__new__` of a mutable builtin type: an empty instance of it or of a subclass; `__init__` does the rest."""
+    real = cls.value
+    return NATIVES[real]() if real in NATIVES else tx.tr.new_instance(tx, real)
+
+
+# -- sizes, iteration
+
+
+@builtin(len)
+def builtin_len(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+    return length(tx, obj)
+
+
+@builtin(iter)
+def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | None = None, /) -> VariableTracker:
+    if sentinel is None:
+        return get_iter(tx, object)
+    if object.tp_call is None:
+        return run(tx, iter, None, None)  # for the message, which varies
+    return CallIterator(object, sentinel)
+
+
+@builtin(next)
+def builtin_next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
+    if iterator.tp_iternext is None:
+        return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
+    item = iterator.tp_iternext(tx) if default is None else iter_next(tx, iterator)
+    if item is not None:
+        return item
+    return default if default is not None else tx.raises(StopIteration)
+
+
+@builtin(any)
+def builtin_any(tx: Any, iterable: VariableTracker, /) -> VariableTracker:
+    return boolean(_search(tx, iterable, True))
+
+
+@builtin(all)
+def builtin_all(tx: Any, iterable: VariableTracker, /) -> VariableTracker:
+    return boolean(not _search(tx, iterable, False))
+
+
+def _search(tx: Any, iterable: VariableTracker, truth: bool) -> bool:
+    """Whether an item has this truth value; stops at the first."""
+    iterator = get_iter(tx, iterable)
+    while (item := iter_next(tx, iterator)) is not None:
+        if is_true(tx, item) is truth:
+            return True
+    return False
+
+
+@builtin(sum)
+def builtin_sum(tx: Any, iterable: VariableTracker, /, start: VariableTracker | None = None) -> VariableTracker:
+    for kind, name, hint in ((str, "strings", "''.join(seq)"), (bytes, "bytes", "b''.join(seq)")):
+        if start is not None and issubclass(start.python_type(), kind):
+            return tx.raises(TypeError, f"sum() can't sum {name} [use {hint} instead]")
+    iterator = get_iter(tx, iterable)
+    total = ConstantVariable(0) if start is None else start
+    while (item := iter_next(tx, iterator)) is not None:
+        total = binary_op(tx, operator.add, total, item)
+    return total
+
+
+@builtin(sorted)
+def builtin_sorted(
+    tx: Any, iterable: VariableTracker, /, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+) -> VariableTracker:
+    return ListVariable(sorted_items(tx, iterate(tx, iterable), key, reverse))
+
+
+def _extreme(function: Any, op: str) -> None:
+    name = function.__name__
+
+    @builtin(function)
+    def extreme(
+        tx: Any, /, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
+    ) -> VariableTracker:
+        if not args:
+            return tx.raises(TypeError, f"{name} expected at least 1 argument, got 0")
+        if len(args) > 1 and default is not None:
+            return tx.raises(TypeError, f"Cannot specify a default for {name}() with multiple positional arguments")
+        items: Any = args if len(args) > 1 else iterated(tx, args[0])
+        best = best_key = None
+        for item in items:
+            item_key = item if is_none(key) else tx.call(key, [item])
+            unknown = _unknown(tx, function, best, item) if best is not None and best_key is best else None
+            if unknown is not None:
+                best = best_key = unknown
+            elif best is None or is_true(tx, richcompare(tx, item_key, best_key, op)):
+                best, best_key = item, item_key
+        if best is not None:
+            return best
+        if default is not None:
+            return default
+        return run(tx, function, ())  # for the message, which varies
+
+
+def _unknown(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+    """The better one of two numbers where one is symbolic, or of two tensors; None if the analysis has to compare them."""
+    model = next((vt for vt in (best, item) if vt.extreme is not None), None)
+    return None if model is None else model.extreme(tx, function, best, item)
+
+
+_extreme(max, ">")
+_extreme(min, "<")
+
+
+# -- arithmetic
+
+
+@builtin(pow)
+def builtin_pow(
+    tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None
+) -> VariableTracker:
+    if is_none(mod):
+        return binary_op(tx, operator.pow, base, exp)
+    if not can_be_host(base, exp, mod):
+        return unsupported("operation-on-unknown-object", "pow() with three arguments")
+    return call_host(tx, pow, [base, exp, mod])
+
+
+@builtin(round)
+def builtin_round(tx: Any, number: VariableTracker, ndigits: VariableTracker | None = None) -> VariableTracker:
+    args = [] if ndigits is None else [ndigits]
+    if number.is_python_constant() and can_be_host(*args):
+        return call_host(tx, round, [number, *args])
+    method = tx.tr.lookup_special(tx, number, "__round__")
+    if method is None:
+        return tx.raises(TypeError, f"type {type_name(number)} doesn't define __round__ method")
+    return tx.call(method, args)
+
+
+def _number_base(function: Any) -> None:
+    @builtin(function)
+    def convert(tx: Any, number: VariableTracker, /) -> VariableTracker:
+        if can_be_host(number):
+            return call_host(tx, function, [number])
+        return ConstantVariable(function(host_index(tx, number)))
+
+
+for _function in (bin, hex, oct, chr):
+    _number_base(_function)
+pure(ord)
+
+
+# -- text
+
+
+@builtin(repr)
+def builtin_repr(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+    return object_repr(tx, obj)
+
+
+@builtin(ascii)
+def builtin_ascii(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+    return ConstantVariable(_ascii(repr_text(tx, obj)))
+
+
+def _ascii(value: str) -> str:
+    return value.encode("ascii", "backslashreplace").decode("ascii")
+
+
+@builtin(format)
+def builtin_format(tx: Any, value: VariableTracker, format_spec: VariableTracker | None = None, /) -> VariableTracker:
+    return format_object(tx, value, ConstantVariable("") if format_spec is None else format_spec)
+
+
+def format_value(
+    tx: Any, value: VariableTracker, conversion: str | None, spec: VariableTracker | None
+) -> VariableTracker:
+    """A replacement field of an f-string: `!s`, `!r` or `!a` (spec is None), or the formatting of the converted
+    value.
+    """
+    if conversion == "a":
+        return builtin_ascii(tx, value)
+    if conversion is not None:
+        return object_str(tx, value) if conversion == "s" else object_repr(tx, value)
+    return builtin_format(tx, value, spec)
+
+
+# -- attributes and types
+
+
+def attribute_name(tx: Any, name: VariableTracker) -> str:
+    """The name argument of getattr and its kin."""
+    if not issubclass(name.python_type(), str):
+        run(tx, getattr, None, name.as_python_constant() if name.is_python_constant() else [])
+    return atom_value(name, "attribute-of-unknown-object")
+
+
+@builtin(getattr)
+def builtin_getattr(
+    tx: Any, obj: VariableTracker, name: VariableTracker, default: VariableTracker | None = None, /
+) -> VariableTracker:
+    if default is None:
+        return get_attr(tx, obj, attribute_name(tx, name))
+    found = optional_attr(tx, obj, attribute_name(tx, name))
+    return default if found is None else found
+
+
+@builtin(hasattr)
+def builtin_hasattr(tx: Any, obj: VariableTracker, name: VariableTracker, /) -> VariableTracker:
+    return boolean(optional_attr(tx, obj, attribute_name(tx, name)) is not None)
+
+
+@builtin(setattr)
+def builtin_setattr(tx: Any, obj: VariableTracker, name: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+    set_attr(tx, obj, attribute_name(tx, name), value)
+    return NONE
+
+
+@builtin(delattr)
+def builtin_delattr(tx: Any, obj: VariableTracker, name: VariableTracker, /) -> VariableTracker:
+    set_attr(tx, obj, attribute_name(tx, name), None)
+    return NONE
+
+
+@builtin(callable)
+def builtin_callable(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+    return boolean(obj.tp_call is not None or (obj.value is not MISSING and callable(obj.value)))
+
+
+@builtin(vars)
+def builtin_vars(tx: Any, /, *args: VariableTracker) -> VariableTracker:
+    if not args:
+        return tx.frame_locals()
+    found = optional_attr(tx, args[0], "__dict__")
+    return found if found is not None else tx.raises(TypeError, "vars() argument must have __dict__ attribute")
+
+
+@builtin(locals)
+def builtin_locals(tx: Any) -> VariableTracker:
+    return tx.frame_locals()
+
+
+@builtin(globals)
+def builtin_globals(tx: Any) -> VariableTracker:
+    return tx.tr.build_constant_object(tx.globals.value)
+
+
+@builtin(dir)
+def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTracker:
+    """`PyObject_Dir`."""
+    names = tx.frame_locals() if obj is None else tx.call(tx.tr.lookup_special(tx, obj, "__dir__"), [])
+    return tx.call(tx.tr.wrap_callable(sorted), [names])
+
+
+# -- identity and hashes
+
+
+@builtin(hash)
+def builtin_hash(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+    if obj.tp_hash is None:
+        if obj.python_type().__hash__ is not None:
+            unsupported("operation-on-unknown-object", f"hash() of a {type_name(obj)}")
+        return tx.raises(TypeError, f"unhashable type: '{type_name(obj)}'")
+    result = obj.tp_hash(tx)
+    if isinstance(result, ConstantVariable) and isinstance(result.value, int):
+        return ConstantVariable(hash(_Fixed(result.value)))
+    return tx.raises(TypeError, "__hash__ method should return an integer")
+
+
+class _Fixed:
+    """Takes an int through the reduction that `hash()` applies to what `__hash__` returns."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value
+
+
+class IdVariable(NativeVariable):
+    """`id(x)`: known by what it is the address of; usable as a key and in comparisons for equality."""
+
+    holds_weakly = True
+
+    def __init__(self, target: VariableTracker) -> None:
+        self.target = target
+
+    def python_type(self) -> type:
+        return int
+
+    def children(self) -> Any:
+        return (self.target,)
+
+    def describe(self) -> str:
+        return f"id of {self.target.describe()}"
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        if not isinstance(other, IdVariable) or op not in ("==", "!="):
+            return unsupported("object-identity", self.describe())
+        return boolean(tx.tr.identical(self.target, other.target) is (op == "=="))
+
+    def refuse(self, tx: Any, *args: Any) -> VariableTracker:
+        return unsupported("object-identity", self.describe())
+
+    tp_hash = tp_repr = nb_index = nb_int = nb_float = refuse
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, id, self.target)
+
+
+def _refuse_arithmetic(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    return unsupported("object-identity", "arithmetic with id()")
+
+
+for _row in BINARY_OPS.values():
+    setattr(IdVariable, _row.slot, staticmethod(_refuse_arithmetic))
+for _slot, _ in UNARY_OPS.values():
+    setattr(IdVariable, _slot, IdVariable.refuse)
+
+
+@builtin(id)
+def builtin_id(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+    if obj.source is None and obj.value is MISSING and not tx.tr.is_reachable(obj):
+        return unsupported("object-identity", "id() of an object that is gone then: the next may get the same")
+    return IdVariable(obj)
+
+
+class ThreadIdVariable(IdVariable):
+    """`_thread.get_ident()`, which functions like `reprlib.recursive_repr` use in keys."""
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, _thread.get_ident)
+
+
+@builtin(_thread.get_ident)
+def thread_get_ident(tx: Any, /) -> VariableTracker:
+    return ThreadIdVariable(NONE)
+
+
+@hash_rule(int.__hash__)
+def int_key(tx: Any, v: VariableTracker) -> Any:
+    if not isinstance(v, IdVariable):
+        return symbolic_key(tx, v)
+    target = v.target
+    is_value = type(target.value) in ATOMIC_TYPES
+    what = (type(target.value), target.value) if is_value else (identity_key(tx, target),)
+    return Key(v, (type(v), *what))
+
+
+# -- constructors of immutable values
+
+
+@constructor(bool)
+def new_bool(tx: Any, cls: VariableTracker, x: VariableTracker | None = None, /) -> VariableTracker:
+    return boolean(x is not None and is_true(tx, x))
+
+
+def _convert(
+    tx: Any, cls: type, args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
+) -> VariableTracker | None:
+    """`cls(*args, **kwargs)` by the real constructor, None if an argument can't be given to it."""
+    if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
+        return fold(tx, cls, list(args), kwargs)
+    for v in (*args, *kwargs.values()):
+        if v.opaque:
+            unsupported("operation-on-unknown-object", f"{cls.__name__}() of {v.describe()}")
+    return call_host(tx, cls, args, kwargs) if can_be_host(*args, *kwargs.values()) else None
+
+
+@constructor(int)
+def new_int(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    x = args[0] if args else NONE
+    if x.can_stand and not {"__int__", "__index__"} & _names(x) and "__trunc__" in _names(x):
+        return unsupported("call-print", "the warning that int() uses __trunc__")
+    if type(x.value) in (str, bytes) and len(x.value) > LONG_TEXT:
+        return unsupported("code-size", f"int() of {len(x.value)} characters, which Python code may convert")
+    made = _convert(tx, int, args, kwargs)
+    if made is not None:
+        return made
+    if len(args) != 1 or kwargs:
+        return tx.raises(TypeError, "int() can't convert non-string with explicit base")
+    slot = x.nb_int or x.nb_index
+    if slot is not None:
+        return _checked(tx, slot(tx), int, "__int__ returned non-int")
+    what = "a string, a bytes-like object or a real number"
+    return tx.raises(TypeError, f"int() argument must be {what}, not '{type_name(x)}'")
+
+
+def _names(v: VariableTracker) -> set[str]:
+    """What the classes of an object define."""
+    return set().union(*[dict_of(base) for base in mro_of(v.python_type())])
+
+
+@constructor(float)
+def new_float(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    made = _convert(tx, float, args, kwargs)
+    if made is not None:
+        return made
+    x = args[0]
+    if x.nb_float is not None:
+        return _checked(tx, x.nb_float(tx), float, f"{type_name(x)}.__float__ returned non-float")
+    if x.nb_index is not None:
+        return new_float(tx, cls, x.nb_index(tx))
+    return tx.raises(TypeError, f"float() argument must be a string or a real number, not '{type_name(x)}'")
+
+
+def _checked(tx: Any, result: VariableTracker, cls: type, problem: str) -> VariableTracker:
+    if not issubclass(result.python_type(), cls):
+        tx.raises(TypeError, f"{problem} (type {type_name(result)})")
+    return ConstantVariable(cls(result.value)) if isinstance(result, ConstantVariable) else result
+
+
+@constructor(complex)
+def new_complex(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    made = _convert(tx, complex, args, kwargs)
+    return unsupported("operation-on-unknown-object", "complex() of an object") if made is None else made
+
+
+@constructor(str)
+def new_str(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    values = [*args, *kwargs.values()]
+    if len(values) == 1 and (args or "object" in kwargs):
+        return object_str(tx, values[0])
+    made = _convert(tx, str, args, kwargs)
+    return unsupported("operation-on-unknown-object", "str() of an object") if made is None else made
+
+
+@constructor(bytes)
+def new_bytes(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    made = _convert(tx, bytes, args, kwargs)
+    if made is not None:
+        return made
+    if len(args) != 1 or kwargs:
+        return unsupported("operation-on-unknown-object", "bytes()")
+    if tx.tr.lookup_special(tx, args[0], "__bytes__") is not None:
+        return unsupported("operation-on-unknown-object", "bytes() of an object with __bytes__")
+    if args[0].nb_index is not None:
+        return call_host(tx, bytes, [ConstantVariable(host_index(tx, args[0]))])
+    return call_host(tx, bytes, [ListVariable(unpack(tx, args[0]))])
+
+
+# -- the operator module
+
+
+def _two(function: Any, algorithm: Callable[..., VariableTracker]) -> None:
+    @builtin(function)
+    def operation(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+        return algorithm(tx, a, b)
+
+
+for _function in BINARY_OPS:
+    _two(_function, functools.partial(lambda function, tx, a, b: binary_op(tx, function, a, b), _function))
+for _op, _function in COMPARE_OPS.items():
+    _two(_function, functools.partial(lambda op, tx, a, b: richcompare(tx, a, b, op), _op))
+_two(operator.getitem, get_item)
+_two(operator.is_, lambda tx, a, b: boolean(tx.tr.identical(a, b)))
+_two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.identical(a, b)))
+
+
+def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:
+    def decorate(algorithm: Callable[..., VariableTracker]) -> Any:
+        @builtin(*functions)
+        def operation(tx: Any, a: VariableTracker, /) -> VariableTracker:
+            return algorithm(tx, a)
+
+        return operation
+
+    return decorate
+
+
+_ALIASES: dict[Any, tuple[Any, ...]] = {abs: (operator.abs,), operator.invert: (operator.inv,)}
+for _function in UNARY_OPS:
+    _one(_function, *_ALIASES.get(_function, ()))(
+        functools.partial(lambda function, tx, a: unary_op(tx, function, a), _function)
+    )
+_one(operator.not_)(lambda tx, a: boolean(not is_true(tx, a)))
+_one(operator.truth)(lambda tx, a: boolean(is_true(tx, a)))
+_one(operator.index)(to_index)
+
+
+@builtin(operator.contains)
+def operator_contains(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+    return boolean(is_true(tx, contains(tx, a, b)))
+
+
+@builtin(operator.setitem)
+def operator_setitem(tx: Any, a: VariableTracker, b: VariableTracker, c: VariableTracker, /) -> VariableTracker:
+    set_item(tx, a, b, c)
+    return NONE
+
+
+@builtin(operator.delitem)
+def operator_delitem(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+    set_item(tx, a, b, None)
+    return NONE
+
+
+def is_sequence(v: VariableTracker) -> bool:
+    """`PySequence_Check`"""
+    return not issubclass(v.python_type(), dict) and (v.sq_item is not None or v.mp_subscript is not None)
+
+
+def _concatenate(function: Any, operation: Any) -> None:
+    @builtin(function)
+    def concatenate(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+        if a.sq_concat is None and not (is_sequence(a) and is_sequence(b)):
+            return tx.raises(TypeError, f"'{type_name(a)}' object can't be concatenated")
+        return binary_op(tx, operation, a, b)
+
+
+_concatenate(operator.concat, operator.add)
+_concatenate(operator.iconcat, operator.iadd)
+
+
+@builtin(operator.countOf)
+def operator_count_of(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+    return ConstantVariable(sum(same_or_equal(tx, item, b) for item in iterated(tx, a)))
+
+
+@builtin(operator.indexOf)
+def operator_index_of(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+    iterator = get_iter(tx, a)
+    i = 0
+    while (item := iter_next(tx, iterator)) is not None:
+        if same_or_equal(tx, item, b):
+            return ConstantVariable(i)
+        i += 1
+    return tx.raises(ValueError, "sequence.index(x): x not in sequence")
+
+
+if hasattr(operator, "call"):
+
+    @builtin(operator.call)
+    def operator_call(
+        tx: Any, obj: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
+        return tx.call(obj, list(args), kwargs)
+
+
+@builtin(operator.length_hint)
+def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
+    if default is not None and not issubclass(default.python_type(), int):
+        return tx.raises(TypeError, f"'{type_name(default)}' object cannot be interpreted as an integer")
+    found = _length_or_hint(tx, obj)
+    return found if found is not None else ConstantVariable(0) if default is None else default
+
+
+def _length_or_hint(tx: Any, obj: VariableTracker) -> VariableTracker | None:
+    """`PyObject_LengthHint` without a default: a TypeError counts as no answer."""
+    if obj.sq_length is not None or obj.mp_length is not None or isinstance(obj, ConstantVariable):
+        try:
+            return length(tx, obj)
+        except ObservedException as error:
+            if not issubclass(error.exc.python_type(), TypeError):
+                raise
+    hint = tx.tr.lookup_special(tx, obj, "__length_hint__")
+    if hint is None:
+        return None
+    try:
+        found = tx.call(hint, [])
+    except ObservedException as error:
+        if not issubclass(error.exc.python_type(), TypeError):
+            raise
+        return None
+    if found.value is NotImplemented:
+        return None
+    if not issubclass(found.python_type(), int):
+        tx.raises(TypeError, f"__length_hint__ must be an integer, not {type_name(found)}")
+    if host_int(found) < 0:
+        tx.raises(ValueError, "__length_hint__() should return >= 0")
+    return found
+
+
+# -- what ends the graph
+
+for _function, _slug in {
+    input: "call-io",
+    open: "call-io",
+    breakpoint: "debugger",
+    __import__: "import",
+}.items():
+    refuse(_slug, _function, context=f"{_function.__name__}()")

@@ -1,0 +1,137 @@
+"""Locks: those that the traced code makes, and those from outside.
+
+Input: nothing, or a real lock. Output: `LockVariable`.
+Invariant: nobody else has a lock made here before the frame ends, so taking one never waits. A lock from outside that the frame takes and
+gives back is taken by generated code, for the whole of the frame (`locks`): only where the frame waits for it as it is, and gives it back
+itself. So whatever tells whether it is free breaks the graph, and so does a second one where the program does not hold all at once.
+Mirrors `Modules/_threadmodule.c`.
+"""
+
+from __future__ import annotations
+
+import _thread
+from typing import Any
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.abstract import is_true
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.constant import NONE, TRUE, boolean, is_none
+from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
+from dynamo_lite.variables.protocol.native import NativeVariable
+from dynamo_lite.variables.protocol.wrap import builds
+
+LOCK_TYPES: tuple[type, ...] = (_thread.RLock, _thread.LockType)
+
+
+class LockVariable(NativeVariable):
+    """A `_thread.RLock` or `_thread.lock`; `count` is how often the frame holds it, `saved` the break that taking it here saves."""
+
+    saved: Unsupported
+
+    def __init__(self, cls: type, value: Any = MISSING, source: Any = None) -> None:
+        self.cls = cls
+        self.count = 0
+        self.value, self.source = value, source
+
+    def acquire(self, tx: Any, blocking: bool) -> VariableTracker:
+        """Take it, or not if it is a taken lock that is not to be waited for."""
+        if self.count and self.cls is not _thread.RLock:
+            return boolean(False) if not blocking else unsupported("call-c-function", "waiting for a lock")
+        if self.source is not None and not self.count:
+            self._enlist(tx)
+        self.count += 1
+        return TRUE
+
+    def _enlist(self, tx: Any) -> None:
+        """Have generated code take it."""
+        tr = tx.tr
+        self.saved = Unsupported("call-c-function", f"a lock from outside: {self.describe()}")
+        self.saved.break_step, self.saved.user_stack = tr.failing_step(), tr.user_stack()
+        if self in tr.locks:
+            return
+        if not all(lock.count for lock in tr.locks):
+            raise self.saved
+        tr.locks.append(self)
+        tr.process_bound = "a lock"
+
+    def require_known(self) -> None:
+        """Raise `Unsupported` if somebody else may hold it."""
+        if self.source is not None and not self.count:
+            unsupported("call-c-function", f"the state of a lock from outside: {self.describe()}")
+
+    def release(self, tx: Any) -> VariableTracker:
+        """Give it back once."""
+        self.require_known()
+        if not self.count:
+            reentrant = self.cls is _thread.RLock
+            tx.raises(RuntimeError, "cannot release un-acquired lock" if reentrant else "release unlocked lock")
+        self.count -= 1
+        return NONE
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(_lock)
+        cg.load_const(_thread.RLock if self.cls is _thread.RLock else _thread.allocate_lock)
+        cg.load_const(self.count)
+        cg.asm.call(2)
+
+
+def _lock(make: Any, count: int) -> Any:
+    lock = make()
+    for _ in range(count):
+        lock.acquire()
+    return lock
+
+
+@constructor(_thread.RLock)
+def new_rlock(tx: Any, cls: VariableTracker, /) -> VariableTracker:
+    return LockVariable(_thread.RLock)
+
+
+@builtin(_thread.allocate_lock)
+def allocate_lock(tx: Any, /) -> VariableTracker:
+    return LockVariable(_thread.LockType)
+
+
+@builds(*LOCK_TYPES)
+def build_lock(tr: Any, value: Any, source: Any) -> LockVariable:
+    tr.guard(source, ir.TYPE_IS, type(value))
+    return LockVariable(type(value), value, source)
+
+
+for _cls in LOCK_TYPES:
+
+    @method(_cls.acquire)
+    def lock_acquire(
+        tx: Any, self: LockVariable, blocking: VariableTracker = TRUE, timeout: VariableTracker | None = None
+    ) -> VariableTracker:
+        if not is_none(timeout):
+            return unsupported("call-c-function", "acquire() with a timeout")
+        waits = is_true(tx, blocking)
+        if not waits:
+            self.require_known()
+        return self.acquire(tx, waits)
+
+    @method(_cls.__enter__)
+    def lock_enter(tx: Any, self: LockVariable, /) -> VariableTracker:
+        return self.acquire(tx, True)
+
+    @method(_cls.release)
+    def lock_release(tx: Any, self: LockVariable, /) -> VariableTracker:
+        return self.release(tx)
+
+    @method(_cls.__exit__)
+    def lock_exit(tx: Any, self: LockVariable, /, *exc: VariableTracker) -> VariableTracker:
+        return self.release(tx)
+
+
+@method(_thread.LockType.locked)
+def lock_locked(tx: Any, self: LockVariable, /) -> VariableTracker:
+    self.require_known()
+    return boolean(self.count)
+
+
+@method(_thread.RLock._is_owned)
+def rlock_is_owned(tx: Any, self: LockVariable, /) -> VariableTracker:
+    self.require_known()
+    return boolean(self.count)

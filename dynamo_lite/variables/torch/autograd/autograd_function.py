@@ -1,0 +1,432 @@
+"""`torch.autograd.Function`.
+
+Input: calls of `Function.apply`. Output: the call of `forward` where no gradient will be asked for, else one node with `forward` and
+`backward` as bodies.
+Invariant: `backward` is followed when `forward` is, with gradients like the outputs; what it reads of `ctx` is what `forward` left there.
+Mirrors `torch/csrc/autograd/custom_function.cpp` and `torch/autograd/function.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import operator
+import types
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction, FunctionMeta
+from torch.fx import GraphModule
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.bodies import Body
+from dynamo_lite.graph.builder import is_of_an_input
+from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.values import TensorValue
+from dynamo_lite.markers import is_allowed_in_graph
+from dynamo_lite.polyfills.torch_autograd import Context
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.objects.classes import NewTypeVariable, own_attribute
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
+from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.native import emit_call
+from dynamo_lite.variables.torch.allow_in_graph import call_allowed
+from dynamo_lite.variables.torch.body import (
+    BodyVariable,
+    Captured,
+    Flattening,
+    Part,
+    ValueVariable,
+    constants,
+    cotangent,
+    follow,
+    followed,
+    union,
+    whole,
+)
+from dynamo_lite.variables.torch.tensor import TensorVariable
+
+SLUG = "autograd-function"
+_SET_GRAD = torch._C._set_grad_enabled
+_Function = torch.autograd.Function
+
+
+def _needs_grad(vt: VariableTracker) -> bool:
+    return isinstance(vt, TensorVariable) and vt.proxy.meta.requires_grad
+
+
+@builtin(_Function.apply.__func__)
+def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`Function.apply`."""
+    if cls.is_python_constant() and is_allowed_in_graph(cls.as_python_constant()):
+        return call_allowed(tx, functional.application(cls.as_python_constant()), list(args), kwargs)
+    call = Call(tx, cls, list(args), kwargs)
+    grad = torch.is_grad_enabled()
+    if grad and any(map(_needs_grad, call.inputs)):
+        return apply_with_gradients(tx, call)
+    context = call.new_context()
+    if grad:
+        tx.tr.state.write(_SET_GRAD, (False,))
+    try:
+        return call.returned(context, call.forward(context))
+    finally:
+        if grad and tx.tr.state.final is None:
+            tx.tr.state.write(_SET_GRAD, (True,))
+
+
+class Call:
+    """A call of `apply`."""
+
+    def __init__(self, tx: Any, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.tx = tx
+        self.cls = cls
+        self.is_new = isinstance(cls, NewTypeVariable)  # then this is the class that stands for it
+        self.real = cls.value if self.is_new else cls.as_python_constant()
+        self.has_setup = self.real.setup_context is not _Function.setup_context
+        scope = tx.tr.graph.scope
+        self.transforms = scope.transforms if scope is not None else ()
+        if self.transforms:
+            self._check_transforms()
+        self.args, self.kwargs = self._with_defaults(args, kwargs) if self.has_setup else (args, kwargs)
+
+    @property
+    def inputs(self) -> list[VariableTracker]:
+        """What `needs_input_grad` and the results of `backward` are about."""
+        return [*self.args, *self.kwargs.values()]
+
+    def _check_transforms(self) -> None:
+        real, what = self.real, f"{self.cls.describe()} inside of"
+        if not self.has_setup:
+            unsupported(SLUG, f"{what} a function transform, without setup_context")
+        if "vmap" in self.transforms and not real.generate_vmap_rule:
+            rule = "a rule of its own, which gets the tensors of all examples"
+            unsupported(SLUG, f"{what} vmap with {'no rule' if real.vmap is _Function.vmap else rule}")
+        if "jvp" in self.transforms and ("vmap" in self.transforms or real.jvp is _Function.jvp):
+            unsupported(SLUG, f"{what} forward-mode differentiation")
+
+    def _with_defaults(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments as `forward` gets them, where `setup_context` is given them as well."""
+        function = self.real.forward
+        if self.is_new or not isinstance(function, types.FunctionType):
+            unsupported(SLUG, f"{self.cls.describe()}, whose forward is no function that existed before")
+        try:
+            bound = inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            self.tx.raises_like(error)
+        given = set(bound.arguments)
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            if name not in given and not isinstance(value, tuple | dict):
+                bound.arguments[name] = self.tx.tr.wrap_new(value) or unsupported(SLUG, f"the default {name}")
+        return list(bound.args), bound.kwargs
+
+    def new_context(self) -> VariableTracker:
+        """The `ctx` of this call."""
+        wanted = torch.is_grad_enabled()
+        flags = TupleVariable([ConstantVariable(wanted and _needs_grad(value)) for value in self.inputs])
+        return self.tx.call(self.tx.tr.build_constant_object(Context), [flags])
+
+    def forward(self, context: VariableTracker) -> VariableTracker:
+        """Call `forward`, and `setup_context` if there is one."""
+        tx, function = self.tx, self.cls.tp_getattro(self.tx, "forward")
+        if not self.has_setup:
+            return tx.call(function, [context, *self.args], self.kwargs)
+        result = tx.call(function, self.args, self.kwargs)
+        tx.call(self.cls.tp_getattro(tx, "setup_context"), [context, TupleVariable(self.inputs), result])
+        return result
+
+    def returned(self, context: VariableTracker, result: VariableTracker) -> VariableTracker:
+        """What `apply` returns where nothing requires gradients: a tuple of any class becomes one, an argument a view of it."""
+        tx = self.tx
+        dirty = self.marked(context, "dirty_tensors")
+
+        def item(value: VariableTracker) -> VariableTracker:
+            is_input = isinstance(value, TensorVariable) and any(value is v for v in self.inputs)
+            if not is_input or any(value is d for d in dirty):
+                return value
+            return tx.call(tx.tr.build_constant_object(torch.Tensor.view_as), [value, value])
+
+        if not isinstance(result, TupleVariable):
+            return item(result)
+        return TupleVariable([item(value) for value in result.items])
+
+    def marked(self, context: VariableTracker, mark: str) -> list[VariableTracker]:
+        """What `forward` marked."""
+        marked = context.tp_getattro(self.tx, mark)
+        return [] if is_none(marked) else self.tx.tr.unpack(self.tx, marked)
+
+
+class Outputs(Flattening):
+    """The result of `forward`: its tensors, which take part in differentiation, and those inside of other objects, which do not."""
+
+    def __init__(self, tx: Any, body: Body, result: VariableTracker, is_outside: Any) -> None:
+        self.tensors: list[VariableTracker] = []
+        self.inner: list[VariableTracker] = []
+        super().__init__(tx, self.inner, is_outside=is_outside)
+        self.body = body
+        self.is_tuple = isinstance(result, TupleVariable)
+        self.items = result.items if self.is_tuple else [result]
+        self.parts = [None if isinstance(i, TensorVariable) else self.of(i) for i in self.items]
+        self.tensors = [i for i in self.items if isinstance(i, TensorVariable)]
+
+    def of(self, vt: VariableTracker) -> Part:
+        if isinstance(vt, TensorVariable) and not self.body.is_made_inside(vt.proxy):
+            return Part(lambda items: vt, None)
+        return super().of(vt)
+
+    @property
+    def leaves_in_order(self) -> list[VariableTracker]:
+        return [*self.tensors, *self.inner]
+
+    def rebuild(self, results: list[VariableTracker]) -> VariableTracker:
+        """What `apply` returns, of the results of the node."""
+        own, inner = iter(results), iter(results[len(self.tensors) :])
+        made = [next(own) if part is None else part(inner) for part in self.parts]
+        return TupleVariable(made) if self.is_tuple else made[0]
+
+
+@whole
+def apply_with_gradients(tx: Any, call: Call) -> VariableTracker:
+    """One node: the bodies of `forward` and `backward`, and the tensors that they use."""
+    if call.real.backward is _Function.backward:
+        unsupported(SLUG, f"{call.cls.describe()} has no backward")
+    state = tx.tr.state
+    context = call.new_context()
+    with state.grad_mode(False):
+        body, result, outside = followed(tx, lambda: call.forward(context), call.inputs, runs_once=not call.transforms)
+        outputs = Outputs(tx, body, result, outside.has)
+        marked = _Marks(tx, call, context, outputs)
+        backwards = [_follow_backward(tx, call, context, outputs, none) for none in marked.absent or [()]]
+        pushes = [_follow_jvp(tx, call, context, outputs)] if "jvp" in call.transforms else []
+    return _Node(tx, call, body, outputs, marked, backwards, pushes).add()
+
+
+class _Marks:
+    """What `forward` has marked, by position."""
+
+    def __init__(self, tx: Any, call: Call, context: Any, outputs: Outputs) -> None:
+        tensors = outputs.tensors
+        constant = call.marked(context, "non_differentiable")
+        self.not_differentiable = [i for i, t in enumerate(tensors) if any(t is m for m in constant)]
+        self.not_differentiable += range(len(tensors), len(outputs.leaves_in_order))
+        self.dirty = call.marked(context, "dirty_tensors")
+        if not all(any(d is t for t in call.inputs) for d in self.dirty):
+            unsupported(SLUG, f"{call.cls.describe()} marks something else than an input as changed")
+        if not all(any(d is t for t in tensors) for d in self.dirty):
+            unsupported(SLUG, f"{call.cls.describe()} does not return what it marks as changed")
+        if self.dirty and call.transforms:
+            unsupported(SLUG, f"{call.cls.describe()} changes arguments inside of a function transform")
+        self.absent = self._absent(tx, call, context, len(outputs.leaves_in_order))
+
+    def _absent(self, tx: Any, call: Call, context: Any, n: int) -> list[tuple[int, ...]]:
+        """Where results that nothing used have no gradient: for each `backward` that there may be, which of its arguments are None. Some
+        argument is a gradient."""
+        if context.tp_getattro(tx, "materialize_grads").as_python_constant():
+            return []
+        others = [i for i in range(n) if i not in self.not_differentiable]
+        if len(others) > MAX_OPTIONAL or call.transforms:
+            unsupported(SLUG, f"{call.cls.describe()} wants gradients that may be None")
+        some = [c for k in range(max(len(others), 1)) for c in itertools.combinations(others, k)]
+        return [tuple(sorted([*self.not_differentiable, *none])) for none in some]
+
+
+MAX_OPTIONAL = 3
+"""Of so many results may the gradients be None: `backward` is followed once for each combination."""
+
+
+class _Node:
+    """The node of a call. `pushes`: the body of `jvp`, where it is needed."""
+
+    def __init__(
+        self,
+        tx: Any,
+        call: Call,
+        body: Body,
+        outputs: Outputs,
+        marks: _Marks,
+        backwards: list[Captured],
+        pushes: list[Captured],
+    ) -> None:
+        self.tx = tx
+        self.call = call
+        self.body = body
+        self.outputs = outputs
+        self.marks = marks
+        self.backwards = backwards
+        self.pushes = pushes
+        graph = tx.tr.graph
+        self.tensors = [a for a in dict.fromkeys(call.inputs) if isinstance(a, TensorVariable)]
+        self.saved = union([*backwards, *pushes])
+        with body:
+            for value in [*self.saved, *(leaf.proxy for leaf in outputs.leaves_in_order)]:
+                graph.node(value)
+        self.values = list(dict.fromkeys([*(t.proxy for t in self.tensors), *body.lifted]))
+
+    def add(self) -> VariableTracker:
+        """Add the node; what `apply` returns."""
+        tx, values, outputs = self.tx, self.values, self.outputs
+        graph, leaves = tx.tr.graph, outputs.leaves_in_order
+        dirty = [values.index(t.proxy) for t in self.tensors if any(t is d for d in self.marks.dirty)]
+        gradients = [_gradients(tx, backward, self.call.inputs, self.tensors) for backward in self.backwards]
+        with self.body:
+            nodes = [graph.node(leaf.proxy) for leaf in leaves] + [graph.node(value) for value in self.saved]
+        module = self.body.finish(nodes, values)
+        with tx.tr.state.grad_mode(False):  # that arguments are changed need not be marked
+            self.body.run(module, values, [values[i] for i in dirty], [t.proxy for t in self.tensors])
+        backwards = [_finish(graph, b, g, self.saved) for b, g in zip(self.backwards, gradients, strict=True)]
+        add = self._transformable if self.call.transforms else self._plain
+        results = add(module, backwards, dirty)
+        call = graph.last_node
+        for i, output in enumerate(leaves):
+            if output.proxy in values and values.index(output.proxy) in dirty:
+                graph.changed_by(output.proxy, call, i)
+        return outputs.rebuild(list(results.items))
+
+    def _plain(self, module: GraphModule, backwards: list[BodyVariable], dirty: list[int]) -> Any:
+        marks, values = self.marks, self.values
+        bodies = TupleVariable(backwards) if marks.absent else backwards[0]
+        copied = [i for i in dirty if is_of_an_input(values[i])]
+        options = (tuple(marks.not_differentiable), tuple(dirty), tuple(copied), tuple(marks.absent))
+        n = len(self.outputs.leaves_in_order)
+        head = [BodyVariable(module), bodies, *constants(_name(self.call.real), n, *options)]
+        return self._call(functional.apply_function, head)
+
+    def _transformable(self, module: GraphModule, backwards: list[BodyVariable], dirty: list[int]) -> Any:
+        """The same for a body that a transform calls: there the class says how it is transformed."""
+        leaves = [leaf.proxy for leaf in self.outputs.leaves_in_order]
+        sources = []
+        for value in self.saved:
+            if not isinstance(value, TensorValue):
+                unsupported(SLUG, f"{self.call.cls.describe()} keeps a number inside of a function transform")
+            kind, known = ("input", self.values) if value in self.values else ("output", leaves)
+            sources.append((kind, known.index(value)) if value in known else ("extra", 0))
+        graph = self.tx.tr.graph
+        push = [_finish(graph, p, list(p.result.items), self.saved) for p in self.pushes]
+        positions = [self.values.index(t.proxy) for t in self.tensors]
+        options = (len(leaves), tuple(self.marks.not_differentiable), tuple(sources), tuple(positions))
+        rule = bool(self.call.real.generate_vmap_rule)
+        head = [BodyVariable(module), backwards[0], TupleVariable(push)]
+        head.extend(constants(_name(self.call.real), *options, rule))
+        return self._call(functional.apply_transformable, head)
+
+    def _call(self, function: Any, head: list[Any]) -> Any:
+        args = [*head, *map(ValueVariable, self.values)]
+        return self.tx.tr.graph.call(self.tx, "call_function", function, args, memo=False)
+
+
+def _name(cls: type) -> str:
+    """The name that the nodes of autograd are called by."""
+    node = getattr(cls, "_backward_cls", None)
+    return node.__name__.removesuffix("Backward") if isinstance(node, type) else cls.__name__
+
+
+def _follow_backward(tx: Any, call: Call, context: Any, outputs: Outputs, absent: tuple[int, ...]) -> Captured:
+    """The body of `backward`, which gets None as the gradients of the outputs `absent` and of what is no tensor."""
+    body = tx.tr.graph.open_body()
+    with body:
+        grads: list[Any] = [cotangent(body, output) for output in outputs.leaves_in_order]
+    given = iter([NONE if i in absent else grad for i, grad in enumerate(grads)])
+    args = [next(given) if part is None else NONE for part in outputs.parts]
+    if not any(map(_is_differentiable, outputs.tensors)):  # nothing calls it
+        return follow(tx, lambda: TupleVariable([NONE] * len(call.inputs)), [], body)
+    function = call.cls.tp_getattro(tx, "backward")
+    return follow(tx, lambda: _as_tuple(tx.call(function, [context, *args])), [context, *call.inputs], body)
+
+
+def _is_differentiable(vt: VariableTracker) -> bool:
+    dtype = vt.proxy.meta.dtype
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _follow_jvp(tx: Any, call: Call, context: Any, outputs: Outputs) -> Captured:
+    """The body of `jvp`, which gets tangents of all tensors among the inputs."""
+    body = tx.tr.graph.open_body()
+    known = dict.fromkeys([a for a in call.inputs if isinstance(a, TensorVariable)])
+    with body:
+        for tensor in known:
+            known[tensor] = cotangent(body, tensor)
+    args = [known[a] if isinstance(a, TensorVariable) else NONE for a in call.inputs]
+    function = call.cls.tp_getattro(tx, "jvp")
+    saved = context.tp_getattro(tx, "saved_tensors")
+    context.tp_setattro(tx, "saved_tensors", context.tp_getattro(tx, "saved_for_forward"))
+    captured = follow(tx, lambda: _as_tuple(tx.call(function, [context, *args])), [context, *call.inputs], body)
+    context.tp_setattro(tx, "saved_tensors", saved)
+    if len(captured.leaves) != len(outputs.tensors) or len(captured.result.items) != len(outputs.items):
+        unsupported(SLUG, "jvp returns another number of tangents than forward has results")
+    return captured
+
+
+def _finish(graph: Any, captured: Captured, results: list[Any], saved: list[Any]) -> BodyVariable:
+    """The body of `backward` or `jvp` as a module that takes gradients or tangents, and `saved`."""
+    with captured.body:
+        nodes = [None if r is None or is_none(r) else graph.node(r.proxy) for r in results]
+    module = captured.body.finish(nodes, saved)
+    captured.body.run(module, saved)
+    return BodyVariable(module)
+
+
+def _as_tuple(result: VariableTracker) -> VariableTracker:
+    return result if isinstance(result, TupleVariable) else TupleVariable([result])
+
+
+def _gradients(tx: Any, backward: Captured, inputs: list[Any], tensors: list[Any]) -> list[Any]:
+    """The gradient of each tensor, None if it has none: the sum over the inputs which it is."""
+    given = list(backward.result.items)
+    if len(given) < len(inputs) or not all(map(is_none, given[len(inputs) :])):
+        unsupported(SLUG, "backward returns another number of gradients than forward has arguments")
+    if not all(isinstance(gradient, TensorVariable) or is_none(gradient) for gradient in given):
+        unsupported(SLUG, "backward returns something else than tensors and None")
+    gradients: dict[Any, Any] = dict.fromkeys(tensors)
+    with backward.body, tx.tr.state.grad_mode(False):
+        for arg, gradient in zip(inputs, given, strict=False):
+            if not isinstance(gradient, TensorVariable) or not _needs_grad(arg):
+                continue
+            known = gradients[arg]
+            if known is not None:
+                gradient = tx.tr.graph.call(tx, "call_function", operator.add, [known, gradient])
+            gradients[arg] = gradient
+    return list(gradients.values())
+
+
+# -- classes made by the traced code
+
+
+class BackwardClassVariable(VariableTracker):
+    """The class of the backward nodes of an `autograd.Function` that the traced code makes. It has a number that counts such classes,
+    so it is made when and if the function's class is, and nobody can look into it before."""
+
+    source = None
+
+    def __init__(self, owner: NewTypeVariable) -> None:
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return type(BackwardCFunction)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return unsupported(SLUG, f"{self.owner.describe()}._backward_cls")
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        return self.tp_getattro(tx, "__call__")
+
+    def children(self) -> Any:
+        return (self.owner,)
+
+    def emit_new(self, cg: Any) -> None:
+        emit_call(cg, own_attribute, self.owner, ConstantVariable("_backward_cls"))
+
+
+@builtin(FunctionMeta.__init__)
+def init_function_class(tx: Any, cls: Any, name: Any, bases: Any, attrs: Any) -> None:
+    """`FunctionMeta.__init__`."""
+    if not isinstance(cls, NewTypeVariable):
+        unsupported(SLUG, f"{cls.describe()} is initialised again")
+    backward = BackwardClassVariable(cls)
+    cls.put(tx, "_backward_cls", backward)
+    cls.untouched["_backward_cls"] = backward
+    cls.initializers.append(_make_backward_class)
+
+
+def _make_backward_class(cls: type) -> None:
+    FunctionMeta.__init__(cls, cls.__name__, cls.__bases__, {})

@@ -1,0 +1,125 @@
+"""Checkpointed functions: `torch.utils.checkpoint.checkpoint` and the operators that compilers make of it.
+
+Input: calls of these. Output: one node whose body the backward pass may compute again.
+Invariant: that of `variables.torch.body`.
+Mirrors `torch/utils/checkpoint.py` and `torch/_higher_order_ops/wrap.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
+from torch.autograd import Variable
+from torch.utils.checkpoint import checkpoint, noop_context_fn
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.bodies import BREAK
+from dynamo_lite.graph.passes.checkpoints import CONTEXT_FN, PRESERVES_RNG
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import FALSE, TRUE, is_constant, is_none
+from dynamo_lite.variables.protocol.dispatch import method
+from dynamo_lite.variables.protocol.wrap import builds
+from dynamo_lite.variables.stdlib.functools import PartialVariable
+from dynamo_lite.variables.torch.body import (
+    REGION,
+    BodyVariable,
+    call_function,
+    capture,
+    models,
+    needs_grad,
+    operator_model,
+)
+from dynamo_lite.variables.torch.tensor import TensorVariable
+from dynamo_lite.variables.torch.value_types import build_singleton
+
+_CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
+
+
+def _real_callable(vt: VariableTracker) -> Any:
+    """The function, or partial of functions and constants, that a tracker stands for."""
+    if isinstance(vt, PartialVariable):
+        args = [_real_callable(a) for a in vt.args.items]
+        keywords = {key.as_python_constant(): _real_callable(value) for key, value in vt.keywords.pairs()}
+        return functools.partial(_real_callable(vt.function), *args, **keywords)
+    if isinstance(vt, ListVariable):
+        return [_real_callable(item) for item in vt.items]
+    if not vt.is_python_constant():
+        return unsupported(BREAK, f"checkpoint with a context_fn made of a {vt.python_type().__name__}")
+    return vt.as_python_constant()
+
+
+def _is_function(vt: VariableTracker, function: Any) -> bool:
+    return vt.is_python_constant() and vt.as_python_constant() is function
+
+
+@models(checkpoint)
+def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call."""
+    options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHECKPOINT_OPTIONS}
+    context_fn = kwargs.pop("context_fn", None)
+    if not is_constant(*options.values()):
+        unsupported(BREAK, "checkpoint with options that are not constant")
+    known = {name: option.as_python_constant() for name, option in options.items()}
+    if known.get("determinism_check", "default") not in ("default", "none") or (known.get("use_reentrant") and kwargs):
+        unsupported(BREAK, "checkpoint with options that it refuses")
+    if not torch.is_grad_enabled():
+        return tx.call(function, list(args), kwargs)
+    captured = capture(tx, function, list(args), kwargs, only_calls=True)
+    lifted = captured.lifted
+    if known.get("use_reentrant"):
+        _check_reentrant(args, captured.result)
+    module = captured.module(lifted)
+    captured.body.run(module, lifted)
+    if not captured.leaves:
+        return captured.result
+    module.meta[PRESERVES_RNG] = bool(known.get("preserve_rng_state", True))
+    if not (is_none(context_fn) or _is_function(context_fn, noop_context_fn)):
+        module.meta[CONTEXT_FN] = _real_callable(context_fn)
+    tensors = call_function(tx, tag_activation_checkpoint, [BodyVariable(module)], lifted)
+    return captured.rebuild(tensors)
+
+
+def _check_reentrant(args: Any, result: VariableTracker) -> None:
+    """A reentrant checkpoint is an `autograd.Function`: it sees the tensors that are arguments themselves, all its floating-point results
+    need gradients, and tensors inside of other results get none."""
+    if not needs_grad([a.proxy for a in args if isinstance(a, TensorVariable)]):
+        unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
+    for item in result.items if result.python_type() is tuple else [result]:
+        if isinstance(item, TensorVariable):
+            meta = item.proxy.meta
+            as_expected = meta.requires_grad or not (meta.dtype.is_floating_point or meta.dtype.is_complex)
+        else:
+            as_expected = item.is_python_constant()
+        if not as_expected:
+            unsupported(BREAK, "reentrant checkpoint with results that get or lose gradients by it")
+
+
+def _tagged(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    """The operators that compilers make of `checkpoint`."""
+    kwargs.pop("use_reentrant", None)
+    return checkpoint_call(tx, function, *args, use_reentrant=FALSE, **kwargs)
+
+
+_Engine = type(Variable._execution_engine)
+builds(_Engine)(build_singleton)
+
+
+@method(_Engine.is_checkpoint_valid)
+def is_checkpoint_valid(tx: Any, engine: VariableTracker) -> VariableTracker:
+    """Whether a reentrant checkpoint may be computed again here: not where only the gradients of some inputs are asked for."""
+    if not _is_valid_now():
+        return unsupported(BREAK, "a checkpoint where gradients of inputs are asked for")
+    tx.tr.guards.global_state(_is_valid_now, "no gradients of inputs are asked for")
+    return TRUE
+
+
+def _is_valid_now() -> bool:
+    return Variable._execution_engine.is_checkpoint_valid()
+
+
+operator_model("tag_activation_checkpoint", REGION)(_tagged)
+operator_model("wrap_activation_checkpoint", REGION)(_tagged)

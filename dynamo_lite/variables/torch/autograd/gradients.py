@@ -1,0 +1,365 @@
+"""`torch.autograd.grad` inside of the captured code, and where gradients begin.
+
+Input: calls with tensors. Output: one node with the gradients.
+Invariant: outputs and inputs are values of one graph; what the autograd engine would do outside of it (hooks of tensors that existed
+before, history of inputs) is none of its business.
+Mirrors `torch/autograd/__init__.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
+from dynamo_lite.graph.passes.backward_split import Reached, cut_leaf
+from dynamo_lite.graph.passes.gradients import SLUG, gradients, history, reached_leaves
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.abstract import get_attr
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import FALSE, NONE, TRUE, is_constant, is_none
+from dynamo_lite.variables.protocol.dispatch import builtin, method
+from dynamo_lite.variables.torch.body import whole
+from dynamo_lite.variables.torch.subclasses.fake_tensor import FakeTensorVariable
+from dynamo_lite.variables.torch.tensor import NewParameterVariable, TensorVariable, set_requires_grad
+
+from .backward_split import Stages, replaced_gradient
+from .hooks import leave_before, registered
+
+# -- torch.autograd.grad
+
+
+def _sequence(tx: Any, vt: VariableTracker) -> list[Any]:
+    """The tensors of an argument that is one or several."""
+    if issubclass(vt.python_type(), Mapping):
+        unsupported(SLUG, "grad of a mapping")
+    items = [vt] if isinstance(vt, TensorVariable) else tx.tr.unpack(tx, vt)
+    if not all(isinstance(item, TensorVariable) for item in items):
+        unsupported(SLUG, "grad of something else than tensors")
+    return items
+
+
+@contextmanager
+def _apart(tx: Any, wanted: list[Any]) -> Iterator[None]:
+    """A break here ends the graph before the wanted tensors are made: no gradient flows to one result of a graph from another."""
+    try:
+        yield
+    except Unsupported as error:
+        for tensor in wanted:
+            if (
+                tensor.source is None
+                and tensor.proxy.meta.requires_grad
+                and tensor.proxy not in tx.tr.graph.made_leaves
+            ):
+                leave_before(tx.tr, tensor, error)
+        raise
+
+
+def _cotangents(tx: Any, vt: VariableTracker | None) -> Any:
+    """Nodes of the given gradients; None where there are none."""
+    if is_none(vt):
+        return None
+    items = [vt] if isinstance(vt, TensorVariable) else tx.tr.unpack(tx, vt)
+    if not all(isinstance(item, TensorVariable) or is_none(item) for item in items):
+        unsupported(SLUG, "grad with gradients that are no tensors")
+    return tuple([None if is_none(item) else tx.tr.graph.node(item.proxy) for item in items])
+
+
+def _check_surroundings(tx: Any) -> None:
+    if tx.tr.graph.scope is not None:
+        unsupported(SLUG, "gradients in the body of a higher-order operator")
+    if tx.tr.state.has_inference:
+        unsupported(SLUG, "gradients after an inference mode")
+
+
+def _check_hooks(tx: Any, tensors: list[Any]) -> None:
+    """Hooks of a tensor that existed before would run only outside."""
+    for tensor in tensors:
+        if tensor.source is None:
+            continue
+        if tensor.value._backward_hooks or any(h.tensor is tensor for h in registered(tx.tr)):
+            unsupported(SLUG, "a tensor with hooks")
+        tx.tr.guard(tx.tr.source(tensor.source, ir.ATTR, "_backward_hooks"), ir.TRUTH, False)
+
+
+def _check_paths(tx: Any, results: list[Any], wanted: list[Any]) -> None:
+    """An input may depend on another in a way that is known only outside."""
+    begun = [value for _, value, is_end in history(tx.tr.graph, results) if is_end and not value.meta.is_leaf]
+    if any(t.source is not None and t.proxy is not value for t in wanted for value in begun):
+        unsupported(SLUG, "grad of an input, maybe through another that has a history")
+
+
+@builtin(torch.autograd.grad)
+@whole
+def autograd_grad(
+    tx: Any,
+    outputs: VariableTracker,
+    inputs: VariableTracker,
+    grad_outputs: VariableTracker | None = None,
+    retain_graph: VariableTracker | None = None,
+    create_graph: VariableTracker = FALSE,
+    only_inputs: VariableTracker | None = None,
+    allow_unused: VariableTracker | None = None,
+    is_grads_batched: VariableTracker = FALSE,
+    materialize_grads: VariableTracker = FALSE,
+) -> VariableTracker:
+    """`torch.autograd.grad`."""
+    wanted = _sequence(tx, inputs)
+    options = {
+        "retain_graph": NONE if retain_graph is None else retain_graph,
+        "create_graph": create_graph,
+        "allow_unused": NONE if allow_unused is None else allow_unused,
+        "is_grads_batched": is_grads_batched,
+        "materialize_grads": materialize_grads,
+    }
+    with _apart(tx, wanted):
+        return _gradients(tx, outputs, wanted, grad_outputs, options)
+
+
+def _gradients(
+    tx: Any, outputs: VariableTracker, wanted: list[Any], grad_outputs: VariableTracker | None, options: dict[str, Any]
+) -> VariableTracker:
+    graph = tx.tr.graph
+    if not is_constant(*options.values()):
+        unsupported(SLUG, "grad with options that are not constant")
+    _check_surroundings(tx)
+    results = _sequence(tx, outputs)
+    _check_hooks(tx, [*results, *wanted])
+    nodes = [[graph.node(t.proxy) for t in tensors] for tensors in (results, wanted)]
+    _check_paths(tx, nodes[0], wanted)
+    if _hooks(graph, nodes[0], nodes[1]):
+        unsupported(SLUG, "grad through hooks that are to be followed")
+    cotangents = _cotangents(tx, grad_outputs)
+    host = {name: value.as_python_constant() for name, value in options.items()}
+    fakes, _ = gradients(graph, *nodes, cotangents, host)
+    given = {name: value for name, value in host.items() if value is not None and value is not False}
+    arguments = [tuple(nodes[0]), tuple(nodes[1]), cotangents]
+    graph.has_gradients = True
+    made = graph.call_with_results(tx, torch.autograd.grad, arguments, given, fakes)
+    return TupleVariable(made)
+
+
+# -- backward
+
+
+@builtin(torch.autograd.backward)
+def autograd_backward(
+    tx: Any,
+    tensors: VariableTracker,
+    grad_tensors: VariableTracker | None = None,
+    retain_graph: VariableTracker | None = None,
+    create_graph: VariableTracker = FALSE,
+    grad_variables: VariableTracker | None = None,
+    inputs: VariableTracker | None = None,
+) -> VariableTracker:
+    """`torch.autograd.backward`."""
+    return backward(tx, _sequence(tx, tensors), grad_tensors, retain_graph, create_graph, inputs)
+
+
+@method(torch.Tensor.backward)
+def tensor_backward(
+    tx: Any,
+    self: TensorVariable,
+    gradient: VariableTracker | None = None,
+    retain_graph: VariableTracker | None = None,
+    create_graph: VariableTracker = FALSE,
+    inputs: VariableTracker | None = None,
+) -> VariableTracker:
+    """`Tensor.backward`."""
+    return backward(tx, [self], gradient, retain_graph, create_graph, inputs)
+
+
+@whole
+def backward(
+    tx: Any, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, inputs: Any
+) -> VariableTracker:
+    """Gradients by the given leaves, else by all that the outputs depend on, added to what these have."""
+    wanted = None if is_none(inputs) else _sequence(tx, inputs)
+    with _apart(tx, wanted or []):
+        return _backward(tx, outputs, given, retain_graph, create_graph, wanted)
+
+
+def _backward(
+    tx: Any, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, wanted: list[Any] | None
+) -> VariableTracker:
+    graph = tx.tr.graph
+    retain_graph = NONE if retain_graph is None else retain_graph
+    if not is_constant(retain_graph, create_graph) or create_graph.as_python_constant():
+        unsupported(SLUG, "backward that creates a graph")
+    _check_surroundings(tx)
+    _check_engine(tx)
+    nodes = [graph.node(t.proxy) for t in outputs]
+    leaves = [value.tracker for value in reached_leaves(graph, nodes)]
+    if wanted is not None:
+        leaves = _each_once(tx, wanted)
+    for leaf in leaves:
+        if type(leaf) not in (TensorVariable, FakeTensorVariable, NewParameterVariable):
+            unsupported(SLUG, f"backward to a {leaf.python_type().__name__}")
+        if graph.has_fakes and not leaf.proxy.is_fake:
+            unsupported(FAKE_INPUTS, "backward to a tensor that is no FakeTensor")
+    options = {"retain_graph": retain_graph.as_python_constant(), "allow_unused": True}
+    inner = [graph.node(leaf.proxy) for leaf in leaves]
+    hooks = _hooks(graph, nodes, inner)
+    graph.cut_step = tx.tr.failing_step()
+    for i, leaf in enumerate(leaves):
+        if leaf.source is not None and leaf.value._backward_hooks:
+            inner[i] = cut_leaf(graph, nodes, inner[i])
+    if hooks:
+        with _without_grad(tx):
+            done = functools.partial(_arrive, tx)
+            Stages(tx, dict(zip(inner, leaves, strict=True)), options, done).run(
+                outputs, _given(tx, outputs, given), hooks
+            )
+        graph.has_gradients = True
+        return NONE
+    cotangents = _cotangents(tx, given)
+    order: list[int] = []
+    fakes, own = gradients(graph, nodes, inner, cotangents, options, order=order)
+    if any(fake is not None and fake.layout is not torch.strided for fake in fakes):
+        unsupported(SLUG, "backward with sparse gradients")
+    graph.has_gradients = True
+    made = graph.call_with_results(tx, torch.autograd.grad, [tuple(nodes), tuple(inner), cotangents], options, fakes)
+    with _without_grad(tx):
+        for i in order:
+            _arrive(tx, leaves[i], made[i], own[i])
+    return NONE
+
+
+_SET_GRAD = torch._C._set_grad_enabled
+
+
+@contextmanager
+def _without_grad(tx: Any) -> Iterator[None]:
+    """As autograd runs what it calls."""
+    grad_mode = torch.is_grad_enabled()
+    tx.tr.state.write(_SET_GRAD, (False,))
+    yield
+    tx.tr.state.write(_SET_GRAD, (grad_mode,))
+
+
+def _hooks(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[Any]:
+    """The nodes between these where hooks are to be followed."""
+    if not graph.hook_calls and not graph.tensor_hooks:
+        return []
+    wanted = set(inputs)
+    reached = Reached(graph, outputs).hooks()
+    return [node for node in reached if wanted & Reached(graph, [node]).nodes]
+
+
+def _given(tx: Any, outputs: list[Any], given: VariableTracker | None) -> list[Any]:
+    """The gradients that a backward pass begins with."""
+    items = [NONE] * len(outputs)
+    if not is_none(given):
+        items = [given] if isinstance(given, TensorVariable) else tx.tr.unpack(tx, given)
+    result = []
+    for output, item in zip(outputs, items, strict=True):
+        if is_none(item) and output.proxy.meta.ndim == 0:
+            item = tx.tr.graph.call(tx, "call_function", torch.ones_like, [output])
+        if type(item) not in (TensorVariable, FakeTensorVariable) or item.proxy.meta.shape != output.proxy.meta.shape:
+            unsupported(SLUG, "backward of several numbers without gradients")
+        result.append(item)
+    return result
+
+
+def _each_once(tx: Any, wanted: list[Any]) -> list[Any]:
+    """The leaves that are to get gradients, each once."""
+    if not wanted:
+        unsupported(SLUG, "backward to no inputs")
+    for tensor in wanted:
+        meta = tensor.proxy.meta
+        is_known = tensor.source is not None or tensor.proxy in tx.tr.graph.made_leaves
+        if not (is_known and meta.is_leaf and meta.requires_grad):
+            unsupported(SLUG, "backward to a tensor that is no leaf")
+    return list({tensor.proxy: tensor for tensor in wanted}.values())
+
+
+def _check_engine(tx: Any) -> None:
+    """Refuse what looks at the engine while it runs: reducers of distributed modules hang on its nodes."""
+    if torch.is_anomaly_enabled():
+        unsupported(SLUG, "backward in anomaly mode")
+    if not _is_alone():
+        unsupported(
+            SLUG,
+            "backward in a distributed process"
+            if _lays_out_gradients()
+            else "gradients laid out otherwise than leaves",
+        )
+    tx.tr.guards.global_state(_is_alone, "no process group, no anomaly mode, gradients laid out like their leaves")
+
+
+def _is_alone() -> bool:
+    distributed = torch.distributed
+    is_distributed = distributed.is_available() and distributed.is_initialized()
+    return not torch.is_anomaly_enabled() and not is_distributed and _lays_out_gradients()
+
+
+def _lays_out_gradients() -> bool:
+    """Whether `AccumulateGrad` gives a gradient the strides of its leaf: `torch.autograd.enforce_grad_layout_policy`."""
+    return _is_layout_enforced is None or _is_layout_enforced()
+
+
+_is_layout_enforced = getattr(torch._C, "_is_grad_layout_enforcement_enabled", None)
+
+
+def _hooks_of_leaf(tx: Any, leaf: TensorVariable, register: Any) -> list[VariableTracker]:
+    """The hooks that a leaf has, those that the traced code has registered included."""
+    if leaf.source is None:
+        return []
+    name = _DICTS[register]
+    real, source = getattr(leaf.value, name), tx.tr.source(leaf.source, ir.ATTR, name)
+    if not real:
+        tx.tr.guard(source, ir.TRUTH, False)
+    hooks = tx.tr.unpack(tx, tx.call(get_attr(tx, tx.tr.wrap(real, source), "values"), [])) if real else []
+    return [*hooks, *(h.hook for h in registered(tx.tr) if h.tensor is leaf and h.register is register)]
+
+
+_DICTS = {
+    torch.Tensor.register_hook: "_backward_hooks",
+    torch.Tensor.register_post_accumulate_grad_hook: "_post_accumulate_grad_hooks",
+}
+
+
+def _arrive(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
+    """A gradient reaches a leaf: its hooks, `AccumulateGrad`, the hooks after that."""
+    try:
+        for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_hook):
+            gradient = replaced_gradient(tx, hook, gradient)
+            is_own = False  # the hook may keep it
+        _accumulate(tx, leaf, gradient, is_own)
+        for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_post_accumulate_grad_hook):
+            if not is_none(tx.call(hook, [leaf])):
+                unsupported(SLUG, "a hook after accumulation that returns something")
+    except ObservedException as observed:
+        unsupported(SLUG, f"a hook raises {observed.exc.python_type().__name__}")
+
+
+def _accumulate(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
+    """`AccumulateGrad`: the first gradient is kept if it lies in memory like the leaf and is nobody else's."""
+    call = tx.tr.graph.call
+    known = leaf.tp_getattro(tx, "grad")
+    if isinstance(known, TensorVariable):
+        call(tx, "call_method", "add_", [known, gradient])
+        return
+    if not is_own or gradient.proxy.meta.stride != leaf.proxy.meta.stride:
+        copy = call(tx, "call_function", torch.empty_like, [leaf])
+        gradient = call(tx, "call_method", "copy_", [copy, gradient])
+    leaf.store(tx, "grad", gradient)
+
+
+# -- requires_grad
+
+
+@method(torch.Tensor.requires_grad_)
+def tensor_requires_grad(tx: Any, self: TensorVariable, requires_grad: VariableTracker = TRUE) -> VariableTracker:
+    """`requires_grad_`."""
+    if not requires_grad.is_python_constant():
+        return unsupported("tensor-attribute", "requires_grad_ of something that is not constant")
+    if bool(requires_grad.as_python_constant()) is self.proxy.meta.requires_grad:
+        return self
+    return set_requires_grad(tx, self, bool(requires_grad.as_python_constant()))

@@ -1,0 +1,284 @@
+"""Hooks of tensors.
+
+Input: `register_hook` and its like on tensors. Output: for a tensor that existed before, the registration is replayed; for one
+that the graph makes, a node that registers the hook, which is followed as a body. A hook that does more than compute is kept for a
+backward pass in the traced code (`backward_split`).
+Invariant: a hook sees all of the gradient. A compiled graph is one node of autograd, so that a hook on a value made inside, which
+other operators of the graph use, can't be left to the code after the graph.
+Mirrors `torch/_tensor.py`, `torch/utils/hooks.py` and `torch/csrc/autograd/python_hook.cpp`.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NoReturn
+
+import torch
+from torch.fx import Node
+from torch.utils.hooks import RemovableHandle
+
+from dynamo_lite.dynamism.dynamic_shapes import may_count
+from dynamo_lite.exc import Restart, Unsupported, unsupported
+from dynamo_lite.graph.core import functional
+from dynamo_lite.variables.objects.function import MethodVariable
+from dynamo_lite.variables.protocol.abstract import binary_op, get_attr, set_attr
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
+from dynamo_lite.variables.protocol.dispatch import method
+from dynamo_lite.variables.torch.body import cotangent, follow, whole
+from dynamo_lite.variables.torch.tensor import TensorVariable
+
+SLUG = "hook-registration"
+T = torch.Tensor
+
+
+class HookHandleVariable(VariableTracker):
+    """A `RemovableHandle` that the traced code got, and the registration that it stands for. `node` is in the graph if the tensor is."""
+
+    source = None
+
+    def __init__(self, register: Any, tensor: TensorVariable, hook: VariableTracker, step: int) -> None:
+        self.register = register
+        self.tensor = tensor
+        self.hook = hook
+        self.step = step
+        self.number: VariableTracker | None = None
+        self.node: Node | None = None
+        self.cells: list[tuple[Any, Any]] = []  # those that a hook in the graph has read
+        self.removed = False
+        self.tr: Any = None  # if the graph knows the hook
+
+    def python_type(self) -> type:
+        return RemovableHandle
+
+    def children(self) -> Any:
+        number = () if self.number is None else (self.number,)
+        return number if self.removed or self.node is not None else (self.tensor, self.hook, *number)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name == "remove":
+            return RemoveVariable(tx.tr.build_constant_object(RemovableHandle.remove), self)
+        if name == "id" and self.number is not None:
+            return self.number
+        return unsupported(SLUG, f"RemovableHandle.{name}")
+
+    def remove(self, tx: Any) -> None:
+        """`RemovableHandle.remove`."""
+        if self.node is not None and not self.removed:
+            tx.tr.graph.remove_call(self.node)
+        self.removed = True
+
+    def follow(self) -> NoReturn:
+        """Analyse again, with this hook, which is in the graph, followed in the backward pass instead."""
+        error = Unsupported(SLUG, "a hook of a tensor among others that are followed")
+        error.user_stack = self.tr.user_stack()
+        self.tr.analysis.followed_hooks[self.step] = error
+        raise Restart(error.context)
+
+    def emit_new(self, cg: Any) -> None:
+        """Register the hook."""
+        node = self.tensor.proxy.node
+        if self.removed or self.node is not None or (node is not None and node.op != "placeholder"):
+            error = Unsupported(SLUG, "a handle, or a tensor that is changed in place")
+            error.break_step = self.step
+            raise error
+        cg.load_callable(self.register if self.number is None else registered_as)
+        if self.number is not None:
+            cg.load(self.number)
+            cg.load_const(self.register)
+        cg.load(self.tensor)
+        cg.load(self.hook)
+        cg.asm.call(2 if self.number is None else 4)
+
+    emit_fill = None
+
+    def check(self, tr: Any) -> None:
+        """Break if a hook in the graph, which has been followed already, would find something else when it is called."""
+        if not self.removed and any(cell.content is not content for cell, content in self.cells):
+            error = Unsupported(SLUG, "a variable of the hook is stored later")
+            tr.graph.end_before(self.tensor.proxy.node, error)
+
+
+class FollowedHandleVariable(HookHandleVariable):
+    """The handle of a hook that only a backward pass in the traced code can call. `node` is that of the tensor."""
+
+    error: Unsupported
+
+    def remove(self, tx: Any) -> None:
+        self.removed = True
+
+    def leave(self) -> None:
+        """A gradient from outside is to come by: the hook has to be registered there."""
+        if not self.removed:
+            self.error.break_step = self.step
+            leave_before(self.tr, self.tensor, self.error)
+
+
+class RemoveVariable(MethodVariable):
+    """The method `remove` of a handle that the traced code got."""
+
+    def direct_call(self, tx: Any, args: list[Any]) -> Any:
+        return None
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if args or kwargs:
+            return super().tp_call(tx, args, kwargs)
+        self.self.remove(tx)
+        return NONE
+
+
+def next_number(tx: Any) -> VariableTracker | None:
+    """The number of a handle, by which the counter advances; None where a number that varies may not be used."""
+    if not may_count():
+        return None
+    cls = tx.tr.type_tracker(RemovableHandle)
+    number = get_attr(tx, cls, "next_id")
+    set_attr(tx, cls, "next_id", binary_op(tx, operator.add, number, ConstantVariable(1)))
+    return number
+
+
+def registered_as(number: int, register: Any, tensor: torch.Tensor, hook: Any) -> RemovableHandle:
+    """Register a hook under the number that its handle has got before."""
+    following = RemovableHandle.next_id
+    RemovableHandle.next_id = number
+    try:
+        return register(tensor, hook)
+    finally:
+        RemovableHandle.next_id = max(following, RemovableHandle.next_id)
+
+
+class RegistrationsVariable(VariableTracker):
+    """The hooks that the traced code registers on tensors which existed before, in order."""
+
+    mutated = True
+
+    def __init__(self, tr: Any) -> None:
+        self.source = tr.constant_source(self)
+        self.value = self
+        self.handles: list[HookHandleVariable] = []
+
+    def python_type(self) -> type:
+        return RegistrationsVariable
+
+    def children(self) -> Any:
+        return [child for handle in self.handles for child in handle.children()]
+
+    def emit_update(self, cg: Any) -> None:
+        for handle in self.handles:
+            if handle.node is not None:
+                handle.check(cg.tr)
+            elif not handle.removed:
+                cg.load(handle)
+                cg.asm.pop_top()
+
+    @staticmethod
+    def of(tr: Any) -> RegistrationsVariable:
+        """Those of a trace."""
+        found = next((vt for vt in tr.mutations if isinstance(vt, RegistrationsVariable)), None)
+        if found is None:
+            found = RegistrationsVariable(tr)
+            tr.mutations.append(found)
+        return found
+
+
+def registered(tr: Any) -> list[HookHandleVariable]:
+    """The registrations of a trace that stand."""
+    return [h for vt in tr.mutations if isinstance(vt, RegistrationsVariable) for h in vt.handles if not h.removed]
+
+
+def _replayed(tx: Any, register: Any, tensor: TensorVariable, hook: VariableTracker) -> HookHandleVariable:
+    node = tensor.proxy.node
+    if node is not None and node.op != "placeholder":
+        unsupported(SLUG, "an input that the graph has changed in place")
+    handle = HookHandleVariable(register, tensor, hook, tx.tr.failing_step())
+    handle.number = next_number(tx)
+    RegistrationsVariable.of(tx.tr).handles.append(handle)
+    return handle
+
+
+@method(T.register_hook)
+def register_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> VariableTracker:
+    """A hook on the gradient."""
+    if not self.proxy.meta.requires_grad:
+        return tx.raises(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+    if self.source is not None:
+        return _replayed(tx, T.register_hook, self, hook)
+    step, known = tx.tr.failing_step(), tx.tr.analysis.followed_hooks
+    if step in known:
+        return _to_be_followed(tx, self, hook, known[step])
+    try:
+        return _in_graph(tx, self, hook)
+    except Unsupported as error:
+        if tx.tr.graph.scope is not None or self.proxy.meta.is_leaf:
+            return leave_before(tx.tr, self, error)
+        error.user_stack = error.user_stack or tx.tr.user_stack()
+        known[step] = error
+        raise Restart(f"a hook is followed in the backward pass: {error.context}") from None
+
+
+def _to_be_followed(tx: Any, tensor: TensorVariable, hook: VariableTracker, error: Unsupported) -> VariableTracker:
+    """A hook that does more than compute: a backward pass in the traced code follows it. `error` says why it is not in the graph."""
+    handle = FollowedHandleVariable(T.register_hook, tensor, hook, tx.tr.failing_step())
+    handle.number = next_number(tx)
+    handle.tr, handle.error = tx.tr, error
+    handle.node = tx.tr.graph.node(tensor.proxy)
+    tx.tr.graph.tensor_hooks.setdefault(handle.node, []).append(handle)
+    return handle
+
+
+@whole
+def _in_graph(tx: Any, tensor: TensorVariable, hook: VariableTracker) -> VariableTracker:
+    """One node: the tensor, the hook's body, and what that uses."""
+    graph = tx.tr.graph
+    if graph.scope is not None:
+        unsupported(SLUG, "a hook in the body of a higher-order operator")
+    body = graph.open_body()
+    with body:
+        grad = cotangent(body, tensor)
+    with tx.tr.state.grad_mode(False):
+        captured = follow(tx, lambda: tx.call(hook, [grad]), [hook], body)
+    result = captured.result
+    if not is_none(result) and not isinstance(result, TensorVariable):
+        unsupported(SLUG, "a hook that returns something else than a gradient")
+    lifted = captured.lifted
+    module = captured.module(lifted)
+    body.run(module, lifted)
+    handle = HookHandleVariable(T.register_hook, tensor, hook, tx.tr.failing_step())
+    handle.number = next_number(tx)
+    nodes = [graph.body_node(module), graph.node(tensor.proxy), *map(graph.node, lifted)]
+    handle.cells = [(cell, cell.content) for cell in getattr(hook, "closure", ())]
+    RegistrationsVariable.of(tx.tr).handles.append(handle)
+    handle.node = graph.add_call(tx, functional.register_hook, tuple(nodes))
+    handle.tr = tx.tr
+    graph.body_hooks[handle.node] = handle
+    if tensor.proxy in graph.made_leaves:
+        graph.made_leaves[tensor.proxy].has_hooks = True
+    return handle
+
+
+@method(T.register_post_accumulate_grad_hook)
+def register_post_accumulate_grad_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> VariableTracker:
+    """A hook after the gradient of a leaf has been added up."""
+    if self.source is None or not self.proxy.meta.requires_grad or not self.proxy.meta.is_leaf:
+        return unsupported(SLUG, "Tensor.register_post_accumulate_grad_hook of a tensor made in the graph")
+    return _replayed(tx, T.register_post_accumulate_grad_hook, self, hook)
+
+
+@method(T.retain_grad)
+def retain_grad(tx: Any, self: TensorVariable) -> VariableTracker:
+    """`retain_grad`: a leaf keeps its gradient anyway."""
+    meta = self.proxy.meta
+    if not meta.requires_grad:
+        return tx.raises(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+    if meta.is_leaf and self.source is None:
+        return NONE
+    return leave_before(tx.tr, self, Unsupported("tensor-attribute", "Tensor.retain_grad"))
+
+
+def leave_before(tr: Any, tensor: TensorVariable, error: Unsupported) -> NoReturn:
+    """Break because of something that concerns the gradient of a value made in the graph. If other operators use it, the graph has to end
+    before the value is made: so that these are in the next graph."""
+    node = tensor.proxy.node
+    if tensor.source is not None or node is None or not node.users:
+        raise error
+    tr.graph.end_before(node, error)

@@ -1,0 +1,94 @@
+"""Operators of the dispatcher as Python objects: `torch.ops`, its namespaces, and what an operator tells about itself.
+
+Input: `torch.ops`, a namespace, an operator. Output: models whose attributes are those of the real objects.
+Invariant: an operator that is looked up for the first time is looked up for real, which only makes the object that stands for it; that
+there is none is guarded by the same lookup.
+Mirrors `torch/_ops.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._library.custom_ops import CustomOpDef
+from torch._ops import OpOverload, OpOverloadPacket
+
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.objects.module import ModuleVariable
+from dynamo_lite.variables.protocol.abstract import get_attr
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .functions import VARIABLES, TorchFunctionVariable
+
+_NAMESPACES = (type(torch.ops), type(torch.ops.aten), type(torch.ops.higher_order))
+
+
+class OperatorNamespaceVariable(ModuleVariable):
+    """`torch.ops`, `torch.ops.aten`, …: modules that make their attributes when they are asked for."""
+
+    def plain_getattr(self, tx: Any, name: str) -> VariableTracker:
+        if name not in self.names and not name.startswith("__"):
+            try:
+                getattr(self.value, name)  # from now on the module has it
+            except AttributeError as error:
+                if self.source is not None:
+                    tx.tr.guard(tx.tr.source(self.source, ir.ATTR, name), ir.ABSENT, None)
+                return tx.raises_like(error)
+        return super().plain_getattr(tx, name)
+
+
+@builds(*_NAMESPACES)
+def build_namespace(tr: Any, value: Any, source: Any) -> OperatorNamespaceVariable:
+    tr.guard(source, ir.IS, value)
+    return OperatorNamespaceVariable(value, source)
+
+
+class OperatorVariable(TorchFunctionVariable):
+    """An operator, or the packet of its overloads."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        if name == "_op":
+            return self  # what it calls when it is called
+        try:
+            real = getattr(self.value, name)
+        except AttributeError as error:
+            if self.source is not None:
+                tx.tr.guard(tx.tr.source(self.source, ir.ATTR, name), ir.ABSENT, None)
+            return tx.raises_like(error)
+        return tx.tr.build_constant_object(real)
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(repr(self.value))
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(str(self.value))
+
+
+VARIABLES.update({OpOverload: OperatorVariable, OpOverloadPacket: OperatorVariable})
+
+
+@builtin(OpOverload.name)
+def operator_name(tx: Any, self: OperatorVariable) -> VariableTracker:
+    return ConstantVariable(self.value.name())
+
+
+@builtin(OpOverloadPacket.overloads)
+def packet_overloads(tx: Any, self: OperatorVariable) -> VariableTracker:
+    return tx.tr.wrap_new(self.value.overloads())
+
+
+@builtin(CustomOpDef.__call__)
+def call_custom_op(
+    tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    """An object that `torch.library.custom_op` has made is itself no operator, but has one."""
+    return tx.call(get_attr(tx, self, "_opoverload"), list(args), kwargs)
+
+
+@builtin(CustomOpDef._qualname.fget)
+def custom_op_name(tx: Any, self: VariableTracker) -> VariableTracker:
+    return get_attr(tx, get_attr(tx, self, "_opoverload"), "_name")

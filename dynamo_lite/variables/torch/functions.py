@@ -1,0 +1,612 @@
+"""Torch functions: which callables become graph nodes, and which are answered during the analysis.
+
+Input: a callable of torch. Output: `TorchFunctionVariable` for those that enter the graph; handlers for the rest.
+Invariant: the rule is the kind of callable and the module that defines it, not its name: C functions of torch's
+operator namespaces, operators of the dispatcher, and the Python functions of `torch.nn.functional`, `torch.functional`
+and `torch._tensor` enter the graph; all other Python functions are followed.
+Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp` and `torch/overrides.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._higher_order_ops.invoke_subgraph import mark_compile_region
+from torch._ops import OpOverload, OpOverloadPacket
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core.arguments import Overridden, Packing, packs
+from dynamo_lite.graph.core.state import READS, SETTINGS, set_deterministic
+from dynamo_lite.guards import ir
+from dynamo_lite.markers import is_allowed_in_graph
+from dynamo_lite.polyfills.torch_autograd import InferenceMode
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.objects.function import MethodVariable, build_function, call_handler
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import (
+    FALSE,
+    NONE,
+    NOT_IMPLEMENTED,
+    ConstantVariable,
+    boolean,
+    fold,
+    is_constant,
+    is_none,
+)
+from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, DescriptorVariable
+from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor, refuse
+from dynamo_lite.variables.protocol.markers import refuse_marked
+from dynamo_lite.variables.protocol.wrap import builds, builds_if
+
+from .allow_in_graph import call_allowed
+from .data_checks import check
+from .graph_args import pack_callable
+from .overrides import NOT_OVERRIDABLE, activate, announced, overloaded_arguments
+from .symnode import SymNodeVariable, apply_number_function, is_unbacked
+from .tensor import FOREIGN_ARGUMENTS, TensorVariable
+
+_C = torch._C
+
+# -- the rule
+
+C_NAMESPACES = frozenset({f"torch._C._{name}" for name in ("nn", "linalg", "fft", "special", "sparse", "nested")})
+PYTHON_NAMESPACES = frozenset({"torch.nn.functional", "torch.functional", "torch._tensor"})
+
+HIGHER_ORDER = (
+    "torch._higher_order_ops",
+    *(f"torch._functorch.{name}" for name in ("apis", "eager_transforms", "vmap", "predispatch", "pyfunctorch")),
+)
+"""Modules whose functions take functions and transform them: calling one is a break until there is a model of it."""
+
+FOLLOWED_MODULES = frozenset(
+    f"torch._higher_order_ops.{name}"
+    for name in (
+        "_invoke_quant",
+        "associative_scan",
+        "cond",
+        "flat_apply",
+        "invoke_leaf_function",
+        "invoke_subgraph",
+        "map",
+        "scan",
+        "strict_mode",
+        "utils",
+        "while_loop",
+    )
+)
+"""Of these, the modules whose functions are Python around an operator that has a model."""
+
+_OPERATOR_CLASS = "_VariableFunctionsClass."
+_known: dict[Any, bool] = {}
+
+
+def enters_graph(value: Any) -> bool:
+    """Whether calls of `value` become one graph node. Cheap: it is asked about every object that is looked at."""
+    rule = _RULES.get(type(value))
+    if rule is None:
+        return False
+    known = _known.get(value)
+    if known is None:
+        known = rule(value)
+        if known:
+            _known[value] = True
+    return known or is_allowed_in_graph(value)
+
+
+def _builtin_rule(value: Any) -> bool:
+    module = value.__module__
+    return module in C_NAMESPACES or (module == "torch" and value.__qualname__.startswith(_OPERATOR_CLASS))
+
+
+def _function_rule(value: types.FunctionType) -> bool:
+    module = value.__module__
+    if module in PYTHON_NAMESPACES:
+        return value not in HANDLERS and value not in FOLLOWED and _has_a_name(value)
+    return module is not None and module.startswith(HIGHER_ORDER) and not _is_followed(value)
+
+
+def _has_a_name(value: types.FunctionType) -> bool:
+    """Whether the printed graph can name the function. Wrappers around C methods have the name of what they wrap."""
+    if value.__module__ == "torch._tensor" and value.__qualname__.startswith("Tensor."):
+        return True
+    return getattr(sys.modules[value.__module__], value.__name__, None) is value
+
+
+def _is_followed(value: types.FunctionType) -> bool:
+    """Whether a function of the transforms' modules has a model, or leads to operators that have one."""
+    return value in HANDLERS or value in FOLLOWED or value.__module__ in FOLLOWED_MODULES
+
+
+def _descriptor_rule(value: Any) -> bool:
+    return issubclass(value.__objclass__, _C.TensorBase)
+
+
+_RULES: dict[type, Callable[[Any], bool]] = {
+    types.BuiltinFunctionType: _builtin_rule,
+    types.FunctionType: _function_rule,
+    types.MethodDescriptorType: _descriptor_rule,
+    types.WrapperDescriptorType: _descriptor_rule,
+    OpOverload: lambda value: True,
+    OpOverloadPacket: lambda value: True,
+    functools._lru_cache_wrapper: lambda value: value in HANDLERS,
+}
+
+FOLLOWED: set[Any] = {torch.func.hessian, mark_compile_region}
+"""Python functions of torch's functional modules that are followed rather than put into the graph."""
+
+
+class TorchFunctionVariable(DescriptorVariable):
+    """A callable of torch that enters the graph."""
+
+    def describe(self) -> str:
+        return f"{self.value.__module__}.{getattr(self.value, '__qualname__', self.value.__name__)}"
+
+    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        if obj is None or not isinstance(self.value, (types.FunctionType, *METHOD_DESCRIPTORS)):
+            return self
+        return MethodVariable(self, obj)
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        fn = self.value
+        refuse_marked(fn)
+        handler = HANDLERS.get(fn)
+        if handler is not None and tx.tr.overrides is None:
+            _look_at(args)
+        overrides = tx.tr.overrides
+        if overrides is not None and overrides.skips_next and not isinstance(fn, types.FunctionType):
+            with overrides.skipping():
+                return self.tp_call(tx, args, kwargs)
+        if overrides is not None and fn not in NOT_OVERRIDABLE and overrides.applies(args, kwargs):
+            if isinstance(fn, types.FunctionType):
+                return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)  # asks them itself
+            public = fn if kwargs else announced(fn, args)
+            function = self if public is fn else tx.tr.build_constant_object(public)
+            return overrides.dispatch(tx, function, args, kwargs)
+        if handler is not None:
+            return call_handler(tx, fn, handler, args, kwargs)
+        try:
+            if is_allowed_in_graph(fn) and isinstance(fn, types.FunctionType):
+                return call_allowed(tx, fn, args, kwargs)
+            return call_in_graph(tx, fn, args, kwargs)
+        except Overridden:
+            return self.tp_call(tx, args, kwargs)
+        except Unsupported as error:
+            if error.slug == "data-dependent-operator" and isinstance(fn, types.FunctionType):
+                # Perhaps it only checks its arguments.
+                return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
+            if error.slug != "graph-argument-type":
+                raise
+            if tx.tr.overrides is None and overloaded_arguments([*args, *kwargs.values()]):
+                activate(tx.tr)
+                return self.tp_call(tx, args, kwargs)
+            if not isinstance(fn, types.FunctionType):
+                raise
+            # An argument that no graph can hold, such as a function: follow the Python code.
+            return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        tx.tr.bound_to_process("the address of a function")
+        return ConstantVariable(repr(self.value))
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        tx.tr.bound_to_process("the address of a function")
+        return ConstantVariable(str(self.value))
+
+
+def _look_at(args: list[VariableTracker]) -> None:
+    """Find out whether a tensor among the arguments, none of which may have been looked at, is of a subclass."""
+    for arg in args:
+        isinstance(arg, TensorVariable)
+
+
+@packs(TorchFunctionVariable)
+def pack_operator(packing: Packing, vt: TorchFunctionVariable) -> Any:
+    """Some higher-order operators take an operator as an argument."""
+    return packing.constant(vt.value) if isinstance(vt.value, _OPERATORS) else pack_callable(packing, vt)
+
+
+_OPERATORS = (OpOverload, OpOverloadPacket)
+
+
+class HigherOrderFunctionVariable(TorchFunctionVariable):
+    """A function that takes functions into the graph or transforms them."""
+
+    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        handler = HANDLERS.get(self.value)
+        if handler is None:
+            return unsupported("higher-order-operator", self.describe())
+        return call_handler(tx, self.value, handler, args, kwargs)
+
+
+def call_in_graph(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    """Add a call of `fn` to the graph; a method of tensors as `call_method`."""
+    graph = tx.tr.graph
+    foreign = next((FOREIGN_ARGUMENTS[a.__class__] for a in args if a.__class__ in FOREIGN_ARGUMENTS), None)
+    if foreign is not None:
+        args = foreign(tx, fn, args, kwargs)
+    if is_tensor_method(fn) and args and isinstance(args[0], TensorVariable):
+        return graph.call(tx, "call_method", fn.__name__, args, kwargs)
+    return graph.call(tx, "call_function", fn, args, kwargs, memo=_is_torchs_own(fn))
+
+
+def is_tensor_method(fn: Any) -> bool:
+    """True for methods of `torch.Tensor`, in C or in Python."""
+    if isinstance(fn, METHOD_DESCRIPTORS):
+        return True
+    return (
+        isinstance(fn, types.FunctionType)
+        and fn.__module__ == "torch._tensor"
+        and fn.__qualname__.startswith("Tensor.")
+    )
+
+
+def _is_torchs_own(fn: Any) -> bool:
+    """Whether the result's metadata follows from the arguments' alone. Operators of third parties may do as they
+    like."""
+    namespace = getattr(fn, "namespace", None)  # of an OpOverload
+    if namespace is None:
+        namespace = getattr(fn, "_qualified_op_name", "aten::").partition("::")[0]
+    return namespace in ("aten", "prims") and not is_allowed_in_graph(fn)
+
+
+@builds_if(enters_graph)
+def build_torch_function(tr: Any, value: Any, source: Any) -> TorchFunctionVariable:
+    tr.guard(source, ir.IS, value)
+    if type(value) is types.FunctionType and value.__module__.startswith(HIGHER_ORDER):
+        return HigherOrderFunctionVariable(value, source)
+    return VARIABLES.get(type(value), TorchFunctionVariable)(value, source)
+
+
+VARIABLES: dict[type, type[TorchFunctionVariable]] = {}
+"""Type of a callable of torch → its model, if it has one of its own."""
+
+
+# -- ambient state
+
+
+def _state_write(function: Any) -> Any:
+    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        values = [tx.tr.unpack(tx, a) if isinstance(a, ListVariable) else a for a in args]
+        if kwargs or not is_constant(*[item for v in values for item in (v if isinstance(v, list) else (v,))]):
+            unsupported("grad-mode", function.__name__)
+        host = [[i.as_python_constant() for i in v] if isinstance(v, list) else v.as_python_constant() for v in values]
+        tx.tr.state.write(function, tuple(host))
+        return NONE
+
+    return handler
+
+
+def _state_read(function: Any) -> Any:
+    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if kwargs or not is_constant(*args):
+            unsupported("grad-mode", function.__name__)
+        return tx.tr.wrap_new(tx.tr.state.read(function, tuple([a.as_python_constant() for a in args])))
+
+    return handler
+
+
+for _function in SETTINGS:
+    HANDLERS[_function] = _state_write(_function)
+for _function in READS:
+    HANDLERS[_function] = _state_read(_function)
+
+
+@builtin(torch.use_deterministic_algorithms, _C._set_deterministic_algorithms)
+def use_deterministic_algorithms(
+    tx: Any, mode: VariableTracker, *, warn_only: VariableTracker = FALSE
+) -> VariableTracker:
+    if not is_constant(mode, warn_only):
+        return unsupported("grad-mode", "use_deterministic_algorithms")
+    algorithms = (bool(mode.as_python_constant()), bool(warn_only.as_python_constant()))
+    tx.tr.state.write(set_deterministic, (algorithms,))
+    return NONE
+
+
+class EnteredInferenceVariable(VariableTracker):
+    """An inference mode that the traced code has entered. `node` is its value in the graph."""
+
+    source = None
+
+    def __init__(self, node: Any, enabled: bool) -> None:
+        self.node = node
+        self.enabled = enabled
+
+    def python_type(self) -> type:
+        return _C._InferenceMode
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(_enter_inference_mode)
+        cg.load_const(self.enabled)
+        cg.asm.call(1)
+
+
+@builtin(_enter_inference_mode)
+def enter_inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+    enabled = bool(mode.as_python_constant())
+    return EnteredInferenceVariable(tx.tr.state.enter_inference(enabled), enabled)
+
+
+@builtin(_exit_inference_mode)
+def exit_inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+    if not isinstance(mode, EnteredInferenceVariable):
+        return unsupported("grad-mode", "an inference mode that was entered before is left")
+    tx.tr.state.leave_inference(mode.node)
+    return NONE
+
+
+@constructor(_C._InferenceMode)
+def new_inference_mode(tx: Any, cls: VariableTracker, enabled: VariableTracker) -> VariableTracker:
+    parts = [tx.tr.build_constant_object(f) for f in (_enter_inference_mode, _exit_inference_mode)]
+    return tx.call(tx.tr.build_constant_object(InferenceMode), [*parts, enabled])
+
+
+@builtin(torch.autocast_increment_nesting)
+def autocast_increment_nesting(tx: Any) -> VariableTracker:
+    tx.tr.state.nest(1)
+    return ConstantVariable(1)
+
+
+@builtin(torch.autocast_decrement_nesting)
+def autocast_decrement_nesting(tx: Any) -> VariableTracker:
+    tx.tr.state.nest(-1)
+    # The node drops the cache itself when it leaves the outermost region; the caller need not.
+    return ConstantVariable(1)
+
+
+@builtin(torch.clear_autocast_cache)
+def clear_autocast_cache(tx: Any) -> VariableTracker:
+    tx.tr.graph.add_state_call(torch.clear_autocast_cache, ())
+    return NONE
+
+
+# -- answers that hold for every analysis
+
+
+def _always(answer: ConstantVariable, *functions: Any) -> None:
+    for function in functions:
+        HANDLERS[function] = lambda tx, *args, **kwargs: answer
+
+
+def _existing(*paths: str) -> list[Any]:
+    """The functions among the given ones that this version of torch has."""
+    found = []
+    for path in paths:
+        try:
+            found.append(operator.attrgetter(path)(torch))
+        except AttributeError:
+            continue
+    return list(dict.fromkeys(found))
+
+
+_CUT_SHORT = frozenset({torch.nn.Module._call_impl.__code__})
+"""Code of torch that leaves out under its own compiler what it does in eager execution."""
+
+
+def _is_compiling(tx: Any) -> VariableTracker:
+    return boolean(tx.code not in _CUT_SHORT)
+
+
+for _function in _existing("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling"):
+    HANDLERS[_function] = _is_compiling
+_always(
+    FALSE,
+    *_existing(
+        "fx._symbolic_trace.is_fx_tracing",
+        "fx._symbolic_trace.is_fx_symbolic_tracing",
+        "jit.is_scripting",
+        "_jit_internal.is_scripting",
+        "jit.is_tracing",
+        "jit._trace.is_tracing",
+        "_C._is_tracing",
+    ),
+    *_existing("compiler.is_exporting", "onnx.is_in_onnx_export"),
+)
+_always(
+    NONE,
+    *_existing(
+        "_C._get_tracing_state", "_C._log_api_usage_once", "_C._log_api_usage_metadata", "_logging.warning_once"
+    ),
+)
+
+
+def _is_transformed(tx: Any) -> bool:
+    """Whether this is in a function that a transform calls. While nothing is, captured code runs under no transform."""
+    scope = tx.tr.graph.scope
+    return scope is not None and bool(scope.transforms)
+
+
+@builtin(_C._are_functorch_transforms_active)
+def are_transforms_active(tx: Any) -> VariableTracker:
+    return boolean(_is_transformed(tx))
+
+
+@builtin(_C._functorch.maybe_current_level, _C._functorch.peek_interpreter_stack)
+def current_transform(tx: Any) -> VariableTracker:
+    return (
+        unsupported("higher-order-operator", "what a function asks of its transform") if _is_transformed(tx) else NONE
+    )
+
+
+@builtin(torch.is_tensor)
+def is_tensor(tx: Any, obj: VariableTracker) -> VariableTracker:
+    return boolean(issubclass(obj.python_type(), torch.Tensor))
+
+
+def _folded(*functions: Any) -> None:
+    """Call these for real: what they tell doesn't change while the process runs."""
+    for function in functions:
+        HANDLERS[function] = lambda tx, *args, _fn=function, **kwargs: (
+            fold(tx, _fn, list(args), kwargs)
+            if is_constant(*args, *kwargs.values())
+            else unsupported("call-c-function", _fn.__qualname__)
+        )
+
+
+_folded(
+    *_existing("cuda.is_available", "cuda.device_count", "cuda.get_device_capability", "cuda.get_device_name"),
+    *_existing("cuda.is_bf16_supported", "cuda.is_initialized", "mps.is_available", "backends.mps.is_available"),
+    *_existing(
+        "backends.mps.is_built", "xpu.is_available", "xpu.device_count", "mtia.is_available", "cpu.is_available"
+    ),
+    *_existing(
+        "backends.cuda.is_built",
+        "backends.cudnn.is_available",
+        "backends.cudnn.version",
+        "backends.mkldnn.is_available",
+    ),
+    *_existing(
+        "backends.mkl.is_available", "backends.openmp.is_available", "distributed.is_available", "get_num_threads"
+    ),
+    *_existing("_C._is_autocast_available", "_C._get_privateuse1_backend_name", "amp.is_autocast_available"),
+    *_existing("backends.cuda.is_flash_attention_available", "accelerator.is_available", "_C._get_accelerator"),
+    *_existing(
+        "_C._get_cpu_capability", "_C._cpu._get_cpu_capability", "_C._supported_qengines", "_C._is_ck_sdpa_available"
+    ),
+    *_existing("_C._mtia_isBuilt", "_C._mtia_getDeviceCount", "_C._accelerator_getAccelerator", "_C._show_config"),
+    *_existing("get_num_interop_threads", "profiler.supported_activities"),
+)
+
+
+# -- settings that are asked for, and that only functions without a model change
+
+
+def _ask(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+def _guarded(function: Any) -> Any:
+    def handler(tx: Any) -> VariableTracker:
+        node = tx.tr.source(tx.tr.constant_source(function), ir.CALL, _ask)
+        return tx.tr.wrap(function(), node)
+
+    return handler
+
+
+_PRECISION = ("fp16_accumulation", "fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction")
+for _function in _existing(
+    *(f"_C._get_{name}" for name in ("qengine", "warnAlways", "onednn_allow_tf32", "onednn_deterministic")),
+    *(f"_C._get_{name}_preferred_backend" for name in ("blas", "linalg", "rocm_fa")),
+    *(f"_C._get_cublas_allow_{name}" for name in _PRECISION),
+    "_C._get_math_sdp_allow_fp16_bf16_reduction",
+):
+    HANDLERS.setdefault(_function, _guarded(_function))
+
+
+# -- assertions
+
+_CHECKS = {
+    "_check": RuntimeError,
+    "_check_value": ValueError,
+    "_check_type": TypeError,
+    "_check_index": IndexError,
+    "_check_not_implemented": NotImplementedError,
+}
+
+
+def _check_handler(error: type[Exception]) -> Any:
+    def handler(tx: Any, cond: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
+        if isinstance(cond, TensorVariable):
+            return unsupported("data-dependent-assert", cond.describe())
+        if isinstance(cond, SymNodeVariable) and is_unbacked(cond.proxy.sym):
+            tx.tr.graph.assume(cond.proxy)
+            return NONE
+        holds = cond.nb_bool(tx) if isinstance(cond, SymNodeVariable) else cond
+        if not holds.is_python_constant():
+            return unsupported("data-dependent-assert", cond.describe())
+        if holds.as_python_constant():
+            return NONE
+        if is_none(message):
+            return tx.raises(error, "Expected cond to be True, but got False. (Could this error message be improved?)")
+        text = tx.call(message, [])
+        return tx.raises(error, str(text.as_python_constant()))
+
+    return handler
+
+
+for _name, _error in _CHECKS.items():
+    if hasattr(torch, _name):
+        HANDLERS[getattr(torch, _name)] = _check_handler(_error)
+
+
+@builtin(torch._check_tensor_all_with)
+def check_tensor_all(
+    tx: Any, error_type: VariableTracker, cond: VariableTracker, message: VariableTracker | None = None
+) -> VariableTracker:
+    if not isinstance(cond, TensorVariable):
+        return tx.raises(TypeError, f"cond must be a tensor, but got {cond.python_type()}")
+    if cond.proxy.meta.dtype is not torch.bool:
+        return tx.raises(TypeError, f"cond tensor must have dtype torch.bool, but got {cond.proxy.meta.dtype}")
+    check(tx, tx.tr.graph.call(tx, "call_function", torch.all, [cond]), True, "data-dependent-assert")
+    return NONE
+
+
+@builtin(torch._check_is_size)
+def check_is_size(tx: Any, i: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    at_least_zero = i.tp_richcompare(tx, ConstantVariable(0), ">=")
+    return HANDLERS[torch._check](tx, at_least_zero)
+
+
+@builtin(torch._assert)
+def torch_assert(tx: Any, condition: VariableTracker, message: VariableTracker) -> VariableTracker:
+    if isinstance(condition, TensorVariable):
+        check(tx, condition, True, "data-dependent-assert")
+        return NONE
+    if not (condition.is_python_constant() and condition.as_python_constant()):
+        return unsupported("uncaught-exception", "torch._assert")
+    return NONE
+
+
+# -- numbers
+
+
+def _number_function(function: Any) -> Any:
+    def handler(tx: Any, *args: VariableTracker) -> VariableTracker:
+        if is_constant(*args):
+            return fold(tx, function, list(args), {})
+        result = apply_number_function(tx, function, *args)
+        return result if result is not NOT_IMPLEMENTED else unsupported("dynamic-int", function.__name__)
+
+    return handler
+
+
+for _function in _existing("sym_int", "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "sym_sum"):
+    HANDLERS[_function] = _number_function(_function)
+
+
+# -- what ends the graph
+
+
+refuse("random-state", *_existing("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"))
+refuse(
+    "random-state", *_existing("cuda.manual_seed", "cuda.manual_seed_all", "cuda.get_rng_state", "cuda.set_rng_state")
+)
+refuse(
+    "higher-order-operator",
+    *_existing("func.functionalize"),
+)
+refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
+
+
+# -- callables of other kinds
+
+
+@builtin(torch.jit.annotate)
+def jit_annotate(tx: Any, the_type: VariableTracker, the_value: VariableTracker) -> VariableTracker:
+    return the_value
+
+
+@builds(torch.jit.ScriptFunction)
+def build_script_function(tr: Any, value: Any, source: Any) -> VariableTracker:
+    """A scripted function is a compiled form of a Python function, which is followed instead."""
+    original = getattr(value, "_torchdynamo_inline", None)
+    if original is None:
+        return unsupported("nested-compiler", "torch.jit.ScriptFunction")
+    tr.guard(source, ir.IS, value)
+    return tr.build(original, tr.constant_source(original))

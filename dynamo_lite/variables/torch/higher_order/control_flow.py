@@ -1,0 +1,297 @@
+"""Control flow operators: `cond`, `while_loop`, `map`, `scan`, `associative_scan`.
+
+Input: calls of these. Output: one graph node each, with the functions as sub-graphs.
+Invariant: that of `variables.torch.body`.
+Mirrors `torch/_higher_order_ops/cond.py`, `while_loop.py`, `map.py`, `scan.py` and `associative_scan.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._higher_order_ops.associative_scan import associative_scan_op
+from torch._higher_order_ops.cond import cond_op
+from torch._higher_order_ops.map import map_impl
+from torch._higher_order_ops.scan import scan_op
+from torch._higher_order_ops.while_loop import while_loop_op, while_loop_stack_output_op
+from torch.fx import GraphModule
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.bodies import BREAK, shares_memory
+from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
+from dynamo_lite.graph.core.values import SymValue
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.torch.body import (
+    REGION,
+    UNSHARED,
+    Captured,
+    Flattening,
+    argument_of,
+    body_with,
+    capture,
+    detached,
+    fakes_of,
+    is_int,
+    needs_grad,
+    operator_model,
+    returning,
+    structure,
+    union,
+)
+from dynamo_lite.variables.torch.symnode import SymNodeVariable, is_unbacked
+from dynamo_lite.variables.torch.tensor import TensorVariable
+
+# -- bodies
+
+
+def _fake_results(captured: Captured, module: GraphModule, lifted: list[Any]) -> list[Any]:
+    results = captured.body.run(module, lifted)
+    propagator = captured.tx.tr.graph.propagator
+    inputs = [propagator.fake_of(v) for v in [*captured.body.argument_values, *lifted] if hasattr(v, "meta")]
+    if shares_memory(results, inputs):
+        unsupported(BREAK, "a result of the body is, or is a view of, one of its inputs or another result")
+    return results
+
+
+def _same_metadata(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor) != isinstance(b, torch.Tensor):
+        return False
+    return not isinstance(a, torch.Tensor) or (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device)
+
+
+def _tensors(tx: Any, *lists: VariableTracker) -> list[list[Any]]:
+    """The items of sequences that must be tensors."""
+    result = []
+    for vt in lists:
+        items = tx.tr.unpack(tx, vt)
+        if not all(isinstance(item, TensorVariable) for item in items):
+            unsupported(BREAK, "an argument that is not a tensor")
+        result.append(items)
+    return result
+
+
+def _nodes(graph: Any, values: list[Any]) -> tuple[Any, ...]:
+    return tuple([graph.node(v) for v in values])
+
+
+# -- cond
+
+
+@operator_model("cond", REGION, f"{UNSHARED}; the branches return different structures")
+def cond(tx: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) -> VariableTracker:
+    """`torch.cond`. A condition that is known picks its branch."""
+    _check_cond(pred, true_fn, false_fn, operands)
+    args = [] if operands is None else tx.tr.unpack(tx, operands)
+    if not isinstance(pred, TensorVariable) and not _is_unknown(pred):
+        known = pred.nb_bool(tx) if isinstance(pred, SymNodeVariable) else pred
+        if not known.is_python_constant() or not issubclass(known.python_type(), bool | int | float):
+            unsupported(BREAK, f"cond on a {pred.python_type().__name__}")
+        return tx.call(true_fn if known.as_python_constant() else false_fn, args)
+    _expect_tensors_and_ints(tx, TupleVariable(args))
+    branches = [capture(tx, fn, args, with_ints=True) for fn in (true_fn, false_fn)]
+    for branch in branches:
+        _expect_tensors_and_ints(tx, branch.result)
+    if structure(tx, branches[0].result) != structure(tx, branches[1].result):
+        unsupported(BREAK, "the branches of cond return different structures")
+    lifted = union(branches)
+    modules = [branch.module(lifted) for branch in branches]
+    outs = [_fake_results(b, m, lifted) for b, m in zip(branches, modules, strict=True)]
+    graph = tx.tr.graph
+    results = outs[0] if all(map(_are_equal, *outs)) else _merged(tx, pred, modules, lifted)
+    args = [graph.node(pred.proxy), *[graph.body_node(m) for m in modules], _nodes(graph, lifted)]
+    items = graph.call_with_results(tx, cond_op, args, {}, detached(tx, results, needs_grad(lifted)))
+    return branches[0].rebuild(items)
+
+
+def _check_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> None:
+    """Break for arguments that the operator refuses."""
+    if not (operands is None or isinstance(operands, TupleVariable | ListVariable)):
+        unsupported(BREAK, "operands of cond that are no tuple")
+    if not all(callable(fn.as_python_constant()) for fn in (true_fn, false_fn) if fn.is_python_constant()):
+        unsupported(BREAK, "a branch of cond that cannot be called")
+    if isinstance(pred, TensorVariable) and not pred.proxy.meta.live and pred.proxy.meta.numel() != 1:
+        unsupported(BREAK, "cond on a tensor with several elements")
+
+
+def _expect_tensors_and_ints(tx: Any, vt: VariableTracker) -> None:
+    if not Flattening(tx, [], with_ints=True).of(vt).is_of_tensors:
+        unsupported(BREAK, "cond takes and returns tensors and ints")
+
+
+def _is_unknown(pred: VariableTracker) -> bool:
+    return isinstance(pred, SymNodeVariable) and is_unbacked(pred.proxy.sym)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether the branches return the same number, or tensors of the same kind."""
+    return one == other if type(one) is int and type(other) is int else _is_tensor_like(one, other)
+
+
+def _is_tensor_like(one: Any, other: Any) -> bool:
+    return isinstance(one, torch.Tensor) and _same_metadata(one, other)
+
+
+def _merged(tx: Any, pred: Any, modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
+    """Fakes of the results where numbers or sizes depend on which branch runs."""
+    known, *values = _host(tx, [pred.proxy, *lifted])
+    return _ask_operator(tx, cond_op, [known, *modules, tuple(values)])
+
+
+def _host(tx: Any, values: list[Any]) -> list[Any]:
+    """What stands for values of the graph in a call on fake tensors."""
+    propagator = tx.tr.graph.propagator
+    return [v.sym if isinstance(v, SymValue) else propagator.fake_of(v).detach() for v in values]
+
+
+def _ask_operator(tx: Any, op: Any, args: list[Any]) -> list[Any]:
+    """What an operator itself returns for fake tensors: sizes and numbers that only the graph knows."""
+    graph = tx.tr.graph
+    env, propagator = graph.symbols.env, graph.propagator
+    propagator.allow_higher_order()
+    try:
+        with propagator.mode, without_compiler, torch.no_grad(), env.ignore_fresh_unbacked_symbols():
+            return list(op(*args))
+    except Exception as error:
+        return unsupported(BREAK, f"{op.name()}: {error}", error)
+
+
+# -- loops
+
+
+def _loop_node(
+    tx: Any, op: Any, captured: list[Captured], before: list[list[Any]], make_fakes: Callable[[list[Any]], list[Any]]
+) -> list[VariableTracker]:
+    """The node `op(*bodies, *lists of tensors and ints, lifted)`; `make_fakes` gives its results from those of the last body."""
+    graph = tx.tr.graph
+    lifted = union(captured)
+    modules = [c.module(lifted) for c in captured]
+    results = [_fake_results(c, m, lifted) for c, m in zip(captured, modules, strict=True)][-1]
+    fakes = make_fakes(results)
+    values = [item.proxy for items in before for item in items if isinstance(item, TensorVariable)]
+    args = [graph.body_node(m) for m in modules]
+    args.extend(tuple([argument_of(graph, item) for item in items]) for items in before)
+    args.append(_nodes(graph, lifted))
+    return graph.call_with_results(tx, op, args, {}, detached(tx, fakes, needs_grad([*values, *lifted])))
+
+
+def _expect_like(results: list[Any], expected: list[Any], what: str) -> None:
+    if len(results) != len(expected) or not all(map(_same_metadata, results, expected)):
+        unsupported(BREAK, f"the body of {what} returns something else than it takes")
+
+
+def _carried(tx: Any, carried: VariableTracker) -> tuple[list[VariableTracker], list[Any]]:
+    """The items that a loop carries, tensors and ints, and their fakes: ints may be others in each turn."""
+    items = tx.tr.unpack(tx, carried)
+    if not all(isinstance(item, TensorVariable) or is_int(item) for item in items):
+        unsupported(BREAK, "a carried value of while_loop that is neither a tensor nor an int")
+    symbols = tx.tr.graph.symbols  # the operator's own rules, which compilers ask, need them
+    fakes: list[Any] = [
+        fakes_of(tx, [item])[0] if isinstance(item, TensorVariable) else symbols.unknown_int() for item in items
+    ]
+    return items, fakes
+
+
+def _while(
+    tx: Any, op: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any, results: Callable[..., list[Any]]
+) -> VariableTracker:
+    """The node of a loop; `results` gives the fakes of its results from the bodies, those of the carried values, and those of the values
+    from outside."""
+    items, fakes = _carried(tx, carried)
+    others = tx.tr.unpack(tx, additional)
+    captured = []
+    for fn in (cond_fn, body_fn):
+        body, args = body_with(tx, _carried(tx, carried)[1])
+        captured.append(capture(tx, fn, [*args, *others], body=body, with_ints=True))
+    test, step = captured
+    if not _is_condition(test.result):
+        unsupported(BREAK, "the condition of while_loop is neither a boolean tensor nor a condition on ints")
+    test.leaves = [test.result]
+    graph = tx.tr.graph
+    lifted = union(captured)
+    modules = [c.module(lifted) for c in captured]
+    turn = [_fake_results(c, m, lifted) for c, m in zip(captured, modules, strict=True)][-1]
+    _expect_like(turn, fakes, "while_loop")
+    modules[0] = returning(modules[0])
+    values = [item.proxy for item in items if isinstance(item, TensorVariable)]
+    outs = detached(tx, results(modules, fakes, lifted), needs_grad([*values, *lifted]))
+    args = [*map(graph.body_node, modules), tuple([argument_of(graph, i) for i in items]), _nodes(graph, lifted)]
+    return step.rebuild(graph.call_with_results(tx, op, args, {}, outs))
+
+
+def _is_condition(vt: VariableTracker) -> bool:
+    if isinstance(vt, TensorVariable):
+        return vt.proxy.meta.dtype is torch.bool and not vt.proxy.meta.ndim
+    return isinstance(vt, SymNodeVariable) and vt.python_type() is bool
+
+
+@operator_model("while_loop", REGION, f"{UNSHARED}; a carried value is neither a tensor nor an int")
+def while_loop(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
+    def results(modules: list[GraphModule], fakes: list[Any], lifted: list[Any]) -> list[Any]:
+        symbols = tx.tr.graph.symbols
+        return [fake if isinstance(fake, torch.Tensor) else symbols.unknown_int() for fake in fakes]
+
+    return _while(tx, while_loop_op, cond_fn, body_fn, carried, additional, results)
+
+
+@operator_model("while_loop_stack_output", REGION, f"{UNSHARED}; a carried value is no tensor")
+def while_loop_stack_output(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
+    """The results of all turns, as many as there are."""
+
+    def results(modules: list[GraphModule], fakes: list[Any], lifted: list[Any]) -> list[Any]:
+        return _ask_operator(tx, while_loop_stack_output_op, [*modules, tuple(fakes), tuple(_host(tx, lifted))])
+
+    return _while(tx, while_loop_stack_output_op, cond_fn, body_fn, carried, additional, results)
+
+
+@operator_model("associative_scan", REGION, UNSHARED)
+def associative_scan(tx: Any, combine_fn: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
+    (items,) = _tensors(tx, xs)
+    slices = [*_slices(tx, items), *_slices(tx, items)]
+    body, args = body_with(tx, slices)
+    captured = capture(tx, combine_fn, [*args, *tx.tr.unpack(tx, additional_inputs)], body=body)
+
+    def results(outs: list[Any]) -> list[Any]:
+        _expect_like(outs, slices[: len(items)], "associative_scan")
+        return fakes_of(tx, items)
+
+    return captured.rebuild(_loop_node(tx, associative_scan_op, [captured], [items], results))
+
+
+def _slices(tx: Any, items: list[Any]) -> list[Any]:
+    """Fakes of the first slices along dimension 0."""
+    with tx.tr.graph.propagator.mode, torch.no_grad():
+        slices = [tx.tr.graph.propagator.fake_of(item.proxy).detach()[0].clone() for item in items]
+    return [s.requires_grad_(item.proxy.meta.requires_grad) for s, item in zip(slices, items, strict=True)]
+
+
+def _stacked(tx: Any, outs: list[Any], length: Any) -> list[Any]:
+    with tx.tr.graph.propagator.mode, torch.no_grad():
+        return [out.detach().expand(length, *out.shape).clone(memory_format=torch.contiguous_format) for out in outs]
+
+
+@operator_model("scan", REGION, UNSHARED)
+def scan(tx: Any, combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
+    carry, items = _tensors(tx, init, xs)
+    fakes = fakes_of(tx, carry)
+    body, args = body_with(tx, [*fakes, *_slices(tx, items)])
+    captured = capture(tx, combine_fn, [*args, *tx.tr.unpack(tx, additional_inputs)], body=body)
+
+    def results(outs: list[Any]) -> list[Any]:
+        _expect_like(outs[: len(fakes)], fakes, "scan")
+        return [*outs[: len(fakes)], *_stacked(tx, outs[len(fakes) :], items[0].proxy.meta.shape[0])]
+
+    return captured.rebuild(_loop_node(tx, scan_op, [captured], [carry, items], results))
+
+
+@operator_model("map_impl", REGION, UNSHARED)
+def map_over(tx: Any, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
+    (items,) = _tensors(tx, xs)
+    body, args = body_with(tx, _slices(tx, items))
+    captured = capture(tx, f, [*args, *tx.tr.unpack(tx, pos_args)], body=body)
+    return captured.rebuild(
+        _loop_node(tx, map_impl, [captured], [items], lambda outs: _stacked(tx, outs, items[0].proxy.meta.shape[0]))
+    )

@@ -1,0 +1,433 @@
+"""Function transforms: `torch.func`.
+
+Input: calls of `vmap`, `grad`, `jvp`, `vjp`, `jacrev`, `jacfwd`, or of what they return. Output: one graph node each, a call of one of
+`graph.core.functional`'s functions with the transformed function as its body.
+Invariant: that of `variables.torch.body`.
+Mirrors `torch/_functorch/apis.py`, `eager_transforms.py` and `vmap.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.bodies import BREAK
+from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import is_none
+from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.torch.body import (
+    BodyVariable,
+    Captured,
+    Part,
+    body_with,
+    call_function,
+    capture,
+    constants,
+    fakes_of,
+    fitting,
+    flatten,
+    models,
+    needs_grad,
+    whole,
+)
+from dynamo_lite.variables.torch.symnode import SymNodeVariable
+from dynamo_lite.variables.torch.tensor import TensorVariable
+
+from .vmap import Vmapped, is_replaced
+
+_FUNCTION_TYPE = type(lambda: None)
+
+
+class TransformedVariable(VariableTracker):
+    """What `torch.vmap(f, …)`, `torch.func.grad(f, …)` and the like return."""
+
+    def __init__(self, transform: Any, call: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.transform = transform
+        self.call = call
+        self.args = args
+        self.kwargs = kwargs
+
+    def python_type(self) -> type:
+        return _FUNCTION_TYPE
+
+    def children(self) -> Any:
+        return [*self.args, *self.kwargs.values()]
+
+    def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        return whole(self.call)(tx, self, args, kwargs)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        fn = self.args[0]
+        return (
+            fn.tp_getattro(tx, name)
+            if fn.tp_getattro
+            else unsupported(BREAK, f"attribute {name} of a transformed function")
+        )
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(self.transform)
+        for arg in (*self.args, *self.kwargs.values()):
+            cg.load(arg)
+        cg.asm.call(len(self.args) + len(self.kwargs), tuple(self.kwargs))
+
+    def option(self, name: str, position: int, default: Any) -> Any:
+        """A constant option of the transform."""
+        found = self.kwargs.get(name)
+        if found is None and len(self.args) > position:
+            found = self.args[position]
+        if found is None:
+            return default
+        return _option(found, name)
+
+
+def _option(vt: VariableTracker, name: str) -> Any:
+    """The value of an option: a constant, or a structure of constants."""
+    if isinstance(vt, TupleVariable | ListVariable):
+        return vt.python_type()([_option(item, name) for item in vt.items])
+    if isinstance(vt, DictVariable):
+        return {_option(key, name): _option(value, name) for key, value in vt.pairs()}
+    if isinstance(vt, SymNodeVariable):
+        return vt.as_python_constant()  # guarded
+    return vt.as_python_constant() if vt.is_python_constant() else unsupported(BREAK, f"{name} that is not constant")
+
+
+def _transform(function: Any) -> Callable[[Any], Any]:
+    """Register what calling the result of a transform does."""
+
+    def decorate(call: Any) -> Any:
+        def make(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+            func = [kwargs.pop("func")] if "func" in kwargs else []
+            return TransformedVariable(function, call, [*func, *args], kwargs)
+
+        builtin(function)(fitting(function, make))
+        return call
+
+    return decorate
+
+
+class Arguments:
+    """The arguments of a transformed function, taken apart: the tensors and how to put others in their place."""
+
+    def __init__(self, tx: Any, args: list[Any]) -> None:
+        self.leaves: list[Any] = []
+        self.spans: list[range] = []
+        self.builders = []
+        for arg in args:
+            start = len(self.leaves)
+            self.builders.append(flatten(tx, arg, self.leaves))
+            self.spans.append(range(start, len(self.leaves)))
+
+    def spread(self, dims: Any) -> list[Any]:
+        """The dimension of each tensor."""
+        n = len(self.builders)
+        if dims is not None and type(dims) is not int and len(dims) != n:
+            unsupported(BREAK, "in_dims that do not fit the arguments")
+        each = [dims] * n if dims is None or type(dims) is int else dims
+        return [dim for part, own in zip(self.builders, each, strict=True) for dim in part.spread(own)]
+
+    def rebuild(self, leaves: list[Any]) -> list[Any]:
+        """The arguments with other tensors."""
+        items = iter(leaves)
+        return [build(items) for build in self.builders]
+
+    def rebuild_one(self, position: int, leaves: Any) -> Any:
+        """One argument with other tensors."""
+        return self.builders[position](iter(leaves))
+
+
+def _example(propagator: Any, leaf: Any, dim: int | None) -> Any:
+    """The fake of one example: the tensor without its batch dimension, which may be empty."""
+    fake = propagator.fake_of(leaf.proxy).detach()
+    if dim is not None:
+        shape, stride = list(fake.shape), list(fake.stride())
+        if not -len(shape) <= dim < len(shape):
+            unsupported(BREAK, "in_dims does not fit the arguments")
+        del shape[dim], stride[dim]
+        with propagator.mode, without_compiler, torch.no_grad():
+            fake = torch.empty_strided(shape, stride, dtype=fake.dtype, device=fake.device)
+    return fake.requires_grad_(leaf.proxy.meta.requires_grad)
+
+
+@_transform(torch.vmap)
+def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    """`vmap(f, in_dims, out_dims, randomness, chunk_size)(*args)`: the body sees one example, keyword arguments as they are."""
+    if is_replaced():
+        return _vmap_of_library(tx, transformed, args, kwargs)
+    given = Arguments(tx, args)
+    wanted = transformed.option("in_dims", 1, 0)
+    if not isinstance(wanted, int | tuple):
+        unsupported(BREAK, "in_dims that are neither an int nor a tuple")
+    in_dims = given.spread(wanted)
+    propagator = tx.tr.graph.propagator
+    fakes = []
+    for leaf, dim in zip(given.leaves, in_dims, strict=True):
+        fakes.append(_example(propagator, leaf, dim))
+    body, leaves = body_with(tx, fakes, "vmap")
+    captured = capture(tx, transformed.args[0], given.rebuild(leaves), kwargs, body=body)
+    lifted = captured.lifted
+    module = captured.module(lifted)
+    dims = (*in_dims, *[None] * len(lifted))
+    out_dims = transformed.option("out_dims", 2, 0)
+    if isinstance(captured.result, TensorVariable) and type(out_dims) is tuple and len(out_dims) == 1:
+        (out_dims,) = out_dims
+    flat_out = tuple(captured.build.spread(out_dims))
+    head = [BodyVariable(module), *constants(dims, flat_out, transformed.option("randomness", 3, "error"))]
+    head.extend(constants(transformed.option("chunk_size", 4, None)))
+    values = [*(leaf.proxy for leaf in given.leaves), *lifted]
+    return captured.rebuild(call_function(tx, functional.vmap, head, values))
+
+
+def _vmap_of_library(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    """The same where a library has functions of its own in torch's place."""
+    in_dims, out_dims = transformed.option("in_dims", 1, 0), transformed.option("out_dims", 2, 0)
+    call = Vmapped(tx, transformed.args[0], in_dims, out_dims, args, kwargs)
+    lifted = call.captured.lifted
+    module = call.captured.module(lifted)
+    values, dims = [value for value, _ in call.level.added], [dim for _, dim in call.level.added]
+    head = [BodyVariable(module), *constants((*dims, *[None] * len(lifted)), tuple([d for _, d in call.level.removed]))]
+    head.extend(constants(transformed.option("randomness", 3, "error"), transformed.option("chunk_size", 4, None)))
+    return call.finish(call_function(tx, functional.vmap, head, [*values, *lifted]))
+
+
+def _differentiated(
+    tx: Any, fn: Any, args: list[Any], kwargs: dict[str, Any], argnums: tuple[int, ...], kind: str = "grad"
+) -> tuple[Arguments, Captured, tuple[int, ...]]:
+    """Follow a function that is to be differentiated: the tensors of the arguments `argnums` need a gradient."""
+    given = Arguments(tx, args)
+    argnums = tuple([a % len(args) for a in argnums])
+    wrt = tuple([i for a in argnums for i in given.spans[a]])
+    if not all(given.builders[a].is_of_tensors for a in argnums):
+        unsupported(BREAK, "derivative by what is no tensor")
+    fakes = fakes_of(tx, given.leaves)
+    for i in wrt:
+        if not (fakes[i].dtype.is_floating_point or fakes[i].dtype.is_complex):
+            unsupported(BREAK, "derivative by an integer tensor")
+        fakes[i].requires_grad_()
+    body, leaves = body_with(tx, fakes, kind)
+    with tx.tr.state.grad_mode(True):
+        captured = capture(tx, fn, given.rebuild(leaves), kwargs, body)
+    return given, captured, wrt
+
+
+def _numbers(argnums: Any, args: list[Any]) -> tuple[int, ...]:
+    """The positions by which is differentiated."""
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in numbers):
+        unsupported(BREAK, "argnums does not fit the arguments")
+    return numbers
+
+
+def _main_and_aux(tx: Any, captured: Captured, has_aux: bool) -> tuple[int, Any, Any]:
+    """How many tensors the differentiated result has, and builders for it and for the auxiliary one."""
+    if not has_aux:
+        if not captured.build.is_of_tensors:
+            unsupported(BREAK, "derivative of what is no tensor")
+        return len(captured.leaves), captured.build, None
+    parts = captured.result.items if isinstance(captured.result, TupleVariable) else []
+    if len(parts) != 2:
+        unsupported(BREAK, "has_aux without a pair")
+    leaves: list[Any] = []
+    main = flatten(tx, parts[0], leaves)
+    if not main.is_of_tensors:
+        unsupported(BREAK, "derivative of what is no tensor")
+    return len(leaves), main, flatten(tx, parts[1], [])
+
+
+def _values(given: Arguments, lifted: list[Any]) -> list[Any]:
+    return [*(leaf.proxy for leaf in given.leaves), *lifted]
+
+
+def _gradient(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any], with_value: bool) -> VariableTracker:
+    argnums = transformed.option("argnums", 1, 0)
+    has_aux = transformed.option("has_aux", 2, False)
+    given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args))
+    n, main, aux = _main_and_aux(tx, captured, has_aux)
+    if n != 1:
+        unsupported(BREAK, "gradient of something else than one number")
+    lifted = captured.lifted
+    head = [BodyVariable(captured.module(lifted)), *constants(wrt)]
+    outs = call_function(tx, functional.grad, head, _values(given, lifted))
+    items = iter(outs)
+    grads = [given.builders[a % len(args)](items) for a in _numbers(argnums, args)]
+    result = TupleVariable(grads) if isinstance(argnums, tuple) else grads[0]
+    value = main(items)
+    extra = aux(items) if has_aux else None
+    if with_value:
+        return TupleVariable([result, TupleVariable([value, extra]) if has_aux else value])
+    return TupleVariable([result, extra]) if has_aux else result
+
+
+@_transform(torch.func.grad)
+def call_grad(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    return _gradient(tx, transformed, args, kwargs, False)
+
+
+@_transform(torch.func.grad_and_value)
+def call_grad_and_value(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    return _gradient(tx, transformed, args, kwargs, True)
+
+
+def _jacobian(mode: str, *names: str) -> Any:
+    """Of `jacrev` and `jacfwd`; `names` are those of their options beside those of all transforms."""
+
+    def call(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        argnums = transformed.option("argnums", 1, 0)
+        has_aux = transformed.option("has_aux", 2, False)
+        names_given = [name for name in names if name in transformed.kwargs]
+        options = {name: transformed.option(name, 1000, None) for name in names_given}
+        chunk_size = options.get("chunk_size")
+        if chunk_size is not None and chunk_size <= 0:
+            unsupported(BREAK, f"options of {mode}")
+        kind = "grad" if mode == "jacrev" else "jvp"
+        given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args), kind)
+        n, main, aux = _main_and_aux(tx, captured, has_aux)
+        lifted = captured.lifted
+        head = [BodyVariable(captured.module(lifted)), *constants(mode, wrt, n, tuple(options.items()))]
+        items = iter(call_function(tx, functional.jacobian, head, _values(given, lifted)))
+        rows = []
+        for _ in range(n):
+            row = [given.builders[a % len(args)](items) for a in _numbers(argnums, args)]
+            rows.append(TupleVariable(row) if isinstance(argnums, tuple) else row[0])
+        result = main(iter(rows))
+        return TupleVariable([result, aux(items)]) if has_aux else result
+
+    return call
+
+
+_transform(torch.func.jacrev)(_jacobian("jacrev", "chunk_size", "_preallocate_and_copy"))
+_transform(torch.func.jacfwd)(_jacobian("jacfwd", "randomness"))
+
+
+def _is_true(vt: Any) -> bool:
+    return vt is not None and not is_none(vt) and bool(vt.as_python_constant())
+
+
+@models(torch.func.jvp)
+def call_jvp(
+    tx: Any, func: Any, primals: Any, tangents: Any, *, strict: Any = None, has_aux: Any = None
+) -> VariableTracker:
+    tangent_leaves: list[Any] = []
+    if (
+        not isinstance(primals, TupleVariable)
+        or flatten(tx, primals, []).form != flatten(tx, tangents, tangent_leaves).form
+    ):
+        unsupported(BREAK, "primals and tangents of jvp")
+    args = tx.tr.unpack(tx, primals)
+    given, captured, wrt = _differentiated(tx, func, args, {}, tuple(range(len(args))), "jvp")
+    n, main, aux = _main_and_aux(tx, captured, _is_true(has_aux))
+    lifted = captured.lifted
+    head = [BodyVariable(captured.module(lifted)), *constants(wrt, n, _is_true(strict)), TupleVariable(tangent_leaves)]
+    items = iter(call_function(tx, functional.jvp, head, _values(given, lifted)))
+    result = [main(items), main(items)]
+    return TupleVariable([*result, aux(items)] if aux is not None else result)
+
+
+class PullbackVariable(VariableTracker):
+    """The second result of `torch.func.vjp`. Each call differentiates the body anew."""
+
+    def __init__(
+        self, given: Arguments, captured: Captured, main: Part, module: GraphModule, wrt: tuple[int, ...], n: int
+    ) -> None:
+        self.given = given
+        self.main = main  # the results that are differentiated
+        self.captured = captured
+        self.module = module
+        self.wrt = wrt
+        self.n = n
+
+    def python_type(self) -> type:
+        return _FUNCTION_TYPE
+
+    def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        if len(args) != 1 or any(name != "retain_graph" or not _is_true(value) for name, value in kwargs.items()):
+            unsupported(BREAK, "options of the function that vjp returns")
+        leaves: list[Any] = []
+        if flatten(tx, args[0], leaves).form != self.main.form:
+            unsupported(BREAK, "cotangents do not fit the results")
+        head = [BodyVariable(self.module), *constants(self.wrt, self.n), TupleVariable(leaves)]
+        outs = call_function(tx, functional.vjp, head, _values(self.given, self.captured.lifted))
+        return TupleVariable(self.given.rebuild(outs))
+
+    def emit_new(self, cg: Any) -> None:
+        unsupported("reconstruct", "the function that torch.func.vjp returns")
+
+
+def _primals(tx: Any, func: Any, primals: tuple[Any, ...], has_aux: bool, kind: str) -> tuple[Any, ...]:
+    """A function that is to be differentiated by all its arguments, its results, and the arguments of `functional`'s functions on it."""
+    given, captured, wrt = _differentiated(tx, func, list(primals), {}, tuple(range(len(primals))), kind)
+    n, main, aux = _main_and_aux(tx, captured, has_aux)
+    lifted = captured.lifted
+    module = captured.module(lifted)
+    items = iter(call_function(tx, functional.run, [BodyVariable(module)], _values(given, lifted)))
+    return given, captured, module, wrt, n, main, [main(items), *([aux(items)] if has_aux else [])]
+
+
+@models(torch.func.vjp)
+def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
+    given, captured, module, wrt, n, main, results = _primals(tx, func, primals, _is_true(has_aux), "grad")
+    if len(wrt) != len(given.leaves):
+        unsupported(BREAK, "vjp")
+    results.insert(1, PullbackVariable(given, captured, main, module, wrt, n))
+    return TupleVariable(results)
+
+
+class LinearizedVariable(PullbackVariable):
+    """The second result of `torch.func.linearize`. Each call differentiates the body anew."""
+
+    def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        tangents = Arguments(tx, args)
+        shapes = [leaf.proxy.meta.shape for leaf in tangents.leaves]
+        if shapes != [leaf.proxy.meta.shape for leaf in self.given.leaves]:
+            unsupported(BREAK, "tangents do not fit the arguments")
+        head = [BodyVariable(self.module), *constants(self.wrt, self.n, False), TupleVariable(tangents.leaves)]
+        outs = call_function(tx, functional.jvp, head, _values(self.given, self.captured.lifted))
+        return self.main(iter(outs[self.n :]))
+
+    def emit_new(self, cg: Any) -> None:
+        unsupported("reconstruct", "the function that torch.func.linearize returns")
+
+
+@models(torch.func.linearize)
+def call_linearize(tx: Any, func: Any, *primals: Any) -> VariableTracker:
+    given, captured, module, wrt, n, main, results = _primals(tx, func, primals, False, "jvp")
+    if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in given.leaves] + captured.lifted):
+        unsupported(BREAK, "linearize with gradients")
+    return TupleVariable([*results, LinearizedVariable(given, captured, main, module, wrt, n)])
+
+
+# -- transformed functions that were made outside of the traced code call these
+
+
+def _impl(path: str) -> Any:
+    return operator.attrgetter(f"_functorch.{path}")(torch)
+
+
+@builtin(_impl("vmap.vmap_impl"))
+def vmapped(
+    tx: Any, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk_size: Any, /, *args: Any, **kwargs: Any
+) -> VariableTracker:
+    options = [in_dims, out_dims, randomness, chunk_size]
+    return TransformedVariable(torch.vmap, call_vmap, [func, *options], {}).tp_call(tx, list(args), kwargs)
+
+
+def _applied(transform: Any, call: Any) -> Any:
+    def handler(tx: Any, func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any) -> VariableTracker:
+        named = {key.as_python_constant(): value for key, value in kwargs.pairs()}
+        transformed = TransformedVariable(transform, call, [func, argnums, has_aux], {})
+        return transformed.tp_call(tx, tx.tr.unpack(tx, args), named)
+
+    return handler
+
+
+builtin(_impl("eager_transforms.grad_impl"))(_applied(torch.func.grad, call_grad))
+builtin(_impl("eager_transforms.grad_and_value_impl"))(_applied(torch.func.grad_and_value, call_grad_and_value))

@@ -1,0 +1,255 @@
+"""Arrays of numpy as values of the graph.
+
+Input: values of the graph, layouts. Output: `ArrayVariable`, `FlagsVariable`.
+Invariant: an array has a tensor of the graph with the same memory; its strides and flags are those that numpy's array would have. What
+has to be computed is not here: `calls` gives arrays their operators, `numpy_indexing` their items.
+Mirrors `numpy/_core/src/multiarray/arrayobject.c` and `getset.c`.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from dynamo_lite.config import config
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core import functional, modes
+from dynamo_lite.graph.core.values import TensorValue
+from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.objects.function import MethodVariable
+from dynamo_lite.variables.protocol.abstract import binary_op
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, metadata
+
+from .layout import Flags, Layout, is_only_named_otherwise, shape_now, strides_now
+
+numpy: Any = sys.modules.get("numpy")
+
+
+class ArrayVariable(VariableTracker):
+    """An array, or a scalar that numpy computed from arrays. `proxy` is a tensor of the graph with the same memory."""
+
+    def __init__(self, proxy: TensorValue, cls: type, layout: Layout = Layout(), made_at: int = 0) -> None:  # noqa: B008
+        if proxy.is_fake or modes.fake_mode() is not None:
+            unsupported(FAKE_INPUTS, "array, whose data no FakeTensor has")
+        self.proxy = proxy
+        self.cls = cls
+        self.layout = layout
+        self.made_at = made_at
+        self.memory = proxy  # a value of the graph that has the same memory, though autograd does not know
+        self.source = None
+        self.value = MISSING
+        proxy.tracker = self
+
+    def settled(self) -> None:
+        self.proxy.tracker = self
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return f"{self.cls.__name__} {self.proxy.meta}"
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.cls is not numpy.ndarray
+
+    # -- attributes
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        known = ATTRIBUTES.get(name)
+        if known is not None:
+            return known(tx, self)
+        raw = getattr(self.cls, name, None)
+        if isinstance(raw, types.MethodDescriptorType):
+            return MethodVariable(tx.tr.build_constant_object(raw), self)
+        if raw is None:
+            return tx.raises(
+                AttributeError, f"'{self.cls.__module__}.{self.cls.__name__}' object has no attribute '{name}'"
+            )
+        return unsupported("numpy", f"{self.cls.__name__}.{name}")
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        unsupported("numpy", f"assignment to {self.cls.__name__}.{name}")
+
+    # -- numbers
+
+    def nb_bool(self, tx: Any) -> VariableTracker:
+        return unsupported("data-dependent-branch", self.describe())
+
+    def nb_index(self, tx: Any) -> VariableTracker:
+        return self.number(tx, operator.index)
+
+    def nb_int(self, tx: Any) -> VariableTracker:
+        return self.number(tx, int)
+
+    def nb_float(self, tx: Any) -> VariableTracker:
+        return self.number(tx, float)
+
+    def number(self, tx: Any, convert: Callable[[Any], Any]) -> VariableTracker:
+        """The only element as a Python number."""
+        if not config.capture_scalar_outputs or self.proxy.meta.ndim:
+            return unsupported("data-dependent-operator", f"a number from {self.describe()}")
+        item = tx.tr.graph.call(tx, "call_method", "item", [ValueVariable(self.proxy)])
+        return item.nb_float(tx) if convert is float else item.nb_int(tx) if convert is int else item
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return unsupported("format", self.describe())
+
+    # -- container
+
+    def mp_length(self, tx: Any) -> VariableTracker:
+        if not self.proxy.meta.ndim:
+            return tx.raises(TypeError, "len() of unsized object")
+        return metadata(self, self.proxy.meta.shape[0], "size", 0)
+
+    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+        return unsupported("data-dependent-operator", "element in array")
+
+    def tp_iter(self, tx: Any) -> VariableTracker:
+        if not self.proxy.meta.ndim:
+            return tx.raises(TypeError, "iteration over a 0-d array")
+        n = self.mp_length(tx).as_python_constant()
+        return TupleVariable([self.mp_subscript(tx, ConstantVariable(i)) for i in range(n)]).tp_iter(tx)
+
+    # -- codegen
+
+    def emit_new(self, cg: Any) -> None:
+        strides, is_fixed = self.layout.strides, not self.layout.writeable
+        if self.is_scalar or (strides is None and not is_fixed):
+            cg.load_callable(functional.to_scalar if self.is_scalar else functional.to_array)
+            cg.load_graph_output(cg.tr.graph.output(self))
+            cg.asm.call(1)
+            return
+        if strides is not None and not is_only_named_otherwise(self.proxy, strides):
+            self._require_memory_of_its_own()
+        cg.load_callable(functional.to_array_like)
+        cg.load_graph_output(cg.tr.graph.output(self))
+        cg.load_const(strides)
+        cg.load_const(not is_fixed)
+        cg.asm.call(3)
+
+    def _require_memory_of_its_own(self) -> None:
+        """A copy takes the array's place, since the tensor lies otherwise in memory."""
+        if self.proxy.family is not None:
+            error = Unsupported("numpy", f"{self.describe()}, of which there are views")
+            error.break_step = self.made_at
+            raise error
+
+
+def dtype_of(self: ArrayVariable) -> Any:
+    return numpy.dtype(str(self.proxy.meta.dtype).removeprefix("torch."))
+
+
+def _shape(tx: Any, self: ArrayVariable) -> VariableTracker:
+    shape = self.proxy.meta.shape
+    return TupleVariable([metadata(self, n, "size", i) for i, n in enumerate(shape)])
+
+
+def _strides(tx: Any, self: ArrayVariable) -> VariableTracker:
+    if self.layout.strides is not None:
+        return TupleVariable(list(map(ConstantVariable, self.layout.strides)))
+    size = ConstantVariable(self.proxy.meta.dtype.itemsize)
+    strides = [metadata(self, n, "stride", i) for i, n in enumerate(self.proxy.meta.stride)]
+    return TupleVariable([binary_op(tx, operator.mul, n, size) for n in strides])
+
+
+def _nbytes(tx: Any, self: ArrayVariable) -> VariableTracker:
+    numel = metadata(self, self.proxy.meta.numel(), "numel")
+    return binary_op(tx, operator.mul, numel, ConstantVariable(self.proxy.meta.dtype.itemsize))
+
+
+def _flags(tx: Any, self: ArrayVariable) -> VariableTracker:
+    if self.is_scalar or not all(type(n) is int for n in self.proxy.meta.shape):
+        return unsupported("numpy", f"{self.cls.__name__}.flags")
+    owndata = self.layout.owndata
+    if self.source is not None:
+        owndata = owns_data(self.value)
+        tx.tr.guard(tx.tr.source(self.source, ir.CALL, owns_data), ir.IS, owndata)
+    strides = strides_now(self.proxy, self.layout)
+    flags = Flags(shape_now(self.proxy), dtype_of(self), strides, self.layout.writeable, owndata)
+    return FlagsVariable(flags, tx.tr.failing_step())
+
+
+def owns_data(array: Any) -> bool:
+    """Whether the memory is the array's own."""
+    return array.flags.owndata
+
+
+class FlagsVariable(VariableTracker):
+    """`ndarray.flags`: another object at each access."""
+
+    def __init__(self, flags: Flags, made_at: int) -> None:
+        self.flags = flags
+        self.made_at = made_at
+
+    def python_type(self) -> type:
+        return type(numpy.empty(0).flags)
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        try:
+            return tx.tr.wrap_new(self.flags.read(name))
+        except KeyError:
+            return unsupported("numpy", f"ndarray.flags.{name}")
+
+    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+        try:
+            return tx.tr.wrap_new(self.flags.read(key.as_python_constant()))
+        except KeyError:
+            return unsupported("numpy", "ndarray.flags[]")
+
+    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+        unsupported("numpy", f"assignment to ndarray.flags.{name}")
+
+    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+        unsupported("numpy", "assignment to ndarray.flags[]")
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        return unsupported("numpy", "comparison of ndarray.flags")
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return unsupported("numpy", "hash of ndarray.flags")
+
+    def emit_new(self, cg: Any) -> None:
+        error = Unsupported("numpy", "ndarray.flags, which leaves the frame")
+        error.break_step = self.made_at
+        raise error
+
+
+ATTRIBUTES: dict[str, Callable[[Any, ArrayVariable], VariableTracker]] = {
+    "dtype": lambda tx, self: ConstantVariable(dtype_of(self)),
+    "flags": _flags,
+    "itemsize": lambda tx, self: ConstantVariable(self.proxy.meta.dtype.itemsize),
+    "nbytes": _nbytes,
+    "ndim": lambda tx, self: ConstantVariable(self.proxy.meta.ndim),
+    "shape": _shape,
+    "size": lambda tx, self: metadata(self, self.proxy.meta.numel(), "numel"),
+    "strides": _strides,
+}
+"""Attribute → function(tx, array)."""
+
+
+def families(vt: TensorVariable | ArrayVariable) -> set[TensorValue]:
+    """The values of the graph that have the memory of a tensor or an array."""
+    return with_views({vt.proxy, getattr(vt, "memory", vt.proxy)})
+
+
+def with_views(values: set[TensorValue]) -> set[TensorValue]:
+    return {member for value in values for member in value.family or (value,)}
+
+
+def alias(tx: Any, vt: TensorVariable | ArrayVariable) -> TensorVariable:
+    return tx.tr.graph.call(tx, "call_method", "detach", [ValueVariable(vt.proxy)])
+
+
+def array_in_memory_of(tx: Any, vt: TensorVariable | ArrayVariable) -> ArrayVariable:
+    """Another array in the same memory."""
+    array = ArrayVariable(alias(tx, vt).proxy, numpy.ndarray)
+    array.memory = getattr(vt, "memory", vt.proxy)
+    return array

@@ -1,0 +1,692 @@
+"""The `__torch_function__` protocol: tensor subclasses and function modes that want to see torch's functions.
+
+Input: a call of a torch function or operator, or a read of a tensor's C attribute. Output: the result of the override's
+`__torch_function__`, which is followed like any method; None where nobody overrides.
+Invariant: while a trace has met neither a subclass nor a mode, its `overrides` is None and nothing here runs. Graphs hold plain
+tensors: an input of a subclass is unwrapped on the way in, an output is wrapped on the way out.
+Mirrors `torch/csrc/utils/python_arg_parser.cpp` (`handle_torch_function_no_python_arg_parser`, `append_overloaded_arg`),
+`torch/csrc/autograd/init.cpp` (the stack of modes), `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._device import DeviceContext, _device_constructors
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.builder import MODELS
+from dynamo_lite.graph.core import modes
+from dynamo_lite.graph.core.arguments import Overridden, Packing, packs
+from dynamo_lite.graph.core.wrapper_tensors import is_followed, is_wrapper
+from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
+from dynamo_lite.guards import ir
+from dynamo_lite.isa.typeobject import lookup, mro_of
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.objects.instance import InstanceVariable
+from dynamo_lite.variables.objects.subclass import PLAIN_BASES
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
+from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, generic_getattr, refuse_finalizer
+from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor, method
+from dynamo_lite.variables.protocol.wrap import builds_subclasses
+
+from .numpy.models import ArrayVariable, tensor_of_array
+from .subclasses.tensor_classes import wanted_class
+from .subclasses.wrapper_tensor import WrapperTensorVariable, build_wrapper
+from .tensor import GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
+from .tensor_slots import guard_slots, with_own_slots
+from .value_types import with_named_size
+
+_C = torch._C
+
+_SKIP_ONE_HOP = getattr(_C, "_skip_one_hop_torch_function", None)
+_SKIPS_NEXT = getattr(_C, "_peek_should_skip_torch_function", None)
+
+# -- who overrides
+
+
+def overrides_torch_function(cls: type) -> bool:
+    """True for a class with a `__torch_function__` of its own."""
+    if cls is torch.Tensor or cls is torch.nn.Parameter:
+        return False
+    override = lookup(cls, "__torch_function__")
+    if override is None or override is _C._disabled_torch_function_impl:
+        return False
+    return True
+
+
+NOT_OVERRIDABLE = frozenset(
+    raw
+    for name in (
+        "as_subclass",
+        "_fix_weakref",
+        "_rev_view_func_unsafe",
+        "_use_count",
+        "_view_func",
+        "_view_func_unsafe",
+    )
+    if (raw := vars(_C.TensorBase).get(name)) is not None
+)
+"""Methods of tensors that ask nobody: those of `python_variable.cpp` itself."""
+
+
+def overloaded_arguments(args: list[Any]) -> list[Any]:
+    """The arguments whose classes override torch functions, one of each class, subclasses first."""
+    found: list[Any] = []
+    for arg in args:
+        for vt in arg.items if isinstance(arg, TupleVariable | ListVariable) else (arg,):
+            cls = vt.python_type()
+            if not isinstance(vt, TensorVariable | InstanceVariable) or not overrides_torch_function(cls):
+                continue
+            if isinstance(vt, WrapperTensorVariable) and not is_followed(cls):
+                continue  # asked when the operator runs
+            if any(known.python_type() is cls for known in found):
+                continue
+            index = next((i for i, k in enumerate(found) if issubclass(cls, k.python_type())), len(found))
+            found.insert(index, vt)
+    return found
+
+
+class FunctionModeStack(VariableTracker):
+    """The modes that the traced code has entered; they are pushed for real when the code that it is replaced by goes on."""
+
+    mutated = True
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.value = self
+        self.modes: list[VariableTracker] = []
+        self.around: list[VariableTracker] = []  # those that were active when the frame was entered
+
+    def python_type(self) -> type:
+        return list
+
+    def children(self) -> Any:
+        return self.modes
+
+    def emit_update(self, cg: Any) -> None:
+        kept = 0
+        while self.around[kept : kept + 1] == self.modes[kept : kept + 1] and kept < len(self.around):
+            kept += 1
+        for _ in self.around[kept:]:
+            cg.load_callable(_C._pop_torch_function_stack)
+            cg.asm.call(0)
+            cg.asm.pop_top()
+        for mode in self.modes[kept:]:
+            cg.load_callable(_C._push_on_torch_function_stack)
+            cg.load(mode)
+            cg.asm.call(1)
+            cg.asm.pop_top()
+
+
+class Overrides:
+    """Who sees torch functions at this point of a trace."""
+
+    def __init__(self, tr: Any) -> None:
+        self.stack = FunctionModeStack(tr.constant_source(tr))
+        self.ignores_subclasses = False
+        self.ignores_modes = False
+        self.skips_next = False  # the next question whether anybody overrides is answered with no
+
+    @property
+    def has_mode(self) -> bool:
+        """True if a mode is active."""
+        return bool(self.stack.modes) and not self.ignores_modes
+
+    def overloaded(self, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments that override the call."""
+        return [] if self.ignores_subclasses else overloaded_arguments([*args, *kwargs.values()])
+
+    def applies(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether somebody overrides the call."""
+        return self.has_mode or bool(self.overloaded(args, kwargs))
+
+    def dispatch(
+        self, tx: Any, function: VariableTracker, args: list[Any], kwargs: dict[str, Any]
+    ) -> VariableTracker | None:
+        """Ask the mode, then the arguments. None if nobody overrides."""
+        overloaded = self.overloaded(args, kwargs)
+        if not overloaded and not self.has_mode:
+            return None
+        step = tx.tr.failing_step()
+        try:
+            return self._ask(tx, function, overloaded, args, kwargs)
+        except Unsupported as error:
+            # Half of the call can't be resumed: the state of the protocol is the process's, not the frame's.
+            error.break_step = step
+            raise
+
+    def _ask(self, tx: Any, function: Any, overloaded: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        classes = TupleVariable([tx.tr.type_of(tx, vt) for vt in overloaded])
+        packed = [function, classes, TupleVariable(list(args))]
+        if kwargs:
+            packed.append(_dict(tx, kwargs))
+        if self.has_mode:
+            with self.without_innermost_mode() as mode:
+                result = tx.call(mode.tp_getattro(tx, "__torch_function__"), packed)
+            if not _is_not_implemented(result):
+                return result
+        for vt in overloaded:
+            result = tx.call(vt.tp_getattro(tx, "__torch_function__"), packed)
+            if not _is_not_implemented(result):
+                return result
+        names = ", ".join(str(vt.python_type()) for vt in overloaded)
+        return tx.raises(
+            TypeError,
+            f"Multiple dispatch failed for '{function.describe()}'; all __torch_function__ handlers returned NotImplemented: {names}",
+        )
+
+    @contextlib.contextmanager
+    def below(self) -> Iterator[None]:
+        """Ask no class, as `torch._C.DisableTorchFunctionSubclass` does."""
+        before, self.ignores_subclasses = self.ignores_subclasses, True
+        try:
+            yield
+        finally:
+            self.ignores_subclasses = before
+
+    @contextlib.contextmanager
+    def skipping(self) -> Iterator[None]:
+        """Call a function in C whose question is the one that `skips_next` is about: it runs below classes and modes."""
+        self.skips_next = False
+        before = self.ignores_subclasses, self.ignores_modes
+        self.ignores_subclasses = self.ignores_modes = True
+        try:
+            yield
+        finally:
+            self.ignores_subclasses, self.ignores_modes = before
+
+    @contextlib.contextmanager
+    def without_innermost_mode(self) -> Iterator[VariableTracker]:
+        """The innermost mode, which does not see what its own method calls."""
+        modes = self.stack.modes
+        mode = modes.pop()
+        try:
+            yield mode
+        finally:
+            modes.append(mode)
+
+    # -- what is not a call of a torch function by name
+
+    def operator(self, tx: Any, function: Any, args: list[Any]) -> VariableTracker | None:
+        """An operator on tensors and numbers; None if nobody overrides."""
+        if not self.skips_next and not self.applies(args, {}):
+            return None
+        are_tensors = tuple([isinstance(a, TensorVariable) for a in args])
+        public = public_function(function, are_tensors)
+        if public is None:
+            return NOT_IMPLEMENTED
+        target = tx.tr.build_constant_object(public)
+        # `1 - x` calls the method of x.
+        if not isinstance(args[0], TensorVariable):
+            args = args[::-1]
+        try:
+            return target.tp_call(tx, args, {})
+        except ObservedException as observed:
+            if issubclass(observed.exc.python_type(), TypeError) and declines_by_type_error(function, are_tensors):
+                return NOT_IMPLEMENTED
+            raise
+
+    def getter(self, tx: Any, raw: Any, tensor: TensorVariable) -> VariableTracker | None:
+        """A read of an attribute implemented in C."""
+        if self.skips_next:
+            with self.skipping():
+                read = GETTERS.get(raw)
+                return read(tx, tensor) if read is not None else None
+        if not self.applies([tensor], {}):
+            return None
+        return self.dispatch(tx, tx.tr.build_constant_object(raw.__get__), [tensor], {})
+
+
+def activate(tr: Any) -> Overrides:
+    """The overrides of a trace, from now on asked about every call."""
+    if tr.overrides is None:
+        overrides = tr.overrides = Overrides(tr)
+        tr.mutations.append(overrides.stack)
+        tr.state.guard_modes()
+        overrides.ignores_subclasses = not modes.subclasses_are_asked()
+        overrides.ignores_modes = _C._is_torch_function_all_disabled()
+        if _SKIPS_NEXT is not None:
+            tr.state.read(_SKIPS_NEXT, ())
+        for i, mode in enumerate(modes.take_all()):
+            source = tr.source(tr.constant_source(i), ir.CALL, _C._get_function_stack_at)
+            overrides.stack.around.append(tr.wrap(mode, source))
+        overrides.stack.modes.extend(overrides.stack.around)
+    return tr.overrides
+
+
+def _meet_overrides(tr: Any) -> Overrides:
+    overrides = activate(tr)
+    modes.go_below()
+    return overrides
+
+
+MODELS.meet_modes = activate
+MODELS.meet_overrides = _meet_overrides
+
+
+def _is_not_implemented(vt: VariableTracker) -> bool:
+    return isinstance(vt, ConstantVariable) and vt.value is NotImplemented
+
+
+def _dict(tx: Any, items: dict[str, Any]) -> VariableTracker:
+    result = tx.tr.wrap_new({})
+    for name, value in items.items():
+        result.mp_ass_subscript(tx, ConstantVariable(name), value)
+    return result
+
+
+class _Probe(torch.Tensor):
+    """Tells which function torch announces for an operator."""
+
+    announced: Any = None
+
+    @classmethod
+    def __torch_function__(cls, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.announced = func
+        return args[0]
+
+
+@functools.cache
+def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
+    """What overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no numbers."""
+    with torch._C.DisableTorchFunctionSubclass():
+        sample = torch.zeros(1).as_subclass(_Probe)
+    try:
+        with _C._EnableTorchFunction():
+            function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+    except TypeError:
+        return None
+    return _Probe.announced
+
+
+def announced(fn: Any, args: list[Any]) -> Any:
+    """What overrides see when the program calls `fn`: `__mul__` is `mul`."""
+    if isinstance(fn, METHOD_DESCRIPTORS) and fn.__name__.startswith("__") and all(map(is_operand, args)):
+        return public_function(fn, tuple([isinstance(a, TensorVariable) for a in args])) or fn
+    return fn
+
+
+class _Refusing(torch.Tensor):
+    """Tells what becomes of a TypeError."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise TypeError(cls)
+
+
+@functools.cache
+def declines_by_type_error(function: Any, are_tensors: tuple[bool, ...]) -> bool:
+    """Whether the operator takes a TypeError for a NotImplemented (`TypeError_to_NotImplemented_` in python_variable_methods.cpp)."""
+    with torch._C.DisableTorchFunctionSubclass():
+        sample = torch.zeros(1).as_subclass(_Refusing)
+    try:
+        with _C._EnableTorchFunction():
+            function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+    except TypeError as error:
+        return error.args != (_Refusing,)
+    return True  # a comparison for which something else answers
+
+
+# -- tensors of a subclass
+
+
+def unwrap(tensor: torch.Tensor) -> torch.Tensor:
+    """The same tensor as a plain one. Guards call this too: whether torch is about to skip a question stays as it is."""
+    skips_next = _SKIPS_NEXT is not None and _SKIPS_NEXT()
+    with _C.DisableTorchFunctionSubclass():
+        plain = torch.Tensor.as_subclass(tensor, torch.Tensor)  # past a `__getattribute__` of its class
+    if skips_next:
+        _C._set_skip_next_torch_function(True)
+    return plain
+
+
+class TensorSubclassVariable(TensorVariable):
+    """A tensor of a class with a `__torch_function__`."""
+
+    def __init__(self, proxy: Any, cls: type) -> None:
+        super().__init__(proxy)
+        self.cls = cls
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        raw = class_attribute(self.cls, name)
+        if raw is not class_attribute(torch.Tensor, name):
+            found = self.instance_attribute(tx, name) if self.has_attribute(name) else None
+            return found if found is not None else generic_getattr(tx, self, name)
+        return super().tp_getattro(tx, name)
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(torch.Tensor.as_subclass)
+        super().emit_new(cg)
+        cg.load_const(self.cls)
+        cg.asm.call(2)
+
+
+@packs(TensorSubclassVariable)
+def pack_subclass(packing: Packing, vt: TensorSubclassVariable) -> Any:
+    if not packing.builder.tr.overrides.ignores_subclasses:
+        raise Overridden(vt.cls)
+    return packing.tensor(vt.proxy)
+
+
+@packs(WrapperTensorVariable)
+def pack_wrapper(packing: Packing, vt: WrapperTensorVariable) -> Any:
+    overrides = packing.builder.tr.overrides
+    if overrides is not None and not overrides.ignores_subclasses and is_followed(vt.cls):
+        raise Overridden(vt.cls)
+    return packing.tensor(vt.proxy)
+
+
+def _is_overriding_tensor(cls: type) -> bool:
+    """A subclass of which only `__torch_function__` matters: torch below sees a plain tensor."""
+    dispatch = getattr(cls, "__torch_dispatch__", None)
+    return overrides_torch_function(cls) and dispatch in (None, _C._disabled_torch_dispatch_impl)
+
+
+def _is_like_plain(cls: type) -> bool:
+    """A subclass that takes no part in any protocol: operators give plain tensors."""
+    off = _C._disabled_torch_function_impl, _C._disabled_torch_dispatch_impl
+    return (cls.__torch_function__, getattr(cls, "__torch_dispatch__", None)) == off
+
+
+def _build_passive(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
+    cls = type(value)
+    if issubclass(cls, torch.nn.Parameter):
+        vt = tr.graph.tensor_input(value, source)
+    else:
+        tr.guard(source, ir.TYPE_IS, cls)
+        vt = TensorVariable(tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap)))
+        vt.source, vt.value = source, value
+    vt.cls = cls
+    guard_slots(tr, cls)
+    return with_own_slots(vt)
+
+
+@builds_subclasses(torch.Tensor)
+def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
+    cls = type(value)
+    if modes.fake_mode() is not None:
+        return unsupported(FAKE_INPUTS, f"{cls.__module__}.{cls.__qualname__} under a FakeTensorMode")
+    if is_wrapper(value):
+        return build_wrapper(tr, value, source)
+    if _is_like_plain(cls):
+        return _build_passive(tr, value, source)
+    if getattr(cls, "__torch_dispatch__", None) is not _C._disabled_torch_dispatch_impl or not _is_overriding_tensor(
+        cls
+    ):
+        return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
+    activate(tr)
+    tr.guard(source, ir.TYPE_IS, cls)
+    guard_slots(tr, cls)
+    plain = tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap))
+    vt = with_own_slots(TensorSubclassVariable(plain, cls))
+    vt.source, vt.value = source, value
+    return vt
+
+
+@method(torch.Tensor.as_subclass)
+def as_subclass(tx: Any, self: TensorVariable, cls: VariableTracker) -> VariableTracker:
+    return as_class(tx, self, wanted_class(tx, cls))
+
+
+def _below(tx: Any, op: str, target: Any, tensor: TensorVariable) -> TensorVariable:
+    """Put an operator on a tensor of any class into the graph, below the protocol."""
+    return tx.tr.graph.call(tx, op, target, [ValueVariable(tensor.proxy)])
+
+
+def _refuse_fake(tensor: TensorVariable, cls: type) -> None:
+    if tensor.proxy.is_fake or modes.fake_mode() is not None:
+        unsupported(FAKE_INPUTS, f"{cls.__qualname__} of a FakeTensor")
+
+
+def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
+    """The tensor once more, as an instance of `cls`."""
+    _refuse_fake(tensor, cls)
+    refuse_finalizer(tx, cls)
+    if cls is torch.Tensor or _is_overriding_tensor(cls):
+        alias = _below(tx, "call_function", torch.ops.aten.alias.default, tensor)
+        if cls is torch.Tensor:
+            return alias
+        activate(tx.tr)
+        guard_slots(tx.tr, cls)
+        return with_own_slots(TensorSubclassVariable(alias.proxy, cls))
+    return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
+
+
+@builtin(torch.Tensor._make_subclass)
+def make_subclass(
+    tx: Any,
+    cls: VariableTracker,
+    data: TensorVariable,
+    require_grad: VariableTracker = FALSE,
+    **options: VariableTracker,
+) -> VariableTracker:
+    wanted = wanted_class(tx, cls)
+    if options or not isinstance(data, TensorVariable) or not _is_overriding_tensor(wanted):
+        return unsupported("tensor-subclass", f"{wanted.__module__}.{wanted.__qualname__}")
+    _refuse_fake(data, wanted)
+    refuse_finalizer(tx, wanted)
+    result = _below(tx, "call_method", "detach", data)
+    if require_grad.as_python_constant():
+        result = _below(tx, "call_method", "requires_grad_", result)
+    activate(tx.tr)
+    guard_slots(tx.tr, wanted)
+    return with_own_slots(TensorSubclassVariable(result.proxy, wanted))
+
+
+@constructor(torch.Tensor)
+@builtin(_C.TensorBase.__new__)
+def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    wanted = wanted_class(tx, cls)
+    plain = [_plain(tx, a) for a in args]
+    if wanted is not torch.Tensor and len(plain) == 1 and not kwargs and isinstance(plain[0], TensorVariable):
+        return as_class(tx, plain[0], wanted)
+    if wanted is torch.Tensor and len(plain) == 1 and isinstance(plain[0], ArrayVariable) and not kwargs:
+        dtype = tx.tr.state.read(torch.get_default_dtype, ())
+        return tensor_of_array(tx, plain[0], {"dtype": ConstantVariable(dtype)}, copy=False)
+    made = tx.tr.graph.call(tx, "call_function", torch.Tensor, *with_named_size(plain, kwargs))
+    return made if wanted is torch.Tensor else as_class(tx, made, wanted)
+
+
+PLAIN_BASES.update(cls for cls in mro_of(torch.Tensor) if cls is not object)
+
+
+def _plain(tx: Any, vt: VariableTracker) -> VariableTracker:
+    return as_class(tx, vt, torch.Tensor) if isinstance(vt, TensorSubclassVariable) else vt
+
+
+# -- the stack of modes
+
+
+@builtin(_C._push_on_torch_function_stack)
+def push_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+    activate(tx.tr).stack.modes.append(mode)
+    return NONE
+
+
+@builtin(_C._pop_torch_function_stack)
+def pop_mode(tx: Any) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is None or not overrides.stack.modes:
+        return unsupported("torch-function-mode", "a mode that was entered before is left")
+    return overrides.stack.modes.pop()
+
+
+@builtin(_C._len_torch_function_stack)
+def len_of_stack(tx: Any) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is not None:
+        return ConstantVariable(len(overrides.stack.modes))
+    return ConstantVariable(tx.tr.state.read(_C._len_torch_function_stack, ()))
+
+
+@builtin(_C._get_function_stack_at)
+def stack_at(tx: Any, index: VariableTracker) -> VariableTracker:
+    if tx.tr.overrides is None:
+        return unsupported("torch-function-mode", "the stack of modes is read")
+    return tx.tr.overrides.stack.modes[index.as_python_constant()]
+
+
+@builtin(_C._is_torch_function_mode_enabled)
+def is_mode_enabled(tx: Any) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is not None:
+        return boolean(overrides.has_mode)
+    return ConstantVariable(tx.tr.state.read(_C._is_torch_function_mode_enabled, ()))
+
+
+@builtin(_C._disabled_torch_function_impl)
+def disabled_torch_function(
+    tx: Any, func: VariableTracker, types: VariableTracker, args: VariableTracker = NONE, kwargs: VariableTracker = NONE
+) -> VariableTracker:
+    """`THPModule_disable_torch_function`"""
+    given, named = _arguments(tx, args, kwargs)
+    with activate(tx.tr).below():
+        return tx.call(func, given, named)
+
+
+def skip_one_hop(
+    tx: Any, func: VariableTracker, types: VariableTracker, args: VariableTracker = NONE, kwargs: VariableTracker = NONE
+) -> VariableTracker:
+    """`THPModule_skip_one_hop_torch_function`"""
+    given, named = _arguments(tx, args, kwargs)
+    overrides = activate(tx.tr)
+    if overrides.skips_next:
+        return unsupported("torch-function-mode", "two levels of __torch_function__ are skipped at once")
+    step = tx.tr.failing_step()
+    overrides.skips_next = True
+    try:
+        return tx.call(func, given, named)
+    except Unsupported as error:
+        error.break_step = step  # the state is the process's, not the frame's
+        raise
+    finally:
+        overrides.skips_next = False
+
+
+if _SKIP_ONE_HOP is not None:
+    HANDLERS[_SKIP_ONE_HOP] = skip_one_hop
+
+
+def _arguments(tx: Any, args: VariableTracker, kwargs: VariableTracker) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that a `__torch_function__` is given."""
+    given = [] if is_none(args) else tx.tr.unpack(tx, args)
+    if is_none(kwargs):
+        return given, {}
+    if not isinstance(kwargs, DictVariable):
+        return unsupported("torch-function-mode", f"keyword arguments in a {kwargs.python_type().__qualname__}")
+    return given, {name.as_python_constant(): value for name, value in kwargs.pairs()}
+
+
+@builtin(_C._is_torch_function_enabled)
+def is_enabled(tx: Any) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is not None:
+        return boolean(not overrides.ignores_subclasses)
+    return ConstantVariable(tx.tr.state.read(_C._is_torch_function_enabled, ()))
+
+
+# A device as a context manager is a mode that gives factory functions their device.
+
+
+@method(torch.device.__enter__)
+def enter_device(tx: Any, self: VariableTracker) -> VariableTracker:
+    mode = tx.call(tx.tr.build_constant_object(DeviceContext), [self])
+    tx.call(mode.tp_getattro(tx, "__enter__"), [])
+    return self
+
+
+@method(torch.device.__exit__)
+def exit_device(tx: Any, self: VariableTracker, *exc: VariableTracker) -> VariableTracker:
+    overrides = tx.tr.overrides
+    mode = next((m for m in overrides.stack.modes if m.python_type() is DeviceContext), None) if overrides else None
+    if mode is None:
+        return unsupported("torch-function-mode", "a device context that was entered before is left")
+    tx.call(mode.tp_getattro(tx, "__exit__"), [NONE, NONE, NONE])
+    return FALSE
+
+
+def _returns(function: Any) -> None:
+    """A cached function without arguments: what it returned first is what it always returns."""
+    HANDLERS[function] = lambda tx: tx.tr.wrap(function(), tx.tr.constant_source(function()))
+
+
+_returns(torch.overrides.get_default_nowrap_functions)
+_returns(_device_constructors)
+
+
+# -- switching the protocol off
+
+
+class DisableTorchFunctionVariable(VariableTracker):
+    """A `torch._C.DisableTorchFunctionSubclass()` or `torch._C.DisableTorchFunction()`. It can be entered only within one trace."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.source = None
+        self.entered: tuple[int, bool, bool] | None = None  # the step to break at, and what was ignored before
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def emit_new(self, cg: Any) -> None:
+        if self.entered is not None:
+            error = Unsupported("torch-function-mode", f"a break inside {self.cls.__name__}")
+            error.break_step = self.entered[0]
+            raise error
+        cg.load_callable(self.cls)
+        cg.asm.call(0)
+
+
+@constructor(_C.DisableTorchFunctionSubclass, _C.DisableTorchFunction)
+def new_disable(tx: Any, cls: VariableTracker) -> VariableTracker:
+    return DisableTorchFunctionVariable(cls.as_python_constant())
+
+
+@method(_C.DisableTorchFunctionSubclass.__enter__, _C.DisableTorchFunction.__enter__)
+def enter_disable(tx: Any, self: DisableTorchFunctionVariable) -> VariableTracker:
+    overrides = activate(tx.tr)
+    self.entered = (tx.tr.failing_step(), overrides.ignores_subclasses, overrides.ignores_modes)
+    overrides.ignores_subclasses = True
+    if self.cls is _C.DisableTorchFunction:
+        overrides.ignores_modes = True
+    return NONE
+
+
+@method(_C.DisableTorchFunctionSubclass.__exit__, _C.DisableTorchFunction.__exit__)
+def exit_disable(tx: Any, self: DisableTorchFunctionVariable, *exc: VariableTracker) -> VariableTracker:
+    _, tx.tr.overrides.ignores_subclasses, tx.tr.overrides.ignores_modes = self.entered
+    self.entered = None
+    return FALSE
+
+
+# -- asking whether anybody overrides
+
+
+def _has_override(tx: Any, *args: VariableTracker) -> VariableTracker:
+    overrides = tx.tr.overrides
+    if overrides is not None and overrides.skips_next:
+        overrides.skips_next = False
+        return FALSE
+    if overrides is not None:
+        return boolean(overrides.has_mode or (not overrides.ignores_subclasses and _any_overrides(args)))
+    return boolean(_any_overrides(args))
+
+
+def _any_overrides(args: Any) -> bool:
+    return any(overrides_torch_function(vt.python_type()) for vt in args)
+
+
+HANDLERS[_C._has_torch_function_unary] = HANDLERS[_C._has_torch_function_variadic] = _has_override
+
+
+@builtin(_C._has_torch_function)
+def has_torch_function(tx: Any, args: VariableTracker) -> VariableTracker:
+    return _has_override(tx, *tx.tr.unpack(tx, args))

@@ -1,0 +1,439 @@
+"""Symbolic numbers.
+
+Input: a `SymValue` of the graph. Output: `SymNodeVariable`, an int, float or bool whose value may differ from call to
+call.
+Invariant: arithmetic stays symbolic and makes no graph node until one is needed; a comparison, a loop bound or anything
+else that needs to know the number decides by the present one and leaves a guard.
+Mirrors `Objects/longobject.c`, as far as symbolic ints go.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.builder import MODELS
+from dynamo_lite.graph.core.arguments import Packing, packs
+from dynamo_lite.graph.core.functional import numpy_number
+from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
+from dynamo_lite.graph.core.values import SymValue
+from dynamo_lite.graph.core.varying_floats import FloatValue, present
+from dynamo_lite.graph.shapes.sizes import UNBOUNDED
+from dynamo_lite.guards import ir
+from dynamo_lite.polyfills.registry import find_polyfill
+from dynamo_lite.variables.builtin import number  # the slots of constants come first
+from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
+from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant
+from dynamo_lite.variables.protocol.deferred_str import number_text
+from dynamo_lite.variables.protocol.dispatch import HANDLERS
+
+_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+_SHIFTS = frozenset({operator.lshift, operator.rshift})
+_TOTAL = frozenset(
+    {operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs, numpy_number}
+)
+_QUOTIENTS = frozenset({operator.floordiv, operator.mod})
+_PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
+
+
+class SymNodeVariable(VariableTracker):
+    """A symbolic int, float or bool. `proxy` is its graph value."""
+
+    is_symbolic = True
+
+    def __init__(self, proxy: SymValue) -> None:
+        self.proxy = proxy
+        self.source = None
+        self.value = MISSING
+
+    def python_type(self) -> type:
+        return float if isinstance(self.proxy, FloatValue) else _TYPES[type(self.proxy.sym)]
+
+    def as_python_constant(self) -> Any:
+        """The number it is now; the guards will hold it to that."""
+        if isinstance(self.proxy, FloatValue):
+            return self.proxy.decide.value(self.proxy)
+        sym = self.proxy.sym
+        return evaluate(self.python_type(), sym)
+
+    def as_proxy(self) -> SymValue:
+        return self.proxy
+
+    def present(self) -> Any:
+        """The number it is now, which nothing may rest on; None if that depends on tensor data."""
+        if isinstance(self.proxy, FloatValue):
+            return self.proxy.real
+        return None if is_unbacked(self.proxy.sym) else self.proxy.sym.node.hint
+
+    def describe(self) -> str:
+        return self.source.path if self.source is not None else str(self.proxy)
+
+    def constant(self) -> ConstantVariable:
+        """The number it is now as a constant, guarded."""
+        return ConstantVariable(self.as_python_constant())
+
+    # -- slots
+
+    def nb_bool(self, tx: Any) -> VariableTracker:
+        if isinstance(self.proxy, FloatValue):
+            return boolean(self.proxy.decide(bool, self.proxy))
+        return boolean(evaluate(bool, self.proxy.sym))
+
+    def _itself(self, tx: Any) -> VariableTracker:
+        return self
+
+    @property
+    def nb_index(self) -> Callable[[Any], VariableTracker] | None:
+        return None if self.python_type() is float else self._itself
+
+    def nb_int(self, tx: Any) -> VariableTracker:
+        return self if self.python_type() is int else apply_number_function(tx, torch.sym_int, self)
+
+    def nb_float(self, tx: Any) -> VariableTracker:
+        return self if self.python_type() is float else apply_number_function(tx, torch.sym_float, self)
+
+    def tp_hash(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(hash(self.as_python_constant()))
+
+    def tp_repr(self, tx: Any) -> VariableTracker:
+        return number_text(tx, self)
+
+    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+        operand = operand_of(other)
+        if operand is MISSING:
+            return NOT_IMPLEMENTED
+        if type(operand) is bool and self.python_type() is not bool:
+            operand = int(operand)
+        compare = COMPARE_OPS[op]
+        if isinstance(self.proxy, FloatValue) or isinstance(operand, FloatValue):
+            return boolean(tx.tr.graph.symbols.decide(compare, self.proxy, operand))
+        result = evaluate(compare, self.proxy.sym, _host(operand))
+        if is_unbacked(result):
+            return SymNodeVariable(SymValue(result, None, ("call", compare, (self.proxy, operand))))
+        return boolean(evaluate(bool, result))
+
+    @staticmethod
+    def extreme(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+        """`min(best, item)`, or `max`, of ints as a number of the graph, unless it is known which one that is: this call must not decide
+        for later ones. None for floats that vary: the analysis compares them."""
+        proxies = [vt.proxy for vt in (best, item) if isinstance(vt, SymNodeVariable)]
+        if not proxies or any(isinstance(p, FloatValue) for p in proxies):
+            return None
+        if best.python_type() is not item.python_type() or best.python_type() is bool:
+            return None  # the result would be of either type
+        one, other = (_host(operand_of(vt)) for vt in (best, item))
+        if one is MISSING or other is MISSING:
+            return None
+        is_certain = tx.tr.graph.symbols.is_certain
+        if is_certain(operator.le, one, other):
+            return best if function is min else item
+        if is_certain(operator.ge, one, other):
+            return item if function is min else best
+        result = apply_number_function(tx, torch.sym_min if function is min else torch.sym_max, best, item)
+        return None if result is NOT_IMPLEMENTED else result
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return self.constant().tp_getattro(tx, name)
+
+    def formula(self, tr: Any) -> Any:
+        """`(function, access paths)` of an int that is computed from ints of the program; None for what the graph computes."""
+        return None if isinstance(self.proxy, FloatValue) else tr.graph.symbols.formula(self.proxy)
+
+    def emit_new(self, cg: Any) -> None:
+        formula = self.formula(cg.tr)
+        if formula is None:
+            cg.load_graph_output(cg.tr.graph.output(self))
+            return
+        function, nodes = formula
+        cg.load_callable(function)
+        for node in nodes:
+            cg.load_source(node)
+        cg.asm.call(len(nodes))
+
+
+def evaluate(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function that looks at symbolic numbers. Raises `Unsupported` if the answer depends on tensor data."""
+    try:
+        with without_compiler:
+            return function(*args)
+    except Unsupported:
+        raise
+    except Exception as error:
+        if "DataDependent" not in type(error).__name__:
+            raise
+        return unsupported("data-dependent-size", _question(function, args), error)
+
+
+def _question(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    """What was asked of numbers, in terms of the inputs."""
+    texts = [a.node.shape_env.describe(a) if hasattr(a, "node") else str(a) for a in args]
+    return texts[0] if function in (bool, int) else f"{getattr(function, '__name__', function)}({', '.join(texts)})"
+
+
+def is_unbacked(sym: Any) -> bool:
+    """True for a symbolic number that depends on tensor data: there is no present value to decide by."""
+    node = getattr(sym, "node", None)
+    return node is not None and any(str(s).startswith(("u", "zuf")) for s in node.expr.free_symbols)
+
+
+def operand_of(vt: VariableTracker) -> Any:
+    """What takes part in arithmetic for a tracker: a graph value or a number; `MISSING` if it can't."""
+    if isinstance(vt, SymNodeVariable):
+        return vt.proxy
+    if isinstance(vt, ConstantVariable) and isinstance(vt.value, int | float):
+        return MISSING if isinstance(vt.value, tuple(number.CONVERTING)) else vt.value
+    return MISSING
+
+
+def _host(operand: Any) -> Any:
+    return operand.sym if type(operand) is SymValue else operand
+
+
+def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker:
+    """A function of numbers, some of them symbolic."""
+    operands = [operand_of(vt) for vt in trackers]
+    if any(o is MISSING for o in operands):
+        return NOT_IMPLEMENTED
+    if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
+        operands = [int(o) if type(o) is bool else o for o in operands]
+    # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
+    if any(isinstance(o, FloatValue) or (type(o) is float and function in _QUOTIENTS) for o in operands):
+        return of_floats(tx, function, tuple(operands))
+    if (function in _PARTIAL and _is_refused(function, operands[1])) or (
+        function is operator.pow and not _is_power_of_symbols(*operands)
+    ):
+        trackers = tuple(specialized(vt) for vt in trackers)
+        operands = [vt.value for vt in trackers]
+    try:
+        result = evaluate(function, *[_host(o) for o in operands])
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        return tx.raises_like(error)
+    except (TypeError, NotImplementedError, AttributeError):
+        return with_present_numbers(tx, function, trackers)
+    return from_number(result, ("call", function, tuple(operands)))
+
+
+def of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
+    """The result of a function of which an operand or the result is a float: another float, or a decision."""
+    decide = tx.tr.graph.symbols.decide
+    if any(is_unbacked(_host(o)) for o in operands if type(o) is SymValue):
+        return unsupported("data-dependent-size", str(function))
+    try:
+        result = function(*[present(o) for o in operands])
+        if type(result) is float:
+            if function not in _TOTAL:
+                decide(_succeeding(function), *operands)
+            return SymNodeVariable(FloatValue(decide, result, ("call", function, operands)))
+        if type(result) is int and function in _TO_INT and len(operands) == 1 and abs(result) < UNBOUNDED:
+            source = decide.source_of(operands[0])
+            if source is not None:
+                return _int_of_float(tx, _TO_INT[function], result, source)
+        if type(result) in (int, bool):
+            return ConstantVariable(decide(function, *operands))
+    except TypeError:
+        return NOT_IMPLEMENTED
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        for operand in operands:
+            decide.value(operand)
+        return tx.raises_like(error)
+    return tx.tr.wrap_new(function(*[decide.value(o) for o in operands]))
+
+
+_TO_INT: dict[Any, Callable[[float], int]] = {
+    torch.sym_int: int,
+    **{function: function for function in (int, math.trunc, math.floor, math.ceil, round)},
+    **{getattr(float, name): int for name in ("__int__", "__trunc__")},
+    float.__floor__: math.floor,
+    float.__ceil__: math.ceil,
+    float.__round__: round,
+}
+"""Function of a float that gives an int → what guards compute it with."""
+
+
+def _int_of_float(tx: Any, function: Callable[[float], int], present: int, source: Any) -> VariableTracker:
+    """What a float from outside comes to as an int: a number that varies like the float."""
+    return tx.tr.graph.symint_input(present, tx.tr.source(source, ir.CALL, function))
+
+
+@functools.cache
+def _succeeding(function: Callable[..., Any]) -> Callable[..., bool]:
+    """A function that tells whether this one raises nothing."""
+
+    def succeeds(*numbers: Any) -> bool:
+        try:
+            function(*numbers)
+        except (ZeroDivisionError, OverflowError, ValueError):
+            return False
+        return True
+
+    return succeeds
+
+
+def with_present_numbers(
+    tx: Any, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]
+) -> VariableTracker:
+    """The result for the numbers as they are now, where there is no symbolic form."""
+    try:
+        return tx.tr.wrap_new(function(*[vt.as_python_constant() for vt in trackers]))
+    except TypeError:
+        return NOT_IMPLEMENTED
+    except (ZeroDivisionError, OverflowError, ValueError) as error:
+        return tx.raises_like(error)
+
+
+def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
+    """Whether a symbolic right operand is one that the function raises for: the algebra of symbols would not ask."""
+    if type(operand) is not SymValue or is_unbacked(operand.sym):
+        return False
+    return evaluate(bool, operand.sym < 0 if function in _SHIFTS else operand.sym == 0)
+
+
+def _is_power_of_symbols(base: Any, exponent: Any) -> bool:
+    """Whether a power is a number that the algebra of symbols knows. It has no powers of negative numbers with an exponent that is negative
+    or a float, where Python has floats, complex numbers and errors. And AOTAutograd writes `-2 ** s`, which is another number, for the
+    power of a negative constant."""
+    if type(base) is not SymValue and base < 0:
+        return False
+    if any(is_unbacked(_host(o)) for o in (base, exponent)):
+        return True
+    if type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0):
+        return True
+    return evaluate(bool, _host(base) > 0)
+
+
+def from_number(result: Any, origin: Any) -> VariableTracker:
+    """The tracker of a number that may be symbolic."""
+    if type(result) not in _TYPES:
+        return ConstantVariable(result)
+    if type(result) is torch.SymInt:
+        known = result.node.maybe_as_int()
+        if known is not None:
+            return ConstantVariable(known)
+    return MODELS.symbol(SymValue(result, None, origin))
+
+
+def _binary_slot(function: Callable[..., Any]) -> Any:
+    return staticmethod(lambda tx, v, w: apply_number_function(tx, function, v, w))
+
+
+def _unary_slot(function: Callable[..., Any]) -> Any:
+    return lambda self, tx: apply_number_function(tx, function, self)
+
+
+def _shared_slot(of_constants: Any, of_symbols: Any) -> Any:
+    """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot."""
+
+    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        return (of_symbols if isinstance(w, SymNodeVariable) else of_constants)(tx, v, w)
+
+    return staticmethod(slot)
+
+
+for _function, _row in BINARY_OPS.items():
+    if _row.inplace is None and _function is not operator.matmul and _function is not divmod:
+        _slot = _binary_slot(_function)
+        setattr(SymNodeVariable, _row.slot, _slot)
+        setattr(ConstantVariable, _row.slot, _shared_slot(getattr(ConstantVariable, _row.slot), _slot.__func__))
+for _function, (_slot, _) in UNARY_OPS.items():
+    setattr(SymNodeVariable, _slot, _unary_slot(_function))
+
+
+def _divmod(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    quotient = apply_number_function(tx, operator.floordiv, v, w)
+    if quotient is NOT_IMPLEMENTED:
+        return quotient
+    return MODELS.sequence(tx, tuple, [quotient, apply_number_function(tx, operator.mod, v, w)])
+
+
+SymNodeVariable.nb_divmod = staticmethod(_divmod)
+ConstantVariable.nb_divmod = _shared_slot(ConstantVariable.nb_divmod, _divmod)
+
+
+# -- C functions of numbers
+
+
+def specialized(vt: VariableTracker) -> VariableTracker:
+    """A number that varies as the constant that it is now, guarded; anything else as it is."""
+    return vt.constant() if isinstance(vt, tuple(SPECIALIZED)) else vt
+
+
+SPECIALIZED: list[Any] = [SymNodeVariable]
+"""Models of numbers that vary, which have `constant()`."""
+
+
+def _register(function: Any, symbolic: Any = None) -> None:
+    """Fold a pure function of numbers; of symbolic ones it is `symbolic`, or they are made constants."""
+
+    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if symbolic is not None and any(isinstance(a, SymNodeVariable) for a in args):
+            result = apply_number_function(tx, symbolic, *args)
+            if result is not NOT_IMPLEMENTED:
+                return result
+        elif not kwargs and any(isinstance(a, SymNodeVariable) for a in args):
+            operands = tuple([operand_of(a) for a in args])
+            if MISSING not in operands:
+                result = of_floats(tx, function, operands)
+                if result is not NOT_IMPLEMENTED:  # else the function raises TypeError, which says what it wants
+                    return result
+        args = tuple([specialized(a) for a in args])
+        kwargs = {name: specialized(a) for name, a in kwargs.items()}
+        if is_constant(*args, *kwargs.values()):
+            return fold(tx, function, list(args), kwargs)
+        if can_be_host(*args, *kwargs.values()):
+            return call_host(tx, function, args, kwargs)
+        # Not numbers at all: `math.floor(x)` asks the object's type.
+        dunder = f"__{getattr(function, '__name__', '')}__"
+        method = tx.tr.lookup_special(tx, args[0], dunder) if args else None
+        return tx.call(method, []) if method is not None else tx.tr.call_foreign(tx, function, list(args), kwargs)
+
+    HANDLERS[function] = handler
+
+
+def _format_number(function: Any) -> None:
+    """`int.__format__`, `float.__format__`."""
+    of_constants = HANDLERS[function]
+
+    def handler(tx: Any, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
+        if isinstance(self, SymNodeVariable) and isinstance(format_spec, ConstantVariable) and format_spec.value == "":
+            return number_text(tx, self)
+        return of_constants(tx, self, format_spec)
+
+    HANDLERS[function] = handler
+
+
+for _cls in (int, float):
+    for _raw in vars(_cls).values():
+        if isinstance(_raw, types.MethodDescriptorType) and _raw not in HANDLERS:
+            _register(_raw)
+_format_number(int.__format__)
+_format_number(float.__format__)
+for _raw in vars(math).values():
+    if isinstance(_raw, types.BuiltinFunctionType) and _raw not in HANDLERS and find_polyfill(_raw) is None:
+        _register(_raw, _raw if _raw in (math.floor, math.ceil, math.trunc) else None)
+
+
+@packs(SymNodeVariable)
+def pack_symbol(packing: Packing, vt: SymNodeVariable) -> Any:
+    if isinstance(vt.proxy, FloatValue):
+        return packing.symbol(vt.proxy)
+    sym = vt.proxy.sym
+    if type(sym) is torch.SymInt:
+        known = sym.node.maybe_as_int()
+        if known is not None:
+            return packing.constant(known)
+    return packing.symbol(vt.proxy)
+
+
+MODELS.symbol = SymNodeVariable
+MODELS.number = from_number

@@ -1,0 +1,328 @@
+"""Methods of tensors that are more than a graph node: those that read metadata, and those that need the data.
+
+Input: real method descriptors of `torch.Tensor`. Output: their handlers; every method without one becomes a
+`call_method` node.
+Invariant: a handler that answers from metadata adds no node.
+Mirrors `tools/autograd/templates/python_variable_methods.cpp` and `torch/_tensor.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dynamo_lite import markers
+from dynamo_lite.config import config
+from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.passes.buffers import input_number, number_of
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.builtin.text import object_format
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
+from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, method, refuse
+from dynamo_lite.variables.protocol.native import atom_value, host_int, run
+
+from .data_checks import checked_truth
+from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape, torchs_slots
+
+T = torch.Tensor
+
+
+@method(T.size)
+def tensor_size(tx: Any, self: TensorVariable, dim: VariableTracker | None = None) -> VariableTracker:
+    if is_none(dim):
+        return tensor_shape(tx, self)
+    return dimension(self, _checked_dim(tx, self, dim))
+
+
+def _checked_dim(tx: Any, self: TensorVariable, dim: VariableTracker) -> int:
+    i, n = host_int(dim), self.proxy.meta.ndim
+    if not -n <= i < max(n, 1):
+        low, high = (-n, n - 1) if n else (-1, 0)
+        tx.raises(IndexError, f"Dimension out of range (expected to be in range of [{low}, {high}], but got {i})")
+    if not n:
+        tx.raises(IndexError, f"Dimension specified as {i} but tensor has no dimensions")
+    return i % n
+
+
+@method(T.stride)
+def tensor_stride(tx: Any, self: TensorVariable, dim: VariableTracker | None = None) -> VariableTracker:
+    strides = self.proxy.meta.stride
+    if not is_none(dim):
+        i = _checked_dim(tx, self, dim)
+        return metadata(self, strides[i], "stride", i)
+    return TupleVariable([metadata(self, stride, "stride", i) for i, stride in enumerate(strides)])
+
+
+@method(T.numel, T.nelement)
+def tensor_numel(tx: Any, self: TensorVariable) -> VariableTracker:
+    return metadata(self, self.proxy.meta.numel(), "numel")
+
+
+@method(T.storage_offset)
+def tensor_storage_offset(tx: Any, self: TensorVariable) -> VariableTracker:
+    if self.source is not None:
+        return unsupported("tensor-attribute", "storage_offset of an input")
+    return metadata(self, self.proxy.meta.offset, "storage_offset")
+
+
+@method(T.is_contiguous)
+def tensor_is_contiguous(
+    tx: Any, self: TensorVariable, memory_format: VariableTracker | None = None
+) -> VariableTracker:
+    wanted = torch.contiguous_format if memory_format is None else memory_format.as_python_constant()
+    return ConstantVariable(self.proxy.meta.is_contiguous(wanted))
+
+
+@method(T.__len__)
+def tensor_len(tx: Any, self: TensorVariable) -> VariableTracker:
+    return torchs_slots(self).mp_length(self, tx)
+
+
+@method(T.__iter__)
+def tensor_iter(tx: Any, self: TensorVariable) -> VariableTracker:
+    return torchs_slots(self).tp_iter(self, tx)
+
+
+@method(T.__hash__)
+def tensor_hash(tx: Any, self: TensorVariable) -> VariableTracker:
+    return torchs_slots(self).tp_hash(self, tx)
+
+
+@method(T.__contains__)
+def tensor_contains(tx: Any, self: TensorVariable, item: VariableTracker) -> VariableTracker:
+    return torchs_slots(self).sq_contains(self, tx, item)
+
+
+@method(T.__repr__)
+def tensor_repr(tx: Any, self: TensorVariable, *, tensor_contents: VariableTracker | None = None) -> VariableTracker:
+    return torchs_slots(self).tp_repr(self, tx) if is_none(tensor_contents) else unsupported("format", self.describe())
+
+
+@method(T.__format__)
+def tensor_format(tx: Any, self: TensorVariable, format_spec: VariableTracker) -> VariableTracker:
+    """That of the number for a tensor without dimensions."""
+    if not issubclass(format_spec.python_type(), str) or self.python_type() is not T or self.proxy.meta.ndim:
+        return object_format(tx, self, format_spec)
+    spec = atom_value(format_spec, "format")
+    known = known_item(self)
+    if known is not MISSING:
+        return run(tx, format, known, spec)
+    run(
+        tx, format, torch.zeros((), dtype=self.proxy.meta.dtype).item(), spec
+    )  # raises what a spec of the wrong kind raises
+    return torchs_slots(self).tp_repr(self, tx) if not spec.endswith("c") else unsupported("format", self.describe())
+
+
+def _from_meta(*names: str, read: Callable[[Any], Any]) -> None:
+    for name in names:
+        descriptor = getattr(T, name, None)
+        if descriptor is not None and descriptor not in HANDLERS:
+            HANDLERS[descriptor] = lambda tx, self: ConstantVariable(read(self.proxy.meta))
+
+
+_from_meta("dim", "ndimension", read=lambda meta: meta.ndim)
+_from_meta("element_size", read=lambda meta: meta.dtype.itemsize)
+_from_meta("is_floating_point", read=lambda meta: meta.dtype.is_floating_point)
+_from_meta("is_complex", read=lambda meta: meta.dtype.is_complex)
+_from_meta("is_signed", read=lambda meta: meta.dtype.is_signed)
+_from_meta("get_device", read=lambda meta: -1 if meta.device.type in ("cpu", "meta") else meta.device.index)
+_from_meta("is_conj", read=lambda meta: meta.live and meta.fake.is_conj())
+_from_meta("is_neg", read=lambda meta: meta.live and meta.fake.is_neg())
+_from_meta("is_distributed", read=lambda meta: False)
+
+
+@method(T.is_coalesced)
+def tensor_is_coalesced(tx: Any, self: TensorVariable) -> VariableTracker:
+    if self.proxy.meta.layout is torch.strided:
+        return unsupported("fake-tensor-error", "is_coalesced of a tensor that is not sparse")
+    return unsupported("data-dependent-operator", "is_coalesced")
+
+
+@method(T.is_inference)
+def tensor_is_inference(tx: Any, self: TensorVariable) -> VariableTracker:
+    if self.source is not None:
+        return tx.tr.wrap(self.value.is_inference(), tx.tr.source(self.source, ir.CALL, T.is_inference))
+    if tx.tr.state.has_inference:
+        return unsupported("tensor-attribute", "Tensor.is_inference of a tensor made in the graph")
+    return ConstantVariable(tx.tr.state.read(torch.is_inference_mode_enabled, ()))
+
+
+@method(T.type)
+def tensor_type(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """The legacy type string without arguments, a conversion with them."""
+    if args or kwargs:
+        args, kwargs = tuple(map(_named_class, args)), {name: _named_class(a) for name, a in kwargs.items()}
+        return tx.tr.graph.call(tx, "call_method", "type", [self, *args], kwargs)
+    meta = self.proxy.meta
+    return ConstantVariable(
+        torch.empty(0, dtype=meta.dtype, device="cpu").type().replace("torch.", _type_prefix(meta.device))
+    )
+
+
+def _named_class(vt: VariableTracker) -> VariableTracker:
+    """The name of a legacy class, which means the same to `Tensor.type`; graphs hold no classes."""
+    cls = vt.as_python_constant() if vt.is_python_constant() else None
+    is_legacy = cls is T or isinstance(cls, type(torch.FloatTensor))
+    return ConstantVariable(f"{cls.__module__}.{cls.__name__}") if is_legacy else vt
+
+
+def _type_prefix(device: torch.device) -> str:
+    return "torch." if device.type == "cpu" else f"torch.{device.type}."
+
+
+@method(T.is_same_size)
+def tensor_is_same_size(tx: Any, self: TensorVariable, other: TensorVariable) -> VariableTracker:
+    return ConstantVariable(bool(self.proxy.meta.size == other.proxy.meta.size))
+
+
+def _with_number(fn: Any, tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """An operator that has the only element of a tensor of integers taken out of it first, as `item()` does."""
+    named = {name: _number(tx, value) if name == "start" else value for name, value in kwargs.items()}
+    op, target = ("call_method", fn.__name__) if hasattr(fn, "__objclass__") else ("call_function", fn)
+    return tx.tr.graph.call(tx, op, target, [*args[:1], *[_number(tx, arg) for arg in args[1:]]], named)
+
+
+def _number(tx: Any, vt: VariableTracker) -> VariableTracker:
+    if not isinstance(vt, TensorVariable) or vt.source is None or config.capture_scalar_outputs:
+        return vt
+    number = input_number(tx.tr.graph, vt.proxy, vt.value)
+    return vt if number is None else tx.tr.wrap(number, tx.tr.source(vt.source, ir.CALL, number_of))
+
+
+for _fn in (torch.narrow, T.narrow, torch.tensor_split, T.tensor_split):
+    HANDLERS[_fn] = functools.partial(_with_number, _fn)
+
+
+@method(T.item)
+def tensor_item(tx: Any, self: TensorVariable) -> VariableTracker:
+    known = known_item(self)
+    if known is not MISSING:
+        return ConstantVariable(known)
+    if not config.capture_scalar_outputs:
+        tx.tr.graph.ask([self.proxy])
+        if self.proxy.meta.dtype is torch.bool:
+            return checked_truth(tx, self, "data-dependent-operator", "Tensor.item()")
+        return unsupported("data-dependent-operator", "Tensor.item()")
+    return tx.tr.graph.call(tx, "call_method", "item", [self])
+
+
+@method(T.tolist)
+def tensor_tolist(tx: Any, self: TensorVariable) -> VariableTracker:
+    """Nested lists of numbers, each of which the graph knows."""
+    if not self.proxy.meta.ndim:
+        return tensor_item(tx, self)
+    if not config.capture_scalar_outputs:
+        return unsupported("data-dependent-operator", "Tensor.tolist()")
+    n = dimension(self, 0).as_python_constant()
+    if n > MAX_ITEMS:
+        return unsupported("data-dependent-operator", f"Tensor.tolist() of {n} items")
+    return ListVariable(
+        [tensor_tolist(tx, torchs_slots(self).mp_subscript(self, tx, ConstantVariable(i))) for i in range(n)]
+    )
+
+
+MAX_ITEMS = 64
+"""Numbers of one dimension that become values of the graph."""
+
+
+for _name, _slot in {
+    "__bool__": TensorVariable.nb_bool,
+    "__nonzero__": TensorVariable.nb_bool,
+    "is_nonzero": TensorVariable.nb_bool,
+    "__int__": TensorVariable.nb_int,
+    "__long__": TensorVariable.nb_int,
+    "__index__": TensorVariable.nb_index,
+    "__float__": TensorVariable.nb_float,
+}.items():
+    HANDLERS[getattr(T, _name)] = lambda tx, self, slot=_slot: slot(self, tx)
+HANDLERS[torch.is_nonzero] = HANDLERS[T.is_nonzero]
+
+
+@method(T.__getitem__)
+def tensor_getitem(tx: Any, self: TensorVariable, key: VariableTracker) -> VariableTracker:
+    return torchs_slots(self).mp_subscript(self, tx, key)
+
+
+@method(T.__setitem__)
+def tensor_setitem(tx: Any, self: TensorVariable, key: VariableTracker, value: VariableTracker) -> None:
+    torchs_slots(self).mp_ass_subscript(self, tx, key, value)
+
+
+# -- what a graph can't hold
+
+
+def _refused(slug: str, *names: str) -> None:
+    for name in names:
+        descriptor = getattr(T, name, None)
+        if descriptor is not None:
+            refuse(slug, descriptor, context=f"Tensor.{name}")
+
+
+_refused(
+    "data-dependent-operator",
+    "__complex__",
+    "equal",
+    "allclose",
+)
+# The number of elements that a sparse tensor stores is data; a fake one stores none.
+_refused(
+    "dynamic-shape-operator",
+    *("_nnz", "_values", "_indices", "values", "indices", "crow_indices", "col_indices", "ccol_indices", "row_indices"),
+)
+_refused("numpy", "__array__", "__array_wrap__")
+_refused(
+    "tensor-attribute",
+    *("data_ptr", "storage", "untyped_storage", "_typed_storage", "storage_type", "set_", "is_set_to"),
+    *(
+        "is_pinned",
+        "pin_memory",
+        "is_shared",
+        "share_memory_",
+        "apply_",
+        "map_",
+        "map2_",
+        "module_load",
+        "record_stream",
+    ),
+    *(
+        "__deepcopy__",
+        "__reduce_ex__",
+        "__setstate__",
+        "__dlpack__",
+        "__dlpack_device__",
+        "__dir__",
+        "_use_count",
+        "_fix_weakref",
+    ),
+    *(
+        "reinforce",
+        "_is_view",
+        "has_names",
+        "rename",
+        "rename_",
+        "align_to",
+        "refine_names",
+    ),
+)
+
+
+@builtin(markers.mark_static)
+def mark_static(tx: Any, t: VariableTracker, index: VariableTracker | None = None) -> VariableTracker:
+    """Sizes become constants, for which the graph is guarded."""
+    if not isinstance(t, TensorVariable):
+        return unsupported("call-skipped-function", "mark_static of something else than a tensor")
+    n = t.proxy.meta.ndim
+    chosen = range(n) if is_none(index) else [host_int(i) for i in _indices(tx, index)]
+    for i in chosen:
+        host_int(dimension(t, i % n))
+    return ConstantVariable(None)
+
+
+def _indices(tx: Any, index: VariableTracker) -> list[VariableTracker]:
+    return tx.tr.unpack(tx, index) if isinstance(index, TupleVariable | ListVariable) else [index]

@@ -1,0 +1,234 @@
+"""Making tensors from Python values: `torch.tensor` of tensors, and the legacy classes (`torch.FloatTensor`, …).
+
+Input: calls of the constructors. Output: graph nodes.
+Invariant: the data of tensors among the values is never asked for: they are stacked.
+Mirrors `torch/csrc/utils/tensor_new.cpp` and `torch/csrc/tensor/python_tensor.cpp`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.core.arguments import as_dtype
+from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.objects.type import TypeVariable
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import FALSE, ConstantVariable, boolean, is_none
+from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
+
+from .numpy.models import ArrayVariable, holds_inexact_scalars, holds_scalars, tensor_of_array
+from .symnode import SymNodeVariable, is_unbacked
+from .tensor import TensorVariable, ValueVariable
+from .value_types import with_named_size
+
+_CLASSES = [cls for cls in torch._tensor_classes if isinstance(cls, type(torch.FloatTensor))]
+
+
+def _tensors_within(vt: VariableTracker) -> list[TensorVariable | ArrayVariable]:
+    if isinstance(vt, ListVariable | TupleVariable):
+        return [tensor for item in vt.items for tensor in _tensors_within(item)]
+    return [vt] if isinstance(vt, TensorVariable | ArrayVariable) else []
+
+
+@builtin(torch.tensor)
+def tensor(
+    tx: Any,
+    data: VariableTracker,
+    *,
+    dtype: VariableTracker | None = None,
+    device: VariableTracker | None = None,
+    requires_grad: VariableTracker = FALSE,
+    pin_memory: VariableTracker = FALSE,
+) -> VariableTracker:
+    """`torch.tensor`: copies of tensors within sequences are stacked instead of read."""
+    call = tx.tr.graph.call
+    options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "pin_memory": pin_memory}
+    given = {name: value for name, value in options.items() if value is not None and not _is_default(value)}
+    if isinstance(data, ArrayVariable) and set(given) <= {"dtype", "device"}:
+        return tensor_of_array(tx, data, given, copy=True)
+    within = _tensors_within(data)
+    if not within and dtype is None and holds_scalars(data):
+        return unsupported("numpy", "torch.tensor of numpy's scalars")
+    if _has_varying_ints(data):
+        result = _of_varying_ints(tx, data, given)
+        if result is not None:
+            return result
+    if not within or isinstance(data, TensorVariable):
+        return call(tx, "call_function", torch.tensor, [data], given)
+    if any(t.proxy.is_fake for t in within):
+        return unsupported("data-dependent-operator", "torch.tensor of FakeTensors")
+    if any(t.proxy.meta.numel() != 1 for t in within if isinstance(t, TensorVariable)):
+        return unsupported("data-dependent-operator", "torch.tensor of tensors with several elements")
+    with tx.tr.state.grad_mode(False):
+        stacked = _stack(tx, data, functools.reduce(torch.promote_types, _dtypes_within(data)))
+        target = {"dtype": given.get("dtype"), "device": given.get("device", ConstantVariable(torch.device("cpu")))}
+        result = call(tx, "call_method", "to", [stacked], {k: v for k, v in target.items() if v is not None})
+        result = call(tx, "call_method", "detach", [result])
+    if "pin_memory" in given:
+        return unsupported("tensor-attribute", "torch.tensor(pin_memory=True)")
+    return call(tx, "call_method", "requires_grad_", [result]) if "requires_grad" in given else result
+
+
+@builtin(torch.asarray)
+def asarray(tx: Any, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
+    """`torch.asarray`: as `as_tensor` for an array and what is within."""
+    if isinstance(obj, ArrayVariable) or (_tensors_within(obj) and not isinstance(obj, TensorVariable)):
+        if set(options) <= {"dtype", "device"}:
+            return as_tensor(tx, obj, **options)
+    return tx.tr.graph.call(tx, "call_function", torch.asarray, [obj], options)
+
+
+@builtin(torch.as_tensor)
+def as_tensor(tx: Any, data: VariableTracker, **options: VariableTracker) -> VariableTracker:
+    """`torch.as_tensor`: an array's tensor has its memory."""
+    if isinstance(data, ArrayVariable) and set(options) <= {"dtype", "device"}:
+        return tensor_of_array(tx, data, {k: v for k, v in options.items() if not is_none(v)}, copy=False)
+    if holds_scalars(data) or (_tensors_within(data) and not isinstance(data, TensorVariable)):
+        return tensor(tx, data, **options)
+    if _has_varying_ints(data):
+        return tensor(tx, data, **options)
+    return tx.tr.graph.call(tx, "call_function", torch.as_tensor, [data], options)
+
+
+# -- ints that vary
+
+
+def is_varying_int(vt: VariableTracker) -> bool:
+    """Whether it is an int that varies and does not depend on data."""
+    return isinstance(vt, SymNodeVariable) and vt.python_type() is int and not is_unbacked(vt.proxy.sym)
+
+
+def _has_varying_ints(vt: VariableTracker) -> bool:
+    if isinstance(vt, ListVariable | TupleVariable):
+        return any(map(_has_varying_ints, vt.items))
+    return is_varying_int(vt)
+
+
+def tensor_of_ints(tx: Any, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
+    """A nested sequence of ints, some of which vary, as a tensor. `torch.tensor` would ask for the numbers."""
+    call = tx.tr.graph.call
+    if isinstance(vt, ListVariable | TupleVariable):
+        items = [tensor_of_ints(tx, item, options) for item in vt.items]
+        return call(tx, "call_function", torch.stack, [ListVariable(items)])
+    return call(tx, "call_function", torch.scalar_tensor, [vt], options)
+
+
+def _of_varying_ints(tx: Any, data: VariableTracker, given: dict[str, VariableTracker]) -> VariableTracker | None:
+    """`torch.tensor` of ints that vary, beside constant ones; None where the numbers have to be known: in sequences that are no regular
+    array, and for dtypes that not every int fits into."""
+    dtype = given.get("dtype", ConstantVariable(torch.int64))
+    if not set(given) <= {"dtype", "device"} or dtype.as_python_constant() not in _WIDE or _shape_of(data) is None:
+        return None
+    return tensor_of_ints(tx, data, {**given, "dtype": dtype})
+
+
+_WIDE = (torch.int64, torch.float32, torch.float64)
+
+
+def _shape_of(vt: VariableTracker) -> tuple[int, ...] | None:
+    """The shape of a nested sequence of ints; None for anything else."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        shapes = {_shape_of(item) for item in vt.items}
+        inner = shapes.pop() if len(shapes) == 1 else None
+        return None if inner is None else (len(vt.items), *inner)
+    is_int = is_varying_int(vt) or isinstance(vt, ConstantVariable) and type(vt.value) in (int, bool)
+    return () if is_int else None
+
+
+def _is_default(vt: VariableTracker) -> bool:
+    return is_none(vt) or vt.is_python_constant() and vt.as_python_constant() is False
+
+
+def _dtypes_within(vt: VariableTracker) -> list[torch.dtype]:
+    """What torch takes each item of nested sequences for."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        return [dtype for item in vt.items for dtype in _dtypes_within(item)]
+    if isinstance(vt, TensorVariable | ArrayVariable):
+        return [vt.proxy.meta.dtype]
+    if not vt.is_python_constant() or not isinstance(vt.as_python_constant(), (bool, int, float, complex)):
+        return unsupported("data-dependent-operator", "torch.tensor of tensors and other values")
+    return [torch.tensor(vt.as_python_constant()).dtype]
+
+
+def _stack(tx: Any, vt: VariableTracker, dtype: torch.dtype) -> VariableTracker:
+    """The nested sequence as one tensor."""
+    call = tx.tr.graph.call
+    if isinstance(vt, ListVariable | TupleVariable):
+        items = [_stack(tx, item, dtype) for item in vt.items]
+        return call(tx, "call_function", torch.stack, [ListVariable(items)])
+    if not isinstance(vt, TensorVariable | ArrayVariable):
+        return call(tx, "call_function", torch.tensor, [vt], {"dtype": ConstantVariable(dtype)})
+    value: VariableTracker = ValueVariable(vt.proxy)
+    if vt.proxy.meta.device.type != "cpu":
+        value = call(tx, "call_method", "to", [value, ConstantVariable(torch.device("cpu"))])
+    if vt.proxy.meta.dtype is not dtype:
+        value = call(tx, "call_method", "to", [value, ConstantVariable(dtype)])
+    return call(tx, "call_method", "reshape", [value, TupleVariable([])]) if isinstance(vt, TensorVariable) else value
+
+
+def _check_data(args: tuple[VariableTracker, ...], dtype: torch.dtype, what: str) -> None:
+    """Break for sequences of what is no number to the graph, or is another one."""
+    if any(_tensors_within(a) and not isinstance(a, TensorVariable) for a in args):
+        unsupported("data-dependent-operator", f"{what} of tensors")
+    if not (dtype.is_floating_point or dtype.is_complex) and any(map(holds_inexact_scalars, args)):
+        unsupported("numpy", f"{what} of numpy's scalars")
+
+
+@constructor(*_CLASSES)
+def legacy_tensor_new(
+    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    real = cls.as_python_constant()
+    if len(args) == 1 and isinstance(args[0], ArrayVariable) and not kwargs and not real.is_cuda:
+        return tensor_of_array(tx, args[0], {"dtype": ConstantVariable(real.dtype)}, copy=False)
+    _check_data(args, real.dtype, cls.describe())
+    return tx.tr.graph.call(tx, "call_function", real, *with_named_size(list(args), kwargs))
+
+
+@method(torch.Tensor.new)
+def tensor_new(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`Tensor.new`: a legacy constructor that takes dtype and device from a tensor."""
+    meta = self.proxy.meta
+    if len(args) == 1 and isinstance(args[0], ArrayVariable) and not kwargs and meta.device.type == "cpu":
+        return tensor_of_array(tx, args[0], {"dtype": ConstantVariable(meta.dtype)}, copy=False)
+    _check_data(args, meta.dtype, "Tensor.new")
+    given, named = with_named_size(list(args), kwargs)
+    return tx.tr.graph.call(tx, "call_method", "new", [self, *given], named)
+
+
+@method(torch.Tensor.new_tensor)
+def tensor_new_tensor(
+    tx: Any, self: TensorVariable, data: VariableTracker, **options: VariableTracker
+) -> VariableTracker:
+    """`Tensor.new_tensor`: `torch.tensor` with dtype and device of a tensor."""
+    dtype = options.get("dtype")
+    wanted = self.proxy.meta.dtype if dtype is None or is_none(dtype) else as_dtype(dtype.as_python_constant())
+    if isinstance(data, ArrayVariable) and set(options) <= {"dtype"} and self.proxy.meta.device.type == "cpu":
+        return tensor_of_array(tx, data, {"dtype": ConstantVariable(wanted)}, copy=True)
+    if _has_varying_ints(data):
+        defaults = {"dtype": ConstantVariable(wanted), "device": ConstantVariable(self.proxy.meta.device)}
+        return tensor(tx, data, **{**defaults, **{k: v for k, v in options.items() if not is_none(v)}})
+    if not isinstance(data, TensorVariable):
+        _check_data((data,), wanted, "Tensor.new_tensor")
+    return tx.tr.graph.call(tx, "call_method", "new_tensor", [self, data], options)
+
+
+@method(type(torch.FloatTensor).__instancecheck__)
+def legacy_instancecheck(tx: Any, cls: TypeVariable, obj: VariableTracker) -> VariableTracker:
+    """A legacy class stands for a dtype and a kind of device."""
+    if not isinstance(obj, TensorVariable):
+        return FALSE
+    if obj.proxy.is_fake:
+        return unsupported(FAKE_INPUTS, f"whether it is a {cls.describe()}")
+    meta, real = obj.proxy.meta, cls.as_python_constant()
+    sample = torch.empty(0, dtype=meta.dtype) if meta.device.type == "cpu" and not meta.live else None
+    if sample is not None:
+        return boolean(isinstance(sample, real))
+    same_device = real.is_cuda == (meta.device.type == "cuda") and meta.device.type in ("cpu", "cuda")
+    return boolean(same_device and real.dtype == meta.dtype and real.layout == meta.layout)

@@ -1,0 +1,234 @@
+"""Small types of torch: dtypes and devices, `torch.Size`, generators.
+
+Input: real objects, or the items of a size. Output: constants; `SizeVariable`.
+Invariant: a dtype, layout or memory format is one object; a device is compared by value; a size is a tuple of ints,
+some of them symbolic.
+Mirrors `torch/csrc/Size.cpp`, `Dtype.cpp`, `Device.cpp`, `TypeInfo.cpp`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import types
+from typing import Any
+
+import torch
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.guards import ir
+from dynamo_lite.variables.builtin.list import iterate
+from dynamo_lite.variables.builtin.number import pure_methods
+from dynamo_lite.variables.builtin.tuple import TupleVariable, build_tuple
+from dynamo_lite.variables.objects.module import ModuleVariable
+from dynamo_lite.variables.objects.subclass import register_native
+from dynamo_lite.variables.objects.type import TypeVariable, type_call
+from dynamo_lite.variables.protocol.abstract import binary_op
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable
+from dynamo_lite.variables.protocol.descr import type_lookup
+from dynamo_lite.variables.protocol.dispatch import HANDLERS, PURE, constructor, method
+from dynamo_lite.variables.protocol.native import emit_all
+from dynamo_lite.variables.protocol.wrap import builds
+
+from .graph_args import SEQUENCES
+
+# -- constants
+
+_BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
+
+
+@builds(*_BY_IDENTITY, torch.Generator)
+def build_singleton(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    tr.guard(source, ir.IS, value)
+    return ConstantVariable(value, source)
+
+
+@builds(torch.device, torch.finfo, torch.iinfo)
+def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    if isinstance(value, torch.device):
+        tr.guard(source, ir.EQUALS, value)
+    else:
+        tr.guard(source, ir.IS, value)
+    return ConstantVariable(value, source)
+
+
+# Enumerations of pybind11: values compare by their number; reading one from C makes another object.
+_MODULES = [torch._C, *(m for m in vars(torch._C).values() if isinstance(m, types.ModuleType))]
+_ENUMERATIONS = {c for m in _MODULES for c in vars(m).values() if isinstance(c, type) and hasattr(c, "__members__")}
+
+
+@builds(*_ENUMERATIONS)
+def build_enumerator(tr: Any, value: Any, source: Any) -> ConstantVariable:
+    tr.guard(source, ir.EQUALS, value)
+    return ConstantVariable(value, source)
+
+
+_PYBIND11_METACLASS = type(torch._C._SDPBackend)
+
+
+@method(_PYBIND11_METACLASS.__call__)
+def pybind11_meta_call(
+    tx: Any, cls: TypeVariable, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
+    """`pybind11_meta_call`: as for other classes."""
+    return type_call(tx, cls, list(args), kwargs)
+
+
+@method(_PYBIND11_METACLASS.__getattribute__)
+def pybind11_meta_getattro(tx: Any, cls: TypeVariable, name: VariableTracker) -> VariableTracker:
+    """As for other classes, but methods stay unbound."""
+    raw = type_lookup(cls.value, name.as_python_constant())
+    if type(raw) is type(torch._C._SDPBackend.__eq__):
+        return tx.tr.build_constant_object(raw)
+    return TypeVariable.tp_getattro(cls, tx, name.as_python_constant())
+
+
+pure_methods(*_BY_IDENTITY, torch.device, torch.finfo, torch.iinfo)
+PURE.update({torch.device, torch.finfo, torch.iinfo})
+
+
+# -- schemas of operators
+
+
+class SchemaVariable(ConstantVariable):
+    """A `FunctionSchema` or a part of one: an immutable object of pybind11, whose attributes are read for real."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        try:
+            real = getattr(self.value, name)
+        except AttributeError as error:
+            return tx.raises_like(error)
+        return tx.tr.wrap_new(real)
+
+    def tp_str(self, tx: Any) -> VariableTracker:
+        return ConstantVariable(str(self.value))
+
+    tp_repr = tp_str
+
+
+@builds(torch._C.FunctionSchema, torch._C.Argument)
+def build_schema(tr: Any, value: Any, source: Any) -> SchemaVariable:
+    tr.guard(source, ir.IS, value)
+    return SchemaVariable(value, source)
+
+
+# -- torch._VF
+
+
+class FunctionsModuleVariable(ModuleVariable):
+    """The module object whose attributes are torch's operators."""
+
+    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+        return tx.tr.build_constant_object(getattr(self.value, name))
+
+
+@builds(type(torch._VF))
+def build_functions_module(tr: Any, value: Any, source: Any) -> FunctionsModuleVariable:
+    tr.guard(source, ir.IS, value)
+    return FunctionsModuleVariable(value, source)
+
+
+# -- torch.Size
+
+
+class SizeVariable(TupleVariable):
+    """A `torch.Size`. Slices and concatenations of sizes are sizes."""
+
+    cls = torch.Size
+
+    def __init__(self, items: list[VariableTracker], cls: type = torch.Size) -> None:
+        self.items = items
+
+    @classmethod
+    def make(cls, items: list[VariableTracker]) -> SizeVariable:
+        return SizeVariable(items)
+
+    def as_python_constant(self) -> torch.Size:
+        return torch.Size([item.as_python_constant() for item in self.items])
+
+    def sliced(self, tx: Any, s: slice) -> VariableTracker:
+        return SizeVariable(self.items[s])
+
+    @staticmethod
+    def nb_add(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+        if not (isinstance(v, TupleVariable) and isinstance(w, TupleVariable)):
+            return NOT_IMPLEMENTED
+        return SizeVariable([*v.items, *w.items])
+
+    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+        return SizeVariable(self.repeated(tx, count))
+
+    def _repr(self, tx: Any) -> str:
+        return f"torch.Size([{self.repr_items(tx)}])"
+
+    def emit_new(self, cg: Any) -> None:
+        cg.load_callable(torch.Size)
+        cg.asm.build_tuple(emit_all(cg, self.items))
+        cg.asm.call(1)
+
+
+SEQUENCES[torch.Size] = SizeVariable
+register_native(torch.Size, SizeVariable)
+
+
+@builds(torch.Size)
+def build_size(tr: Any, value: torch.Size, source: Any) -> SizeVariable:
+    result = build_tuple(tr, value, source)
+    result.__class__ = SizeVariable
+    return result
+
+
+@constructor(torch.Size)
+def new_size(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+    items = [] if iterable is None else iterate(tx, iterable)
+    for item in items:
+        if not issubclass(item.python_type(), int):
+            unsupported("data-dependent-size", f"torch.Size of a {item.python_type().__name__}")
+    return SizeVariable(items)
+
+
+def with_named_size(
+    args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> tuple[list[VariableTracker], dict[str, VariableTracker]]:
+    """The arguments of a legacy constructor, with a size in the place of the data named as what it is. In the graph it is a tuple,
+    which would be taken for data."""
+    if len(args) == 1 and isinstance(args[0], SizeVariable):
+        return [], {"size": args[0], **kwargs}
+    return args, kwargs
+
+
+@method(torch.Size.numel)
+def size_numel(tx: Any, self: SizeVariable) -> VariableTracker:
+    if self.is_python_constant():
+        return ConstantVariable(math.prod(item.as_python_constant() for item in self.items))
+    result: VariableTracker = ConstantVariable(1)
+    for item in self.items:
+        result = binary_op(tx, operator.mul, result, item)
+    return result
+
+
+for _name, _raw in vars(torch.Size).items():
+    # Everything that a size has of its own and that has no model here works on constants only.
+    if isinstance(_raw, types.MethodDescriptorType) and _raw not in HANDLERS:
+        PURE.add(_raw)
+
+
+# -- named results
+
+
+@constructor(*{c for c in vars(torch.return_types).values() if hasattr(c, "n_sequence_fields")})
+def new_named_result(
+    tx: Any, cls: VariableTracker, sequence: VariableTracker, dict: VariableTracker | None = None
+) -> VariableTracker:
+    """`structseq_new`, of a type that has no fields beside the items."""
+    real = cls.value
+    if sequence.tp_iter is None and sequence.sq_item is None:
+        return tx.raises(TypeError, "constructor requires a sequence")
+    items = iterate(tx, sequence)
+    if dict is not None:
+        return unsupported("call-c-function", f"{real.__qualname__} with a dict")
+    if len(items) != real.n_sequence_fields:
+        wanted = f"{real.n_sequence_fields}-sequence ({len(items)}-sequence given)"
+        return tx.raises(TypeError, f"{real.__module__}.{real.__qualname__}() takes a {wanted}")
+    return TupleVariable(items, real)
