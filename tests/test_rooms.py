@@ -1,0 +1,97 @@
+"""The folders of the package: each is described, small enough to be known, and on the map."""
+
+import collections
+import sys
+
+import pytest
+
+from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
+
+MOST_FILES = 25
+MOST_LINES = {
+    ".": 3_700,
+    "backends": 3_600,
+    "dynamism": 600,
+    "frontend": 3_800,
+    "graph": 2_700,
+    "graph/core": 5_000,
+    "graph/inputs": 400,
+    "graph/passes": 2_300,
+    "graph/shapes": 3_000,
+    "guards": 2_000,
+    "interp": 1_700,
+    "isa": 2_950,
+    "polyfills": 1_000,
+    "report": 4_300,
+    "testing": 850,
+    "tune": 1_800,
+    "variables": 150,
+    "variables/builtin": 6_100,
+    "variables/generators": 1_200,
+    "variables/objects": 6_000,
+    "variables/protocol": 3_400,
+    "variables/stdlib": 4_700,
+    "variables/torch": 6_100,
+    "variables/torch/autograd": 1_950,
+    "variables/torch/higher_order": 1_550,
+    "variables/torch/numpy": 1_700,
+    "variables/torch/subclasses": 650,
+    "warm_cache": 1_800,
+}
+"""Lines of Python that a room may have, tests not counted. Who needs more says why in the commit that changes the number here."""
+
+ROOMS = rooms()
+FILES = [path for room in ROOMS for path in files_of(room)]
+STANDS_FOR_MODULE = ("variables/stdlib", "polyfills", "variables/objects/weakref.py")
+"""What is named as the module of the standard library that it stands for."""
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=name_of)
+def test_size(room):
+    assert len(files_of(room)) <= MOST_FILES
+    lines = sum(len(path.read_text().splitlines()) for path in files_of(room))
+    assert lines <= MOST_LINES[name_of(room)]
+
+
+def test_each_room_has_a_budget():
+    assert sorted(MOST_LINES) == sorted(map(name_of, ROOMS))
+
+
+@pytest.mark.parametrize("room", ROOMS[1:], ids=name_of)
+def test_description(room):
+    assert description(room) is not None
+    rule, _, tests = description(room)
+    assert rule.endswith(".")
+    for folder in tests.replace("`", "").split(", "):
+        assert (ROOT / folder).is_dir()
+
+
+def test_no_file_is_named_as_a_module_of_the_standard_library_that_it_is_not():
+    named = [name_of(path) for path in FILES if path.stem in sys.stdlib_module_names]
+    assert [name for name in named if not name.startswith(STANDS_FOR_MODULE)] == []
+
+
+SAME_MEANING = {
+    "__init__",
+    "backward_split",  # the cut of the graph, and the calls of hooks between the parts
+    "builtins",  # the model, and the functions in Python
+    "exceptions",
+    "functools",
+    "gradients",
+    "markers",  # what users call, and what that means in captured code
+    "module_hooks",
+    "nested_int",
+    "registry",
+    "saved_tensors",
+    "sequence",
+}
+"""Names that several rooms use for their part in one thing."""
+
+
+def test_a_file_name_has_one_meaning():
+    count = collections.Counter(path.stem for path in FILES)
+    assert {name for name, n in count.items() if n > 1} - SAME_MEANING == set()
+
+
+def test_the_map_is_current():
+    assert MAP.read_text() == page()
