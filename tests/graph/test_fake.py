@@ -145,15 +145,15 @@ def test_capture_does_not_import_torchs_compiler():
 def test_stand_in_gives_way_to_the_real_package():
     program = """
         import torch
-        from dynamo_lite.graph import lean
-        with lean.without_compiler:
+        from dynamo_lite.graph.core import keep_dynamo_unloaded
+        with keep_dynamo_unloaded.without_compiler:
             import torch._dynamo.config
             assert torch._dynamo.config._custom_ops_profile is None
             from torch._dynamo.source import ConstantSource
             assert ConstantSource.__module__ == "torch._dynamo.source"
         import torch._dynamo
         assert torch._dynamo.__file__
-        f = lean._disable(lambda: 3)
+        f = keep_dynamo_unloaded._disable(lambda: 3)
         assert f() == 3 and torch.compile(lambda x: x + f(), backend="eager")(torch.ones(1)) == 4
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
