@@ -28,7 +28,7 @@ from .tensor_copies import copy_of
 OPTIONS = ("padding", "max_recordings")
 MAX_RECORDINGS = 64
 
-_wrappers: weakref.WeakSet[Recorder] = weakref.WeakSet()
+_wrappers: weakref.WeakSet[CudaGraphRecorder] = weakref.WeakSet()
 
 
 def cudagraphs(
@@ -51,7 +51,7 @@ def cudagraphs(
         if reason is not None:
             notes.append(f"recording: {reason}")
             return boxed(graph.forward)
-        recorder = Recorder(
+        recorder = CudaGraphRecorder(
             graph,
             static_inputs(),
             device(fakes_of_tensors(graph)[0].device),
@@ -186,7 +186,7 @@ class Recording:
     outputs: Sequence[Any]
 
 
-class Recorder:
+class CudaGraphRecorder:
     """A functional ATen graph and its recordings, one per size and set of parameters; they share the device's pool of memory."""
 
     def __init__(

@@ -77,7 +77,7 @@ def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class Artifacts:
+class InductorArtifacts:
     """How a later process gets what this backend has made of a graph; see `artifact`."""
 
     name = "inductor"
@@ -180,7 +180,7 @@ def _why_not() -> str | None:
 
 
 inductor.validate = validate
-inductor.artifacts = Artifacts
+inductor.artifacts = InductorArtifacts
 inductor.reset = reset
 for _backend in (inductor, max_autotune, reduce_overhead, freezing):
     setattr(_backend, FLOATS, "tensors")

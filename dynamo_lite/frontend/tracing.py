@@ -22,7 +22,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.interp.call import bind_arguments
 from dynamo_lite.interp.frame import OPS, Frame, GraphBreak, Lasti
 from dynamo_lite.isa.canon import Op
-from dynamo_lite.isa.codec import Place
+from dynamo_lite.isa.codec import InstructionPlace
 from dynamo_lite.isa.flow import leads_to_loop
 from dynamo_lite.isa.lift import lift
 from dynamo_lite.isa.resume import PREFIXES
@@ -338,7 +338,7 @@ class Trace:
         """LOAD_CONST: constants of code objects, tuples and frozensets of such included."""
         if type(value) in ATOMIC_TYPES:
             return ConstantVariable(value)
-        if type(value) is Place:
+        if type(value) is InstructionPlace:
             return Lasti(2 * value)
         found = self.literals.get(id(value))
         if found is None:

@@ -49,7 +49,7 @@ from .core.state import AmbientState
 from .core.values import (
     ArgumentResult,
     ConstantResult,
-    Outcome,
+    Propagation,
     SameResult,
     SequenceResult,
     SequenceValue,
@@ -62,8 +62,8 @@ from .core.values import (
 )
 from .core.varying_floats import FloatValue, is_indifferent, present
 from .core.wrapper_tensors import (
-    Part,
     SameDescription,
+    WrapperPart,
     is_asked,
     is_wrapper,
     may_write,
@@ -162,7 +162,7 @@ class GraphBuilder:
         self.is_below = False  # the trace asks the classes of wrapper tensors about torch functions; while the graph runs nobody does
         self.runs_overrides = False  # torch asks such a class while the graph runs
         self.asks_by_node = tr.analysis.asks_by_node  # those nodes alone, see `modes.asking`
-        self.parts: dict[int, Part] = {}  # id of a fake tensor that is part of a wrapper → what is known of it
+        self.parts: dict[int, WrapperPart] = {}  # id of a fake tensor that is part of a wrapper → what is known of it
         self.written: list[TensorValue] = []  # what operators may have written to
         self.counters: dict[
             Any, TensorValue
@@ -526,7 +526,7 @@ class GraphBuilder:
         fx_kwargs: dict[str, Any],
         values: dict[Any, Any],
         tensors: list[TensorValue],
-        outcome: Outcome,
+        outcome: Propagation,
         remembered: bool,
     ) -> None:
         """What an operator does to its arguments. Break where torch refuses it, or compilers don't follow."""

@@ -32,7 +32,7 @@ from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord, l
 from .builder import GraphBuilder
 from .core import modes
 from .core.boxed import BoxedCallable, boxed_form, may_raise, one_by_one
-from .core.failure import Failure, raises_on_fakes
+from .core.failure import GraphFailure, raises_on_fakes
 from .core.fake import MEMO, is_of_trace
 from .core.float_inputs import Lowered
 from .core.saved_tensors import closed, closing, see_every_operator, under_hooks
@@ -197,7 +197,7 @@ def sizes_of(value: Any) -> tuple[int | None, ...] | None:
 
 def compile_graph(
     graph: GraphBuilder, backend: Any, fullgraph: bool, kept: Any = None
-) -> tuple[Any, Failure, GraphRecord]:
+) -> tuple[Any, GraphFailure, GraphRecord]:
     """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record. `kept`: what earlier
     processes have compiled of it."""
     gm = graph.finish()
@@ -242,7 +242,7 @@ def compile_graph(
             function = under_hooks(function, captured)
         if graph.reaches:
             function = apart(graph.reaches, function, captured)
-    return protect(function), Failure(gm, record.backend, fullgraph, protect, graph.checks, boxed), record
+    return protect(function), GraphFailure(gm, record.backend, fullgraph, protect, graph.checks, boxed), record
 
 
 def _boxed(graph: GraphBuilder, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:
@@ -266,7 +266,7 @@ def _boxed_forward_of(gm: torch.fx.GraphModule) -> BoxedCallable:
     return boxed_form(forward) or one_by_one(forward)
 
 
-def release_inputs(failure: Failure, root: CodeType) -> BoxedCallable | None:
+def release_inputs(failure: GraphFailure, root: CodeType) -> BoxedCallable | None:
     """What runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the frame, whose
     code is `root`, may have to start again, or its program to catch an error."""
     if failure.boxed is None or may_raise(failure.gm, root):
@@ -275,7 +275,7 @@ def release_inputs(failure: Failure, root: CodeType) -> BoxedCallable | None:
     return failure.boxed
 
 
-def released_again(failure: Failure, compiled: Callable[..., Any]) -> BoxedCallable:
+def released_again(failure: GraphFailure, compiled: Callable[..., Any]) -> BoxedCallable:
     """The same for a frame of which an earlier process has found that it can let go of its inputs."""
     failure.has_released = True
     return failure.boxed or one_by_one(compiled)

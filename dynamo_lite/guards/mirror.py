@@ -1,6 +1,6 @@
 """Guard IR → Python: a function that says the same as the C program, and the reasons why a call missed.
 
-Input: a `GuardSet`. Output: readable source, the function made from it, and `Failure` records.
+Input: a `GuardSet`. Output: readable source, the function made from it, and `GuardFailure` records.
 Invariant: `Mirror.first_failure` equals `GuardProgram.first_failure` up to the order of roots; strict mode compares
 `check`. Mirrors `csrc/evaluate.h` accessor by accessor and check by check.
 """
@@ -585,7 +585,7 @@ _HELPERS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Failure:
+class GuardFailure:
     """One guard that does not hold, in the user's terms."""
 
     path: str
@@ -599,13 +599,13 @@ class Failure:
         return f"{self.path}: expected {self.expected}, found {self.found}{where}"
 
 
-def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | None = None) -> list[Failure]:
+def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | None = None) -> list[GuardFailure]:
     """All guards that fail for these arguments; below a value that fails a check nothing more is looked at."""
-    failures: list[Failure] = []
+    failures: list[GuardFailure] = []
     found: dict[GuardNode, Any] = {}
     for guard in guardset.relations:
         if guard.kind == ir.GLOBAL_STATE and not holds(guard.arg):
-            failures.append(Failure(guard.text or "global state", guard.user, "unchanged", "changed"))
+            failures.append(GuardFailure(guard.text or "global state", guard.user, "unchanged", "changed"))
     for node in guardset.nodes:
         if node.parent is None or node.parent in found:
             value = _value(node, found, values, closure)
@@ -632,17 +632,17 @@ def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], 
     return accessor(value) if node.kind in WITHOUT_ARGUMENT else accessor(value, node.arg)
 
 
-def _explain_node(node: GuardNode, value: Any) -> Failure | None:
+def _explain_node(node: GuardNode, value: Any) -> GuardFailure | None:
     absent = next((guard for guard in node.checks if guard.kind == ir.ABSENT), None)
     if absent is not None:
-        return None if value is MISSING else Failure(node.path, absent.user, "nothing there", short(value))
+        return None if value is MISSING else GuardFailure(node.path, absent.user, "nothing there", short(value))
     if value is MISSING or value is WRONG:
         if not node.checks and not node.children:
             return None
-        return Failure(node.path, next((guard.user for guard in node.checks), None), "a value", repr(value))
+        return GuardFailure(node.path, next((guard.user for guard in node.checks), None), "a value", repr(value))
     for guard in node.checks:
         if not holds(_CHECKS[guard.kind], value, guard.arg):
-            return Failure(node.path, guard.user, *_explain_check(guard, value), guard.kind)
+            return GuardFailure(node.path, guard.user, *_explain_check(guard, value), guard.kind)
     return None
 
 
@@ -689,17 +689,17 @@ def _explain_tensor(value: Any, spec: tuple) -> tuple[str, str]:
     return expected, ", ".join(f"{what} {actual}" for what, _, actual in differences)
 
 
-def _explain_relation(guard: Guard, values: list[Any]) -> list[Failure]:
+def _explain_relation(guard: Guard, values: list[Any]) -> list[GuardFailure]:
     if guard.kind == ir.PREDICATE:
         if holds(guard.arg, *values):
             return []
-        return [Failure(guard.path, guard.user, guard.text or "predicate", ", ".join(map(short, values)))]
+        return [GuardFailure(guard.path, guard.user, guard.text or "predicate", ", ".join(map(short, values)))]
     if guard.kind == ir.SAME:
         same = values[0] is values[1]
-        return [] if same else [Failure(guard.path, guard.user, "the same object", "different objects")]
+        return [] if same else [GuardFailure(guard.path, guard.user, "the same object", "different objects")]
     if all_distinct(*values):
         return []
-    return [Failure(_aliases(guard, values), guard.user, "different objects", "the same object")]
+    return [GuardFailure(_aliases(guard, values), guard.user, "different objects", "the same object")]
 
 
 def _aliases(guard: Guard, values: list[Any]) -> str:

@@ -95,18 +95,18 @@ def make_location(lineno, end_lineno=None, col=None, end_col=None) -> InstrLocat
     return _new_location(lineno, end_lineno, col, end_col)
 
 
-class Place(int):
+class InstructionPlace(int):
     """A place in a code object in code units, as an exception handler finds that of the raise on its stack ("lasti")."""
 
     __slots__ = ()
 
 
 # The same object for the same place: code objects compare such constants by identity.
-place = functools.cache(Place)
+place = functools.cache(InstructionPlace)
 
 
 class UnitOffset:
-    """As a constant: replaced by the `Place` where `label` comes to stand."""
+    """As a constant: replaced by the `InstructionPlace` where `label` comes to stand."""
 
     __slots__ = ("label",)
 

@@ -13,7 +13,7 @@ import weakref
 from types import CodeType
 
 from dynamo_lite.isa.canon import Handler, Instr, Lifted, Op
-from dynamo_lite.isa.rules import Context, LiftError
+from dynamo_lite.isa.rules import LiftContext, LiftError
 
 if sys.version_info >= (3, 14):
     from dynamo_lite.isa import lift314 as version
@@ -91,7 +91,7 @@ def _decode(code: CodeType, instrs: list, index_of_offset: dict, jumps: list) ->
     """Translate all instructions; fills the three containers."""
     raw = code.co_code
     positions = list(code.co_positions())
-    ctx = Context(code, _cell_slots(code), instrs)
+    ctx = LiftContext(code, _cell_slots(code), instrs)
     rules, caches, new, append = _RULES, CACHE_ENTRIES, Instr, instrs.append
     offset, end, extended = 0, len(raw), 0
     while offset < end:

@@ -13,7 +13,7 @@ from dynamo_lite.isa.rules import (  # fmt: skip
     CONVERSIONS,
     DROP,
     FORWARD,
-    Part,
+    LiftedPart,
     const,
     flag,
     indexed,
@@ -34,8 +34,8 @@ PREPARES = {("KW_NAMES", "PRECALL"), ("PRECALL", "CALL")}
 
 
 def load_global(ctx, arg):
-    load = Part(Op.LOAD_GLOBAL, ctx.names[arg >> 1])
-    return (Part(Op.PUSH_NULL), load) if arg & 1 else (load,)
+    load = LiftedPart(Op.LOAD_GLOBAL, ctx.names[arg >> 1])
+    return (LiftedPart(Op.PUSH_NULL), load) if arg & 1 else (load,)
 
 
 def kw_names(ctx, arg):
@@ -45,20 +45,20 @@ def kw_names(ctx, arg):
 
 def format_value(ctx, arg):
     convert = CONVERSIONS.get(arg & 3)
-    form = Part(Op.FORMAT, bool(arg & 4))
+    form = LiftedPart(Op.FORMAT, bool(arg & 4))
     if convert is None:
         return (form,)
     if arg & 4:  # the value lies below its format specification
-        return (Part(Op.SWAP, 2), Part(Op.CONVERT, convert), Part(Op.SWAP, 2), form)
-    return (Part(Op.CONVERT, convert), form)
+        return (LiftedPart(Op.SWAP, 2), LiftedPart(Op.CONVERT, convert), LiftedPart(Op.SWAP, 2), form)
+    return (LiftedPart(Op.CONVERT, convert), form)
 
 
-def or_pop(when: bool) -> tuple[Part, ...]:
-    return (Part(Op.COPY, 1), Part(Op.TO_BOOL), jump(Op.JUMP_IF, FORWARD, when), Part(Op.POP_TOP))
+def or_pop(when: bool) -> tuple[LiftedPart, ...]:
+    return (LiftedPart(Op.COPY, 1), LiftedPart(Op.TO_BOOL), jump(Op.JUMP_IF, FORWARD, when), LiftedPart(Op.POP_TOP))
 
 
-def pop_jump_if(when: bool, direction: int) -> tuple[Part, ...]:
-    return (Part(Op.TO_BOOL), jump(Op.JUMP_IF, direction, when))
+def pop_jump_if(when: bool, direction: int) -> tuple[LiftedPart, ...]:
+    return (LiftedPart(Op.TO_BOOL), jump(Op.JUMP_IF, direction, when))
 
 
 # Opcodes that keep their name, by kind of operand. NUMBER_OPERAND: a count, a slot or bits, passed on as it is.
@@ -103,11 +103,11 @@ RULES = {
     "UNARY_POSITIVE": one(Op.UNARY, arg=operator.pos),
     "UNARY_NEGATIVE": one(Op.UNARY, arg=operator.neg),
     "UNARY_INVERT": one(Op.UNARY, arg=operator.invert),
-    "UNARY_NOT": (Part(Op.TO_BOOL), Part(Op.NOT)),
+    "UNARY_NOT": (LiftedPart(Op.TO_BOOL), LiftedPart(Op.NOT)),
     "BINARY_OP": one(Op.BINARY, indexed(BINARY_FUNCTIONS.get(op) for op, _ in opcode._nb_ops)),
     "COMPARE_OP": one(Op.COMPARE, indexed(opcode.cmp_op)),
     # only in interactive code and async generators: the later intrinsics
-    "PRINT_EXPR": (Part(Op.CALL_INTRINSIC, "PRINT"), Part(Op.POP_TOP)),
+    "PRINT_EXPR": (LiftedPart(Op.CALL_INTRINSIC, "PRINT"), LiftedPart(Op.POP_TOP)),
     "ASYNC_GEN_WRAP": one(Op.CALL_INTRINSIC, arg="ASYNC_GEN_WRAP"),
     # jumps
     "JUMP_FORWARD": (jump(Op.JUMP, FORWARD),),

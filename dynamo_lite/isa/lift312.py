@@ -11,7 +11,7 @@ import operator
 from dynamo_lite.isa import lift311
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.lift311 import pop_jump_if
-from dynamo_lite.isa.rules import BACKWARD, DROP, FORWARD, Part, const, indexed, jump, name, one, raw
+from dynamo_lite.isa.rules import BACKWARD, DROP, FORWARD, LiftedPart, const, indexed, jump, name, one, raw
 
 NULL_FIRST = True
 LOCALS_ARE_SHARED = True  # each locals() of a function gives the same dictionary
@@ -24,7 +24,7 @@ _INTRINSIC_2 = [text.removeprefix("INTRINSIC_") for text in getattr(opcode, "_in
 _AS_OPS = {
     "UNARY_POSITIVE": one(Op.UNARY, arg=operator.pos),
     "LIST_TO_TUPLE": one(Op.LIST_TO_TUPLE),
-    "IMPORT_STAR": (Part(Op.IMPORT_STAR), Part(Op.LOAD_CONST, None)),  # a POP_TOP follows
+    "IMPORT_STAR": (LiftedPart(Op.IMPORT_STAR), LiftedPart(Op.LOAD_CONST, None)),  # a POP_TOP follows
     "PREP_RERAISE_STAR": one(Op.PREP_RERAISE_STAR),
 }
 
@@ -40,7 +40,7 @@ def intrinsic_2(ctx, arg):
 
 
 def load_attr(ctx, arg):
-    return (Part(Op.LOAD_METHOD if arg & 1 else Op.LOAD_ATTR, ctx.names[arg >> 1]),)
+    return (LiftedPart(Op.LOAD_METHOD if arg & 1 else Op.LOAD_ATTR, ctx.names[arg >> 1]),)
 
 
 def super_attr(ctx, arg):
@@ -55,7 +55,7 @@ GONE = """
 RULES = {
     **{op: rule for op, rule in lift311.RULES.items() if op not in GONE.split() and not op.startswith("POP_JUMP_")},
     "END_FOR": DROP,
-    "END_SEND": (Part(Op.SWAP, 2), Part(Op.POP_TOP)),
+    "END_SEND": (LiftedPart(Op.SWAP, 2), LiftedPart(Op.POP_TOP)),
     "FOR_ITER": (jump(Op.FOR_ITER, FORWARD, skip=2),),
     "SEND": (jump(Op.SEND, FORWARD, skip=2),),
     "CLEANUP_THROW": one(Op.CLEANUP_THROW),
@@ -71,10 +71,10 @@ RULES = {
     "LOAD_LOCALS": one(Op.LOAD_LOCALS),
     "LOAD_FROM_DICT_OR_GLOBALS": one(Op.LOAD_FROM_DICT_OR_GLOBALS, name),
     "LOAD_FROM_DICT_OR_DEREF": one(Op.LOAD_FROM_DICT_OR_DEREF, raw),
-    "BINARY_SLICE": (Part(Op.BUILD_SLICE, 2), Part(Op.BINARY_SUBSCR)),
-    "STORE_SLICE": (Part(Op.BUILD_SLICE, 2), Part(Op.STORE_SUBSCR)),
+    "BINARY_SLICE": (LiftedPart(Op.BUILD_SLICE, 2), LiftedPart(Op.BINARY_SUBSCR)),
+    "STORE_SLICE": (LiftedPart(Op.BUILD_SLICE, 2), LiftedPart(Op.STORE_SUBSCR)),
     "COMPARE_OP": one(Op.COMPARE, indexed(op for op in opcode.cmp_op for _ in range(16))),
-    "RETURN_CONST": (Part(Op.LOAD_CONST, None, const), Part(Op.RETURN_VALUE)),
+    "RETURN_CONST": (LiftedPart(Op.LOAD_CONST, None, const), LiftedPart(Op.RETURN_VALUE)),
     "CALL_INTRINSIC_1": intrinsic_1,
     "CALL_INTRINSIC_2": intrinsic_2,
 }

@@ -10,7 +10,7 @@ import opcode
 
 from dynamo_lite.isa import lift312
 from dynamo_lite.isa.canon import Op
-from dynamo_lite.isa.rules import CONVERSIONS, FORWARD, LiftError, Part, indexed, jump, one, raw
+from dynamo_lite.isa.rules import CONVERSIONS, FORWARD, LiftedPart, LiftError, indexed, jump, one, raw
 
 NULL_FIRST = False
 LOCALS_ARE_SHARED = False  # each locals() of a function gives the same dictionary
@@ -19,8 +19,8 @@ PREPARES = {("LOAD_CONST", "CALL_KW")}
 
 
 def load_global(ctx, arg):
-    load = Part(Op.LOAD_GLOBAL, ctx.names[arg >> 1])
-    return (load, Part(Op.PUSH_NULL)) if arg & 1 else (load,)
+    load = LiftedPart(Op.LOAD_GLOBAL, ctx.names[arg >> 1])
+    return (load, LiftedPart(Op.PUSH_NULL)) if arg & 1 else (load,)
 
 
 def load_fast(ctx, arg):
@@ -28,7 +28,7 @@ def load_fast(ctx, arg):
 
 
 def _load(ctx, slot):
-    return Part(Op.LOAD_CELL if slot in ctx.cell_slots else Op.LOAD_FAST, slot)
+    return LiftedPart(Op.LOAD_CELL if slot in ctx.cell_slots else Op.LOAD_FAST, slot)
 
 
 def load_load(ctx, arg):
@@ -36,23 +36,23 @@ def load_load(ctx, arg):
 
 
 def store_load(ctx, arg):
-    return Part(Op.STORE_FAST, arg >> 4), _load(ctx, arg & 15)
+    return LiftedPart(Op.STORE_FAST, arg >> 4), _load(ctx, arg & 15)
 
 
 def store_store(ctx, arg):
-    return Part(Op.STORE_FAST, arg >> 4), Part(Op.STORE_FAST, arg & 15)
+    return LiftedPart(Op.STORE_FAST, arg >> 4), LiftedPart(Op.STORE_FAST, arg & 15)
 
 
 def call_kw(ctx, arg):
     names = ctx.instrs.pop() if ctx.instrs else None
     if names is None or names.op is not Op.LOAD_CONST or type(names.arg) is not tuple:
         raise LiftError("CALL_KW without its names right before")
-    return (Part(Op.CALL, (arg, names.arg)),)
+    return (LiftedPart(Op.CALL, (arg, names.arg)),)
 
 
 def compare(ctx, arg):
-    part = Part(Op.COMPARE, opcode.cmp_op[arg >> 5])
-    return (part, Part(Op.TO_BOOL)) if arg & 16 else (part,)
+    part = LiftedPart(Op.COMPARE, opcode.cmp_op[arg >> 5])
+    return (part, LiftedPart(Op.TO_BOOL)) if arg & 16 else (part,)
 
 
 GONE = "FORMAT_VALUE KW_NAMES LOAD_CLOSURE"
@@ -72,8 +72,8 @@ RULES = {
     "POP_JUMP_IF_TRUE": (jump(Op.JUMP_IF, FORWARD, True),),
     "POP_JUMP_IF_FALSE": (jump(Op.JUMP_IF, FORWARD, False),),
     "CONVERT_VALUE": one(Op.CONVERT, indexed(CONVERSIONS.get(i) for i in range(4))),
-    "FORMAT_SIMPLE": (Part(Op.FORMAT, False),),
-    "FORMAT_WITH_SPEC": (Part(Op.FORMAT, True),),
+    "FORMAT_SIMPLE": (LiftedPart(Op.FORMAT, False),),
+    "FORMAT_WITH_SPEC": (LiftedPart(Op.FORMAT, True),),
     "MAKE_FUNCTION": one(Op.MAKE_FUNCTION, arg=0),
     "SET_FUNCTION_ATTRIBUTE": one(Op.SET_FUNCTION_ATTRIBUTE, raw),
     "CALL_KW": call_kw,

@@ -11,7 +11,7 @@ import opcode
 from dynamo_lite.isa import lift313
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.lift313 import load_fast, load_load
-from dynamo_lite.isa.rules import BINARY_FUNCTIONS, CONVERSIONS, DROP, FORWARD, Part, indexed, jump, one, raw
+from dynamo_lite.isa.rules import BINARY_FUNCTIONS, CONVERSIONS, DROP, FORWARD, LiftedPart, indexed, jump, one, raw
 
 try:
     from string.templatelib import Interpolation, Template
@@ -55,15 +55,15 @@ def interpolation_maker(conversion):
 _MAKERS = [interpolation_maker(CONVERSIONS.get(i)) for i in range(4)]
 
 
-def call_with_tuple(function, count: int) -> tuple[Part, ...]:
+def call_with_tuple(function, count: int) -> tuple[LiftedPart, ...]:
     """Replace the `count` top items by `function((item, …))`."""
     return (
-        Part(Op.BUILD_TUPLE, count),
-        Part(Op.LOAD_CONST, function),
-        Part(Op.SWAP, 2),
-        Part(Op.PUSH_NULL),
-        Part(Op.SWAP, 2),
-        Part(Op.CALL, (1, ())),
+        LiftedPart(Op.BUILD_TUPLE, count),
+        LiftedPart(Op.LOAD_CONST, function),
+        LiftedPart(Op.SWAP, 2),
+        LiftedPart(Op.PUSH_NULL),
+        LiftedPart(Op.SWAP, 2),
+        LiftedPart(Op.CALL, (1, ())),
     )
 
 

@@ -1,7 +1,7 @@
 """The little language in which the version tables (`lift311` …) say how an opcode becomes canonical ops.
 
 A table maps an opcode name to a rule: a tuple of parts, or a function `(context, oparg) -> parts` where the shape
-depends on the operand. No parts: the instruction is dropped. A `Part` says which op, its constant operand or how to
+depends on the operand. No parts: the instruction is dropped. A `LiftedPart` says which op, its constant operand or how to
 decode it, and for jumps the direction and how many bytes of cleanup code to skip at the target.
 """
 
@@ -16,14 +16,14 @@ class LiftError(Exception):
     """Bytecode that no CPython compiler produces (or an opcode that the table lacks)."""
 
 
-class Part(NamedTuple):
+class LiftedPart(NamedTuple):
     op: Op
     arg: Any = None
     decode: Callable | None = None
     jump: tuple[int, int] | None = None  # direction, bytes of cleanup code to skip at the target
 
 
-class Context:
+class LiftContext:
     """What decoders need to know about the code object being lifted."""
 
     __slots__ = ("cell_slots", "consts", "instrs", "kwnames", "names")
@@ -68,16 +68,16 @@ def indexed(values) -> Callable:
 
 
 # Makers of rules.
-def one(op: Op, decode: Callable | None = None, arg: Any = None) -> tuple[Part, ...]:
-    return (Part(op, arg, decode),)
+def one(op: Op, decode: Callable | None = None, arg: Any = None) -> tuple[LiftedPart, ...]:
+    return (LiftedPart(op, arg, decode),)
 
 
-def jump(op: Op, direction: int, arg: Any = None, skip: int = 0) -> Part:
-    return Part(op, arg, None, (direction, skip))
+def jump(op: Op, direction: int, arg: Any = None, skip: int = 0) -> LiftedPart:
+    return LiftedPart(op, arg, None, (direction, skip))
 
 
 FORWARD, BACKWARD = 1, -1
-DROP: tuple[Part, ...] = ()
+DROP: tuple[LiftedPart, ...] = ()
 
 _INPLACE = {
     "ADD": "iadd", "AND": "iand", "FLOOR_DIVIDE": "ifloordiv", "LSHIFT": "ilshift", "MATRIX_MULTIPLY": "imatmul",

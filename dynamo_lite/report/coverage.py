@@ -46,7 +46,7 @@ class FrameText(NamedTuple):
     origins: list[Counter[CallChain]]
 
 
-class Event(NamedTuple):
+class ProfilerEvent(NamedTuple):
     """A call of a function (by its position) or of a graph (by its id), in seconds of `time.perf_counter`."""
 
     kind: str
@@ -96,7 +96,7 @@ class Coverage:
 
     functions: list[FunctionCoverage] = field(default_factory=list)
     window_seconds: float | None = None
-    events: list[Event] = field(default_factory=list)
+    events: list[ProfilerEvent] = field(default_factory=list)
     texts: dict[int, FrameText] = field(default_factory=dict)
     """Of frames, by the `id` of their record; empty unless the measurement was to keep them."""
     names: list[str] = field(default_factory=list)
@@ -280,7 +280,7 @@ class _CurrentFunction(threading.local):
     since: float = 0.0
     captured_since: float = 0.0
 
-    def __init__(self, events: list[Event]) -> None:
+    def __init__(self, events: list[ProfilerEvent]) -> None:
         self.events = events  # of all threads
 
     def after(self, graph: int | None, now: float) -> None:
@@ -297,7 +297,7 @@ class _CurrentFunction(threading.local):
     def keep(self, kind: str, number: int, start: float, end: float) -> None:
         """Remember an event, if there are not too many."""
         if len(self.events) < MAX_EVENTS:
-            self.events.append(Event(kind, number, start, end - start))
+            self.events.append(ProfilerEvent(kind, number, start, end - start))
 
 
 class _MeasuredBackend:

@@ -32,7 +32,7 @@ from dynamo_lite.dynamism.mark_constraints import name_of, refuse_relation, refu
 from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
 from dynamo_lite.graph.passes.checks import CHECKS
 from dynamo_lite.guards import ir
-from dynamo_lite.guards.mirror import ACCESSORS, WITHOUT_ARGUMENT, Failure, explain_miss
+from dynamo_lite.guards.mirror import ACCESSORS, WITHOUT_ARGUMENT, GuardFailure, explain_miss
 from dynamo_lite.record import FrameRecord, Specialization, log
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
@@ -53,7 +53,7 @@ class Exported:
     preconditions: list[str]
     specializations: list[Specialization]
     left_out: list[str]
-    check: Callable[..., list[Failure]]
+    check: Callable[..., list[GuardFailure]]
 
     @property
     def graph(self) -> Graph:
@@ -226,7 +226,7 @@ class _Call(NamedTuple):
     in_spec: pytree.TreeSpec
     dynamic_shapes: Any
 
-    def run(self, fn: Any, backend: Any) -> tuple[Any, Any, list[Place], dict[str, Any]]:
+    def run(self, fn: Any, backend: Any) -> tuple[Any, Any, list[InputPlace], dict[str, Any]]:
         """Capture a function, and run what is made of it: the compiled function, its result, the sizes that have a `Dim` with a name, and
         the tensors that stood for parameters and buffers."""
         args, kwargs = pytree.tree_unflatten(self.stands, self.in_spec)
@@ -265,7 +265,7 @@ def _exported(fn: Any, call: _Call) -> tuple[Exported, _Capture]:
         *[_paths_to(n) for g in conditions for n in _nodes(g) if is_input(n)]
     )
 
-    def check(args: Any, kwargs: Any, compiled: Any = compiled) -> list[Failure]:
+    def check(args: Any, kwargs: Any, compiled: Any = compiled) -> list[GuardFailure]:
         """`compiled` is kept, because the guards live as long as it does."""
         named = _named(fn, args, kwargs)
         misses = explain_miss(guards, *bind(args, kwargs))
@@ -380,7 +380,7 @@ Path = tuple[Any, ...]
 """The name of an argument, and the keys that lead to a tensor in it."""
 
 
-class Place(NamedTuple):
+class InputPlace(NamedTuple):
     """A size of an argument that has a `Dim` with a name."""
 
     path: Path
@@ -400,8 +400,8 @@ class Place(NamedTuple):
         return f"{_text_of(self.path)}.size({self.dim})"
 
 
-def _by_name(dims: list[Place]) -> dict[str, list[Place]]:
-    found: dict[str, list[Place]] = {}
+def _by_name(dims: list[InputPlace]) -> dict[str, list[InputPlace]]:
+    found: dict[str, list[InputPlace]] = {}
     for place in dims:
         found.setdefault(place.name, []).append(place)
     return found
@@ -410,13 +410,13 @@ def _by_name(dims: list[Place]) -> dict[str, list[Place]]:
 class Equality:
     """The precondition that sizes with one `Dim` are equal."""
 
-    def __init__(self, places: list[Place]) -> None:
+    def __init__(self, places: list[InputPlace]) -> None:
         self.places = [place._replace(tensor=None) for place in places]
 
     def __str__(self) -> str:
         return " == ".join(map(str, self.places))
 
-    def failures(self, named: dict[str, Any]) -> list[Failure]:
+    def failures(self, named: dict[str, Any]) -> list[GuardFailure]:
         """What is wrong with arguments by name: at most one failure."""
         sizes = []
         for place in self.places:
@@ -426,10 +426,10 @@ class Equality:
             sizes.append(value.shape[place.dim])
         if len(set(sizes)) == 1:
             return []
-        return [Failure(str(self.places[0]), None, str(self), ", ".join(map(str, sizes)))]
+        return [GuardFailure(str(self.places[0]), None, str(self), ", ".join(map(str, sizes)))]
 
 
-def _check_relations(dims: list[Place], numbers: Any) -> None:
+def _check_relations(dims: list[InputPlace], numbers: Any) -> None:
     """Raise `UserError` if sizes with different names depend on each other."""
     names = {str(place): place for place in dims}
     for number in numbers:
@@ -441,7 +441,7 @@ def _check_relations(dims: list[Place], numbers: Any) -> None:
 
 
 @contextlib.contextmanager
-def _marked(fn: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator[list[Place]]:
+def _marked(fn: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator[list[InputPlace]]:
     """Marks on the tensors of the arguments, as `dynamic_shapes` says, for a while. Gives the sizes that have a `Dim` with a name."""
     named = _named(fn, args, kwargs)
     if not isinstance(dynamic_shapes, Mapping | None):
@@ -459,7 +459,7 @@ def _marked(fn: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator[li
             for dim, wanted in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
                 _mark(tensor, dim, wanted, path)
                 if isinstance(wanted, Dim):
-                    dims.append(Place(path, tensor, dim, wanted.__name__))
+                    dims.append(InputPlace(path, tensor, dim, wanted.__name__))
         for name, places in _by_name(dims).items():
             if len({place.size for place in places}) > 1:
                 refuse_unequal(name, {place.dimension: place.size for place in places})

@@ -44,7 +44,7 @@ class Job:
         handle, path = tempfile.mkstemp(prefix="dynamo_lite-race-")
         self.path = pathlib.Path(path)
         self.close = weakref.finalize(self, self.path.unlink, missing_ok=True)
-        job = portable.Job(gm, Inputs(examples).fresh(), training, portable.settings())
+        job = portable.PortableGraph(gm, Inputs(examples).fresh(), training, portable.settings())
         try:
             with os.fdopen(handle, "wb") as file:
                 portable.dump(job, file)

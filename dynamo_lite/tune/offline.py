@@ -38,7 +38,7 @@ class Collector:
         file = io.BytesIO()
         try:
             Inputs(example_inputs)
-            job = portable.Job(gm, example_inputs, training, portable.settings())
+            job = portable.PortableGraph(gm, example_inputs, training, portable.settings())
             portable.dump(job, file, values=False)
             operators = sum(node.op.startswith("call_") for node in gm.graph.nodes)
             self.store.collect(key, place_of(gm), operators, file.getvalue())

@@ -1,6 +1,6 @@
 """Graphs and their inputs in files, for another process.
 
-Input: a graph as `backends.registry` describes it, its inputs. Output: a file, and in the other process a `Job`.
+Input: a graph as `backends.registry` describes it, its inputs. Output: a file, and in the other process a `PortableGraph`.
 Invariant: the graph that is read has the nodes and names of the one that was written, so that torch's compilers find in their caches in one
 process what they have compiled in another; inputs that share memory do so again. What the inputs are is plain data and tensors; the
 graph is a pickle, so only files of one's own are to be read.
@@ -31,7 +31,7 @@ class CannotCarry(Exception):
 
 
 @dataclass
-class Job:
+class PortableGraph:
     """A graph for a race, real inputs, whether it is trained, the settings under which it runs."""
 
     gm: torch.fx.GraphModule
@@ -40,7 +40,7 @@ class Job:
     settings: Mapping[str, Any]
 
 
-def dump(job: Job, file: IO[bytes], *, values: bool = True) -> None:
+def dump(job: PortableGraph, file: IO[bytes], *, values: bool = True) -> None:
     """Write a job; without `values` large inputs are described only. Raises `CannotCarry`."""
     symbols: dict[str, tuple[int, bool, int | None, int | None]] = {}
     placeholders = job.gm.graph.find_nodes(op="placeholder")
@@ -53,7 +53,7 @@ def dump(job: Job, file: IO[bytes], *, values: bool = True) -> None:
     torch.save((about, job.examples if values else described(job.examples)), file)
 
 
-def load(file: IO[bytes]) -> Job:
+def load(file: IO[bytes]) -> PortableGraph:
     """The other side of `dump`. Raises `CannotCarry` if the graph needs something that only the program has."""
     (graph, symbols, fakes, training, settings), examples = torch.load(file, weights_only=True)
     examples = made(examples)
@@ -71,7 +71,7 @@ def load(file: IO[bytes]) -> Job:
     for module in gm.modules():
         if isinstance(module, torch.fx.GraphModule):
             module.recompile()
-    return Job(gm, examples, training, settings)
+    return PortableGraph(gm, examples, training, settings)
 
 
 def _bare(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:

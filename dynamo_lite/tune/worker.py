@@ -43,7 +43,7 @@ def main(path: str, request: str) -> int:
     return 0
 
 
-def _race(job: portable.Job, candidates: dict[str, Any], seconds: float, tell: Callable[..., None]) -> Race:
+def _race(job: portable.PortableGraph, candidates: dict[str, Any], seconds: float, tell: Callable[..., None]) -> Race:
     portable.apply(job.settings)
     fakes = [node.meta["example_value"] for node in job.gm.graph.find_nodes(op="placeholder")]
 

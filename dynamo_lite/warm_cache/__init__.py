@@ -23,7 +23,7 @@ from dynamo_lite.record import STATS
 
 from . import keys, store
 from .artifacts import Artifacts
-from .frames import Version, write
+from .frames import StoredVersion, write
 from .store import clear, directory, export_to, files, import_from, read
 
 __all__ = [
@@ -45,20 +45,22 @@ __all__ = [
 T = TypeVar("T")
 
 
-def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> Iterator[Version]:
+def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> Iterator[StoredVersion]:
     """The kept versions for a function that may hold for this call. Who takes one checks its guards."""
     code = function.__code__
     for path, item in store.find(keys.build(), keys.key(code, values, region.dynamic, region.fullgraph)):
         if path in _forgotten:
             continue
-        version = store.attempt(path, lambda item=item: Version(marshal.loads(item.payload), function, values, region))
+        version = store.attempt(
+            path, lambda item=item: StoredVersion(marshal.loads(item.payload), function, values, region)
+        )
         if version is not None:
             version.path = path
             _met.add(path)
             yield version
 
 
-def revived(version: Version, make: Callable[[], T]) -> T | None:
+def revived(version: StoredVersion, make: Callable[[], T]) -> T | None:
     """What `make` makes of a version; None if it turns out not to fit."""
     return store.attempt(version.path, make)
 

@@ -289,7 +289,7 @@ def _write_break(record: BreakRecord) -> tuple[Any, ...]:
 # Reading.
 
 
-class Version:
+class StoredVersion:
     """A version that was read: everything but the compiled graph, which `code` makes room for."""
 
     def __init__(

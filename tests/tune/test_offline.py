@@ -99,7 +99,7 @@ def test_large_inputs_are_described():
     examples = [base, weight, numbers, flags, waves, small, 7]
     gm = torch.fx.symbolic_trace(lambda a, b, c, d, e, f, g: (a + 1,))
     file = io.BytesIO()
-    portable.dump(portable.Job(gm, examples, False, portable.settings()), file, values=False)
+    portable.dump(portable.PortableGraph(gm, examples, False, portable.settings()), file, values=False)
     assert len(file.getvalue()) < 20_000
     file.seek(0)
     job = portable.load(file)

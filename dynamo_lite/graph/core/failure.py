@@ -51,7 +51,7 @@ class CheckFailed(Exception):
     """What the trace took for granted about tensor data does not hold."""
 
 
-class Failure:
+class GraphFailure:
     """The `on_failure` of one graph. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient state and looks at
     the results of `checks`. `boxed`: what lets go of the inputs while it runs; None if nothing does."""
 
@@ -72,7 +72,7 @@ class Failure:
         self.boxed = boxed
         self.has_released = False  # whether the inputs are gone when the graph raises
         # (index of a node, whether an input has a history) → what it leaves when it raises
-        self.traces: dict[tuple[int, bool], Left] = {}
+        self.traces: dict[tuple[int, bool], LeftByTrace] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
 
     def __call__(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
@@ -145,7 +145,7 @@ class Failure:
         return False
 
 
-class Left(NamedTuple):
+class LeftByTrace(NamedTuple):
     """What a graph has changed for good (None: nothing), by which node, and the devices from whose generators it has drawn. `refused`: what
     the last node raises on fake tensors before it calls any operator."""
 
@@ -155,7 +155,9 @@ class Left(NamedTuple):
     refused: type[Exception] | None = None
 
 
-def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], first_check: int | None = None) -> Left:
+def trace_left(
+    gm: Any, last: int, args: Any, protect: Callable[[Any], Any], first_check: int | None = None
+) -> LeftByTrace:
     """What the nodes up to number `last`, which raises, have changed for good. `first_check`: the node from which on nothing is known of
     the data; random numbers are put back."""
     watch = _Watch(first_check)
@@ -176,7 +178,7 @@ def trace_left(gm: Any, last: int, args: Any, protect: Callable[[Any], Any], fir
     except Exception as error:
         found.append(f"changed something ({type(error).__name__} on fake tensors)")
         refused = type(error) if watch.is_last and not watch.has_called else None
-    return Left(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
+    return LeftByTrace(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
 
 
 def raises_on_fakes(gm: Any, args: Sequence[Any]) -> bool:

@@ -1,6 +1,6 @@
 """Propagation of metadata: what an operator's outputs look like, without data.
 
-Input: an operator, arguments with FX nodes in them, and the graph values of these nodes. Output: an `Outcome`: the
+Input: an operator, arguments with FX nodes in them, and the graph values of these nodes. Output: a `Propagation`: the
 metas of the results, which of them are or view an argument, and how arguments changed.
 Invariant: `Propagator.propagate` is the only place that runs operators on fake tensors; when it raises it leaves no
 trace. An outcome is remembered only if it follows from the operator, the ambient state and interned metas alone.
@@ -42,7 +42,7 @@ from .meta import TensorMeta, meta_of_fake
 from .values import (
     ArgumentResult,
     ConstantResult,
-    Outcome,
+    Propagation,
     SameResult,
     SequenceResult,
     SymResult,
@@ -157,7 +157,7 @@ PropagationMode.__torch_dispatch__ = _dispatch
 
 # -- outcomes
 
-MEMO: dict[Any, Outcome] = {}
+MEMO: dict[Any, Propagation] = {}
 """(operator, ambient state, arguments with metas) → outcome, for the whole process."""
 
 MAX_MEMO = 100_000
@@ -174,7 +174,7 @@ class Propagator:
 
     def __init__(self) -> None:
         self.mode = PropagationMode()
-        self.memo: dict[Any, Outcome] = {}  # like MEMO, of calls with symbolic sizes
+        self.memo: dict[Any, Propagation] = {}  # like MEMO, of calls with symbolic sizes
         self.allows_any_device = False  # whether the graph runs on tensors without data, which can be on any
 
     def allow_higher_order(self) -> None:
@@ -258,8 +258,8 @@ class Propagator:
         tensors: list[TensorValue],
         values: dict[Node, Any],
         key: Any,
-        memo: dict[Any, Outcome],
-    ) -> tuple[Outcome, list[FakeTensor] | None]:
+        memo: dict[Any, Propagation],
+    ) -> tuple[Propagation, list[FakeTensor] | None]:
         """What `target(*args, **kwargs)` returns and changes.
 
         `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among
@@ -290,7 +290,7 @@ class Propagator:
         if len(first) < len(written):
             key = None  # others of the same metadata may be of different memory
         counted = tuple([(i, written[i]) for i in first])
-        outcome = Outcome(_describe(result, fakes, new, target), changes, counted, self.mode.is_random)
+        outcome = Propagation(_describe(result, fakes, new, target), changes, counted, self.mode.is_random)
         if any(f.device.type not in _ALWAYS_PRESENT and not _is_present(f.device.type) for f in new):
             if not self.allows_any_device:
                 device = next(f.device for f in new if f.device.type not in _ALWAYS_PRESENT)
@@ -304,7 +304,7 @@ class Propagator:
 
     def _direct(
         self, op: str, target: Any, args: Any, kwargs: Any, tensors: list[TensorValue], values: dict[Node, Any]
-    ) -> Outcome | None:
+    ) -> Propagation | None:
         """What follows from sizes alone, if some of them are symbolic."""
         find = self.mode.direct_outcome
         if find is None or not any(t.meta.live for t in tensors):
@@ -525,7 +525,7 @@ def _base_index(result: FakeTensor, fakes: list[FakeTensor]) -> int | None:
     return None
 
 
-def _is_memorable(outcome: Outcome) -> bool:
+def _is_memorable(outcome: Propagation) -> bool:
     return _is_interned(outcome.result) and all(meta.interned for _, meta in outcome.changes)
 
 

@@ -1,7 +1,7 @@
 """Values of the graph under construction.
 
 Input: nothing; this is the vocabulary of the package. Output: `TensorValue` and `SymValue`, what stands for a tensor or
-a symbolic number between the models and the FX nodes, and `Outcome`, what an operator does to metadata.
+a symbolic number between the models and the FX nodes, and `Propagation`, what an operator does to metadata.
 Invariant: a value that nothing has used yet need not have a node; `builder.node(value)` makes it.
 """
 
@@ -121,7 +121,7 @@ def has_constant(result: Any) -> bool:
     return type(result) is ConstantResult and result.value is not None
 
 
-class Outcome(NamedTuple):
+class Propagation(NamedTuple):
     """What an operator does: its result, the new metas of arguments that it changed, by position, and the positions of those whose data it
     changed, each with how many times that was counted; of arguments that share memory the first; whether it draws random numbers."""
 

@@ -113,7 +113,7 @@ def has_parts(value: torch.Tensor) -> bool:
     return True
 
 
-class Part:
+class WrapperPart:
     """A fake tensor that is part of wrapper tensors. `tracker`: its model, made of the part `name` of `owner` when it is first read."""
 
     __slots__ = ("fake", "name", "owner", "tracker")
@@ -125,14 +125,14 @@ class Part:
         self.tracker = tracker
 
 
-def pin_parts(parts: dict[int, Part], value: Any, tensors: list[Any]) -> None:
+def pin_parts(parts: dict[int, WrapperPart], value: Any, tensors: list[Any]) -> None:
     """A wrapper tensor that an operator returns may have arguments of that operator as parts: they are the same objects."""
     for name in part_names(value.fake):
         part = getattr(value.fake, name)
         given = next((t for t in tensors if t.fake is part), None)
         if given is not None and id(part) not in parts:
             given.pinned = True
-            parts[id(part)] = Part(part, None, name, given.tracker)
+            parts[id(part)] = WrapperPart(part, None, name, given.tracker)
 
 
 def memories_of(value: torch.Tensor) -> set[int]:

@@ -28,27 +28,27 @@ def versions(builder: Any, nodes: Sequence[Node]) -> int:
     return at_the_end(builder, lambda values: sum(values[node]._version for node in nodes))
 
 
-class Version(NamedTuple):
+class DataVersion(NamedTuple):
     """How often a value has been changed in place by the graph so far, and the input whose counter it has (None: one of its own)."""
 
     input: Any
     n: int
 
 
-def version_of(builder: Any, value: TensorValue) -> Version | None:
+def version_of(builder: Any, value: TensorValue) -> DataVersion | None:
     """The version of a value; None if it can't be known: inputs may share a counter, so that no other one may have been changed."""
     node = builder.node(value)
     inputs = [item for item in builder.inputs if isinstance(item.node.meta.subject, TensorValue)]
 
-    def ask(values: dict[Node, Any]) -> Version | None:
+    def ask(values: dict[Node, Any]) -> DataVersion | None:
         before = [values[item.node]._version for item in inputs]
         n = values[node]._version
         torch.autograd.graph.increment_version(values[node])
         shared = [i for i, item in enumerate(inputs) if values[item.node]._version != before[i]]
         if not shared:
-            return Version(None, n)
+            return DataVersion(None, n)
         others = [n for i, n in enumerate(before) if i not in shared]
-        return Version(inputs[shared[0]], n) if len(shared) == 1 and not any(others) else None
+        return DataVersion(inputs[shared[0]], n) if len(shared) == 1 and not any(others) else None
 
     return at_the_end(builder, ask)
 

@@ -46,7 +46,7 @@ class Registration:
         return [ref() for ref in self._refs]
 
 
-class Call:
+class HookedCall:
     """One call of a module, with what is known on the way back: the gradients of its results. Without a number it has no hooks: the
     propagation of metadata needs none, nor does a graph which has them followed in its own backward pass."""
 
@@ -128,7 +128,7 @@ def warn_of_no_arguments() -> None:
 # -- what graphs call
 
 
-def arguments(call: Call, n: int, positions: tuple[int, ...], *tensors: Any) -> tuple[Any, ...]:
+def arguments(call: HookedCall, n: int, positions: tuple[int, ...], *tensors: Any) -> tuple[Any, ...]:
     """The tensors among the n arguments of a call."""
     call.n_args = n
     if not any(t.requires_grad for t in tensors):
@@ -137,13 +137,13 @@ def arguments(call: Call, n: int, positions: tuple[int, ...], *tensors: Any) -> 
     return _hooked(call, tensors, lambda given, got: call.on_arguments(given))
 
 
-def results(call: Call, n_args: int, n: int, positions: tuple[int, ...], *tensors: Any) -> tuple[Any, ...]:
+def results(call: HookedCall, n_args: int, n: int, positions: tuple[int, ...], *tensors: Any) -> tuple[Any, ...]:
     """The tensors among the n results of a call."""
     call.n_args = n_args
     return _hooked(call, tensors, lambda given, got: call.on_results(n, positions, got))
 
 
-def _hooked(call: Call, tensors: tuple[Any, ...], hook: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
+def _hooked(call: HookedCall, tensors: tuple[Any, ...], hook: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
     made = BackwardHookFunction.apply(*tensors)
     if call.number is not None:
         next(t.grad_fn for t in made if t.requires_grad).register_hook(hook)

@@ -1,6 +1,6 @@
 """What calls of torch's functions on symbolic sizes come to, without a fake tensor.
 
-Input: a function or the name of a method, and arguments with metas in the place of tensors. Output: the `Outcome` of the call, or None
+Input: a function or the name of a method, and arguments with metas in the place of tensors. Output: the `Propagation` of the call, or None
 where it has to be run on fake tensors.
 Invariant: where there is an outcome, it is the one that fake tensors would have shown, and the guards are the same or follow from those.
 
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import Node
 
-from dynamo_lite.graph.core.values import Outcome, SameResult, SymValue, TensorResult, TensorValue
+from dynamo_lite.graph.core.values import Propagation, SameResult, SymValue, TensorResult, TensorValue
 
 from . import direct_rules, view_rules
 from .meta_tensor import Sketch, sketch_of
@@ -30,7 +30,7 @@ _C = torch._C
 
 def outcome(
     mode: Any, op: str, target: Any, args: Any, kwargs: dict[str, Any], tensors: list[TensorValue], values: Any
-) -> Outcome | None:
+) -> Propagation | None:
     """The outcome of a call; `mode` holds the trace's extents and metas, the other arguments are those of `propagate`."""
     function = CALLS.get(target)
     if function is None or not function.takes(len(args), kwargs) or _is_altered():
@@ -52,10 +52,10 @@ def outcome(
         family = tensors[index].family or tensors[index : index + 1]
         if sum([t in family for t in tensors]) > 1:
             return None  # the memory is that of several arguments
-        return Outcome(SameResult(index), (), ((index, 1),))
+        return Propagation(SameResult(index), (), ((index, 1),))
     index = call.index(result)
     if index is not None:
-        return Outcome(SameResult(index))
+        return Propagation(SameResult(index))
     base, root = None, result.base
     while root is not None and base is None:
         base, root = call.index(root), root.base
@@ -65,7 +65,7 @@ def outcome(
             return None  # there, views of leaves require gradients all the same
         requires_grad = False
     meta = mode.symbolic_metas.of_sketch(result, requires_grad, not requires_grad)
-    return Outcome(TensorResult(meta, base))
+    return Propagation(TensorResult(meta, base))
 
 
 def _is_altered() -> bool:
@@ -133,7 +133,7 @@ class Written(NamedTuple):
     tensor: Sketch
 
 
-class Function:
+class CallRule:
     """A rule, and which arguments it takes."""
 
     def __init__(self, rule: Callable[..., Any]) -> None:
@@ -437,5 +437,5 @@ _RULES: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
     (view_rules.contiguous, ("contiguous",)),
 )
 
-CALLS: dict[Any, Function] = {target: Function(rule) for rule, targets in _RULES for target in targets}
+CALLS: dict[Any, CallRule] = {target: CallRule(rule) for rule, targets in _RULES for target in targets}
 """Function, or name of a method → its rule."""

@@ -1,6 +1,6 @@
 """Functions of the program followed as bodies of one graph node.
 
-Input: a tracker of a function and the trackers of its arguments. Output: `Captured`: the finished graph of the body, the values from
+Input: a tracker of a function and the trackers of its arguments. Output: `CapturedBody`: the finished graph of the body, the values from
 outside that it uses, and its result's structure.
 Invariant: a body is followed once, with trackers of its own arguments; it must leave every object from outside as it was, and it must
 not change tensors from outside: otherwise the call is a break.
@@ -39,7 +39,7 @@ from .tensor import TensorVariable, ValueVariable
 # -- structures
 
 
-class Part:
+class BodyPart:
     """A structure that was taken apart. `build` makes it of tensors; `cls` is that of a container, None for what is no tensor and has no
     tensors inside; `keys` those of a dictionary; `parts` what is inside."""
 
@@ -50,7 +50,7 @@ class Part:
     ) -> None:
         self.build = build
         self.cls = cls
-        self.parts: list[Part] = list(parts)
+        self.parts: list[BodyPart] = list(parts)
         self.keys: list[Any] = list(keys)
 
     def __call__(self, items: Iterator[VariableTracker]) -> Any:
@@ -84,7 +84,7 @@ class Part:
         return [dim for part, own in zip(self.parts, wanted, strict=True) for dim in part.spread(own)]
 
 
-def flatten(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> Part:
+def flatten(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> BodyPart:
     """Append the tensors of a structure to `leaves`; the structure, to be made of other tensors."""
     return Flattening(tx, leaves).of(vt)
 
@@ -109,15 +109,15 @@ class Flattening:
         self.is_outside = is_outside
         self.entered: set[int] = set()
 
-    def of(self, vt: VariableTracker) -> Part:
+    def of(self, vt: VariableTracker) -> BodyPart:
         """Take one structure apart."""
         if isinstance(vt, TensorVariable) or (self.with_ints and (is_int(vt) or isinstance(vt, SymNodeVariable))):
             self.leaves.append(vt)
-            return Part(next, torch.Tensor)
+            return BodyPart(next, torch.Tensor)
         if isinstance(vt, SymNodeVariable):
             return unsupported(BREAK, "the body returns a symbolic number")
         if isinstance(vt, ConstantVariable) or (self.is_outside is not None and self.is_outside(vt)):
-            return Part(lambda items: vt, None)
+            return BodyPart(lambda items: vt, None)
         if id(vt) in self.entered:
             unsupported(BREAK, "the body returns an object that contains itself, or one object twice")
         self.entered.add(id(vt))
@@ -126,13 +126,13 @@ class Flattening:
             self.entered.discard(id(vt))  # what appears twice is made twice
         return part
 
-    def _node(self, vt: VariableTracker) -> Part:
+    def _node(self, vt: VariableTracker) -> BodyPart:
         kind, cls = type(vt), vt.python_type()
         if kind is DictVariable:
             return self._dictionary(vt)
         if issubclass(kind, TupleVariable | ListVariable):
             parts = [self.of(item) for item in vt.items]
-            made = Part(ListVariable, cls, parts)
+            made = BodyPart(ListVariable, cls, parts)
             if kind is ListVariable:
                 made.build = lambda items: ListVariable(made.built(items))
             else:
@@ -142,35 +142,35 @@ class Flattening:
         if registered is not None:
             return self._registered(vt, registered)
         if vt.source is not None and not vt.mutated:
-            return Part(lambda items: vt, None)
+            return BodyPart(lambda items: vt, None)
         if self.is_outside is not None and kind is InstanceVariable and vt.source is None:
             return self._new_object(vt)
         return unsupported(BREAK, f"the body returns a {cls.__qualname__}")
 
-    def _dictionary(self, vt: DictVariable) -> Part:
+    def _dictionary(self, vt: DictVariable) -> BodyPart:
         pairs = list(vt.pairs())
         keys = [key for key, _ in pairs]
-        made = Part(next, dict, [self.of(value) for _, value in pairs])
+        made = BodyPart(next, dict, [self.of(value) for _, value in pairs])
         made.keys = [key.as_python_constant() if key.is_python_constant() else key for key in keys]
         made.build = lambda items: _make_dict(self.tx, list(zip(keys, made.built(items), strict=True)))
         return made
 
-    def _registered(self, vt: VariableTracker, node: Any) -> Part:
+    def _registered(self, vt: VariableTracker, node: Any) -> BodyPart:
         """An object of a class that the program, or torch, has registered."""
         tx = self.tx
         children, context = tx.tr.unpack(tx, tx.call(tx.tr.build_constant_object(node.flatten_fn), [vt]))
-        made = Part(next, vt.python_type(), [self.of(child) for child in tx.tr.unpack(tx, children)])
+        made = BodyPart(next, vt.python_type(), [self.of(child) for child in tx.tr.unpack(tx, children)])
         unflatten = tx.tr.build_constant_object(node.unflatten_fn)
         made.build = lambda items: tx.call(unflatten, [ListVariable(made.built(items)), context])
         return made
 
-    def _new_object(self, vt: InstanceVariable) -> Part:
+    def _new_object(self, vt: InstanceVariable) -> BodyPart:
         """An object that the function has made: it gets the tensors that the operator returns in the place of those of the body."""
         attributes = vt.instance_dict(self.tx)
         if attributes is None or vt.slots:
             return unsupported(BREAK, f"the body returns a {vt.python_type().__qualname__}")
         pairs = list(attributes.pairs())
-        made = Part(next, vt.python_type(), [self.of(value) for _, value in pairs])
+        made = BodyPart(next, vt.python_type(), [self.of(value) for _, value in pairs])
 
         def build(items: Iterator[VariableTracker]) -> VariableTracker:
             for (key, _), value in zip(pairs, made.built(items), strict=True):
@@ -363,7 +363,7 @@ def isinstance_of_tracker(vt: Any) -> bool:
     return issubclass(type(vt), VariableTracker) and not is_lazy(vt)
 
 
-class Captured:
+class CapturedBody:
     """A followed body: its result's structure and tensors; for the options see `Flattening`."""
 
     def __init__(self, tx: Any, body: Body, result: VariableTracker, **options: Any) -> None:
@@ -406,7 +406,7 @@ def capture(
     body: Body | None = None,
     with_ints: bool = False,
     only_calls: bool = False,
-) -> Captured:
+) -> CapturedBody:
     """Follow a function as a body. `body` is given where it has arguments of its own. `only_calls`: the result is that of the call."""
     extra = [fn, *args, *(kwargs or {}).values()]
     return follow(tx, lambda: tx.call(fn, args, kwargs or {}), extra, body, with_ints, only_calls)
@@ -419,10 +419,10 @@ def follow(
     body: Body | None = None,
     with_ints: bool = False,
     only_calls: bool = False,
-) -> Captured:
+) -> CapturedBody:
     """Make a call as a body; `extra` are objects from outside that the frames need not hold."""
     body, result, outside = followed(tx, call, extra, body)
-    return Captured(tx, body, result, with_ints=with_ints, is_outside=outside.has if only_calls else None)
+    return CapturedBody(tx, body, result, with_ints=with_ints, is_outside=outside.has if only_calls else None)
 
 
 def followed(
@@ -463,7 +463,7 @@ def pack_body(packing: Packing, vt: BodyVariable) -> Any:
     return packing.body(vt.module)
 
 
-def union(captured: list[Captured]) -> list[Any]:
+def union(captured: list[CapturedBody]) -> list[Any]:
     return list(dict.fromkeys(value for c in captured for value in c.lifted))
 
 

@@ -19,7 +19,7 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 
 from .numpy.arrays import ArrayVariable
-from .numpy.calls import Call, operate
+from .numpy.calls import NumpyCall, operate
 from .symnode import SymNodeVariable
 from .tensor import ValueVariable
 from .tensor_indexing import as_int, picked
@@ -52,7 +52,7 @@ def subscript(self: ArrayVariable, tx: Any, key: VariableTracker) -> VariableTra
     key, is_basic = _key_of(key)
     if not config.trace_numpy or not is_basic:
         return operate(tx, operator.getitem, [self, key])
-    call = Call("operator.getitem", operator.getitem, [self, key], {})
+    call = NumpyCall("operator.getitem", operator.getitem, [self, key], {})
     expected = call.expected()
     tensor = ValueVariable(self.proxy)
     part, rest = picked(tx, tensor, key) or (tensor, key)
@@ -67,7 +67,9 @@ def ass_subscript(self: ArrayVariable, tx: Any, key: VariableTracker, value: Var
     key, is_basic = _key_of(key)
     found = picked(tx, ValueVariable(self.proxy), key) if is_basic and config.trace_numpy else None
     if found is not None:
-        Call("operator.getitem", operator.getitem, [self, key], {}).expected()  # numpy refuses what is out of range
+        NumpyCall(
+            "operator.getitem", operator.getitem, [self, key], {}
+        ).expected()  # numpy refuses what is out of range
         self, key = ArrayVariable(found[0].proxy, numpy.ndarray), found[1] or ConstantVariable(...)
     operate(tx, operator.setitem, [self, key, value])
 

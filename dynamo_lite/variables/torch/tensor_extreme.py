@@ -74,7 +74,7 @@ _ASKS_NO_OBJECT = frozenset(
 """Attributes and methods that are about the value alone, or give a tensor of the graph of which it is known whose memory it has."""
 
 
-class Choice:
+class ExtremeChoice:
     """What holds as long as nobody can tell the value from the chosen tensor."""
 
     def __init__(self, tx: Any, chosen: ChosenVariable) -> None:
@@ -109,7 +109,7 @@ def extreme(tx: Any, function: Any, best: VariableTracker, item: VariableTracker
         return None
     made = tx.tr.graph.call(tx, "call_function", torch.where, [flag, item, best])
     chosen = ChosenVariable(made, flag, item, best)
-    tx.tr.provisos.append(Choice(tx, chosen))
+    tx.tr.provisos.append(ExtremeChoice(tx, chosen))
     return chosen
 
 

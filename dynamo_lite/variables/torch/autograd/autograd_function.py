@@ -33,10 +33,10 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.native import emit_call
 from dynamo_lite.variables.torch.allow_in_graph import call_allowed
 from dynamo_lite.variables.torch.body import (
+    BodyPart,
     BodyVariable,
-    Captured,
+    CapturedBody,
     Flattening,
-    Part,
     ValueVariable,
     constants,
     cotangent,
@@ -61,7 +61,7 @@ def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwar
     """`Function.apply`."""
     if cls.is_python_constant() and is_allowed_in_graph(cls.as_python_constant()):
         return call_allowed(tx, functional.application(cls.as_python_constant()), list(args), kwargs)
-    call = Call(tx, cls, list(args), kwargs)
+    call = ApplyCall(tx, cls, list(args), kwargs)
     grad = torch.is_grad_enabled()
     if grad and any(map(_needs_grad, call.inputs)):
         return apply_with_gradients(tx, call)
@@ -75,7 +75,7 @@ def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwar
             tx.tr.state.write(_SET_GRAD, (True,))
 
 
-class Call:
+class ApplyCall:
     """A call of `apply`."""
 
     def __init__(self, tx: Any, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -170,9 +170,9 @@ class Outputs(Flattening):
         self.parts = [None if isinstance(i, TensorVariable) else self.of(i) for i in self.items]
         self.tensors = [i for i in self.items if isinstance(i, TensorVariable)]
 
-    def of(self, vt: VariableTracker) -> Part:
+    def of(self, vt: VariableTracker) -> BodyPart:
         if isinstance(vt, TensorVariable) and not self.body.is_made_inside(vt.proxy):
-            return Part(lambda items: vt, None)
+            return BodyPart(lambda items: vt, None)
         return super().of(vt)
 
     @property
@@ -187,7 +187,7 @@ class Outputs(Flattening):
 
 
 @whole
-def apply_with_gradients(tx: Any, call: Call) -> VariableTracker:
+def apply_with_gradients(tx: Any, call: ApplyCall) -> VariableTracker:
     """One node: the bodies of `forward` and `backward`, and the tensors that they use."""
     if call.real.backward is _Function.backward:
         unsupported(SLUG, f"{call.cls.describe()} has no backward")
@@ -205,7 +205,7 @@ def apply_with_gradients(tx: Any, call: Call) -> VariableTracker:
 class _Marks:
     """What `forward` has marked, by position."""
 
-    def __init__(self, tx: Any, call: Call, context: Any, outputs: Outputs) -> None:
+    def __init__(self, tx: Any, call: ApplyCall, context: Any, outputs: Outputs) -> None:
         tensors = outputs.tensors
         constant = call.marked(context, "non_differentiable")
         self.not_differentiable = [i for i, t in enumerate(tensors) if any(t is m for m in constant)]
@@ -219,7 +219,7 @@ class _Marks:
             unsupported(SLUG, f"{call.cls.describe()} changes arguments inside of a function transform")
         self.absent = self._absent(tx, call, context, len(outputs.leaves_in_order))
 
-    def _absent(self, tx: Any, call: Call, context: Any, n: int) -> list[tuple[int, ...]]:
+    def _absent(self, tx: Any, call: ApplyCall, context: Any, n: int) -> list[tuple[int, ...]]:
         """Where results that nothing used have no gradient: for each `backward` that there may be, which of its arguments are None. Some
         argument is a gradient."""
         if context.tp_getattro(tx, "materialize_grads").as_python_constant():
@@ -241,12 +241,12 @@ class _Node:
     def __init__(
         self,
         tx: Any,
-        call: Call,
+        call: ApplyCall,
         body: Body,
         outputs: Outputs,
         marks: _Marks,
-        backwards: list[Captured],
-        pushes: list[Captured],
+        backwards: list[CapturedBody],
+        pushes: list[CapturedBody],
     ) -> None:
         self.tx = tx
         self.call = call
@@ -321,7 +321,7 @@ def _name(cls: type) -> str:
     return node.__name__.removesuffix("Backward") if isinstance(node, type) else cls.__name__
 
 
-def _follow_backward(tx: Any, call: Call, context: Any, outputs: Outputs, absent: tuple[int, ...]) -> Captured:
+def _follow_backward(tx: Any, call: ApplyCall, context: Any, outputs: Outputs, absent: tuple[int, ...]) -> CapturedBody:
     """The body of `backward`, which gets None as the gradients of the outputs `absent` and of what is no tensor."""
     body = tx.tr.graph.open_body()
     with body:
@@ -339,7 +339,7 @@ def _is_differentiable(vt: VariableTracker) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
-def _follow_jvp(tx: Any, call: Call, context: Any, outputs: Outputs) -> Captured:
+def _follow_jvp(tx: Any, call: ApplyCall, context: Any, outputs: Outputs) -> CapturedBody:
     """The body of `jvp`, which gets tangents of all tensors among the inputs."""
     body = tx.tr.graph.open_body()
     known = dict.fromkeys([a for a in call.inputs if isinstance(a, TensorVariable)])
@@ -357,7 +357,7 @@ def _follow_jvp(tx: Any, call: Call, context: Any, outputs: Outputs) -> Captured
     return captured
 
 
-def _finish(graph: Any, captured: Captured, results: list[Any], saved: list[Any]) -> BodyVariable:
+def _finish(graph: Any, captured: CapturedBody, results: list[Any], saved: list[Any]) -> BodyVariable:
     """The body of `backward` or `jvp` as a module that takes gradients or tangents, and `saved`."""
     with captured.body:
         nodes = [None if r is None or is_none(r) else graph.node(r.proxy) for r in results]
@@ -370,7 +370,7 @@ def _as_tuple(result: VariableTracker) -> VariableTracker:
     return result if isinstance(result, TupleVariable) else TupleVariable([result])
 
 
-def _gradients(tx: Any, backward: Captured, inputs: list[Any], tensors: list[Any]) -> list[Any]:
+def _gradients(tx: Any, backward: CapturedBody, inputs: list[Any], tensors: list[Any]) -> list[Any]:
     """The gradient of each tensor, None if it has none: the sum over the inputs which it is."""
     given = list(backward.result.items)
     if len(given) < len(inputs) or not all(map(is_none, given[len(inputs) :])):

@@ -63,7 +63,7 @@ class HookCallVariable(VariableTracker):
         self.is_registered = is_registered
 
     def python_type(self) -> type:
-        return module_hooks.Call
+        return module_hooks.HookedCall
 
 
 @packs(HookCallVariable)
@@ -136,8 +136,8 @@ def _new_call(tx: Any, hook: BackwardHookVariable) -> HookCallVariable:
             return unsupported(SLUG, "a hook that nothing can refer to weakly", error)
         graph.module_hooks.append(registration)
         args = (registration.number,)
-    node = graph.add_call(tx, module_hooks.Call, args)
-    call = HookCallVariable(hook, node, module_hooks.Call(), tx.tr.failing_step(), bool(args))
+    node = graph.add_call(tx, module_hooks.HookedCall, args)
+    call = HookCallVariable(hook, node, module_hooks.HookedCall(), tx.tr.failing_step(), bool(args))
     graph.hook_calls[node] = call
     return call
 

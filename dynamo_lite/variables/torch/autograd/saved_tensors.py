@@ -26,7 +26,7 @@ from dynamo_lite.variables.objects.module import GlobalsNamespace
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import NONE, is_constant
 from dynamo_lite.variables.protocol.dispatch import builtin
-from dynamo_lite.variables.torch.body import Captured, cotangent, follow, is_same, union
+from dynamo_lite.variables.torch.body import CapturedBody, cotangent, follow, is_same, union
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
 _A = torch._C._autograd
@@ -54,7 +54,7 @@ def push_saved_tensors_hooks(tx: Any, pack: VariableTracker, unpack: VariableTra
         return tx.raises(RuntimeError, disabled)
     if tx.tr.graph.scope is not None:
         return unsupported(HOOKS, "saved_tensors_hooks in the body of a higher-order operator")
-    RegionsVariable.of(tx.tr).regions.append(Region(tx, pack, unpack))
+    RegionsVariable.of(tx.tr).regions.append(HookedRegion(tx, pack, unpack))
     return NONE
 
 
@@ -72,7 +72,7 @@ def pop_saved_tensors_hooks(tx: Any) -> VariableTracker:
     return NONE
 
 
-def _innermost(tx: Any) -> Region | None:
+def _innermost(tx: Any) -> HookedRegion | None:
     return next((r for r in reversed(tx.tr.graph.hook_regions) if r.is_open), None)
 
 
@@ -84,7 +84,7 @@ class RegionsVariable(VariableTracker):
     def __init__(self, tr: Any) -> None:
         self.source = tr.constant_source(self)
         self.value = self
-        self.regions: list[Region] = tr.graph.hook_regions
+        self.regions: list[HookedRegion] = tr.graph.hook_regions
 
     def python_type(self) -> type:
         return RegionsVariable
@@ -103,7 +103,7 @@ class RegionsVariable(VariableTracker):
         return found
 
 
-class Region:
+class HookedRegion:
     """One block."""
 
     def __init__(self, tx: Any, pack: VariableTracker, unpack: VariableTracker) -> None:
@@ -153,7 +153,7 @@ class Region:
     def _fill(self, tx: Any, seen: list[Any], values: dict[Node, Any]) -> None:
         graph = tx.tr.graph
         inputs = {id(values[i.node]): i.node.meta.subject for i in graph.inputs if i.node in values}
-        pairs: dict[Any, tuple[int, Captured, Captured]] = {}
+        pairs: dict[Any, tuple[int, CapturedBody, CapturedBody]] = {}
         saved = []
         for tensor, (autocast, _) in seen:
             outer = inputs.get(id(tensor))
@@ -174,7 +174,7 @@ class Region:
             modules.append(module)
         self._write(graph, [_known(number, outer, tensor, lifted) for number, outer, tensor in saved], modules, lifted)
 
-    def _follow(self, tx: Any, tensor: Any, meta: Any, outer: TensorValue | None) -> tuple[Captured, Captured]:
+    def _follow(self, tx: Any, tensor: Any, meta: Any, outer: TensorValue | None) -> tuple[CapturedBody, CapturedBody]:
         """`pack` of one tensor, and `unpack` of what it returns. A tensor from outside is given as the object that it is."""
         graph = tx.tr.graph
         pack, unpack = self.hooks

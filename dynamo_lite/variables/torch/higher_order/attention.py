@@ -31,7 +31,7 @@ from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 from dynamo_lite.variables.protocol.wrap import builds
 from dynamo_lite.variables.torch.body import (
     REGION,
-    Captured,
+    CapturedBody,
     body_with,
     capture,
     detached,
@@ -77,7 +77,7 @@ def flex_attention(
     return TupleVariable(graph.call_with_results(tx, flex_attention_op, args, {}, detached(tx, fakes, grads)))
 
 
-def _captured(tx: Any, function: VariableTracker, query: TensorVariable, with_score: bool) -> Captured:
+def _captured(tx: Any, function: VariableTracker, query: TensorVariable, with_score: bool) -> CapturedBody:
     """One of the functions, of a score and the indices of batch, head, query and key, or of the indices alone."""
     meta = query.proxy.meta
     with tx.tr.graph.propagator.mode, without_compiler:

@@ -28,7 +28,7 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.torch.body import (
     REGION,
     UNSHARED,
-    Captured,
+    CapturedBody,
     Flattening,
     argument_of,
     body_with,
@@ -48,7 +48,7 @@ from dynamo_lite.variables.torch.tensor import TensorVariable
 # -- bodies
 
 
-def _fake_results(captured: Captured, module: GraphModule, lifted: list[Any]) -> list[Any]:
+def _fake_results(captured: CapturedBody, module: GraphModule, lifted: list[Any]) -> list[Any]:
     results = captured.body.run(module, lifted)
     propagator = captured.tx.tr.graph.propagator
     inputs = [propagator.fake_of(v) for v in [*captured.body.argument_values, *lifted] if hasattr(v, "meta")]
@@ -163,7 +163,11 @@ def _ask_operator(tx: Any, op: Any, args: list[Any]) -> list[Any]:
 
 
 def _loop_node(
-    tx: Any, op: Any, captured: list[Captured], before: list[list[Any]], make_fakes: Callable[[list[Any]], list[Any]]
+    tx: Any,
+    op: Any,
+    captured: list[CapturedBody],
+    before: list[list[Any]],
+    make_fakes: Callable[[list[Any]], list[Any]],
 ) -> list[VariableTracker]:
     """The node `op(*bodies, *lists of tensors and ints, lifted)`; `make_fakes` gives its results from those of the last body."""
     graph = tx.tr.graph

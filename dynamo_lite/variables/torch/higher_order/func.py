@@ -26,9 +26,9 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import is_none
 from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.torch.body import (
+    BodyPart,
     BodyVariable,
-    Captured,
-    Part,
+    CapturedBody,
     body_with,
     call_function,
     capture,
@@ -201,7 +201,7 @@ def _vmap_of_library(tx: Any, transformed: Any, args: list[Any], kwargs: dict[st
 
 def _differentiated(
     tx: Any, fn: Any, args: list[Any], kwargs: dict[str, Any], argnums: tuple[int, ...], kind: str = "grad"
-) -> tuple[Arguments, Captured, tuple[int, ...]]:
+) -> tuple[Arguments, CapturedBody, tuple[int, ...]]:
     """Follow a function that is to be differentiated: the tensors of the arguments `argnums` need a gradient."""
     given = Arguments(tx, args)
     argnums = tuple([a % len(args) for a in argnums])
@@ -227,7 +227,7 @@ def _numbers(argnums: Any, args: list[Any]) -> tuple[int, ...]:
     return numbers
 
 
-def _main_and_aux(tx: Any, captured: Captured, has_aux: bool) -> tuple[int, Any, Any]:
+def _main_and_aux(tx: Any, captured: CapturedBody, has_aux: bool) -> tuple[int, Any, Any]:
     """How many tensors the differentiated result has, and builders for it and for the auxiliary one."""
     if not has_aux:
         if not captured.build.is_of_tensors:
@@ -336,7 +336,13 @@ class PullbackVariable(VariableTracker):
     """The second result of `torch.func.vjp`. Each call differentiates the body anew."""
 
     def __init__(
-        self, given: Arguments, captured: Captured, main: Part, module: GraphModule, wrt: tuple[int, ...], n: int
+        self,
+        given: Arguments,
+        captured: CapturedBody,
+        main: BodyPart,
+        module: GraphModule,
+        wrt: tuple[int, ...],
+        n: int,
     ) -> None:
         self.given = given
         self.main = main  # the results that are differentiated

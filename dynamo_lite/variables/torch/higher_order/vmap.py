@@ -25,7 +25,7 @@ from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import builtin
-from dynamo_lite.variables.torch.body import Captured, follow
+from dynamo_lite.variables.torch.body import CapturedBody, follow
 from dynamo_lite.variables.torch.functions import FOLLOWED
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
@@ -76,7 +76,7 @@ class Vmapped:
         self.level = Level(tx.tr.graph.open_body(), batch_size.as_python_constant())
         self.level.body.transform = "vmap"
         self.result: Any = None
-        self.captured: Captured = follow(
+        self.captured: CapturedBody = follow(
             tx, lambda: self._in_body(kwargs), [func, *args, *kwargs.values()], self.level.body
         )
 

@@ -41,7 +41,7 @@ from .scalarmath import ScalarVariable, any_within, varies
 numpy: Any = sys.modules.get("numpy")
 
 
-class Call:
+class NumpyCall:
     """A call of numpy's function `real`, of which `path` is the name for `functional.numpy_function`."""
 
     def __init__(self, path: str, real: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -255,7 +255,7 @@ def call_numpy(
     where = kwargs.get("where", TRUE)
     if not config.trace_numpy or not (where.is_python_constant() and where.value is True):
         return unsupported("numpy", path)
-    call = Call(path, real, args, kwargs)
+    call = NumpyCall(path, real, args, kwargs)
     expected = call.expected()
     if _DIFFERENT.get(path, _is_out_of_range)(call):
         return unsupported("numpy", f"{path}, which torch computes otherwise")
@@ -265,7 +265,7 @@ def call_numpy(
         simpler = _simpler(tx, error, args)
         if simpler is None:
             raise
-    call = Call(path, real, simpler, dict(zip(kwargs, _constants(list(kwargs.values())), strict=True)))
+    call = NumpyCall(path, real, simpler, dict(zip(kwargs, _constants(list(kwargs.values())), strict=True)))
     if not _are_alike(expected, call.expected()):
         unsupported("numpy", f"{path} of a sequence")
     return call_numpy(tx, path, real, simpler, call.kwargs)
@@ -305,16 +305,16 @@ _RETRIED = frozenset({"data-dependent-operator", "fake-tensor-error", "graph-arg
 # -- what torch computes otherwise
 
 
-def _always(call: Call) -> bool:
+def _always(call: NumpyCall) -> bool:
     return True
 
 
-def _kinds(call: Call) -> set[str]:
+def _kinds(call: NumpyCall) -> set[str]:
     """The kinds of dtypes of the arrays among the arguments."""
     return {sample.dtype.kind for _, sample in call.samples.values()}
 
 
-def _rounds_otherwise(call: Call) -> bool:
+def _rounds_otherwise(call: NumpyCall) -> bool:
     """Halves, and ints to tens."""
     dtypes = {sample.dtype.char for _, sample in call.samples.values()}
     decimals = call.args[1] if len(call.args) > 1 else call.kwargs.get("decimals", ConstantVariable(0))
@@ -322,7 +322,7 @@ def _rounds_otherwise(call: Call) -> bool:
     return "e" in dtypes or not is_plain
 
 
-def _puts_otherwise(call: Call) -> bool:
+def _puts_otherwise(call: NumpyCall) -> bool:
     """Positions that are no ints, or are those of the array itself."""
     positions = call.args[1] if len(call.args) > 1 else None
     if isinstance(positions, ArrayVariable):
@@ -330,31 +330,31 @@ def _puts_otherwise(call: Call) -> bool:
     return not (isinstance(positions, ConstantVariable) and type(positions.value) is int)
 
 
-def _has_narrow_positions(call: Call) -> bool:
+def _has_narrow_positions(call: NumpyCall) -> bool:
     """Quantiles asked for with fewer digits than the result has."""
     return any(isinstance(vt, ArrayVariable) and dtype_of(vt).char != "d" for vt in call.args[1:])
 
 
-def _sums_in_ints(call: Call) -> bool:
+def _sums_in_ints(call: NumpyCall) -> bool:
     dtype = call.kwargs.get("dtype")
     return dtype is not None and numpy.dtype(dtype.as_python_constant()).kind in "iub"
 
 
-def _makes_bins(call: Call) -> bool:
+def _makes_bins(call: NumpyCall) -> bool:
     """Whether the edges are computed, which rounds in another way."""
     bins = call.args[1] if len(call.args) > 1 else call.kwargs.get("bins")
     return not isinstance(bins, ArrayVariable | ListVariable | TupleVariable)
 
 
-def _is_complex(call: Call) -> bool:
+def _is_complex(call: NumpyCall) -> bool:
     return "c" in _kinds(call)
 
 
-def _is_real(call: Call) -> bool:
+def _is_real(call: NumpyCall) -> bool:
     return "c" not in _kinds(call)
 
 
-_DIFFERENT: dict[str, Callable[[Call], bool]] = {
+_DIFFERENT: dict[str, Callable[[NumpyCall], bool]] = {
     **dict.fromkeys(("cbrt", "histogram2d", "histogramdd", "modf"), _always),
     "histogram": _makes_bins,
     **dict.fromkeys(("around", "round", "ndarray.round"), _rounds_otherwise),
@@ -367,7 +367,7 @@ _DIFFERENT: dict[str, Callable[[Call], bool]] = {
 """Function → whether `torch._numpy` computes a call of it otherwise than numpy."""
 
 
-def _is_out_of_range(call: Call) -> bool:
+def _is_out_of_range(call: NumpyCall) -> bool:
     """Whether a Python int is none of the dtype of an array of ints beside it: numpy compares it as it is, and refuses to compute."""
     dtypes = [sample.dtype for _, sample in call.samples.values() if sample.dtype.kind in "iu"]
     ints = [vt.value for vt in call.args if isinstance(vt, ConstantVariable) and type(vt.value) is int]

@@ -36,7 +36,7 @@ from dynamo_lite.variables.torch.tensor import operate as operate_on_tensors
 
 from . import scalarmath
 from .arrays import ArrayVariable, alias, array_in_memory_of
-from .calls import Call, call_numpy
+from .calls import NumpyCall, call_numpy
 from .scalarmath import ScalarVariable, any_within, varies
 
 numpy: Any = sys.modules.get("numpy")
@@ -140,7 +140,7 @@ def call_function(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[
     if real is numpy.asanyarray:
         real = numpy.asarray  # there are no arrays of subclasses here
     if real in _OF_DTYPES:
-        found = Call(real.__name__, real, args, kwargs).expected()
+        found = NumpyCall(real.__name__, real, args, kwargs).expected()
         return tx.tr.wrap_new(found)
     if any(_holds_tensor(vt) for vt in (*args, *kwargs.values())):
         return _call_on_tensors(tx, real, args, kwargs)
@@ -181,7 +181,7 @@ def _folded(
     tx: Any, real: Any, args: Iterable[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """The result of a call on Python numbers, None for an array, which is a new one at each call."""
-    host = Call(getattr(real, "__name__", ""), real, [], {})
+    host = NumpyCall(getattr(real, "__name__", ""), real, [], {})
     host_args, host_kwargs = list(map(host.sample, args)), {name: host.sample(value) for name, value in kwargs.items()}
     if host.samples:
         return None
@@ -372,7 +372,7 @@ def array_view(
     given = [vt for vt in (dtype, type) if vt is not None]
     if not isinstance(self, ArrayVariable) or self.is_scalar or type is not None:
         return unsupported("numpy", "ndarray.view")
-    call = Call("ndarray.view", numpy.ndarray.view, [self, *given], {})
+    call = NumpyCall("ndarray.view", numpy.ndarray.view, [self, *given], {})
     expected, made = call.expected(), array_in_memory_of(tx, self)
     target = getattr(torch, str(getattr(expected, "dtype", None)), None)
     if target is None or not isinstance(expected, numpy.ndarray):

@@ -22,7 +22,7 @@ from dynamo_lite.graph.core.arguments import Overridden
 from dynamo_lite.graph.core.modes import asking
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.graph.core.wrapper_tensors import (
-    Part,
+    WrapperPart,
     has_parts,
     is_followed,
     is_wrapper,
@@ -69,7 +69,7 @@ class WrapperTensorVariable(TensorVariable):
     def _part(self, tx: Any, name: str) -> VariableTracker:
         """One of the tensors that this one consists of; other wrapper tensors may have it as well."""
         fake, graph = getattr(self.proxy.fake, name), tx.tr.graph
-        part = graph.parts.get(id(fake)) or Part(fake, self, name)
+        part = graph.parts.get(id(fake)) or WrapperPart(fake, self, name)
         if part.tracker is not None:
             return part.tracker
         found = part.owner._read_part(tx, part.name)
@@ -169,7 +169,7 @@ def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
     vt.source, vt.value = source, value
     for name in part_names(vt.proxy.fake):
         part = getattr(vt.proxy.fake, name)
-        tr.graph.parts[id(part)] = Part(part, vt, name)
+        tr.graph.parts[id(part)] = WrapperPart(part, vt, name)
     return vt
 
 
