@@ -457,6 +457,45 @@ class GraphBuilder:
         packing = Packing(self, exact=not memo and not is_of_program)
         fx_args, fx_kwargs = packing.pack_call(target, args, kwargs)
         ambient = self.state.key
+        tensors = packing.tensors
+        values = self._settle_arguments(op, target, packing, fx_args, fx_kwargs)
+        made_op, called, fx_args, fx_kwargs = with_writable_names(op, target, fx_args, fx_kwargs)
+        asks = self.asks_by_node and is_asked(self, tensors)
+        if asks:
+            made_op, called = "call_function", modes.asking(called)
+        key = (target, ambient, *packing.key) if memo and packing.memorable and not asks else None
+        memory = self.propagator.memo if packing.symbolic else MEMO
+        if "out" in fx_kwargs and (key is None or key not in memory):
+            check_out(self.propagator, op, target, fx_args, fx_kwargs, tensors, values)
+        items_read = self.propagator.mode.items_read
+        outcome, fakes = self._propagate(made_op, called, fx_args, fx_kwargs, tensors, values, key, memory)
+        if self.propagator.mode.items_read != items_read:
+            numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
+            if numbers is not None:  # compilers do not know the data
+                return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
+        if self._symbols is not None and self._symbols.note_new_numbers() and self.has_fakes:
+            unsupported(FAKE_INPUTS, f"{getattr(target, '__name__', target)} asks for data")
+        result, changes, _, is_random = outcome
+        if is_of_program:
+            self._meet_operator(target, tensors, result)
+        self._note_effects(target, fx_args, fx_kwargs, values, tensors, outcome, remembered=fakes is None)
+        if type(result) is ConstantResult and not changes:
+            if result.value is not None or (not tensors and getattr(target, "__module__", None) in _WITHOUT_EFFECTS):
+                return MODELS.constant(tx, result.value)
+        if packing.scalar_types:
+            fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), as_dtype)
+        node = self._add_operator(tx, made_op, called, fx_args, fx_kwargs, is_random)
+        if type(result) is ArgumentResult:
+            given = fx_args[result.key] if type(result.key) is int else fx_kwargs[result.key]
+            node.meta.sequence = SequenceValue(type(given), [values.get(a, a) for a in given])
+            return args[result.key] if type(result.key) is int else kwargs[result.key]
+        return self._wrap_result(tx, result, node, tensors, fakes)
+
+    def _settle_arguments(
+        self, op: str, target: Any, packing: Packing, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any]
+    ) -> dict[Node, Any]:
+        """What the nodes among the arguments stand for. Gives the call a `dtype` where the traced code has set another default, and
+        breaks where the operator resizes an input or the arguments don't go together."""
         values, tensors = packing.values, packing.tensors
         if self.has_fakes:
             check_call(self, target, tensors, fx_args)
@@ -472,52 +511,40 @@ class GraphBuilder:
                 packing.key += ("dtype", dtype)
         if resizes_silently(target, fx_args, fx_kwargs, lambda node: values[node].meta.shape):
             unsupported("tensor-attribute", f"{getattr(target, '__name__', target)} resizes an input")
-        made_op, called, fx_args, fx_kwargs = with_writable_names(op, target, fx_args, fx_kwargs)
-        asks = self.asks_by_node and is_asked(self, tensors)
-        if asks:
-            made_op, called = "call_function", modes.asking(called)
-        key = (target, ambient, *packing.key) if memo and packing.memorable and not asks else None
-        memory = self.propagator.memo if packing.symbolic else MEMO
-        if "out" in fx_kwargs and (key is None or key not in memory):
-            check_out(self.propagator, op, target, fx_args, fx_kwargs, tensors, values)
-        mode = self.propagator.mode
-        items_read = mode.items_read
+        return values
+
+    def _propagate(
+        self,
+        op: str,
+        target: Any,
+        fx_args: tuple[Any, ...],
+        fx_kwargs: dict[str, Any],
+        tensors: list[TensorValue],
+        values: dict[Node, Any],
+        key: Any,
+        memory: dict[Any, Propagation],
+    ) -> tuple[Propagation, list[FakeTensor] | None]:
+        """`Propagator.propagate`; before a break, what the data or the views of the arguments explain is noted."""
         try:
-            outcome, fakes = self.propagator.propagate(
-                made_op, called, fx_args, fx_kwargs, tensors, values, key, memory
-            )
+            return self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
         except Unsupported as error:
             if error.slug == "data-dependent-operator":
                 self.ask(tensors)
             if error.slug == "fake-tensor-error":
                 self._check_views(tensors, error)
             raise
-        if mode.items_read != items_read:
-            numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
-            if numbers is not None:  # compilers do not know the data
-                return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
-        if self._symbols is not None and self._symbols.note_new_numbers() and self.has_fakes:
-            unsupported(FAKE_INPUTS, f"{getattr(target, '__name__', target)} asks for data")
-        result, changes, _, is_random = outcome
-        if is_of_program:
-            self._meet_operator(target, tensors, result)
-        self._note_effects(target, fx_args, fx_kwargs, values, tensors, outcome, remembered=fakes is None)
-        if type(result) is ConstantResult and not changes:
-            if result.value is not None or (not tensors and getattr(target, "__module__", None) in _WITHOUT_EFFECTS):
-                return MODELS.constant(tx, result.value)
-        if packing.scalar_types:
-            fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), as_dtype)
-        node = self._create(made_op, called, fx_args, fx_kwargs)
+
+    def _add_operator(
+        self, tx: Any, op: str, target: Any, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any], is_random: bool
+    ) -> Node:
+        """The node of an operator, at the program's present line. Raises the error of the cut where the graph is to end."""
+        node = self._create(op, target, fx_args, fx_kwargs)
         if node.name == self.cut[0]:
             raise self.cut[1]
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         if is_random and self.scope is None:
             self.random.append(node)
-        if type(result) is ArgumentResult:
-            given = fx_args[result.key] if type(result.key) is int else fx_kwargs[result.key]
-            node.meta.sequence = SequenceValue(type(given), [values.get(a, a) for a in given])
-            return args[result.key] if type(result.key) is int else kwargs[result.key]
-        return self._wrap_result(tx, result, node, tensors, fakes)
+        return node
 
     def _note_effects(
         self,
