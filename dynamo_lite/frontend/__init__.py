@@ -1,4 +1,4 @@
-"""The journey of one call that no compiled version fits: analysis, code generation, graph breaks, recompile limits.
+"""The journey of one call that no compiled version fits: analysis, code generation, graph breaks.
 
 Only this room restarts an analysis.
 

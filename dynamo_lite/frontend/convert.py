@@ -25,6 +25,8 @@ from typing import Any
 from dynamo_lite import _eval_frame, markers, own_builtins
 from dynamo_lite import warm_cache as kept
 from dynamo_lite.config import config
+from dynamo_lite.dynamism import recompile_policy
+from dynamo_lite.dynamism.automatic_dynamic import Memory, hints_of, note_values
 from dynamo_lite.exc import (
     CAUSE,
     CONTEXT,
@@ -65,8 +67,6 @@ from dynamo_lite.variables.objects.classes import forget_stand_ins
 from dynamo_lite.variables.protocol import trace_rules
 from dynamo_lite.variables.protocol.base import MISSING, ObservedException, real_object
 
-from . import recompile_policy
-from .automatic_dynamic import Memory, hints_of, note_call, note_values
 from .codegen import Codegen
 from .finalizers import (
     check_finalizers,
@@ -76,6 +76,7 @@ from .finalizers import (
     rebound_arguments,
     watch_arguments,
 )
+from .observed_sizes import note_call
 from .self_modified_ints import note_own_changes
 from .tracing import Trace
 

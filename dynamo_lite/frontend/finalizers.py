@@ -16,8 +16,8 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dynamo_lite.dynamism.values import is_module, sizes_of
 from dynamo_lite.exc import SkipFrame, Unsupported, unsupported
-from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer
 from dynamo_lite.isa.canon import Op
@@ -229,19 +229,14 @@ def ends_silently(value: Any) -> bool:
 def _has_callback(value: Any) -> bool:
     """Whether a weak reference of the program calls back when an object dies."""
     cls = type(value)
-    if _weakrefoffset(cls) == 0 or side.sizes_of(value) is not None or side.is_module(value):
+    if _weakrefoffset(cls) == 0 or sizes_of(value) is not None or is_module(value):
         return False
     return any(reference.__callback__ is not None for reference in weakref.getweakrefs(value))
 
 
 def _is_harmless(value: Any) -> bool:
     cls = type(value)
-    return (
-        cls in ATOMIC_TYPES
-        or issubclass(cls, _HELD_ELSEWHERE)
-        or side.sizes_of(value) is not None
-        or side.is_module(value)
-    )
+    return cls in ATOMIC_TYPES or issubclass(cls, _HELD_ELSEWHERE) or sizes_of(value) is not None or is_module(value)
 
 
 def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple[int, type | None, int]]:

@@ -21,7 +21,7 @@ from dynamo_lite.isa.typeobject import read_field
 from dynamo_lite.variables.protocol.base import is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
-from .automatic_dynamic import note_rest
+from .observed_sizes import note_rest
 
 if TYPE_CHECKING:
     from .codegen import Codegen

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from dynamo_lite._eval_frame import C_STACK_FOR_ANALYSIS, c_stack_left, runs_its_code
 from dynamo_lite.config import config
+from dynamo_lite.dynamism.values import is_module
 from dynamo_lite.exc import FirstUse, SkipFrame, Unsupported, UserFrame, unsupported
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
@@ -57,7 +58,7 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, slug_of_foreign
 from dynamo_lite.variables.protocol.markers import apply_marks
 from dynamo_lite.variables.protocol.wrap import find_builder
 
-from .automatic_dynamic import note_call
+from .observed_sizes import note_call
 
 
 def _shared_slots(code: types.CodeType, values: Sequence[Any], analysis: Any) -> set[int]:
@@ -705,7 +706,7 @@ class Trace:
         while frame is not None:
             own = _own_locals(frame)
             first = own[0].content if own and type(own[0]) is CellVariable else next(iter(own), MISSING)
-            of_module = first is not MISSING and side.is_module(real_object(first))
+            of_module = first is not MISSING and is_module(real_object(first))
             if (
                 not of_module
                 and not trace_rules.is_of_torch(frame.globals.value)

@@ -87,15 +87,6 @@ def hide_code(code: CodeType) -> None:
     """Nobody else looks at code."""
 
 
-def is_module(value: Any) -> bool:
-    """There are no modules."""
-    return False
-
-
-def sizes_of(value: Any) -> None:
-    """There are no tensors."""
-
-
 def holds_tensors(value: Any) -> bool:
     """There are no tensors."""
     return False

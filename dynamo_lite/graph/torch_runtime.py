@@ -183,18 +183,6 @@ _SKIP = _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKI
 """Made once: pybind11 writes to address 0 where there is no memory for an object of its own."""
 
 
-def is_module(value: Any) -> bool:
-    """True for instances of nn.Module."""
-    return issubclass(type(value), torch.nn.Module)
-
-
-def sizes_of(value: Any) -> tuple[int | None, ...] | None:
-    """The sizes of a plain tensor, None in the place of one that is no int; None for other objects."""
-    if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
-        return None
-    return tuple([n if type(n) is int else None for n in value.shape])
-
-
 def compile_graph(
     graph: GraphBuilder, backend: Any, fullgraph: bool, kept: Any = None
 ) -> tuple[Any, GraphFailure, GraphRecord]:

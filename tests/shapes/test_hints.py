@@ -4,7 +4,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.config import config
-from dynamo_lite.frontend.automatic_dynamic import hints_of, paths_of_waiting, seen_by
+from dynamo_lite.dynamism.automatic_dynamic import hints_of, paths_of_waiting, seen_by
 from dynamo_lite.record import Function
 
 from .counting import graphs_per_call

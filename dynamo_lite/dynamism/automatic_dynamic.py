@@ -13,18 +13,16 @@ which vary there varies as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from inspect import CO_VARARGS
 from types import CodeType, FunctionType
 from typing import Any
 
-from dynamo_lite.dynamism import dynamic_shapes
-from dynamo_lite.graph import side
 from dynamo_lite.isa.resume import is_resumed, waiting_frames
 from dynamo_lite.record import Function
-from dynamo_lite.variables.builtin.dict import DictVariable
-from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.base import is_lazy, real_object
+
+from . import dynamic_shapes
+from .values import is_module, sizes_of
 
 Known = dict[Any, Any]
 """Access path, or (kind, access path), to what was seen."""
@@ -63,7 +61,7 @@ def module_of(code: CodeType, values: Sequence[Any]) -> Any:
         candidates = values[:1]
     else:
         candidates = values[code.co_kwonlyargcount][:1]
-    return next(filter(side.is_module, candidates), None)
+    return next(filter(is_module, candidates), None)
 
 
 def _class_of_module(code: CodeType, values: Sequence[Any]) -> int:
@@ -71,15 +69,9 @@ def _class_of_module(code: CodeType, values: Sequence[Any]) -> int:
     return 0 if module is None else id(type(module))
 
 
-def note_call(tr: Any, code: CodeType, arguments: Sequence[Any]) -> None:
-    """Remember the sizes in a call that was followed, or that is to have a frame of its own; `arguments` are models, in the order of
-    the variables."""
-    first = next(iter(arguments), None)
-    if not code.co_argcount and type(first) is TupleVariable:
-        first = next(iter(first.items), None)
-    module = real_object(first) if first is not None else None
-    place = code, id(type(module)) if side.is_module(module) else 0
-    _note(tr, place, zip(code.co_varnames, arguments, strict=False))
+def place_of_call(code: CodeType, module: Any) -> Place:
+    """Where the variables of a function are remembered that is called with `module` as its first argument, if that is one."""
+    return code, id(type(module)) if is_module(module) else 0
 
 
 def note_values(known: Memory, function: FunctionType, values: Sequence[Any]) -> None:
@@ -99,35 +91,9 @@ def _note_value(hints: Any, path: str, value: Any) -> None:
     elif type(value) is int:
         hints.setdefault(path, value)
     else:
-        sizes = side.sizes_of(value)
+        sizes = sizes_of(value)
         if sizes is not None:
             dynamic_shapes.changed_dims(hints, path, sizes)
-
-
-def note_rest(tr: Any, code: CodeType, variables: Iterable[tuple[str, Any]]) -> None:
-    """Remember the sizes of what resumed code goes on with: names and models."""
-    _note(tr, Function.of(code), variables)
-
-
-def _note(tr: Any, place: Place, variables: Iterable[tuple[str, Any]]) -> None:
-    for name, model in variables:
-        if model is None:
-            continue
-        if type(model) is TupleVariable and model.source is None:
-            _note(tr, place, [(f"{name}[{i}]", item) for i, item in enumerate(model.items)])
-        elif type(model) is DictVariable and model.source is None:
-            _note(tr, place, [(f"{name}[{key!r}]", item) for key, item in model.items.items()])
-        sizes = _sizes_of_lazy(tr, model) if is_lazy(model) else model.sizes()
-        if sizes is not None:
-            dynamic_shapes.changed_dims(tr.region.hints.setdefault(place, {}), name, sizes)
-
-
-def _sizes_of_lazy(tr: Any, model: Any) -> tuple[int | None, ...] | None:
-    sizes = side.sizes_of(real_object(model))
-    if sizes is None:
-        return None
-    varying = dynamic_shapes.changed_dims(tr.dynamic_hints, model.__dict__["source"].path, sizes)
-    return tuple([None if dim in varying else size for dim, size in enumerate(sizes)])
 
 
 def _varying_sizes(known: Memory, code: CodeType, values: Sequence[Any]) -> frozenset[int]:
@@ -136,7 +102,7 @@ def _varying_sizes(known: Memory, code: CodeType, values: Sequence[Any]) -> froz
     for inner, variables in ((code, values), *waiting_frames(code, values)):
         hints = known.get(Function.of(inner), {})
         for name, value in zip(inner.co_varnames, variables, strict=False):
-            sizes = side.sizes_of(value) or ()
+            sizes = sizes_of(value) or ()
             seen = hints.get((len(sizes), name), ())
             found.update(size for size, before in zip(sizes, seen, strict=False) if before is None)
     return frozenset(found - {None, 0, 1})

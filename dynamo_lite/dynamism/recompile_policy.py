@@ -19,15 +19,15 @@ from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any
 
-from dynamo_lite.dynamism import dynamic_shapes
-from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.flow import begins_in_loop
 from dynamo_lite.isa.lift import lift
 from dynamo_lite.isa.resume import is_resumed, waiting_frames
 from dynamo_lite.record import FrameRecord, Function, MissedGuard
 
+from . import dynamic_shapes
 from .automatic_dynamic import Memory, module_of, paths_of_waiting, seen_by
+from .values import is_module
 
 
 class Owners:
@@ -54,7 +54,7 @@ class Owners:
 
 def names_of_modules(code: CodeType, values: Sequence[Any]) -> list[str]:
     """The variables that hold modules."""
-    return [name for name, value in zip(code.co_varnames, values, strict=False) if side.is_module(value)]
+    return [name for name, value in zip(code.co_varnames, values, strict=False) if is_module(value)]
 
 
 def concern(misses: Sequence[MissedGuard], names: Sequence[str]) -> bool:
