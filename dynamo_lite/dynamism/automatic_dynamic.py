@@ -22,7 +22,7 @@ from dynamo_lite.isa.resume import is_resumed, waiting_frames
 from dynamo_lite.record import Function
 
 from . import dynamic_shapes
-from .values import is_module, sizes_of
+from .observed_values import is_module, sizes_of
 
 Known = dict[Any, Any]
 """Access path, or (kind, access path), to what was seen."""

@@ -27,7 +27,7 @@ from dynamo_lite.record import FrameRecord, Function, MissedGuard
 
 from . import dynamic_shapes
 from .automatic_dynamic import Memory, module_of, paths_of_waiting, seen_by
-from .values import is_module
+from .observed_values import is_module
 
 
 class Owners:

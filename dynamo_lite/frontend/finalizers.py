@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dynamo_lite.dynamism.values import is_module, sizes_of
+from dynamo_lite.dynamism.observed_values import is_module, sizes_of
 from dynamo_lite.exc import SkipFrame, Unsupported, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.dynamism import dynamic_shapes
 from dynamo_lite.dynamism.automatic_dynamic import Place, place_of_call
-from dynamo_lite.dynamism.values import sizes_of
+from dynamo_lite.dynamism.observed_values import sizes_of
 from dynamo_lite.record import Function
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable

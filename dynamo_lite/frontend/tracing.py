@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from dynamo_lite._eval_frame import C_STACK_FOR_ANALYSIS, c_stack_left, runs_its_code
 from dynamo_lite.config import config
-from dynamo_lite.dynamism.values import is_module
+from dynamo_lite.dynamism.observed_values import is_module
 from dynamo_lite.exc import FirstUse, SkipFrame, Unsupported, UserFrame, unsupported
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
