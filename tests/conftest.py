@@ -1,8 +1,10 @@
 """Shared by all tests: no network, a clean compiler for each test, and no torch tests where there is no torch."""
 
+import functools
 import gc
 import importlib.util
 import os
+import pathlib
 import re
 
 import pytest
@@ -14,15 +16,36 @@ os.environ["DYNAMO_LITE_CACHE"] = "0"  # tests see what capture does; those of t
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
+ROOT = pathlib.Path(__file__).parent.parent
 HAVE_TORCH = importlib.util.find_spec("torch") is not None
 NEEDS_TORCH = re.compile(r"^\s*(import|from) torch\b|^from dynamo_lite\.testing", re.MULTILINE)
+FIRST_IMPORTS_TORCH = re.compile(r"^(import|from) torch\b|^from dynamo_lite\.testing", re.MULTILINE)
+OF_TESTS = re.compile(r"^from (tests[\w.]*|\.[\w.]*) import ([\w, ]+|\([\w,\s]+\))", re.MULTILINE)
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Without torch, leave out the files that import it."""
+    """Without torch, leave out the files that import it, themselves or by other files of the tests."""
     if HAVE_TORCH or collection_path.suffix != ".py":
         return None
-    return True if NEEDS_TORCH.search(collection_path.read_text()) else None
+    return True if NEEDS_TORCH.search(collection_path.read_text()) or leads_to_torch(collection_path) else None
+
+
+@functools.cache
+def leads_to_torch(path):
+    """Whether the import of a file imports torch."""
+    text = path.read_text()
+    return bool(FIRST_IMPORTS_TORCH.search(text)) or any(map(leads_to_torch, imported_files(path, text)))
+
+
+def imported_files(path, text):
+    """The files of the tests that a file imports at its top."""
+    for module, names in OF_TESTS.findall(text):
+        above = len(module) - len(module.lstrip("."))
+        folder = path.parents[above - 1] if above else ROOT
+        target = folder.joinpath(*filter(None, module.split(".")))
+        for file in (target, *(target / name for name in re.findall(r"\w+", names))):
+            if file.with_suffix(".py").exists():
+                yield file.with_suffix(".py")
 
 
 if HAVE_TORCH:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.helpers import processes
 
+pytest.importorskip("torch", reason="the server imports it")
+
 SEES = """
 import atexit, os, sys, threading
 atexit.register(print, "at exit")
