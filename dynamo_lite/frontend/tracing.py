@@ -121,9 +121,7 @@ class Trace:
         self.followed: dict[int, Any] = {}  # functions that are interpreted, by id
         self.keep_alive: list[Any] = []
         self.type_attributes: dict[tuple[int, str], VariableTracker | None] = {}  # by id: classes may not be hashable
-        self.written_classes: dict[
-            int, Any
-        ] = {}  # id of a class that existed before → model with its `written` attributes
+        self.written_classes: dict[int, Any] = {}  # id of a class from outside → model with its `written` attributes
         self.written_names: set[str] = set()
         self.named: list[type] = []  # classes that the message of the next exception names
         self.new_classes: dict[int, VariableTracker] = {}  # id of the stand-in → model
@@ -148,9 +146,8 @@ class Trace:
         self.finalized: list[VariableTracker] = []
         self.ended_frames: list[Frame] | None = None  # kept if an argument may have a finalizer
         self.root_frame: Frame | None = None
-        self.recipes: dict[
-            int, tuple[Any, tuple[Any, ...]]
-        ] = {}  # id of an object made here → function and arguments that make its like
+        # id of an object made here → function and arguments that make its like
+        self.recipes: dict[int, tuple[Any, tuple[Any, ...]]] = {}
         self.process_bound: str | None = None  # why what was found here may not hold in another process
         self.overrides: Any = None  # who sees torch functions before torch does; none yet
         self.graph = side.new_graph(self)
@@ -158,15 +155,19 @@ class Trace:
         self._plan_stop()
         self.state = self.graph.state
         self.root = self._root_function(function)
-        shared = _shared_slots(self.root.code, values, analysis)
-        self.arguments = [
-            self._argument(value, self.source(None, ir.LOCAL, slot), slot in shared) if value is not MISSING else None
-            for slot, value in enumerate(values)
-        ]
+        self.arguments = self._model_arguments(values)
+
+    def _model_arguments(self, values: tuple[Any, ...]) -> list[VariableTracker | None]:
+        """The models of the frame's arguments, None for a variable that has no value yet."""
+        shared = _shared_slots(self.root.code, values, self.analysis)
         if shared:
             self.handlers = [*self.handlers]
             for op in (Op.LOAD_FAST, Op.LOAD_FAST_AND_CLEAR):
                 self.handlers[op] = _reading(self.handlers[op])
+        return [
+            self._argument(value, self.source(None, ir.LOCAL, slot), slot in shared) if value is not MISSING else None
+            for slot, value in enumerate(values)
+        ]
 
     def release(self) -> None:
         """Let go of the program's objects, which the reference cycles of a finished run would keep until the next collection."""

@@ -99,26 +99,35 @@ def script_of(
         "    values = inputs()",
         "    results = model(*values)",
     ]
-    if training:
-        lines += [
-            "    ends = [r for r in results if r.requires_grad]",
-            "    torch.autograd.backward(ends, [torch.ones_like(r) for r in ends])",
-            "    results = [*results, *(v.grad for v in values if isinstance(v, torch.Tensor) and v.grad is not None)]",
-        ]
     lines += [
-        "    return [*results, *values]",
-        "",
-        "",
-        "expected = outcome(Repro())",
-        f"found = outcome(dynamo_lite.compile(Repro(), backend={where[1] if where else repr(backend)}, fullgraph=True))",
-        "difference = problem(expected, found)",
-        'print(difference or "as in eager execution")',
-        "sys.exit(difference is not None)",
+        *(_BACKWARD if training else []),
+        *_COMPARISON,
+        f"found = outcome({_compiled(backend, where)})",
+        *_VERDICT,
     ]
     text = "\n".join(line.rstrip() for line in lines) + "\n"
     while "\n\n\n\n" in text:
         text = text.replace("\n\n\n\n", "\n\n\n")
     return text
+
+
+_BACKWARD = [
+    "    ends = [r for r in results if r.requires_grad]",
+    "    torch.autograd.backward(ends, [torch.ones_like(r) for r in ends])",
+    "    results = [*results, *(v.grad for v in values if isinstance(v, torch.Tensor) and v.grad is not None)]",
+]
+_COMPARISON = ["    return [*results, *values]", "", "", "expected = outcome(Repro())"]
+_VERDICT = [
+    "difference = problem(expected, found)",
+    'print(difference or "as in eager execution")',
+    "sys.exit(difference is not None)",
+]
+"""The end of a script: behind the call of the model, and behind both outcomes."""
+
+
+def _compiled(backend: str, where: tuple[str, str] | None) -> str:
+    """The expression of the compiled model."""
+    return f"dynamo_lite.compile(Repro(), backend={where[1] if where else repr(backend)}, fullgraph=True)"
 
 
 def _classes(gm: GraphModule, name: str) -> Iterator[str]:
