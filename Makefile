@@ -103,7 +103,7 @@ VALGRIND_PYTHON ?= .venv-3.13/bin/python
 VALGRIND_ARGS ?=
 valgrind: .venv-3.13/.ready
 	PYTHONMALLOC=malloc valgrind --error-exitcode=9 --suppressions=tests/valgrind.supp $(VALGRIND_ARGS) \
-		$(VALGRIND_PYTHON) -m pytest -q -p no:cacheprovider tests/test_eval_frame.py tests/guards tests/test_handover.py
+		$(VALGRIND_PYTHON) -m pytest -q -p no:cacheprovider tests/csrc/test_eval_frame.py tests/csrc/test_handover.py tests/guards
 
 .venv/.bench: .venv/.ready
 	.venv/bin/python -m pip install -q --no-build-isolation -e ".[bench,report]"

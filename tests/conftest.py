@@ -80,3 +80,14 @@ def same_settings():
             changed[name] = after[name]
             setattr(config, name, value)
     assert not changed, f"settings left changed: {changed}"
+
+
+@pytest.fixture
+def pure_python():
+    """Functions without tensors are captured too, and a fault of the engine is an error of the test."""
+    from dynamo_lite.config import config
+    from dynamo_lite.record import log
+
+    log.reset()
+    with config.patch(capture_pure_python=True, debug=True, suppress_errors=False):
+        yield

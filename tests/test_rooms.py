@@ -1,6 +1,8 @@
 """The folders of the package: each is described, small enough to be known, and on the map."""
 
+import ast
 import collections
+import pathlib
 import sys
 
 import pytest
@@ -91,6 +93,28 @@ SAME_MEANING = {
 def test_a_file_name_has_one_meaning():
     count = collections.Counter(path.stem for path in FILES)
     assert {name for name, n in count.items() if n > 1} - SAME_MEANING == set()
+
+
+TESTS = pathlib.Path(__file__).parent
+
+
+def imported(path: pathlib.Path) -> set[str]:
+    """The names of modules, and of what is imported from them, in the import statements of a file, without their packages."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module or "", *(alias.name for alias in node.names)}
+    return {name.rpartition(".")[2] for name in found}
+
+
+def test_no_file_imports_a_test_file():
+    """What test files share lies in `tests/helpers/`, or in a file without tests beside them."""
+    files = sorted(TESTS.rglob("*.py"))
+    tests = {path.stem for path in files if path.name.startswith("test_")}
+    importing = {path.relative_to(TESTS).as_posix(): imported(path) & tests for path in files}
+    assert {name: found for name, found in importing.items() if found} == {}
 
 
 def test_the_map_is_current():

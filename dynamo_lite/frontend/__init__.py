@@ -2,5 +2,5 @@
 
 Only this room restarts an analysis.
 
-Entry: `convert.Region.on_miss`. Tests: `tests/`, `tests/repros/`.
+Entry: `convert.Region.on_miss`. Tests: `tests/frontend/`, `tests/`.
 """

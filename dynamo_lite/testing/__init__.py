@@ -1,7 +1,7 @@
 """Shipped for users' own tests: backends that count and record, comparison of a function run eagerly and compiled, and the helpers that
 tests written against `torch._dynamo.testing` use.
 
-Entry: `comparison.run_both`. Tests: `tests/`.
+Entry: `comparison.run_both`. Tests: `tests/testing/`.
 """
 
 from .backends import (

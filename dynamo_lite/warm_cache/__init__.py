@@ -7,7 +7,7 @@ looked at again (`references`, `frames`), and all its guards hold. Anything else
 
 `config.cache` (environment `DYNAMO_LITE_CACHE`) switches it, `config.cache_dir` (`DYNAMO_LITE_CACHE_DIR`) says where it is.
 
-Entry: `versions`, `keep`. Tests: `tests/cache/`.
+Entry: `versions`, `keep`. Tests: `tests/warm_cache/`.
 """
 
 from __future__ import annotations

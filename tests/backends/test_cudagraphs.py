@@ -4,14 +4,14 @@ import gc
 
 import pytest
 import torch
-from fake_cuda import FakeDevice, recording
-from graphs import GRAPHS, Net, observed
 
 import dynamo_lite
 from dynamo_lite.backends import cudagraphs as module
 from dynamo_lite.backends.cudagraphs import cudagraphs
 from dynamo_lite.record import log
 from dynamo_lite.testing import differences
+from tests.backends.fake_cuda import FakeDevice, recording
+from tests.backends.graphs import GRAPHS, Net, observed
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import warnings
 
 import pytest
 import torch
-from graphs import Net
 
 import dynamo_lite
 from dynamo_lite.backends import registry
@@ -12,6 +11,7 @@ from dynamo_lite.backends.freezing import bind, freeze, frozen_inputs
 from dynamo_lite.backends.registry import candidates
 from dynamo_lite.backends.requirements import Requirements
 from dynamo_lite.record import log
+from tests.backends.graphs import Net
 
 
 class Counting(torch.nn.Module):

@@ -4,12 +4,12 @@ import warnings
 
 import pytest
 import torch
-from graphs import Net
 
 import dynamo_lite
 from dynamo_lite.backends.parts import PartCompiler, compile_parts
 from dynamo_lite.backends.registry import candidates, requirements_of
 from dynamo_lite.record import log
+from tests.backends.graphs import Net
 
 pytestmark = pytest.mark.filterwarnings("error:backend")
 

@@ -5,12 +5,12 @@ import warnings
 
 import pytest
 import torch
-from graphs import GRAPHS, Net, observed
 
 import dynamo_lite
 from dynamo_lite.backends.parts import PartCompiler, compile_parts
 from dynamo_lite.record import log
 from dynamo_lite.testing import differences
+from tests.backends.graphs import GRAPHS, Net, observed
 
 
 def both(fn, backend, make, seed=3):

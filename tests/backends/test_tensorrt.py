@@ -5,10 +5,10 @@ import types
 
 import pytest
 import torch
-from graphs import Net
 
 import dynamo_lite
 from dynamo_lite.backends.registry import requirements_of
+from tests.backends.graphs import Net
 
 
 @pytest.fixture

@@ -327,3 +327,35 @@ OLD = Old()
 def test_instances_of_functions_of_the_old_style(call):
     run = run_both(call, torch.ones(3, requires_grad=True))
     assert run.exception is None or "Legacy autograd function with non-static forward" in str(run.exception)
+
+
+def masked_sum(x, mask):
+    return torch.masked.sum(x, dim=0, mask=mask)
+
+
+def with_a_function_class(x, wanted):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3
+
+    return (x + 1, Double) if wanted else x + 1
+
+
+def test_classes_of_autograd_functions_are_made_when_needed():
+    assert (
+        run_both(masked_sum, torch.randn(3, 2), torch.tensor([[True], [False], [True]]), _fullgraph=True).graph_count
+        == 1
+    )
+    x = torch.ones(2, requires_grad=True)
+    assert run_both(with_a_function_class, x, False, _fullgraph=True).graph_count == 1
+    made = dynamo_lite.compile(with_a_function_class, backend="eager", fullgraph=True)
+    (_, first), (_, second) = made(x, True), made(x, True)
+    assert first._backward_cls.__name__ == "DoubleBackward" and first is not second
+    assert first._backward_cls._autograd_function_id != second._backward_cls._autograd_function_id
+    first.apply(x).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]

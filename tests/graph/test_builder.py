@@ -13,8 +13,7 @@ from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.builder import STATIC_ADDRESS
 from dynamo_lite.graph.core.lint import verify
 from dynamo_lite.graph.core.nodes import placeholder_name
-
-from .stub import StubTrace
+from tests.helpers.stub_trace import StubTrace
 
 
 @pytest.fixture

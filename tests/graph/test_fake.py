@@ -12,8 +12,7 @@ from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.core import fake
 from dynamo_lite.graph.core.meta import intern, meta_of_fake, meta_of_input
 from dynamo_lite.record import STATS
-
-from .stub import StubTrace
+from tests.helpers.stub_trace import StubTrace
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend
 
 NUMBERS = (0.1, 0.2, 0.3, 0.7, 1e-9, 0.0, -0.0, -3.5, float("inf"), float("nan"), 1e30)
@@ -285,3 +287,34 @@ def test_an_int_of_two_floats_is_a_constant():
 
     check(fn, (2.0, 3.0, 4.0))
     check(lambda x, pair: x * int(pair[0] * pair[1]), ((2.5, 3.5), (3.5, 4.5), (4.5, 5.5)), versions=3)
+
+
+def test_a_quotient_by_a_float_that_becomes_zero():
+    def program(t, x):
+        1.0 / x
+        return t * (2.0**x)
+
+    compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+    t = torch.ones(2)
+    for x in (1.0, 2.5, 3.5, 0.5):
+        assert torch.equal(compiled(t, x), program(t, x))
+    with pytest.raises(ZeroDivisionError):
+        compiled(t, 0.0)
+    with pytest.raises(OverflowError):
+        compiled(t, 5000.0)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_methods_of_varying_floats_are_nodes(backend):
+    """torch.fx cannot write a call of `float.__round__`."""
+
+    def program(x, a):
+        b = round(a, 1)
+        return x * b, b, a.__round__(2)
+
+    with config.patch(debug=True):
+        captured = dynamo_lite.compile(program, backend=backend, fullgraph=True)
+        for a in (0.0, -1.26, 2.345, 3.9999):
+            x = torch.ones(2, dtype=torch.float64)
+            (t, *numbers), (u, *expected) = captured(x, a), program(x, a)
+            assert torch.equal(t, u) and numbers == expected

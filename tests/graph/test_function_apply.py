@@ -14,8 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
 from dynamo_lite.testing import run_both
-
-from .against_eager import check, check_break
+from tests.helpers.against_eager import check, check_break
 
 torch.manual_seed(0)
 W = torch.arange(9.0).reshape(3, 3) / 7

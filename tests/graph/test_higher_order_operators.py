@@ -22,8 +22,7 @@ import dynamo_lite
 from dynamo_lite.report import support
 from dynamo_lite.testing import run_both
 from dynamo_lite.variables.torch.body import FOLLOWED, NODE, REGION
-
-from .against_eager import check, check_break, nodes_of, outcome
+from tests.helpers.against_eager import check, check_break, nodes_of, outcome
 
 hop = torch.ops.higher_order
 W = torch.arange(16.0).reshape(4, 4) / 10

@@ -10,8 +10,7 @@ from torch.utils.checkpoint import checkpoint
 import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.testing import run_both
-
-from .against_eager import check, check_break, outcome
+from tests.helpers.against_eager import check, check_break, outcome
 
 LIB = Library("library_tests", "FRAGMENT")
 ops = torch.ops.library_tests

@@ -14,8 +14,7 @@ from dynamo_lite.variables.torch import graph_args
 from dynamo_lite.variables.torch.functions import call_in_graph, enters_graph
 from dynamo_lite.variables.torch.tensor import TensorVariable
 from tests.helpers import seeds
-
-from .stub import StubTrace
+from tests.helpers.stub_trace import StubTrace
 
 op_db = pytest.importorskip("tests.helpers.operator_database").op_db
 

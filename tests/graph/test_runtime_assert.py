@@ -207,3 +207,22 @@ def test_conditions_of_all_kinds(name, backend):
                 except RuntimeError as error:
                     outcomes.append(str(error))
             assert not list(differences(*outcomes, tol=1e-6)), values
+
+
+def test_a_check_whose_message_shows_data():
+    """As multimodal models of transformers count their placeholders: the text is needed only where the check fails."""
+
+    def fn(ids, features):
+        mask = ids == 7
+        count = mask.sum()
+        message = f"{count} tokens and {features.shape[0]} features"
+        torch._check_tensor_all_with(ValueError, count == features.shape[0], lambda: message)
+        if count != features.shape[0]:
+            raise ValueError(f"no: {count}")
+        return features * 2
+
+    ids = torch.tensor([1, 7, 7, 2])
+    run = run_both(fn, ids, torch.ones(2))
+    assert run.graph_count == 1 and not run.breaks
+    run = run_both(fn, ids, torch.ones(3))
+    assert str(run.exception) == "2 tokens and 3 features"

@@ -1,5 +1,7 @@
 """`__torch_function__`: subclasses of tensors, other objects, modes, and the ways to switch the protocol off."""
 
+import operator
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -290,3 +292,28 @@ def broken_mul(a, b):
         return torch.overrides.handle_torch_function(broken_mul, (a, b), a, b)
     dynamo_lite.graph_break()
     return a * b + 1
+
+
+class Refusing(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.sin:
+            return super().__torch_function__(func, types, args, kwargs or {})
+        raise TypeError("no")
+
+
+@pytest.mark.parametrize(
+    "op", [operator.add, operator.sub, operator.matmul, operator.eq, operator.lt, operator.iadd, operator.and_]
+)
+def test_a_type_error_of_an_override_is_not_implemented(op):
+    def apply(a, b):
+        a.sin()
+        try:
+            return op(a, b)
+        except TypeError as error:
+            return str(error)
+
+    compiled = dynamo_lite.compile(apply, backend="eager", fullgraph=True)
+    a = torch.ones(2).as_subclass(Refusing)
+    for b in (a, 2, torch.ones(2)):
+        assert compiled(a, b) == apply(a, b)

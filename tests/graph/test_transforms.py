@@ -24,8 +24,7 @@ from torch.utils import _pytree as pytree
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounter, run_both, same
-
-from .against_eager import check, outcome
+from tests.helpers.against_eager import check, outcome
 
 torch.manual_seed(0)
 W = torch.arange(9.0).reshape(3, 3) / 10
@@ -376,3 +375,31 @@ def test_transforms_around_compiled_functions(inner, outer):
     expected = OUTER[outer](INNER[inner])
     for backend in ("eager", "aot_eager"):
         assert same(expected, OUTER[outer](dynamo_lite.compile(INNER[inner], backend=backend)))
+
+
+def doubled_sine(t):
+    return t.sin() * t
+
+
+AROUND = {
+    "vmap": lambda f, x: torch.vmap(f)(x),
+    "jvp": lambda f, x: sum(torch.func.jvp(f, (x[0],), (x[1],))),
+    "jacrev": lambda f, x: torch.func.jacrev(f)(x[0]),
+    "vmap of grad": lambda f, x: torch.vmap(torch.func.grad(lambda row: f(row).sum()))(x),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", AROUND)
+def test_transforms_of_the_program_around_a_compiled_function(name, backend):
+    compiled = dynamo_lite.compile(doubled_sine, backend=backend)
+    for warm in (False, True):
+        if warm:
+            compiled(torch.ones(4))
+            compiled(torch.ones(4, requires_grad=True))
+        for requires_grad in (False, True):
+            x = torch.linspace(-1, 2, 12).reshape(3, 4).requires_grad_(requires_grad)
+            expected, got = AROUND[name](doubled_sine, x), AROUND[name](compiled, x)
+            torch.testing.assert_close(got, expected)
+            if requires_grad:
+                torch.testing.assert_close(*(torch.autograd.grad(r.sum(), x) for r in (got, expected)))

@@ -8,8 +8,7 @@ from torch._functorch.vmap import _add_batch_dim, _maybe_remove_batch_dim
 from torch.utils import _pytree as pytree
 
 from dynamo_lite.testing import run_both
-
-from .against_eager import check
+from tests.helpers.against_eager import check
 
 
 class Rows:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
+from dynamo_lite.frontend import convert
 from dynamo_lite.graph import torch_runtime
 from dynamo_lite.testing import CompileCounterWithBackend, same
 
@@ -257,3 +258,17 @@ def test_several_out_that_are_resized(shape, backend):
     assert same(outs, list(x.unbind()))
     with pytest.raises(Unsupported, match="unbind_copy resizes an input"):
         dynamo_lite.compile(lambda x, o: torch.unbind_copy(x, 0, out=o), fullgraph=True)(x, [torch.empty(0) for _ in x])
+
+
+def test_which_argument_a_result_is_does_not_come_from_a_call_with_one_tensor_twice():
+    def one(t):
+        return torch.add(t, 1, out=t)
+
+    def two(t, u):
+        return torch.add(t, 1, out=u)
+
+    compile_ = convert.Region(lambda gm, inputs: gm.forward).wrap
+    t, u = torch.tensor([1.0, 2.0]), torch.tensor([5.0, 6.0])
+    assert compile_(one)(t) is t
+    assert compile_(two)(t, u) is u
+    assert u.tolist() == [3.0, 4.0]

@@ -1,8 +1,11 @@
 """Readable guards and the reasons of misses. Needs no torch."""
 
+from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.mirror import Mirror, explain_miss, mirror_source
+from tests.helpers.capturing import same, stop
 
 
 class Model:
@@ -97,3 +100,58 @@ def test_same_and_global_state():
         "grad mode: expected unchanged, found changed",
         "x, y: expected the same object, found different objects",
     ]
+
+
+class TestGuardTexts:
+    def test_a_miss_runs_no_code_of_the_program(self):
+        class Counting(dict):
+            reads = 0
+
+            def __getitem__(self, key):
+                Counting.reads += 1
+                return super().__getitem__(key)
+
+            def __repr__(self):
+                return f"<{list(map(self.__getitem__, self))}>"
+
+            def __len__(self):
+                Counting.reads += 1
+                return super().__len__()
+
+        def program(d):
+            d[stop(1)] = 2
+            return list(d)
+
+        def counted(d):
+            Counting.reads = 0
+            return program(d), Counting.reads
+
+        for d in (Counting(), Counting(a=1), Counting(b=1)):
+            same(counted, d)
+
+
+def test_the_text_of_a_miss_asks_no_metaclass():
+    class Meta(type):
+        pass
+
+    class C(metaclass=Meta):
+        k = 1
+
+    asked = []
+
+    def f(x):
+        return C.k + x
+
+    def lookup(cls, name):
+        asked.append(name)
+        return type.__getattribute__(cls, name)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+        assert captured(1) == 2
+        guards = captured.cache.entries[0].owner.guards
+        Meta.__getattribute__ = lookup
+        C.k = 2
+        del asked[:]
+        failures = explain_miss(guards, (1,), f.__closure__)
+        assert [str(failure) for failure in failures] and asked == []

@@ -14,7 +14,7 @@ from tests.helpers import processes
 X = torch.ones(3)
 
 
-@pytest.mark.parametrize("module", ["test_capture.py"])
+@pytest.mark.parametrize("module", ["frontend/test_capture.py"])
 def test_both_agree_wherever_tests_capture(module):
     """The whole module once more, in a process with strict mode on."""
     code = (

@@ -15,6 +15,7 @@ from dynamo_lite.config import config
 from dynamo_lite.frontend import convert
 from dynamo_lite.interp.frame import Frame
 from dynamo_lite.record import log
+from tests.helpers.capturing import same
 
 SETTINGS = {"capture_pure_python": True, "debug": True}  # a failure of the engine is an error
 
@@ -218,3 +219,36 @@ def test_the_process_is_left_as_it_was(collects):
         assert sys.getrecursionlimit() == limit
     finally:
         gc.enable()
+
+
+class TestForAWhile:
+    def test_builtin_replaced_for_a_while(self):
+        @contextlib.contextmanager
+        def swapped():
+            real = builtins.hex
+            builtins.hex = 5
+            try:
+                yield
+            finally:
+                builtins.hex = real
+
+        def program():
+            with swapped():
+                x = hex
+            return hex, x
+
+        same(program)
+
+    def test_dictionary_of_a_module(self):
+        def program():
+            names = builtins.__dict__
+            real = names["hex"]
+            del names["hex"]
+            try:
+                return hex
+            except NameError:
+                return "gone"
+            finally:
+                names["hex"] = real
+
+        same(program)

@@ -318,3 +318,18 @@ def f():
 }
 if sys.version_info < (3, 14):
     del PROGRAMS["template"]  # its syntax
+
+
+def load(name):
+    space = {}
+    exec(compile(PRELUDE, "<prelude>", "exec"), space)
+    exec(compile(PROGRAMS[name], f"<{name}>", "exec"), space)
+    return space
+
+
+def outcome(function, space):
+    try:
+        value = ("returned", function())
+    except Exception as error:
+        value = ("raised", type(error), error.args, type(error.__context__), type(error.__cause__))
+    return repr(value), repr(space["log"])

@@ -5,12 +5,11 @@ import types
 
 import bytecode
 import pytest
-from programs import PROGRAMS
-from standard_library import code_objects, library, library_codes
-from test_machine import load, outcome
 
 from dynamo_lite.isa import codec
 from dynamo_lite.isa.lift import exception_table
+from tests.isa.programs import PROGRAMS, load, outcome
+from tests.isa.standard_library import code_objects, library, library_codes
 
 
 def header(code, stacksize=None):

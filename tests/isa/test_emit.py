@@ -5,11 +5,10 @@ import types
 
 import pytest
 from bytecode import TryBegin, TryEnd
-from programs import PROGRAMS
-from test_machine import load, outcome
 
 from dynamo_lite.isa import Op, emit, lift
 from dynamo_lite.isa.emit import Assembler
+from tests.isa.programs import PROGRAMS, load, outcome
 
 SLOT_OPS = {
     Op.LOAD_FAST: Assembler.load_fast_check,

@@ -7,10 +7,10 @@ import sys
 import weakref
 
 import pytest
-from standard_library import library, library_codes
 
 from dynamo_lite.isa import Op, lift, lift311, lift312, lift313, lift314, stack_effect
 from dynamo_lite.isa.canon import TERMINAL
+from tests.isa.standard_library import library, library_codes
 
 # Opcodes that never stand in a code object's co_code.
 INTERNAL = {"CACHE", "RESERVED", "INTERPRETER_EXIT", "EXIT_INIT_CHECK", "ENTER_EXECUTOR", "EXTENDED_ARG"}

@@ -1,23 +1,9 @@
 """Lifted programs do what the originals do."""
 
 import pytest
-from machine import Machine
-from programs import PRELUDE, PROGRAMS
 
-
-def load(name):
-    space = {}
-    exec(compile(PRELUDE, "<prelude>", "exec"), space)
-    exec(compile(PROGRAMS[name], f"<{name}>", "exec"), space)
-    return space
-
-
-def outcome(function, space):
-    try:
-        value = ("returned", function())
-    except Exception as error:
-        value = ("raised", type(error), error.args, type(error.__context__), type(error.__cause__))
-    return repr(value), repr(space["log"])
+from tests.isa.machine import Machine
+from tests.isa.programs import PROGRAMS, load, outcome
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -7,7 +7,11 @@ import operator
 import sys
 
 import pytest
-from opcodes314 import (
+
+from dynamo_lite.isa import Op, lift312, lift314, stack_effect
+from dynamo_lite.isa.canon import Instr
+from dynamo_lite.isa.rules import LiftError
+from tests.isa.opcodes314 import (
     CACHES,
     COMMON_CONSTANTS,
     EFFECTS,
@@ -19,10 +23,6 @@ from opcodes314 import (
     SPECIAL_METHODS,
     SUBSCRIPT,
 )
-
-from dynamo_lite.isa import Op, lift312, lift314, stack_effect
-from dynamo_lite.isa.canon import Instr
-from dynamo_lite.isa.rules import LiftError
 
 ON_314 = pytest.mark.skipif(sys.version_info[:2] != (3, 14), reason="asks a 3.14 interpreter")
 NAMES = tuple("abcdefgh")

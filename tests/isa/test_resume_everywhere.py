@@ -4,13 +4,12 @@ original."""
 import types
 
 import pytest
-from machine import NULL, Lasti, Machine, Previous
-from programs import PROGRAMS
-from test_machine import load, outcome
 
 from dynamo_lite.isa import Op
 from dynamo_lite.isa.flow import live_slots
 from dynamo_lite.isa.resume import resume_code
+from tests.isa.machine import NULL, Lasti, Machine, Previous
+from tests.isa.programs import PROGRAMS, load, outcome
 
 CALLS = {Op.CALL, Op.CALL_FUNCTION_EX}
 

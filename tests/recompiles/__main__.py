@@ -13,10 +13,9 @@ import torch
 
 import dynamo_lite
 
-from .counts import Counts, run
+from .counts import STORED, Counts, is_more, run
 from .exceptions import EXCEPTIONS
 from .programs import PROGRAMS
-from .test_counts import STORED, is_more
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -58,3 +59,12 @@ def _assert_same(one: Any, other: Any, place: str) -> None:
         if isinstance(a, torch.Tensor) and a.is_nested:
             a, b = a.values(), b.values()
         torch.testing.assert_close(a, b, msg=lambda text: f"{place}: {text}")
+
+
+STORED = pathlib.Path(__file__).parent / "torch_counts.json"
+"""What torch.compile comes to; `python -m tests.recompiles --write` measures it again."""
+
+
+def is_more(ours: Counts, theirs: Counts) -> bool:
+    """Whether more graphs are compiled, or fewer operators captured, than by torch.compile."""
+    return ours.graphs > theirs.graphs or ours.operators < theirs.operators

@@ -1,25 +1,16 @@
 """No more graphs than torch.compile, and no fewer operators in them, where inputs vary."""
 
 import json
-import pathlib
 
 import pytest
 
 import dynamo_lite
 
-from .counts import Counts, run
+from .counts import STORED, Counts, is_more, run
 from .exceptions import EXCEPTIONS
 from .programs import PROGRAMS
 
-STORED = pathlib.Path(__file__).parent / "torch_counts.json"
-"""What torch.compile comes to; `python -m tests.recompiles --write` measures it again."""
-
 THEIRS = {name: Counts(*counts) for name, counts in json.loads(STORED.read_text())["counts"].items()}
-
-
-def is_more(ours: Counts, theirs: Counts) -> bool:
-    """Whether more graphs are compiled, or fewer operators captured, than by torch.compile."""
-    return ours.graphs > theirs.graphs or ours.operators < theirs.operators
 
 
 SAMPLE = [*dict.fromkeys([*EXCEPTIONS, *list(PROGRAMS)[::2]])]

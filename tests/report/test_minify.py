@@ -11,50 +11,7 @@ from dynamo_lite.__main__ import main
 from dynamo_lite.backends import registry
 from dynamo_lite.report.minify import minify, problem_of
 from tests.helpers import processes
-
-
-def miscompile(gm, wrong):
-    """The graph with each `tanh` exchanged."""
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
-    for node in graph.nodes:
-        if node.target == "tanh":
-            wrong(node)
-    return torch.fx.GraphModule(gm, graph).forward
-
-
-def wrong(gm, example_inputs):
-    def exchange(node):
-        node.target = "sin"
-
-    return miscompile(gm, exchange)
-
-
-def failing(gm, example_inputs):
-    def refuse(node):
-        raise NotImplementedError("no tanh")
-
-    return miscompile(gm, refuse)
-
-
-def crashing(gm, example_inputs):
-    return miscompile(gm, lambda node: os.abort())
-
-
-def bad_gradient(gm, example_inputs):
-    class Bad(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.tanh()
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * 3
-
-    def exchange(node):
-        node.op, node.target = "call_function", Bad.apply
-
-    return miscompile(gm, exchange)
+from tests.report.faulty_backends import bad_gradient, crashing, failing, wrong
 
 
 @pytest.fixture(autouse=True)
@@ -140,9 +97,9 @@ def test_a_failure_that_is_another_one_is_not_followed():
 
 PROGRAM = """
 import torch
-import test_minify
+from tests.report import faulty_backends
 from dynamo_lite.backends import registry
-for backend in (test_minify.wrong, test_minify.crashing):
+for backend in (faulty_backends.wrong, faulty_backends.crashing):
     registry.register_backend(backend)
 fn = torch.compile(lambda x: (x + 1).cos().tanh() * 2)
 print("values", fn(torch.ones(3)).shape)
@@ -153,8 +110,7 @@ print("values", fn(torch.ones(3)).shape)
 def test_command_and_script(tmp_path, backend, options):
     """The script says what is wrong, by itself, with status 1 (or as the backend ends it)."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    here = os.path.dirname(os.path.abspath(__file__))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [
         "-m",
         "dynamo_lite",
@@ -168,7 +124,7 @@ def test_command_and_script(tmp_path, backend, options):
     done = processes.run([*command, str(tmp_path / "program.py")], env=environment, timeout=300)
     assert done.returncode == 1 and "written to" in done.stderr and "values" not in done.stdout
     script = (tmp_path / "repro.py").read_text()
-    assert "tanh" in script and "from test_minify import" in script
+    assert "tanh" in script and "from tests.report.faulty_backends import" in script
     shown = processes.run([tmp_path / "repro.py"], env=environment)
     if backend == "wrong":
         assert shown.returncode == 1 and shown.stdout.startswith("result 0: off by ")

@@ -6,8 +6,7 @@ import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.dynamism.automatic_dynamic import hints_of, paths_of_waiting, seen_by
 from dynamo_lite.record import Function
-
-from .counting import graphs_per_call
+from tests.helpers.counting import graphs_per_call
 
 
 def test_a_variable_of_a_frame_that_waits_in_another_chain():

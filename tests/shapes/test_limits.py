@@ -7,8 +7,7 @@ import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter
-
-from .counting import graphs_per_call
+from tests.helpers.counting import graphs_per_call
 
 LIMIT = 3
 

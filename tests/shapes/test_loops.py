@@ -4,8 +4,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.record import log
-
-from .counting import graphs_per_call
+from tests.helpers.counting import graphs_per_call
 
 
 def of_loop(f, calls):

@@ -8,8 +8,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.dynamism.dynamic_shapes import followed_dims
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, run_both
-
-from .counting import graphs_per_call
+from tests.helpers.counting import graphs_per_call
 
 LENGTHS = range(12, 24)
 

@@ -7,10 +7,8 @@ import threading
 import time
 import warnings
 
-import failing_backends
 import pytest
 import torch
-from fresh import new_process
 
 import dynamo_lite
 from dynamo_lite.backends import registry
@@ -20,6 +18,8 @@ from dynamo_lite.tune.apart import Job, race_apart
 from dynamo_lite.tune.portable import CannotCarry
 from dynamo_lite.tune.results import Store
 from tests.helpers import processes
+from tests.tune import failing_backends
+from tests.tune.fresh import new_process
 
 STEPS = 300
 

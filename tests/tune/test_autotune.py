@@ -1,6 +1,5 @@
 import pytest
 import torch
-from fresh import new_process
 
 import dynamo_lite
 from dynamo_lite.backends import registry
@@ -8,6 +7,7 @@ from dynamo_lite.exc import InvalidBackend
 from dynamo_lite.record import log
 from dynamo_lite.tune.autotune import default_candidates, seconds_of
 from dynamo_lite.tune.key import graph_key
+from tests.tune.fresh import new_process
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,8 @@
 
 import io
 
-import failing_backends
 import pytest
 import torch
-from fresh import new_process
 
 import dynamo_lite
 from dynamo_lite.__main__ import main
@@ -14,6 +12,8 @@ from dynamo_lite.config import config
 from dynamo_lite.record import log
 from dynamo_lite.tune import portable
 from dynamo_lite.tune.autotune import store_at
+from tests.tune import failing_backends
+from tests.tune.fresh import new_process
 
 PROGRAM = """
 import torch

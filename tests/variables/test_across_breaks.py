@@ -1,17 +1,13 @@
-"""The programs of other files with a graph break between any two statements: containers and iterators survive it."""
+"""Programs that change containers with a graph break between any two statements: containers and iterators survive it."""
 
 import ast
 import collections
 
 import pytest
-import test_deque
-import test_dict
-import test_iter
-import test_list
-import test_set
-from differential import difference, program
 
 import dynamo_lite
+from tests.helpers import container_programs as programs
+from tests.helpers.differential import difference, program
 
 
 def with_breaks(text):
@@ -33,14 +29,14 @@ def lines_of(text):
 
 
 GROUPS = {
-    "itertools": (test_iter.ITERTOOLS, {}, {"xs": [1, 2, 3]}),
-    "list": (test_list.CHANGE, test_list.NAMES, {"xs": [3, 1, 2]}),
-    "dict": (test_dict.CHANGE, test_dict.NAMES, {"d": {"a": 1, "b": [2]}}),
-    "views": (test_dict.READ, test_dict.NAMES, {"d": {"a": 1, "b": [2]}}),
-    "ordered": (test_dict.ORDERED, test_dict.NAMES, {"d": collections.OrderedDict(a=1, b=2)}),
-    "default": (test_dict.DEFAULT, test_dict.NAMES, {"d": collections.defaultdict(list, a=[0])}),
-    "set": (test_set.CHANGE, {}, {"s": {1, 2, "a"}}),
-    "deque": (test_deque.LINES, {}, {"d": collections.deque([1, 2, 3])}),
+    "itertools": (programs.ITERTOOLS, {}, {"xs": [1, 2, 3]}),
+    "list": (programs.LIST_CHANGES, programs.LIST_NAMES, {"xs": [3, 1, 2]}),
+    "dict": (programs.DICT_CHANGES, {}, {"d": {"a": 1, "b": [2]}}),
+    "views": (programs.DICT_READS, {}, {"d": {"a": 1, "b": [2]}}),
+    "ordered": (programs.ORDERED_DICTS, {}, {"d": collections.OrderedDict(a=1, b=2)}),
+    "default": (programs.DEFAULT_DICTS, {}, {"d": collections.defaultdict(list, a=[0])}),
+    "set": (programs.SET_CHANGES, {}, {"s": {1, 2, "a"}}),
+    "deque": (programs.DEQUES, {}, {"d": collections.deque([1, 2, 3])}),
 }
 
 

@@ -2,9 +2,9 @@
 
 import re
 
-from differential import breaks, capture, check_lines
-
 from dynamo_lite.config import config
+from tests.helpers.capturing import same
+from tests.helpers.differential import breaks, capture, check_lines
 
 
 class Plain:
@@ -83,3 +83,11 @@ def test_what_hangs_on_it_breaks():
     ):
         breaks(text, "object-identity", names={"C": Plain})
     breaks("repr(C()) == repr(C())", "object-identity", names={"C": Plain})  # the second may be where the first was
+
+
+class TestIds:
+    def test_addresses_of_what_is_gone(self):
+        def program():
+            return len(set(map(id, enumerate("abc")))), len(set(map(id, list(enumerate("abc")))))
+
+        same(program)

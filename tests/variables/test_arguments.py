@@ -1,6 +1,11 @@
 """Binding of arguments: what fits, and what this CPython says about what doesn't."""
 
-from differential import check_lines
+import collections
+
+import pytest
+
+from tests.helpers.capturing import same
+from tests.helpers.differential import check_lines
 
 
 def f(a, b=2, /, c=3, *, dd, e=5):
@@ -57,3 +62,84 @@ def test_messages():
         names=NAMES,
         z=1,
     )
+
+
+class TestArgumentsOfC:
+    def test_wrong_number_of_arguments_of_a_c_method(self):
+        def program():
+            out = []
+            for call in ({}.get, {}.setdefault, [].append, {}.values):
+                try:
+                    call(*[1] * 4)
+                except TypeError as error:
+                    out.append(str(error))
+            return out
+
+        same(program, whole=True)
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda: dict.fromkeys(),
+            lambda: dict.__init__(),
+            lambda: dict.update(),
+            lambda: collections.OrderedDict.__init__(),
+            lambda: collections.OrderedDict.update(),
+            lambda: list.append(),
+            lambda: slice.indices(),
+        ],
+    )
+    def test_too_few(self, call):
+        def program():
+            try:
+                call()
+            except TypeError as error:
+                return str(error)
+
+        same(program, whole=True)
+
+    @pytest.mark.parametrize("base", [tuple, frozenset, float])
+    def test_keywords_of_a_subclass(self, base):
+        class Plain(base):
+            pass
+
+        class WithInit(base):
+            def __init__(self, value, note=None):
+                self.note = note
+
+        def program():
+            made = WithInit("1", note=2)
+            try:
+                Plain(note=3)
+            except TypeError as error:
+                return made == base("1"), made.note, str(error)
+
+        same(program, whole=True)
+
+    @pytest.mark.parametrize("make", [lambda: {}.keys(), lambda: iter(range(3)), lambda: iter({}), lambda: iter(set())])
+    def test_types_that_cannot_be_called(self, make):
+        def program():
+            try:
+                type(make())()
+            except TypeError as error:
+                return str(error)
+
+        same(program, whole=True)
+
+
+def test_keywords_with_the_names_of_parameters():
+    class Plain:
+        def __init__(self, /, **kwargs):
+            self.kwargs = kwargs
+
+    Pair = collections.namedtuple("Pair", ["tx", "self", "cls", "args"])
+
+    class Error(Exception):
+        def __init__(self, /, **kwargs):
+            self.kwargs = kwargs
+
+    def program():
+        error = Error(self=1, tx=2)
+        return Pair(tx=1, self=2, cls=3, args=4), Plain(tx=1, self=2, cls=3).kwargs, error.kwargs
+
+    same(program, whole=True)

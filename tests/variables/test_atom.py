@@ -3,7 +3,7 @@
 import re
 import struct
 
-from differential import breaks, check, check_lines
+from tests.helpers.differential import breaks, check, check_lines
 
 
 class I(int):

@@ -7,9 +7,9 @@ import operator
 import typing
 
 import pytest
-from differential import breaks, check_lines
 
 from dynamo_lite.variables import register_models  # noqa: F401
+from tests.helpers.differential import breaks, check_lines
 
 
 class Base:

@@ -1,8 +1,10 @@
 """bytearray: the method surface, changes in place and their replay, subclasses."""
 
-from differential import capture, check, check_lines
+import pytest
 
 from dynamo_lite.config import config
+from tests.helpers.capturing import wrapped
+from tests.helpers.differential import capture, check, check_lines
 
 
 class B(bytearray):
@@ -118,3 +120,27 @@ def test_contents_are_guarded_when_used():
         for value in (b"a", b"b", b"a"):
             calls.append(captured(bytearray(value)))
     assert calls == [97, 98, 97]
+
+
+@pytest.mark.usefixtures("pure_python")
+def test_bytes_of_a_number_that_varies():
+    def program(n):
+        try:
+            return bytes(n), bytearray(n)
+        except TypeError as error:
+            return repr(error)
+
+    fn = wrapped(program)
+    assert [fn(n) for n in (1, 2, 3)] == [program(n) for n in (1, 2, 3)]
+
+
+@pytest.mark.usefixtures("pure_python")
+def test_bytes_of_an_object_that_says_what_they_are():
+    class Both:
+        def __bytes__(self):
+            return b"own"
+
+        def __index__(self):
+            return 3
+
+    assert wrapped(lambda: (bytes(Both()), bytearray(Both())))() == (b"own", bytearray(3))

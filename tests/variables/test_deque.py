@@ -2,55 +2,15 @@
 
 import collections
 
-from differential import check
+from tests.helpers.capturing import same
+from tests.helpers.container_programs import DEQUES
+from tests.helpers.differential import check
 
 D = collections.deque
-LINES = """
-    d.append(4); d.appendleft(0); return d, len(d), bool(d), list(d)
-    d.extend([7, 8]); d.extendleft("ab"); d.extend(d); return d
-    d.pop(), d.popleft(), d
-    d.clear(); d.pop()
-    d.clear(); d.popleft()
-    d[0], d[-1], d[1]
-    d[9]
-    d["a"]
-    d[1:2]
-    d[0] = 5; d[-1] = 6; return d
-    d[9] = 1
-    del d[0]; return d
-    del d[7]
-    d.rotate(); return d
-    d.rotate(-2); return d
-    d.reverse(); return d
-    d.count(1), d.index(2), 2 in d, 9 in d
-    d.index(9)
-    d.index(3, 0, 1)
-    d.insert(1, 9); return d
-    d.remove(2); return d
-    d.remove(9)
-    d + d, d * 2, 2 * d, d == collections.deque([1, 2, 3]), d < collections.deque([2]), d == [1, 2, 3], d.copy()
-    d.maxlen
-    d + [1]
-    d += [5]; d *= 2; return d
-    repr(d), str(d), type(d), isinstance(d, collections.deque), hasattr(d, "append")
-    for x in d: d.append(x)
-    it = iter(d); next(it); return it, list(reversed(d))
-    it = reversed(d); next(it); return it
-    a, *b = d; return a, b
-    [x + 1 for x in d], sorted(d), sum(d), max(d)
-    d.maxlen = 3
-    e = collections.deque(d, maxlen=2); e.append(9); e.appendleft(8); return e, e.maxlen, e + e, e.copy()
-    collections.deque(maxlen=0), collections.deque([1], None), collections.deque()
-    collections.deque(5)
-    collections.deque([], -1)
-    collections.deque([], "a")
-    e = collections.deque([1, 2], 2); e.insert(0, 1)
-    d.__len__(), d.__getitem__(0), d.__contains__(1), d.__add__(d), d.__eq__(d), d.__copy__()
-"""
 
 
 def test_deques():
-    lines = [line.strip() for line in LINES.strip().splitlines()]
+    lines = [line.strip() for line in DEQUES.strip().splitlines()]
     check(*lines, d=D([1, 2, 3]))
     check(*["d = collections.deque([1, 2, 3])\n" + line for line in lines])
 
@@ -66,3 +26,47 @@ class Log(D):
 
 def test_subclass():
     check("l.append('a')\nl.append('b')\nreturn l, len(l)", "Log([1]), Log('ab', 1)", names={"Log": Log}, l=Log([0]))
+
+
+class TestDequesOfC:
+    def test_search_notices_changes(self):
+        class Mutating:
+            def __init__(self, d, result):
+                self.d, self.result = d, result
+
+            def __eq__(self, other):
+                self.d.rotate()
+                return self.result
+
+        def program():
+            seen = []
+            for method in ("index", "remove", "count", "__contains__"):
+                for result in (False, True):
+                    for n in (0, 2):
+                        d = collections.deque(range(3))
+                        d[n] = Mutating(d, result)
+                        try:
+                            seen.append(getattr(d, method)("x"))
+                        except (IndexError, RuntimeError, ValueError) as error:
+                            seen.append((type(error), str(error), len(d)))
+            return seen
+
+        same(program)
+
+    def test_subclasses_are_copied_by_their_class(self):
+        class Sub(collections.deque):
+            pass
+
+        class Bad(collections.deque):
+            def __new__(cls, *args):
+                return [42] if args else super().__new__(cls)
+
+        def program():
+            s = Sub([1, 2], 3)
+            bad = Bad()
+            try:
+                bad * 2
+            except TypeError as error:
+                return type(s * 2), s * 2, s + s, (s + s).maxlen, str(error)
+
+        same(program, whole=True)

@@ -4,124 +4,34 @@ import collections
 import dataclasses
 import datetime
 import enum
+import importlib
+import sys
 import types
 
-from differential import breaks, capture, check, check_lines
+import pytest
 
 from dynamo_lite.config import config
 from dynamo_lite.record import log
-
-READ = """
-    d["a"], d["b"], d.get("a"), d.get("z"), d.get("z", 5), "a" in d, "z" not in d
-    d["z"]
-    d[[]]
-    [] in d
-    d.get([])
-    d[1]
-    len(d), bool(d), list(d), list(d.keys()), list(d.values()), list(d.items()), [*d], tuple(d)
-    d == {"b": [2], "a": 1}, d != {}, d == {"a": 1}, d == 1, {} == {}, {"a": 1, "b": [2]} == d
-    d < {}
-    d | {"c": 3}, {"a": 0, "c": 1} | d
-    d | [("c", 3)]
-    {**d, "a": 9}, dict(d), dict(d, c=1), dict(d) is d, d.copy(), d.copy() is d
-    repr(d), str(d), f"{d}", "%s" % d, "%(a)s-%(b)s" % d, "{a} {b[0]}".format(**d), "{a}".format_map(d)
-    "%(z)s" % d
-    hash(d)
-    {k: v for k, v in d.items()}, {v: k for k, v in d.items() if k == "a"}, sorted(d), max(d)
-    sum(v for v in d.values() if v == 1)
-    d.keys() & {"a"}, d.keys() | ["z"], d.keys() - "a", d.keys() ^ {"a", "q"}, {"a"} & d.keys(), ["a"] - d.keys()
-    d.keys() == {"a", "b"}, d.keys() <= {"a", "b", "c"}, d.keys() > {"a"}, d.keys() == ["a", "b"], d.keys() != d.keys()
-    d.keys().isdisjoint(["x"]), d.keys().isdisjoint(d), "a" in d.keys(), "z" in d.keys(), len(d.items())
-    len(d.values())
-    ("a", 1) in d.items(), ("a", 2) in d.items(), "a" in d.items(), 1 in d.values(), [2] in d.values(), 7 in d.values()
-    list(reversed(d)), list(reversed(d.items())), list(reversed(d.values()))
-    repr(d.keys()), repr(d.values()), repr(d.items()), type(d.keys()), type(iter(d)), d.keys().mapping == d
-    d.items() == {("a", 1)}
-    d.values() == d.values(), d.values() is d.values()
-    hash(d.keys())
-    d.keys()[0]
-    x = d.keys(); d["c"] = 3; return list(x), len(x)
-    iter(d), d.keys(), d.values(), d.items()
-    it = iter(d.items()); next(it); return it
-    it = reversed(d); next(it); return it
-    it = iter(d); list(it); return it, list(it)
-    k = iter(d); return next(k), next(k), next(k, None)
-    d()
-    d.x
-    d.x = 1
-    d.__len__(), d.__getitem__("a"), d.__contains__("b"), d.__eq__({}), d.__or__({}), d.__iter__().__next__()
-    dict.__getitem__(d, "a"), dict.get(d, "z"), dict.keys(d), dict.__contains__(d, "a")
-    iter(d).__length_hint__(), isinstance(d, dict), type(d), isinstance(d.keys(), collections.abc.KeysView)
-    (lambda **kw: kw)(**d), (lambda a, b: a)(**d)
-    (lambda a: a)(**d)
-    (lambda **kw: kw)(**d, **{"c": 1})
-    (lambda **kw: kw)(**d, **{"a": 1})
-    (lambda **kw: kw)(**d, a=1)
-    (lambda **kw: kw)(**{1: 2})
-    (lambda **kw: kw)(**3)
-    {**3}
-"""
-
-CHANGE = """
-    d["c"] = 3; d["a"] = 2; return d
-    d[[]] = 1
-    del d["a"]; return d
-    del d["z"]
-    del d[[]]
-    d.pop("a"), d.pop("z", 5), d
-    d.pop("z")
-    d.popitem(), d
-    d.clear(); return d
-    d.clear(); d.popitem()
-    d.setdefault("a", 9), d.setdefault("c", 3), d.setdefault("e"), d
-    d.update({"a": 5, "f": 6}); d.update([("g", 7)]); d.update(h=8); d.update(d); d.update(["ij"]); return d
-    d.update(5)
-    d.update([1])
-    d.update(["abc"])
-    d.update({"x": 1}, {"y": 2})
-    d |= {"c": 3}; d |= [("e", 5)]; return d
-    d |= 5
-    for k in d: d[k] = 0
-    for k in d: d[k + "!"] = 0
-    for k in d: del d[k]
-    for k in list(d): del d[k]
-    it = iter(d); next(it); d["n"] = 1; next(it)
-    it = iter(d); next(it); d.clear(); next(it)
-    it = iter(d); d["n"] = 1; del d["a"]; return list(it)
-    a = d.pop("a"); d["a"] = a; return d
-    d["a"], d["b"] = d["b"], d["a"]; return d
-    d["self"] = d; return d["self"] is d, repr(d)
-    e = d; e["q"] = 1; return d is e, d
-    d["x"] = 1; d.pop("x"); return d
-    d["x"] = 1; d.pop("x"); d["y"] = 2; d["x"] = 3; return "x" in d, d.get("y")
-    d["b"].append(3); return d
-    d["n"] = 1; d["n"] += 1; return d["n"]
-    d[1] = "int"; d[1.0] = "float"; d[True] = "bool"; return d
-    d[None] = 0; d[(1, 2)] = 1; d[1, (2, "x")] = 2; d[frozenset([1])] = 3; d[2 ** 70] = 4; d[len] = 5; return d[1, 2]
-    d[None] = 0; d[(1, 2)] = 1; d[1, (2, "x")] = 2; d[frozenset([1])] = 3; d[2 ** 70] = 4; d[len] = 5; return d[len]
-    d[None] = 0; d[(1, 2)] = 1; d[1, (2, "x")] = 2; d[frozenset([1])] = 3; d[2 ** 70] = 4; d[len] = 5; return len(d)
-    del d["a"]; d["a"] = 5; return list(d)
-    del d["a"]; return "a" in d, d.get("a"), len(d)
-    d.__setitem__("k", 1); d.__delitem__("a"); d.__ior__({"m": 2}); return d
-    d.__init__(z=1); return d
-    dict.update(d, a=7); dict.__setitem__(d, "s", 1); dict.pop(d, "b"); return d
-"""
+from tests.helpers.capturing import captured, same, stop
+from tests.helpers.container_programs import DEFAULT_DICTS, DICT_CHANGES, DICT_READS, ORDERED_DICTS
+from tests.helpers.differential import breaks, capture, check, check_lines
+from tests.helpers.program_texts import agrees
 
 
 def test_reading_a_dict():
-    check_lines(READ, d={"a": 1, "b": [2]})
+    check_lines(DICT_READS, d={"a": 1, "b": [2]})
 
 
 def test_reading_a_new_dict():
-    check(*["d = {'a': 1, 'b': [2]}\n" + line.strip() for line in READ.strip().splitlines()])
+    check(*["d = {'a': 1, 'b': [2]}\n" + line.strip() for line in DICT_READS.strip().splitlines()])
 
 
 def test_changing_a_dict():
-    check_lines(CHANGE, d={"a": 1, "b": [2]})
+    check_lines(DICT_CHANGES, d={"a": 1, "b": [2]})
 
 
 def test_changing_a_new_dict():
-    check(*["d = {'a': 1, 'b': [2]}\n" + line.strip() for line in CHANGE.strip().splitlines()])
+    check(*["d = {'a': 1, 'b': [2]}\n" + line.strip() for line in DICT_CHANGES.strip().splitlines()])
 
 
 def test_making_dicts():
@@ -252,35 +162,8 @@ def test_changes_of_single_keys_need_no_guard_on_the_others():
         assert list(d) == ["count", "other", "last"]
 
 
-ORDERED = """
-    d["a"], list(d), list(d.items()), len(d), d == {"b": 2, "a": 1}, d == collections.OrderedDict(b=2, a=1), repr(d)
-    "a" in d
-    d.move_to_end("a"); return d, list(d.keys())
-    d.move_to_end("b", last=False); return d
-    d.move_to_end("b", False); d["c"] = 3; return d
-    d.move_to_end("z")
-    d.popitem(), d
-    d.popitem(last=False), d
-    d.pop("a"), d.pop("z", 0), d
-    d.pop("z")
-    d.setdefault("z", 1), d.update(b=7), d
-    d["a"] = 5; del d["b"]; d["b"] = 1; return d
-    list(reversed(d)), list(reversed(d.values())), d.copy(), d | {"c": 3}, {"c": 3} | d, type(d.keys())
-    d |= {"c": 1}; return d
-    d.clear(); d.popitem()
-    for k in d: d[k] = 1
-    for k in d: d[k * 2] = 1
-    d.x = 1; return d, d.x
-    iter(d), d.keys(), d.items()
-    {**d}, dict(d), collections.OrderedDict(d), collections.OrderedDict.fromkeys("ab", 1), sorted(d)
-    d != collections.OrderedDict(a=1, b=2), collections.OrderedDict([("a", 1), ("b", 2)]) == d
-    d.get("a"), d.get("z"), bool(collections.OrderedDict())
-    collections.OrderedDict(1)
-"""
-
-
 def test_ordered_dict():
-    lines = [line.strip() for line in ORDERED.strip().splitlines()]
+    lines = [line.strip() for line in ORDERED_DICTS.strip().splitlines()]
     check(*lines, names=NAMES, d=collections.OrderedDict(a=1, b=2))
     check(*["d = collections.OrderedDict(a=1, b=2)\n" + line for line in lines], names=NAMES)
 
@@ -294,27 +177,8 @@ def test_the_order_of_an_ordered_dict_is_guarded():
         assert c(d) == ["b", "a"]
 
 
-DEFAULT = """
-    d["new"].append(1); d["a"].append(2); return d, len(d)
-    d.get("new"), "new" in d, d.default_factory, d
-    d.default_factory = None; d["new"]
-    d.default_factory = int; d["n"] += 1; return d
-    repr(d), str(d), d.copy(), d == {"a": [0]}, d | {"b": 1}, {"b": 1} | d, type(d.copy())
-    d.__missing__("q"), d
-    d.setdefault("k", 3), d.pop("a"), d
-    d[[]]
-    {**d}, dict(d), list(d.items())
-    collections.defaultdict(int, a=1), collections.defaultdict(None, {"a": 1}), collections.defaultdict()
-    collections.defaultdict(5)
-    collections.defaultdict(lambda: 7)["x"]
-    collections.defaultdict(lambda: 1 // 0)["x"]
-    c = collections.defaultdict(lambda: collections.defaultdict(int)); c[1][2] += 1; return {k: dict(c[k]) for k in c}
-    c = collections.defaultdict(list); [c[k].append(v) for k, v in [("a", 1), ("b", 2), ("a", 3)]]; return c
-"""
-
-
 def test_default_dict():
-    lines = [line.strip() for line in DEFAULT.strip().splitlines()]
+    lines = [line.strip() for line in DEFAULT_DICTS.strip().splitlines()]
     check(*lines, names=NAMES, d=collections.defaultdict(list, a=[0]))
     check(*["d = collections.defaultdict(list, a=[0])\n" + line for line in lines], names=NAMES)
 
@@ -445,3 +309,351 @@ def test_arguments_that_do_not_fit():
 
 def test_breaks():
     breaks("{o: 1}", "unhashable-key", o=datetime.date(2020, 1, 1))
+
+
+class TestDicts:
+    def test_bound_class_method_of_a_builtin_across_a_break(self):
+        def program():
+            f = {}.fromkeys
+            stop()
+            return f("ab")
+
+        same(program)
+
+    def test_merging_a_dict_that_a_comparison_changes(self):
+        def program():
+            class X:
+                def __hash__(self):
+                    return 0
+
+                def __eq__(self, other):
+                    changed.clear()
+                    return False
+
+            changed = dict.fromkeys(range(1, 10), 0)
+            changed[X()] = 0
+            target = {X(): 0, 1: 1}
+            try:
+                target.update(changed)
+            except RuntimeError as error:
+                return str(error), len(changed)
+
+        same(program, whole=True)
+
+    def test_constant_tuples_as_keys(self):
+        def program():
+            d = {(1, 1): 11, (2, 2): 22}
+            return d.keys() == {1: 1, 2: 2}.items(), d
+
+        same(program, whole=True)
+
+    def test_pure_python_ordered_dict(self):
+        ordered = fresh_python("collections", "_collections").OrderedDict
+
+        def program():
+            d = ordered(a=1, b=2, c=3)
+            d.move_to_end("a")
+            del d["b"]
+            stop()
+            d["x"] = 9
+            return list(d.items()), list(reversed(d)), d == {"c": 3, "a": 1, "x": 9}
+
+        same(program)
+
+    def test_a_string_subclass_beside_an_object_that_equals_it(self):
+        class Text(str):
+            pass
+
+        def program():
+            class Like:
+                def __hash__(self):
+                    return hash("key")
+
+                def __eq__(self, other):
+                    return isinstance(other, (str, Like)) and other == "key"
+
+            d = {"a": 1, Text("key"): 2}
+            found = d.get(Like()), d.get("key"), d[Text("key")]
+            stop()
+            return found, d.get(Like()), d.get("key"), d.pop(Like())
+
+        same(program)
+
+    def test_popitem_changes_the_layout(self):
+        def program(d):
+            return d.popitem()
+
+        class C:
+            def __init__(self):
+                self.x, self.y = 1, 2
+
+        made, other, expected = C(), C(), C()
+        assert captured(program)(made.__dict__) == expected.__dict__.popitem()
+        assert sys.getsizeof(made.__dict__) == sys.getsizeof(expected.__dict__)
+        assert vars(other) == {"x": 1, "y": 2}
+
+    def test_setdefault_compares_once(self):
+        def program():
+            class Counting:
+                calls = []
+
+                def __hash__(self):
+                    return 42
+
+                def __eq__(self, other):
+                    self.calls.append("eq")
+                    return self is other
+
+            d = {Counting(): 5}
+            d.setdefault(Counting(), [])
+            return Counting.calls
+
+        same(program, whole=True)
+
+
+def fresh_python(name, without):
+    """A module as it is without the module in C that has parts of it."""
+    kept = {n: sys.modules.pop(n) for n in (name, without) if n in sys.modules}
+    sys.modules[without] = None
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.modules.update(kept)
+
+
+class TestOrderedDictAsADict:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda od: dict.pop(od, "a"),
+            lambda od: dict.popitem(od),
+            lambda od: dict.__delitem__(od, "a"),
+            lambda od: dict.clear(od),
+        ],
+    )
+    @pytest.mark.parametrize("outside", [False, True])
+    def test_changes_past_its_order(self, change, outside):
+        def program(od):
+            if not outside:
+                change(od)
+            try:
+                return repr(od), list(od)
+            except KeyError:
+                return "KeyError"
+
+        def make():
+            od = collections.OrderedDict(a=1, b=2)
+            if outside:
+                change(od)
+            return od
+
+        assert captured(program)(make()) == program(make())
+
+    def test_the_order_of_the_table(self):
+        def program(od):
+            keys = dict.keys(od)
+            return list(keys), list(od), dict.get(od, "a"), dict.__eq__(od, {"a": 1, "b": 2})
+
+        od = collections.OrderedDict(a=1, b=2)
+        od.move_to_end("a")
+        same(program, od)
+
+
+def test_text_of_a_view_that_holds_itself():
+    def program():
+        d = collections.UserDict(a=1)
+        d["b"] = [d.values()]
+        return repr(d.keys()), f"{d.items()._mapping['b']!r:.30}"
+
+    same(program)
+
+
+def test_pop_asks_for_no_missing():
+    class Missing(collections.OrderedDict):
+        def __missing__(self, key):
+            return 0
+
+    def program():
+        try:
+            return Missing(a=1).pop("b")
+        except KeyError as error:
+            return error.args
+
+    same(program, whole=True)
+
+
+def test_repr_of_a_defaultdict_whose_factory_holds_it():
+    class Sub(collections.defaultdict):
+        def __init__(self):
+            self.default_factory = self.make
+
+        def make(self):
+            return []
+
+    def program():
+        d = Sub()
+        text = repr(d)
+        return text[: text.index(" object at")] if " object at" in text else text, repr(
+            collections.defaultdict(None, a={})
+        )
+
+    same(program)
+
+    def endless():
+        d = Sub()
+        d[1] = d
+        try:
+            repr(d)
+        except RecursionError:
+            return True
+
+    same(endless)
+
+
+def test_a_counter_updated_with_results_of_a_function_that_breaks():
+    def program(items, counts):
+        counts.update({0: [stop(37)] for _ in items})
+        return counts
+
+    def arguments():
+        return [1, 3], collections.Counter()
+
+    assert captured(program)(*arguments()) == program(*arguments())
+
+
+def test_iterator_over_a_changed_dict_is_made_after_the_replay_of_the_change():
+    agrees("""
+    def program(d):
+        d[0] = 0
+        found = []
+        for k, v in d.items():
+            found.append(stop(1, k))
+        return found
+    def make_args(k):
+        return [{5: 3}]
+    """)
+
+
+def test_iterator_over_a_dict_whose_keys_were_exchanged():
+    agrees("""
+    def program(d):
+        iterator = iter(d)
+        first = next(iterator)
+        del d[first]
+        d[9] = 1
+        stop(1, d)
+        return first, list(iterator)
+    def make_args(k):
+        return [{5: 3, 6: 4}]
+    """)
+
+
+def test_own_hash_without_own_eq_is_called():
+    agrees("""
+    class C:
+        def __hash__(self):
+            stop('hash', 1)
+            return 0
+    def program(o):
+        return {o: 0}[o], o in {1, o}
+    def make_args(k):
+        return [C()]
+    """)
+
+
+def test_length_of_a_view_asks_no_subclass():
+    agrees("""
+    class Sub(dict):
+        def __len__(self):
+            return 7
+    def program(d, e):
+        return len(d.keys()), len(d.items()), len(e.values())
+    def make_args(k):
+        return [Sub(a=1), collections.Counter('ab')]
+    """)
+
+
+def test_pop_of_an_empty_dict_asks_for_no_hash():
+    agrees("""
+    def program(d):
+        found = []
+        for key in ([1], {}, 1):
+            for args in ((key,), (key, 5)):
+                try:
+                    found.append(d.pop(*args))
+                except Exception as error:
+                    found.append(repr(error))
+        return found
+    def make_args(k):
+        return [{}] if k < 2 else [{7: 8}]
+    """)
+
+
+def test_type_of_a_dict_view_from_outside_does_not_need_the_dict():
+    agrees("""
+    def program(l, dd):
+        items = dd.items()
+        stop(1, 0)
+        l.append(3)
+        return 0 in items
+    def make_args(k):
+        return [[], collections.defaultdict(int, {})]
+    """)
+
+
+def test_ordered_dict_of_pairs():
+    agrees("""
+    class Named:
+        def items(self):
+            stop('items', 1)
+            return [(1, 2)]
+    class Own(collections.OrderedDict):
+        def __setitem__(self, key, value):
+            GL.append(key)
+            super().__setitem__(key, value)
+    def program(sources):
+        found = []
+        for source in sources:
+            for cls in (collections.OrderedDict, Own):
+                try:
+                    found.append(cls(source, z=1))
+                except (TypeError, ValueError) as error:
+                    found.append(str(error))
+        return found
+    def make_args(k):
+        return [[collections.deque([2]), [()], [(1,)], [(1, 2, 3)], ['ab'], {1: 2}, collections.defaultdict(int, {3: 4}), Named(), 5]]
+    """)
+
+
+def test_iterator_whose_dict_has_grown_misses_the_entries_that_read_it():
+    agrees("""
+    def program(key, it, d, found):
+        try:
+            d.setdefault(fail(7, key), 5)
+            stop(1, 2)
+        finally:
+            try:
+                found.append(next(it))
+            except RuntimeError as error:
+                found.append(str(error))
+    def make_args(k):
+        d = {1: 2}
+        return [k, iter(d.values()), d, []]
+    """)
+
+
+@pytest.mark.parametrize("view", ["items", "keys", "values"])
+@pytest.mark.parametrize("change", ["d.setdefault(2)", "d[2] = 1", "d.clear(); d.update({7: 8, 9: 1})"])
+def test_an_iterator_is_moved_before_its_dict_changes(view, change):
+    """The rest of the first loop runs in a continuation, with the real iterator: its end is replayed before the change of the dict."""
+    agrees(f"""
+    def program(d):
+        for k in d.{view}():
+            stop(1, k)
+        {change}
+        for k in d.{view}():
+            stop(2, k)
+        return d
+    def make_args(k):
+        return [{{3: 4}}]
+    """)

@@ -1,6 +1,6 @@
 """Exceptions with members of their own in C, made by the program or raised by C code during the analysis."""
 
-from differential import check
+from tests.helpers.differential import check
 
 
 class Mine(OSError):

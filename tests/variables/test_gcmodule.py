@@ -3,9 +3,9 @@
 import gc
 import weakref
 
-from differential import breaks, capture, captured, check_lines
-
 from dynamo_lite.config import config
+from tests.helpers.capturing import captured
+from tests.helpers.differential import breaks, capture, check_lines
 
 NOTES = []
 

@@ -1,12 +1,20 @@
 """Iterators: builtin ones, those of itertools, and iterators that come from outside."""
 
+import collections
+import copy
 import itertools
+import operator
 import sys
 
 import pytest
-from differential import capture, check, check_lines
 
 from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
+from dynamo_lite.record import log
+from tests.helpers.capturing import same, stop, wrapped
+from tests.helpers.container_programs import ITERTOOLS
+from tests.helpers.differential import capture, check, check_lines
+from tests.helpers.program_texts import agrees
 
 
 def test_iter_and_next():
@@ -169,75 +177,6 @@ def test_zip_map_filter_enumerate():
     )
 
 
-ITERTOOLS = """
-    c = itertools.count(5, 2); return next(c), next(c), c, repr(c)
-    list(zip(itertools.count(), xs)), list(zip(itertools.count(1.5, -0.5), "ab")), next(itertools.count(start=3))
-    next(itertools.count(step=3))
-    itertools.count("a")
-    list(itertools.repeat(1, 3)), list(itertools.repeat("a", times=0)), list(map(pow, xs, itertools.repeat(2)))
-    list(itertools.repeat(1, -2))
-    r = itertools.repeat(xs, 3); next(r); return r
-    c = itertools.cycle(xs); a = [next(c) for _ in range(5)]; return a, c
-    c = itertools.cycle(xs); next(c); return c
-    list(itertools.islice(itertools.cycle("ab"), 5)), list(itertools.cycle([]))
-    list(itertools.chain(xs, "ab", ())), list(itertools.chain()), list(itertools.chain.from_iterable([xs, "c"]))
-    list(itertools.chain([1], iter([2])))
-    c = itertools.chain(xs, "ab"); next(c); return c
-    c = itertools.chain(xs, "ab"); return c, list(c)
-    list(itertools.chain(xs, 5))
-    list(itertools.chain.from_iterable(5))
-    list(itertools.islice(xs, 2)), list(itertools.islice(xs, 1, None)), list(itertools.islice(xs, 0, 9, 2))
-    list(itertools.islice("abc", None)), list(itertools.islice(xs, 0))
-    itertools.islice(xs, -1)
-    itertools.islice(xs, 1, 2, 0)
-    itertools.islice(xs, "a")
-    itertools.islice(xs)
-    it = iter(xs); list(itertools.islice(it, 1)); return list(it)
-    it = iter(xs); list(itertools.islice(it, 1, 2)); return list(it)
-    s = itertools.islice(xs, 0, 3, 2); next(s); return s
-    list(itertools.accumulate(xs)), list(itertools.accumulate(xs, lambda a, b: a * b))
-    list(itertools.accumulate(xs, initial=10)), list(itertools.accumulate([])), list(itertools.accumulate("abc"))
-    list(itertools.accumulate(xs, max)), list(itertools.accumulate(xs, func=operator.mul, initial=None))
-    list(itertools.accumulate([], initial=1))
-    a = itertools.accumulate(xs); next(a); return a
-    a = itertools.accumulate(xs, initial=5); return a
-    list(itertools.starmap(pow, [(2, 3), [3, 2]])), list(itertools.starmap(lambda *a: a, [(), (1,)]))
-    list(itertools.starmap(pow, [5]))
-    list(itertools.takewhile(lambda x: x < 3, xs)), list(itertools.dropwhile(lambda x: x < 2, xs))
-    list(itertools.filterfalse(lambda x: x == 2, xs)), list(itertools.filterfalse(None, [0, 1]))
-    t = itertools.takewhile(lambda x: x < 2, xs); next(t), next(t, 0), next(t, 0); return t
-    d = itertools.dropwhile(lambda x: x < 2, xs); next(d); return d
-    list(itertools.compress(xs, [1, 0, True])), list(itertools.compress("abc", itertools.repeat(1, 2)))
-    list(itertools.pairwise(xs)), list(itertools.pairwise([1])), list(itertools.pairwise(""))
-    p = itertools.pairwise(xs); next(p); return p
-    list(itertools.zip_longest(xs, "a")), list(itertools.zip_longest(xs, "ab", fillvalue=0))
-    list(itertools.zip_longest()), list(itertools.zip_longest("", []))
-    z = itertools.zip_longest(xs, "a"); next(z), next(z); return z
-    list(itertools.product(xs, "ab")), list(itertools.product([0, 1], repeat=2)), list(itertools.product())
-    list(itertools.product([], xs)), list(itertools.product(xs, repeat=0))
-    itertools.product(xs, repeat=-1)
-    p = itertools.product(xs, "ab"); next(p); return p
-    list(itertools.permutations(xs)), list(itertools.permutations(xs, 2)), list(itertools.permutations(xs, 5))
-    list(itertools.permutations([], None))
-    itertools.permutations(xs, -1)
-    itertools.permutations(xs, "a")
-    list(itertools.combinations(xs, 2)), list(itertools.combinations(xs, 0)), list(itertools.combinations(xs, 9))
-    list(itertools.combinations_with_replacement("ab", 2))
-    itertools.combinations(xs, -1)
-    [(k, list(g)) for k, g in itertools.groupby("aabbba")]
-    [(k, len(list(g))) for k, g in itertools.groupby(xs, key=lambda x: x > 1)]
-    g = itertools.groupby("aab"); k, grp = next(g); k2, grp2 = next(g); return list(grp), list(grp2), k, k2
-    g = itertools.groupby("aab"); k, grp = next(g); return next(grp), list(g)[0][0]
-    a, b = itertools.tee(xs); return next(a), list(b), list(a), list(b)
-    a, b, c = itertools.tee(iter(xs), 3); next(a); d, e = itertools.tee(a); return list(c), list(d), list(e), list(b)
-    itertools.tee(xs, -1)
-    itertools.tee(xs, 0), type(itertools.tee(xs)[0])
-    sorted(itertools.chain(xs, xs), key=lambda x: -x), sum(itertools.chain([1], [2]))
-    dict(itertools.zip_longest("ab", xs))
-    next(itertools.chain([], [7])), isinstance(itertools.count(), itertools.count), type(itertools.chain())
-"""
-
-
 def test_itertools():
     lines = [line.strip() for line in ITERTOOLS.strip().splitlines()]
     check(*lines, xs=[1, 2, 3])
@@ -324,3 +263,322 @@ def test_errors_of_states():
         itertools.groupby([]).__setstate__((1,))
         """
     )
+
+
+class TestIterators:
+    def test_string_iterator_across_breaks(self):
+        def program():
+            out = []
+            for c in "abc":
+                stop()
+                out.append(c)
+            return out
+
+        same(program)
+
+    def test_last_item_is_guarded_to_be_there(self):
+        def program(it):
+            for item in it:
+                stop()
+                return item
+            return "empty"
+
+        with config.patch(capture_pure_python=True, debug=True):
+            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            it = iter([[1], [2]])
+            assert [captured(it), captured(it), captured(it)] == [[1], [2], "empty"]
+
+    def test_next_deleted_during_the_loop(self):
+        def program():
+            class Bad:
+                def __iter__(self):
+                    return self
+
+                def __next__(self):
+                    del Bad.__next__
+                    return 1
+
+            try:
+                for _ in Bad():
+                    pass
+            except TypeError:
+                return "TypeError"
+
+        same(program)
+
+    def test_subclass_of_a_builtin_type_without_a_model(self):
+        class Enumerated(enumerate):
+            pass
+
+        same(lambda: list(Enumerated("ab")))
+
+    def test_classes_are_complete_before_their_instances_are_iterated_over(self):
+        def program():
+            class Up:
+                def __init__(self, n):
+                    self.n = n
+
+                def __iter__(self):
+                    return self
+
+                def __next__(self):
+                    if not self.n:
+                        raise StopIteration
+                    self.n -= 1
+                    return self.n
+
+            pairs = itertools.zip_longest(Up(3), Up(2), fillvalue="-")
+            first = next(pairs)
+            stop()
+            return first, list(pairs)
+
+        same(program)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "iter([1, 2, 3])",
+            "iter((1, 2, 3))",
+            "iter('abc')",
+            "iter(b'abc')",
+            "iter(range(3))",
+            "reversed([1, 2, 3])",
+            "reversed('abc')",
+            "iter({1: 2, 3: 4, 5: 6}.items())",
+            "reversed({1: 2, 3: 4, 5: 6}.values())",
+            "iter({1, 2, 3})",
+            "iter(collections.deque([1, 2, 3]))",
+            "enumerate([1, 2, 3], 5)",
+            "zip([1, 2, 3], 'abc', strict=True)",
+            "map(abs, [-1, 2, -3])",
+            "filter(None, [0, 1, 2, 3])",
+        ],
+    )
+    def test_taking_iterators_apart(self, text):
+        taken_apart(text, 3)
+
+    @pytest.mark.skipif(hasattr(itertools, "batched"), reason="taking these apart is deprecated from 3.12 on")
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "itertools.count(3, 2)",
+            "itertools.repeat('a', 4)",
+            "itertools.cycle('abc')",
+            "itertools.chain('ab', 'cd')",
+            "itertools.islice('abcdefgh', 1, 7, 2)",
+            "itertools.accumulate([1, 2, 3], initial=5)",
+            "itertools.accumulate([None, None, None], operator.is_)",
+            "itertools.starmap(pow, [(2, 3), (3, 2), (4, 1)])",
+            "itertools.takewhile(bool, [1, 2, 3, 0, 4])",
+            "itertools.dropwhile(bool, [1, 0, 3, 0, 4])",
+            "itertools.compress('abcd', [1, 0, 1, 1])",
+            "itertools.zip_longest('ab', 'abcd')",
+            "itertools.filterfalse(None, [0, 1, 0, 0])",
+            "itertools.product('ab', repeat=2)",
+            "itertools.permutations('abc', 2)",
+        ],
+    )
+    def test_taking_itertools_apart(self, text):
+        taken_apart(text, 2)
+
+    def test_subclasses_of_iterator_types(self):
+        class Pairs(zip):
+            def total(self):
+                return sum(a * b for a, b in self)
+
+        class Numbered(enumerate):
+            def __new__(cls, items):
+                self = super().__new__(cls, items, 10)
+                self.note = "n"
+                return self
+
+        def program():
+            numbered = Numbered("abc")
+            first = next(numbered)
+            stop()
+            return Pairs([1, 2], [3, 4]).total(), first, type(numbered) is Numbered, numbered.note, list(numbered)
+
+        same(program)
+
+    def test_tee_that_escapes(self):
+        def program():
+            a, b, c = itertools.tee(iter("abcdef"), 3)
+            next(a), next(a), next(b)
+            stop()
+            d = copy.copy(a)
+            return list(a), next(b), list(c), list(d), list(b)
+
+        same(program)
+
+    def test_pairwise_that_is_entered_again(self):
+        def program():
+            class Again:
+                steps = 0
+
+                def __iter__(self):
+                    return self
+
+                def __next__(self):
+                    self.steps += 1
+                    if self.steps == 1:
+                        return next(pairs)
+                    if self.steps > 5:
+                        raise StopIteration
+                    return self.steps
+
+            again = Again()
+            pairs = itertools.pairwise(again)
+            return list(pairs)
+
+        same(program, whole=True)
+
+
+def taken_apart(text, n):
+    """An iterator, advanced by 0 … n items, reduced and built again, goes on as it would have."""
+    make = eval(f"lambda: {text}", {"itertools": itertools, "collections": collections, "operator": operator})
+
+    def program():
+        results = []
+        for i in range(n + 1):
+            iterator = make()
+            for _ in range(i):
+                next(iterator)
+            function, args, *state = iterator.__reduce__()
+            again = function(*args)
+            if state and state[0] is not None:
+                again.__setstate__(state[0])
+            rest = list(itertools.islice(again, 5))
+            results.append(
+                (function.__name__, len(args), len(state), rest == list(itertools.islice(iterator, 5)), rest)
+            )
+        return results
+
+    same(program, whole=True)
+
+
+class TestEnumerateFromOutside:
+    """An enumerate object that was begun before a break."""
+
+    @pytest.mark.parametrize("strict", [False, True])
+    @pytest.mark.parametrize("counts", [(3, 5), (5, 3), (3, 3)])
+    def test_over_a_zip(self, counts, strict):
+        def program():
+            iterators = [iter(range(n)) for n in counts]
+            pairs, out = enumerate(zip(*iterators, strict=strict), 7), []
+            out.append(next(pairs))
+            stop()
+            try:
+                for i, (a, b) in pairs:
+                    out.append((i, a, b))
+            except ValueError as error:
+                out.append(str(error))
+            return out, [list(it) for it in iterators]
+
+        same(program)
+
+    def test_a_loop_with_a_break(self):
+        def program():
+            out = []
+            for i, (a, b) in enumerate(zip([1, 2, 3], "abc")):
+                out.append((i, a))
+                stop()
+                out.append(b)
+            return out
+
+        same(program)
+        assert "iterator-state" not in {record.slug for record in log.breaks()}
+
+    def test_the_iterator_within_is_moved_by_the_program_too(self):
+        def program():
+            it = iter([1, 2, 3, 4])
+            pairs = enumerate(it)
+            stop()
+            return next(pairs), next(it), next(pairs), list(it)
+
+        same(program)
+
+
+def test_iterator_past_the_end_that_its_list_had():
+    agrees("""
+    def program(l):
+        found = []
+        for x in l:
+            if len(l) < 4:
+                l.append(x + 1)
+            if x > 1:
+                stop(1, x)
+            found.append(x)
+        return found
+    def make_args(k):
+        return [[0]]
+    """)
+
+
+def test_count_of_an_enumerate_from_outside_is_a_constant():
+    agrees("""
+    def program(l):
+        for i, x in enumerate([0 for x in l]):
+            stop(1, (i, x))
+    def make_args(k):
+        return [[1, 2, 3, 4, 5]]
+    """)
+
+
+def test_iterator_from_outside_is_not_moved_past_the_last_item_that_was_taken():
+    agrees("""
+    def program(l):
+        for i in range(2):
+            for x in iter([x for x in l]):
+                stop(1, x)
+                stop(2, 0)
+                l = [9]
+    def make_args(k):
+        return [[1, 2, 5]]
+    """)
+
+
+def test_what_count_takes():
+    agrees("""
+    class Number:
+        def __float__(self):
+            return 1.0
+    def program(*values):
+        found = []
+        for value in values:
+            try:
+                itertools.count(value)
+                itertools.count(1, value)
+                found.append(value)
+            except TypeError as error:
+                found.append(str(error))
+        return found
+    def make_args(k):
+        return [None, '', 1, 2.5, 1j, [], Number(), True]
+    """)
+
+
+def test_zips_from_outside_differ_in_number_and_strictness():
+    agrees("""
+    def program(z):
+        return [next(z, 0), *z]
+    def make_args(k):
+        return [[zip([1, 2], [3]), zip([1, 2, 3]), zip([1, 2], [3], strict=True)][k]]
+    """)
+
+
+def test_list_iterators_past_the_end_of_a_list_that_was_shortened():
+    agrees("""
+    def program(l, m):
+        backwards, forwards = reversed(l), iter(m)
+        found = [next(forwards), next(forwards), next(forwards), l.pop(), m.pop()]
+        stop(1, found)
+        m.extend([7, 8])
+        return found, list(backwards), list(forwards)
+    def make_args(k):
+        return [[1, 2], [3, 4, 5]]
+    """)
+
+
+@pytest.mark.usefixtures("pure_python")
+def test_repr_of_a_repeat_by_name():
+    assert wrapped(lambda x: x.__repr__())(itertools.repeat(1, 2)) == "repeat(1, 2)"

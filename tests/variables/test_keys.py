@@ -10,10 +10,11 @@ import weakref
 
 import pytest
 import torch
-from differential import captured, program
 
 import dynamo_lite
 from dynamo_lite.record import log
+from tests.helpers.capturing import captured
+from tests.helpers.differential import program
 
 
 class Thing:

@@ -1,22 +1,10 @@
 """Lists: every method and slot, on new lists and on lists that exist before the frame."""
 
-from differential import breaks, check, check_lines
+import sys
 
-
-class Index:
-    def __init__(self, i):
-        self.i = i
-
-    def __index__(self):
-        return self.i
-
-
-class Always:
-    def __eq__(self, other):
-        return True
-
-
-NAMES = {"Index": Index, "Always": Always}
+from tests.helpers.capturing import same
+from tests.helpers.container_programs import LIST_CHANGES, LIST_NAMES
+from tests.helpers.differential import breaks, check, check_lines
 
 READ = """
     [*xs], xs == [3, 1, 2], xs != [3, 1], xs < [3, 2], xs >= [3, 1, 2], xs > [], xs <= [3]
@@ -69,84 +57,21 @@ READ = """
     callable(xs), callable(xs.append), hasattr(xs, "append"), hasattr(xs, "add")
 """
 
-CHANGE = """
-    xs.append(4); xs.append(xs[0]); return xs
-    xs.extend([4, 5]); xs.extend((6,)); xs.extend("ab"); xs.extend(i for i in range(2)); xs.extend({7: 8}); return xs
-    xs.extend(xs); return xs
-    xs.extend(3)
-    xs.insert(0, 9); xs.insert(-1, 8); xs.insert(100, 7); xs.insert(-100, 6); return xs
-    xs.insert("a", 1)
-    xs.pop(), xs.pop(0), xs
-    xs.pop(-1), xs.pop(Index(0)), xs
-    xs.pop(7)
-    xs.pop("a")
-    [].pop()
-    xs.remove(1); return xs
-    xs.remove(9)
-    xs.clear(); return xs
-    xs.reverse(); return xs
-    xs.sort(); return xs
-    xs.sort(reverse=True); return xs
-    xs.sort(key=lambda x: -x); return xs
-    xs.sort(key=lambda x: x % 2, reverse=True); return xs
-    xs.sort(key=None, reverse=False); return xs
-    xs.append("a"); xs.sort(); return xs
-    xs[0] = 9; xs[-1] = 8; return xs
-    xs[5] = 1
-    xs["a"] = 1
-    xs[1:2] = [7, 8, 9]; return xs
-    xs[:] = (); return xs
-    xs[::2] = "ab"; return xs
-    xs[::2] = "abc"
-    xs[::-1] = "abc"; return xs
-    xs[5:1] = [0]; return xs
-    xs[1:] = 5
-    xs[::2] = 5
-    xs[:] = xs; xs[1:1] = xs; return xs
-    del xs[0]; del xs[-1]; return xs
-    del xs[7]
-    del xs["a"]
-    del xs[:2]; return xs
-    del xs[::2]; return xs
-    xs += [4]; xs += (5,); xs += "a"; return xs
-    ys = xs; ys += [4]; return xs is ys, xs
-    xs += 3
-    xs *= 2; return xs
-    xs *= 0; return xs
-    xs *= "a"
-    ys = xs; ys.append(1); xs.append(ys); return xs[-1] is xs, len(xs)
-    xs.append(xs); return repr(xs)
-    xs.__setitem__(0, 5); xs.__delitem__(1); xs.__iadd__([1]); xs.__imul__(2); return xs
-    xs.__init__([7]); return xs
-    xs.__init__(); return xs
-    list.append(xs, 3); list.sort(xs); return xs
-    for x in xs: xs.append(x) if len(xs) < 6 else None
-    it = iter(xs); next(it); xs.pop(); return list(it), list(it)
-    it = iter(xs); list(it); xs.append(5); return list(it)
-    it = reversed(xs); next(it); xs.pop(); xs.pop(); return list(it)
-    it = iter(xs); next(it); return it
-    it = reversed(xs); next(it); return it
-    it = iter(xs); list(it); return it
-    return iter(xs), reversed(xs)
-    xs.new = 1
-    xs.append = 1
-"""
-
 
 def test_reading_a_list():
-    check_lines(READ, NAMES, xs=[3, 1, 2])
+    check_lines(READ, LIST_NAMES, xs=[3, 1, 2])
 
 
 def test_reading_a_new_list():
-    check(*["xs = [3, 1, 2]\n" + line.strip() for line in READ.strip().splitlines()], names=NAMES)
+    check(*["xs = [3, 1, 2]\n" + line.strip() for line in READ.strip().splitlines()], names=LIST_NAMES)
 
 
 def test_changing_a_list():
-    check_lines(CHANGE, NAMES, xs=[3, 1, 2])
+    check_lines(LIST_CHANGES, LIST_NAMES, xs=[3, 1, 2])
 
 
 def test_changing_a_new_list():
-    check(*["xs = [3, 1, 2]\n" + line.strip() for line in CHANGE.strip().splitlines()], names=NAMES)
+    check(*["xs = [3, 1, 2]\n" + line.strip() for line in LIST_CHANGES.strip().splitlines()], names=LIST_NAMES)
 
 
 def test_making_lists():
@@ -167,7 +92,7 @@ def test_user_defined_items():
     check(
         "a = Always()\n5 in [a], [a] == [7], [a].index(3), [a].count(1), [1, 2].index(a), [a, a].count(a)",
         "a = Always()\nxs = [1, a, 2]\nxs.remove(2)\nxs[0]",
-        names=NAMES,
+        names=LIST_NAMES,
     )
 
 
@@ -182,7 +107,7 @@ def test_sort_calls_and_errors():
         "sorted([3, 1, 2], key=functools.cmp_to_key(lambda a, b: b - a))",
         "sorted([Index(2), Index(1)])",
         "sorted([Index(2), Index(1)], key=lambda i: i.i)[0].i",
-        names=NAMES,
+        names=LIST_NAMES,
         xs=[5, 2, 8, 1],
     )
 
@@ -269,3 +194,35 @@ def test_changes_during_a_sort():
         xs.sort(key=lambda x: xs.__setitem__(slice(None), [1]) or xs.__delitem__(0) or x)
         xs.sort(key=lambda x: xs.__imul__(3) and x or -x)
     """, xs=[3, 1, 2])  # fmt: skip
+
+
+class TestLists:
+    def test_keywords_of_a_list_subclass_with_its_own_new(self):
+        class Sub(list):
+            def __new__(cls, items, note=None):
+                self = super().__new__(cls, items)
+                self.note = note
+                return self
+
+        def program():
+            s = Sub([1, 2], note=3)
+            return s, s.note
+
+        same(program)
+
+
+def test_sequences_too_long_for_memory():
+    def program():
+        seen = []
+        for make in (lambda: [0] * sys.maxsize, lambda: (0, 1) * sys.maxsize, lambda: [0] * (sys.maxsize + 1)):
+            try:
+                make()
+            except (MemoryError, OverflowError) as error:
+                seen.append((type(error), str(error)))
+        items = [1, 2]
+        try:
+            items *= sys.maxsize // 2
+        except MemoryError:
+            return seen, items
+
+    same(program, whole=True)

@@ -4,9 +4,8 @@ import contextlib
 import io
 import sys
 
-from differential import breaks, capture, check_lines
-
 from dynamo_lite.config import config
+from tests.helpers.differential import breaks, capture, check_lines
 
 
 class Sink:

@@ -1,5 +1,7 @@
 """Modules: attribute lookup, state, hooks, containers, mutation."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -370,3 +372,40 @@ def test_modules_that_come_to_share_a_dictionary():
         return results, dict(net.state_dict())
 
     assert same(run(lambda net: net), run(lambda net: dynamo_lite.compile(net, backend="eager")))
+
+
+def test_lazy_modules_are_initialised_before_they_are_captured():
+    module = torch.nn.LazyLinear(4)
+    expected = copy.deepcopy(module)
+    x = torch.randn(2, 3)
+    torch.manual_seed(0)
+    expected = expected(x)
+    torch.manual_seed(0)
+    compiled = dynamo_lite.compile(module, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x), expected)
+    assert type(module) is torch.nn.Linear and compiled.weight is module.weight
+    with pytest.raises(AttributeError):
+        dynamo_lite.compile(torch.nn.LazyLinear(4), backend="eager")(3)
+
+
+class Router(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.classifier = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        self.classifier = self.classifier.to(torch.float32)
+        return self.classifier(x)
+
+
+def test_a_module_moved_to_where_it_is():
+    run = run_both(Router(), torch.randn(2, 3))
+    assert run.graph_count == 1
+    assert not run.breaks
+
+
+def test_a_module_moved_to_another_type():
+    def f(module, x):
+        return module.to(torch.float64)(x.double())
+
+    run_both(f, torch.nn.Linear(3, 3), torch.randn(2, 3))

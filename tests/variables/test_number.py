@@ -1,8 +1,12 @@
 """Numbers, None and other constants."""
 
 import math
+import re
 
-from differential import check, check_lines
+import pytest
+
+from tests.helpers.capturing import wrapped
+from tests.helpers.differential import check, check_lines
 
 
 class Index:
@@ -201,3 +205,33 @@ def test_special_floats_from_outside():
     check("x, -x, x * 0 != 0, 1 / x, str(x), x > 1e308", x=math.inf)
     check("x, 1 / (x + 1), math.copysign(1, x), x == 0, str(x)", x=-0.0)
     check("x + 1, x == y, x is None, y is None, [x][0]", x=2**80, y=None)
+
+
+class TestNumbers:
+    @pytest.mark.usefixtures("pure_python")
+    def test_hash_of_a_nan_is_that_of_the_object(self):
+        nan = float("nan")
+
+        def program(x):
+            return hash(x), {x: 1}[x]
+
+        assert wrapped(program)(nan) == program(nan)
+
+    @pytest.mark.usefixtures("pure_python")
+    def test_truth_and_length_are_checked(self):
+        def truth(x):
+            return bool(x)
+
+        def size(x):
+            return len(x)
+
+        for fn, value in (
+            (truth, type("A", (), {"__bool__": lambda s: 1})()),
+            (truth, type("A", (), {"__len__": lambda s: -1})()),
+            (size, type("A", (), {"__len__": lambda s: "a"})()),
+            (size, type("A", (), {"__len__": lambda s: 1 << 80})()),
+        ):
+            with pytest.raises((TypeError, ValueError, OverflowError)) as plain:
+                fn(value)
+            with pytest.raises(plain.type, match=re.escape(str(plain.value))):
+                wrapped(fn)(value)

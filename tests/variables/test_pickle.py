@@ -1,14 +1,18 @@
 """`pickle.dumps` and `pickle.loads` of objects whose classes take part."""
 
+import collections
+import copy
 import functools
 import operator
 import pickle
 import sys
 import types
 
-from differential import capture, check, check_lines
+import pytest
 
 from dynamo_lite.config import config
+from tests.helpers.capturing import same
+from tests.helpers.differential import capture, check, check_lines
 
 
 class Reduced:
@@ -127,3 +131,91 @@ def test_other_modules_than_there_are():
         again, copies = capture(program)()
     assert again == data
     assert [type(x) for x in copies] == [type(x) for x in made] == [operator.itemgetter] * 6 + [other.itemgetter]
+
+
+class Plain:
+    def __init__(self, x):
+        self.x = x
+
+
+class TestPickle:
+    def test_there_and_back(self):
+        def program():
+            shared = [1, "a", (2.5, None)]
+            plain = Plain(shared)
+            d = {"s": {1, 2}, "f": frozenset("ab"), "o": collections.OrderedDict(a=shared), "p": plain, "r": range(3)}
+            shared.append(shared)
+            again = pickle.loads(pickle.dumps(d))
+            items = again["o"]["a"]
+            positions = pickle.loads(pickle.dumps(iter([1, 2, 3])))
+            return (
+                list(again),
+                items[:3],
+                items[3] is items,
+                again["p"].x is items,
+                type(again["p"]) is Plain,
+                again["s"],
+                again["f"],
+                again["r"],
+                list(positions),
+            )
+
+        same(program, whole=True)
+
+    def test_code_of_the_program_does_not_run_during_the_analysis(self):
+        def program():
+            text = pickle.dumps(Telling(3))
+            calls.append("dumped")
+            return pickle.loads(text).x, calls.copy(), calls.clear()
+
+        same(program)
+
+
+calls = []
+
+
+class Telling(Plain):
+    def __reduce__(self):
+        calls.append("reduce")
+        return make_telling, (self.x,)
+
+
+def make_telling(x):
+    calls.append("made")
+    return Telling(x)
+
+
+@pytest.mark.parametrize("base", [collections.deque, set, frozenset, collections.OrderedDict])
+def test_reduced_with_slots_and_attributes(base):
+    class Slotted(base):
+        __slots__ = ("x", "y") if base is collections.OrderedDict else ("x", "y", "__dict__")
+
+    class Own(base):
+        def __getstate__(self):
+            return "state"
+
+    def program():
+        s = Slotted()
+        s.x, s.z = 1, 2
+        plain = base()
+        return [t.__reduce__()[2] for t in (s, Own(), plain)], copy.deepcopy(s).x, copy.deepcopy(s).z
+
+    same(program, whole=True)
+
+
+@pytest.mark.parametrize("base", [collections.deque, set, collections.OrderedDict, collections.defaultdict])
+def test_reduce_iterates_as_the_class_does(base):
+    class Sub(base):
+        def __iter__(self):
+            raise TypeError("no iteration")
+
+        def items(self):
+            raise TypeError("no items")
+
+    def program():
+        try:
+            return copy.deepcopy(Sub())
+        except TypeError as error:
+            return str(error)
+
+    same(program, whole=True)

@@ -1,6 +1,6 @@
 """`compile`, `eval` and `exec` of constant code."""
 
-from differential import breaks, check, check_lines
+from tests.helpers.differential import breaks, check, check_lines
 
 GLOBAL = 7
 

@@ -2,9 +2,8 @@
 
 import random
 
-from differential import breaks, capture, check
-
 from dynamo_lite.config import config
+from tests.helpers.differential import breaks, capture, check
 
 
 class Half(random.Random):

@@ -1,10 +1,13 @@
 """Sets and frozensets: algebra, methods, order, iteration."""
 
 import pytest
-from differential import capture, captured, check, check_lines
 
 from dynamo_lite.config import config
 from dynamo_lite.record import log
+from tests.helpers.capturing import captured, same, stop
+from tests.helpers.container_programs import SET_CHANGES
+from tests.helpers.differential import capture, check, check_lines
+from tests.helpers.program_texts import agrees
 
 READ = """
     len(s), bool(s), 1 in s, 9 in s, "a" in s, True in s, 1.0 in s, 9 not in s
@@ -38,49 +41,17 @@ READ = """
     s.__contains__({1}), {frozenset([1])} == {frozenset([1])}, {1} in {frozenset([1])}
 """
 
-CHANGE = """
-    s.add(5); s.add(1); s.add("b"); return s
-    s.add([])
-    s.remove(1); return s
-    s.remove(9)
-    s.remove({1})
-    s.discard(1); s.discard(9); return s
-    s.discard([])
-    s.clear(); return s
-    s.clear(); s.pop()
-    s.update([7], {8}, "cd"); s.update(); return s
-    s.update(5)
-    s.intersection_update([1, "a"], {1}); return s
-    s.difference_update([1], ["a"]); return s
-    s.symmetric_difference_update([1, 9]); return s
-    s |= {4}; s &= {1, 4}; return s
-    s -= {1}; s ^= {2, 3}; return s
-    t = s; t |= {4}; return s is t, s
-    s |= [4]
-    s -= s; return s
-    s ^= s; return s
-    for x in s: s.add(x)
-    for x in s: s.add(100)
-    for x in list(s): s.discard(x)
-    it = iter(s); next(it); s.add(99); next(it)
-    s.__init__([3]); return s
-    s.__init__(); return s
-    s.__ior__({9}); s.__isub__({1}); return s
-    set.add(s, 4); set.update(s, [5]); return s
-    t = {1}; s.add(frozenset(t)); s.remove(t); return s
-"""
-
 
 def lines(text):
     return [line.strip() for line in text.strip().splitlines()]
 
 
 def test_sets():
-    check(*lines(READ), *lines(CHANGE), s={1, 2, "a"})
+    check(*lines(READ), *lines(SET_CHANGES), s={1, 2, "a"})
 
 
 def test_new_sets():
-    check(*["s = {1, 2, 'a'}\n" + line for line in lines(READ) + lines(CHANGE)])
+    check(*["s = {1, 2, 'a'}\n" + line for line in lines(READ) + lines(SET_CHANGES)])
 
 
 def test_frozensets():
@@ -177,3 +148,125 @@ def test_an_intersection_stops_where_it_has_all(method):
     assert list(rest) == list(eager)
     with pytest.raises(TypeError, match="unhashable"):
         compiled({1, 3}, [1, []])
+
+
+class TestSets:
+    def test_a_set_that_a_comparison_changes(self):
+        def program():
+            class Bad:
+                def __hash__(self):
+                    return 0
+
+                def __eq__(self, other):
+                    a.clear()
+                    return False
+
+            a = {Bad(), 1, 2}
+            try:
+                return a.isdisjoint({Bad(), 4}), a
+            except RuntimeError as error:
+                return str(error)
+
+        same(program)
+
+
+class TestHashesInTables:
+    def test_elements_are_hashed_once(self):
+        class Counting:
+            n = 0
+
+            def __hash__(self):
+                Counting.n += 1
+                return 5
+
+            def __eq__(self, other):
+                return self is other
+
+        def program():
+            Counting.n = 0
+            d = dict.fromkeys([Counting(), 2])
+            seen = [Counting.n]
+            s = frozenset(d)
+            hash(s), hash(s)
+            dict.fromkeys(s, 1)
+            dict.fromkeys(d)
+            return [*seen, Counting.n]
+
+        same(program)
+
+    def test_hashes_of_nested_frozensets(self):
+        def program():
+            nested = []
+            for _ in range(40):
+                nested.append(frozenset(nested))
+            return hash(nested[-1])
+
+        same(program, whole=True)
+
+
+class AlwaysEqual:
+    """Known by identity as a key, equal to everything otherwise, as tensors with the same data are."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return True
+
+
+class TestOrderOfSets:
+    def test_set_from_outside_gives_its_elements_as_it_does_in_eager_execution(self):
+        def program(elements):
+            return list(elements), [e for e in elements]
+
+        for _ in range(5):
+            same(program, {object() for _ in range(6)}, whole=True)
+
+    def test_break_in_a_loop_over_a_set(self):
+        def program(elements):
+            seen = []
+            for e in elements:
+                seen.append(e)
+                stop()
+            return seen
+
+        for _ in range(5):
+            same(program, {object() for _ in range(3)})
+
+    def test_pop_takes_the_first(self):
+        def program(elements):
+            return [elements.pop(), elements.pop()], list(elements)
+
+        for _ in range(5):
+            elements = {object() for _ in range(4)}
+            order = list(elements)
+            assert captured(program)(elements) == (order[:2], order[2:])
+            assert elements == set(order[2:])
+
+    def test_elements_that_say_they_are_equal_keep_their_places(self):
+        def program(elements):
+            seen = []
+            for e in elements:
+                seen.append(id(e))
+                stop()
+            return seen
+
+        for _ in range(5):
+            same(program, {AlwaysEqual() for _ in range(3)})
+
+
+@pytest.mark.parametrize("items", ["{1: []}", "{1: [], 2: []}", "{1: [], 2: [], 3: []}", "{1: 2}"])
+@pytest.mark.parametrize("elements", ["{1, 5}", "frozenset({1, 5})", "{(1, 2), 5}"])
+def test_a_set_that_is_not_shorter_than_a_view_hashes_its_items(elements, items):
+    agrees(f"""
+    def program(st, d):
+        out = []
+        for make in (lambda: st & d.items(), lambda: d.items() & st, lambda: d.items() & d.items()):
+            try:
+                out.append(make())
+            except TypeError as error:
+                out.append(str(error))
+        return out
+
+    def make_args(k):
+        return [{elements}, {items}]
+    """)

@@ -1,6 +1,11 @@
 """Slices and ranges."""
 
-from differential import check, check_lines
+import copy
+
+import pytest
+
+from tests.helpers.capturing import same
+from tests.helpers.differential import check, check_lines
 
 RANGE = """
     list(r), len(r), r[0], r[-1], r[1:3], r[::-1], r.start, r.stop, r.step, 3 in r, 4 in r, "a" in r, 3.0 in r, bool(r)
@@ -63,3 +68,37 @@ def test_slices():
         """,
         s=slice(1, 4),
     )
+
+
+class TestIndices:
+    def test_index_that_is_no_int(self):
+        class Bad:
+            def __index__(self):
+                return "x"
+
+        def program():
+            with pytest.raises(TypeError):
+                range(3)[Bad() :]
+            try:
+                [1][Bad()]
+            except TypeError as error:
+                return str(error)
+
+        same(program)
+
+    def test_iterators_over_huge_ranges(self):
+        def program():
+            iterator = iter(range(1 << 70))
+            next(iterator)
+            iterator.__setstate__(1 << 69)
+            return next(iterator), next(iter(range(0))) if range(0) else None
+
+        same(program, whole=True)
+
+    def test_slices_are_copied(self):
+        def program():
+            s = slice([1], 2)
+            t = copy.deepcopy(s)
+            return t, t.start is not s.start, s.__reduce__()
+
+        same(program, whole=True)

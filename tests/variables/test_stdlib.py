@@ -4,12 +4,17 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import json
 import re
 import string
 import textwrap
 import types
 
-from differential import check_lines
+import pytest
+
+from dynamo_lite.record import log
+from tests.helpers.capturing import same, wrapped
+from tests.helpers.differential import check_lines
 
 
 class Pair:
@@ -151,3 +156,78 @@ def test_context_managers_and_dispatch():
         """,
         {**NAMES, "kind": kind},
     )
+
+
+class TestDataclasses:
+    def test_plain_and_frozen(self):
+        def program():
+            @dataclasses.dataclass
+            class P:
+                x: int
+                y: int = 3
+
+            @dataclasses.dataclass(frozen=True, order=True, slots=True)
+            class Q:
+                x: int
+                y: list = dataclasses.field(default_factory=list)
+
+            q = Q(1)
+            try:
+                q.x = 3
+            except dataclasses.FrozenInstanceError as error:
+                message = str(error)
+            return (
+                P(1) == P(1, 3),
+                dataclasses.asdict(P(2)),
+                P.__doc__,
+                q < Q(2),
+                message,
+                dataclasses.astuple(dataclasses.replace(q, x=4)),
+                Q.__slots__,
+            )
+
+        same(program, whole=True)
+
+
+@pytest.mark.usefixtures("pure_python")
+class TestRegularExpressions:
+    def test_replacement_by_a_function(self):
+        def program(x):
+            seen = []
+
+            def replace(m):
+                seen.append(m.start())
+                return m.group(1) + x
+
+            return re.sub(r"(\w)\d", replace, "a1b2"), seen
+
+        assert wrapped(program)("!") == program("!")
+        assert not log.breaks()
+
+    def test_finditer_leaves_where_it_is(self):
+        def program(x):
+            found = re.finditer("a", "banana")
+            next(found)
+            return found
+
+        rest = wrapped(program)(0)
+        assert type(rest) is type(program(0))
+        assert [m.span() for m in rest] == [(3, 4), (5, 6)]
+        assert not log.breaks()
+
+    def test_templates_and_formatters(self):
+        def program(x):
+            text = string.Template("$who likes ${what}").substitute(who="tim", what=x)
+            return text, string.Formatter().format("{0}{1:>4} {x[0]} {x!r}", 1, x, x=[5])
+
+        assert wrapped(program)("z") == program("z")
+        assert not log.breaks()
+
+
+class TestJson:
+    @pytest.mark.usefixtures("pure_python")
+    def test_json_of_constants(self):
+        def program(x):
+            return json.dumps({"a": [1, 2, {"b": None}], "c": x}), json.loads('{"a": [1, 2.5, "x"]}')["a"]
+
+        assert wrapped(program)(5) == program(5)

@@ -5,6 +5,8 @@ import operator
 import pytest
 import torch
 
+from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.testing import run_both
 
 T = torch.tensor
@@ -455,3 +457,30 @@ def test_lazy_conjugation_is_known():
         return c.is_conj(), c.conj().is_conj(), c.conj().imag.is_neg(), c.conj().resolve_conj().is_conj()
 
     assert run_both(flags, torch.ones(2), _fullgraph=True).result == (False, True, True, False)
+
+
+def test_deleting_a_tensors_attribute_that_is_not_there():
+    def program(t):
+        try:
+            del t.mark
+        except AttributeError as error:
+            return str(error)
+
+    with config.patch(capture_pure_python=True):
+        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(1)) == program(torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    "value", [0, torch.ones(3), torch.ones(2, dtype=torch.float64), None], ids=["int", "shape", "dtype", "itself"]
+)
+def test_gradient_that_does_not_fit_is_refused_where_it_is_assigned(value):
+    def program(t, value):
+        try:
+            t.grad = t if value is None else value
+        except (TypeError, RuntimeError) as error:
+            return str(error)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(2), value) == program(
+            torch.ones(2), value
+        )

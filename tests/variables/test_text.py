@@ -1,6 +1,12 @@
 """str and bytes: methods, formatting, `%`, f-strings, join with objects that are no constants."""
 
-from differential import check_lines
+import collections
+import sys
+
+import pytest
+
+from tests.helpers.capturing import same, wrapped
+from tests.helpers.differential import check_lines
 
 
 class Name:
@@ -178,3 +184,32 @@ def test_formatting():
         p=Plain(),
         i=Index(),
     )
+
+
+class TestDeepTexts:
+    @pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: {1: x}, lambda x: {1: x}.values(), lambda x: (x,)])
+    @pytest.mark.parametrize("depth", [50, 500, 100_000])
+    def test_repr(self, wrap, depth):
+        def program():
+            nested = []
+            for _ in range(min(depth, sys.getrecursionlimit() + 50)):
+                nested = wrap(nested)
+            try:
+                return len(repr(nested))
+            except RecursionError:
+                return "too deep"
+
+        same(program)
+
+
+@pytest.mark.usefixtures("pure_python")
+def test_a_format_of_names_requires_a_mapping():
+    P = collections.namedtuple("P", "a b")
+    with pytest.raises(TypeError, match="format requires a mapping"):
+        wrapped(lambda x: "%(a)s" % x)(P)  # noqa: UP031
+
+
+@pytest.mark.usefixtures("pure_python")
+def test_iterator_over_a_subclass_of_str():
+    S = type("S", (str,), {})
+    assert type(wrapped(lambda x: x.__iter__())(S("ab"))) is type(iter(S("ab")))

@@ -5,6 +5,8 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
 from dynamo_lite.testing import run_both
 
 
@@ -327,3 +329,48 @@ def test_scripted_function_is_followed():
         return a * 2 + 1
 
     check(lambda a: scripted(a), x(), ops=2)
+
+
+def test_a_mode_that_is_no_bool():
+    def program(t):
+        try:
+            with torch.set_grad_enabled(1):
+                return t + 1
+        except TypeError as error:
+            return str(error)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(1)) == program(torch.ones(1))
+
+
+def scaled(a, b, one):
+    recipe, swizzle = torch.nn.functional.ScalingType.TensorWise, torch.nn.functional.SwizzleType.NO_SWIZZLE
+    return torch._scaled_mm_v2(a, b, [one], [recipe], [swizzle], [one], [recipe], [swizzle], None, torch.bfloat16)
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.functional, "ScalingType"), reason="not in this torch")
+def test_enum_members_of_c_are_numbers_for_operators_of_c():
+    a, b = torch.ones(16, 16).to(torch.float8_e4m3fn), torch.ones(16, 16).to(torch.float8_e4m3fn).t()
+    assert run_both(scaled, a, b, torch.ones(1), _fullgraph=True).graph_count == 1
+
+
+def test_types_of_numbers_as_dtypes():
+    def f(x):
+        size = torch.zeros(3, dtype=int), torch.ones(2, dtype=bool), torch.zeros_like(x, dtype=complex)
+        return size, x.to(float), x.sum(dtype=float), torch.softmax(x, -1, dtype=float)
+
+    run = run_both(f, torch.randn(3))
+    assert run.graph_count == 1
+    assert not run.breaks
+    dtypes = {node.kwargs.get("dtype") for node in run.graphs[0].graph.nodes}
+    assert {torch.int64, torch.bool, torch.complex128, torch.float64} <= dtypes
+
+
+def test_a_type_that_the_operator_refuses():
+    def f(x):
+        try:
+            return x.new_zeros(2, device=int)
+        except TypeError:
+            return x + 1
+
+    run_both(f, torch.randn(3))

@@ -197,3 +197,14 @@ def test_devices_that_are_not_there(fn, backend):
         fn(torch.ones(2))
     with pytest.raises(AssertionError, match="not compiled with CUDA"):
         dynamo_lite.compile(fn, backend=backend)(torch.ones(2))
+
+
+def test_paths_into_a_pytree():
+    # torch.return_types holds a class that is no named result.
+    def f(x):
+        leaves, _ = torch.utils._pytree.tree_flatten_with_path(([x, x + 1], {"a": x}))
+        return [torch.utils._pytree.keystr(path) for path, _ in leaves], leaves[1][1]
+
+    run = run_both(f, torch.randn(3))
+    assert run.result[0] == ["[0][0]", "[0][1]", "[1]['a']"]
+    assert run.graph_count == 1

@@ -3,7 +3,11 @@
 import collections
 import typing
 
-from differential import check, check_lines
+import pytest
+
+from tests.helpers.capturing import same, wrapped
+from tests.helpers.differential import check, check_lines
+from tests.helpers.program_texts import agrees
 
 READ = """
     t[0], t[-1], t[1:], t[::-1], t[:], t[:] is t, t[5:], t[True]
@@ -117,3 +121,31 @@ def test_comparisons_use_the_items():
         (1, (2, 3)) < (1, (2, 4)), ((),) > (), (1, 2) <= (1, 2), (1.0, True) == (1, 1)
         hash((1, "a", (2.5, None))) == hash((1, "a", (2.5, None))), hash(()) == hash(())
     """)
+
+
+def test_text_of_a_named_tuple_made_here():
+    def program():
+        pair = collections.namedtuple("Pair", "left right")
+        p = pair(1, [2])
+        template = "%r %s"
+        return repr(p), f"{p!r} {p}", template % (p, pair(3, 4)), p._asdict(), p.left, pair.__doc__
+
+    same(program, whole=True)
+
+
+def test_hash_of_a_builtin_function_in_a_tuple():
+    agrees("""
+    def program(x):
+        try:
+            stop(1, type(hash((x, 1))))
+        except TypeError as error:
+            return error
+    def make_args(k):
+        return [[1, [], len][k]]
+    """)
+
+
+@pytest.mark.usefixtures("pure_python")
+def test_repr_of_a_named_tuple_by_super():
+    P = collections.namedtuple("P", "a b")
+    assert wrapped(lambda x: super(type(x), x).__repr__())(P(1, 2)) == "(1, 2)"

@@ -1,0 +1,216 @@
+"""What guards and compiled code keep alive, and what a program can see of that with weak references."""
+
+import gc
+import weakref
+
+import pytest
+
+from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
+from tests.helpers.capturing import new_region
+
+
+@pytest.fixture(autouse=True)
+def pure_python():
+    with config.patch(capture_pure_python=True):
+        yield
+
+
+def opaque(*args):
+    """Breaks the graph."""
+    return gc.isenabled() and args[-1]
+
+
+class Plain:
+    def method(self):
+        return 1
+
+
+def test_guards_do_not_keep_a_function_alive():
+    region = new_region()
+
+    def call(f):
+        return f() + 1
+
+    def make():
+        return lambda: 1
+
+    compiled = region.wrap(call)
+    f = make()
+    assert compiled(f) == compiled(f) == 2
+    gone = weakref.ref(f)
+    del f
+    assert gone() is None
+    assert [compiled(make()) for _ in range(3)] == [2, 2, 2]
+    assert len(region.cache_for(call.__code__).entries) == 1
+
+
+def test_entries_for_classes_that_are_gone_are_dropped():
+    region = new_region()
+
+    def make(cls):
+        return cls.__name__, cls().method()
+
+    compiled = region.wrap(make)
+    for i in range(6):
+        cls = type(f"Local{i}", (Plain,), {})
+        assert compiled(cls) == (f"Local{i}", 1)
+        entries = region.cache_for(make.__code__).entries
+        assert [entry.guards.outlived() for entry in entries] == [False]
+        del cls, entries
+        gc.collect()
+    (entry,) = region.cache_for(make.__code__).entries
+    assert entry.guards.outlived()
+
+
+def test_guards_and_code_do_not_keep_a_class_alive():
+    region = new_region()
+
+    def use(value):
+        made = type(value)()
+        opaque(made)
+        return made.method, type(made)
+
+    def run(compiled):
+        class Local:
+            def method(self):
+                return 5
+
+        for _ in range(4):
+            method, cls = compiled(Local())
+            assert cls is Local and method() == 5
+        return weakref.ref(Local)
+
+    gone = run(region.wrap(use))
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_reused_address_is_no_match():
+    region = new_region()
+
+    def ask(value):
+        return value.answer
+
+    compiled = region.wrap(ask)
+    for i in range(20):
+        cls = type("Local", (), {"answer": i})
+        assert compiled(cls) == compiled(cls()) == i
+        del cls
+        gc.collect()
+
+
+def test_aborted_analyses_let_go():
+    region = new_region()
+
+    def use(f):
+        opaque(f)
+        return f()
+
+    def local():
+        return 3
+
+    compiled = region.wrap(use)
+    gc.disable()
+    try:
+        assert compiled(local) == 3
+        gone = weakref.ref(local)
+        del local
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def count_references(objects):
+    return [weakref.getweakrefcount(o) for o in objects if o.method() == 1]
+
+
+def test_objects_that_come_once_are_not_referenced():
+    region = new_region()
+
+    def method_of(value):
+        return value.method() + len(value.extra)
+
+    compiled = region.wrap(method_of)
+    objects = [Plain() for _ in range(8)]
+    for value in objects:
+        value.extra = "abc"
+    assert [compiled(value) for value in objects] == [4] * 8
+    assert count_references(objects) == [0] * 8
+
+
+def test_a_traceback_keeps_the_variables_of_its_frames():
+    def fail():
+        nonlocal ref
+        value = Plain()
+        ref = weakref.ref(value)
+        gc.set_debug("no number")
+
+    def catch():
+        try:
+            fail()
+        except TypeError as error:
+            inside = ref() is not None, error.__traceback__.tb_next is not None
+        return inside, ref() is None
+
+    ref = None
+    assert catch() == new_region().wrap(catch)() == ((True, True), True)
+
+
+class Argument:
+    pass
+
+
+def raises(o):
+    raise ValueError(o)
+
+
+def prints_within(o):
+    try:
+        raises(o)
+    except ValueError:
+        print(end="")
+    return [o, next(x for x in [o])]
+
+
+@pytest.mark.parametrize("function", [raises, prints_within])
+def test_an_analysis_does_not_keep_its_arguments(function):
+    compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(function)
+    o = Argument()
+    reference = weakref.ref(o)
+    gc.disable()
+    try:
+        with config.patch(capture_pure_python=True):
+            compiled(o)
+    except ValueError:
+        pass
+    finally:
+        del o
+        alive = reference() is not None
+        gc.enable()
+    assert not alive
+
+
+def test_a_call_that_does_not_fit_leaves_no_garbage():
+    """The class statement calls `list` with three arguments. The error of its model must not keep the frames of the analysis."""
+
+    class Held:
+        pass
+
+    def program(held):
+        class Made([]):
+            pass
+
+    captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+    held = Held()
+    reference = weakref.ref(held)
+    gc.collect()
+    gc.disable()
+    try:
+        with config.patch(capture_pure_python=True, suppress_errors=False):
+            with pytest.raises(TypeError, match="list expected at most 1 argument"):
+                captured(held)
+        del held
+        assert reference() is None
+    finally:
+        gc.enable()

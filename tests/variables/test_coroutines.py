@@ -1,0 +1,115 @@
+"""Coroutines, async generators, and what awaits them. Needs no torch."""
+
+import types
+
+import pytest
+
+from tests.helpers.capturing import same
+
+
+@types.coroutine
+def suspend(value):
+    return (yield value)
+
+
+def drive(coroutine):
+    out = []
+    try:
+        while True:
+            out.append(coroutine.send(len(out) or None))
+    except StopIteration as e:
+        return out, e.value
+
+
+class TestCoroutines:
+    def test_coroutine_is_no_generator(self):
+        async def coroutine():
+            return 1
+
+        def program():
+            c = coroutine()
+            try:
+                c.send(None)
+            except StopIteration as stopped:
+                return type(c).__name__, stopped.value
+
+        same(program)
+
+    def test_await(self):
+        async def inner(x):
+            return await suspend(x) or 1
+
+        async def outer():
+            return [await inner(k) for k in "ab"]
+
+        same(lambda: drive(outer()), whole=True)
+
+    def test_async_for_and_with(self):
+        class Manager:
+            async def __aenter__(self):
+                return await suspend("enter")
+
+            async def __aexit__(self, kind, value, tb):
+                await suspend(kind)
+                return True
+
+        async def numbers(n):
+            for i in range(n):
+                await suspend(i)
+                yield i * 10
+
+        async def outer():
+            seen = []
+            async with Manager() as m:
+                seen.append(m)
+                raise KeyError
+            async for n in numbers(3):
+                seen.append(n)
+            return seen, [n async for n in numbers(2)]
+
+        same(lambda: drive(outer()), whole=True)
+
+    def test_methods_of_async_generators(self):
+        async def numbers():
+            try:
+                got = yield 1
+                yield got
+            except ValueError:
+                yield "caught"
+            finally:
+                await suspend("finally")
+
+        async def outer():
+            g = numbers()
+            seen = [await g.__anext__(), await g.asend(5), await g.athrow(ValueError), await g.aclose()]
+            try:
+                await anext(g)
+            except StopAsyncIteration:
+                seen.append("end")
+            return seen
+
+        same(lambda: drive(outer()), whole=True)
+
+    @pytest.mark.parametrize("what", [None, 1, "text"])
+    def test_what_can_not_be_awaited(self, what):
+        async def outer():
+            try:
+                await what
+            except TypeError as e:
+                return str(e)
+
+        same(lambda: drive(outer()), whole=True)
+
+    def test_finished_coroutine(self):
+        async def nothing():
+            return 1
+
+        def program():
+            c = nothing()
+            first = drive(c)
+            try:
+                c.send(None)
+            except RuntimeError as e:
+                return first, str(e)
+
+        same(program, whole=True)

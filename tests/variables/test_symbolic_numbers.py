@@ -1,0 +1,181 @@
+"""Numbers that are symbolic from the second value on: results and errors are those of ints."""
+
+import functools
+
+import pytest
+
+from tests.helpers.program_texts import agrees
+
+pytest.importorskip("torch")
+
+from dynamo_lite import _eval_frame
+from dynamo_lite.config import config
+from dynamo_lite.frontend import convert
+
+VALUES = (4, 2, 1, 3, 0, -1, 6)
+
+
+def named_slots(a):
+    return (7).__add__(a), (2).__pow__(a), a.__divmod__(3), a.__floordiv__(2.5), a.__add__("x")
+
+
+def remainder(a):
+    return 0 % a
+
+
+def quotients(a):
+    return 5 // a, 5 / a, divmod(-5, a)
+
+
+def left_shift(a):
+    return 1 << a
+
+
+def right_shift(a):
+    return 64 >> a
+
+
+def with_booleans(a):
+    return True > a, True + a, a & True, False | a, a ^ True, min(a, True), sum([a, True]), a == True, a is True  # noqa: E712
+
+
+def identity(a):
+    return a in {1: a}.values(), a is None, a in [9, a], a == "a", a != 2.0
+
+
+def with_float(a):
+    return a ^ 1.5
+
+
+INFINITY = float("inf")
+
+
+def float_quotients(a):
+    return 0.3 // a, INFINITY % a, -1.5 // a
+
+
+def formatted(a):
+    return "%s-%d" % ("x", a), "{:>3}".format(a), f"{a:+d}", "%(a)x" % {"a": a}  # noqa: UP031, UP032
+
+
+def unused_float_quotient(a):
+    1.5 // a
+    return 2.0 % (a + 1)
+
+
+def quotient_of_infinity(a):
+    return INFINITY // a
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        named_slots,
+        remainder,
+        quotients,
+        left_shift,
+        right_shift,
+        with_booleans,
+        identity,
+        with_float,
+        float_quotients,
+        quotient_of_infinity,
+        unused_float_quotient,
+        formatted,
+    ],
+)
+def test_symbolic_numbers_behave_as_ints(function):
+    def outcome(call, a):
+        try:
+            return call(a)
+        except Exception as error:
+            return repr(error)
+
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(function)
+        for a in VALUES:
+            assert repr(outcome(compiled, a)) == repr(outcome(function, a))
+
+
+def test_guards_on_varying_numbers_are_not_captured():
+    """The functions that these guards call were frames like any others: each was captured with a guard that called its equal."""
+    seen = []
+
+    def note(value):
+        seen.append(value)
+        return value
+
+    note._torchdynamo_disable = True
+    stop = _eval_frame.Uncaptured(note)
+
+    def program(items, start):
+        return functools.reduce(lambda x, y: stop(x) + y, items, start)
+
+    with config.patch(capture_pure_python=True, debug=True):
+        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        for start in (3, 3, 3, 3, 3, 3, 4, 3):
+            assert captured([3, 4, 5], start) == start + 12
+            assert seen[-3:] == [start, start + 3, start + 7]
+
+
+def test_divmod_by_a_number_that_became_symbolic():
+    agrees("""
+    def program(b):
+        try:
+            return divmod(7, b), divmod(b, 2)
+        except ZeroDivisionError as error:
+            return error.args
+    def make_args(k):
+        return [k + 1]
+    """)
+    agrees("""
+    def program(b):
+        try:
+            return divmod(7, b)
+        except ZeroDivisionError as error:
+            return error.args
+    def make_args(k):
+        return [1 - k]
+    """)
+
+
+def test_an_int_that_varies_and_is_asked_for_itself():
+    agrees("""
+    def program(a):
+        try:
+            class K:
+                k = abs(a)
+            math.comb(1, a)
+        except* (ValueError,) as err:
+            pass
+        finally:
+            pass
+    def make_args(k):
+        return [0 - k]
+    """)
+
+
+@pytest.mark.parametrize(
+    "expression, arguments",
+    [
+        ("math.gcd(a, x)", "[k, [0, 2.5, 'q'][k]]"),
+        ("math.gcd(x, a)", "[k + 5, [2.5, len, 2.5][k]]"),
+        ("math.comb(a + 3, x)", "[k, [0, 2.5, 'q'][k]]"),
+        ("math.ldexp(a, x)", "[k + 0.5, [4, 2.5, 'q'][k]]"),
+        ("round(a, x)", "[k + 0.5, [4, 2.5, 'q'][k]]"),
+        ("x * a", "[0.0 - k, [7, 'q', 'q'][k]]"),
+        ("operator.mul(a, x)", "[k + 0.5, [4, (), 'q'][k]]"),
+        ("x[a]", "[k + 0.5, [[1], (), 'q'][k]]"),
+        ("x[a:]", "[k + 0.5, [[1], (), 'q'][k]]"),
+        ("range(a, x)", "[k + 0.5, 4 + k]"),
+        ("'%s' % x", "[0, collections.deque([1] * k)]"),
+        ("'' % x", "[0, [collections.deque(), set(), {}][k]]"),
+    ],
+)
+def test_numbers_that_vary_where_they_are_wrong(expression, arguments):
+    agrees(f"""
+    def program(a, x):
+        return {expression}
+    def make_args(k):
+        return {arguments}
+    """)
