@@ -10,20 +10,11 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.testing import CompileCounter, run_both
+from tests.helpers.capturing import wrapped
+from tests.helpers.graph_counts import whole
 
 X = torch.arange(12.0).reshape(3, 4)
-
-
-def whole(fn, *args, ops=None, **kwargs):
-    """Run both ways; exactly one graph and no break."""
-    record = run_both(fn, *args, **kwargs)
-    assert len(record.graphs) == 1, record
-    assert not record.breaks, record.breaks
-    if ops is not None:
-        assert record.op_count == ops, record
-    return record
 
 
 def test_arithmetic():
@@ -434,5 +425,5 @@ def test_generator_that_has_not_started_keeps_what_its_closure_needs():
         return generator(1)
 
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        made = convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(2))
+        made = wrapped(program)(torch.ones(2))
     assert [t.tolist() for t in made] == [[2.0, 2.0]]

@@ -14,12 +14,7 @@ import pytest
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
 from dynamo_lite.frontend import convert
-from tests.helpers.capturing import same
-
-
-def uncaptured(fn):
-    fn._torchdynamo_disable = True
-    return _eval_frame.Uncaptured(fn)
+from tests.helpers.capturing import new_region, same, uncaptured
 
 
 @uncaptured
@@ -38,7 +33,7 @@ def fail(x):
 
 
 def capture(fn):
-    region = convert.Region(lambda gm, inputs: gm.forward)
+    region = new_region()
     wrapped = region.wrap(fn)
 
     def call(*args):
@@ -520,7 +515,7 @@ def test_a_tracer_sees_the_program_only():
             sys.settrace(None)
         return {name for name, _ in events}
 
-    wrapped = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+    wrapped = new_region().wrap(f)
     engine = os.path.dirname(convert.__file__)
     assert __file__ in trace(wrapped)
     assert not [name for name in trace(wrapped) if name.startswith(engine)]
@@ -586,7 +581,7 @@ class TestDepth:
             return value
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = new_region().wrap(program)
             value, depth = captured(9000), 0
             while value:
                 (value,) = value
@@ -759,7 +754,7 @@ def test_arguments_of_a_resume_function_are_handed_over_without_the_hook():
 
 
 def test_tail_call_wants_the_function_of_its_cache():
-    region = convert.Region(lambda gm, inputs: gm.forward)
+    region = new_region()
     for args in [(), (1,), (region.cache_for(inner.__code__), middle), (region.cache_for(inner.__code__), 1)]:
         with pytest.raises(TypeError):
             _eval_frame.tail_call(*args)

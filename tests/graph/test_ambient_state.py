@@ -7,15 +7,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounterWithBackend, run_both, same
+from tests.helpers.graph_counts import whole
 
 
 def x():
     return torch.arange(16.0).reshape(4, 4)
-
-
-def whole(fn, *args):
-    run = run_both(fn, *args)
-    assert run.graph_count == 1 and not run.breaks, (run.graph_count, run.breaks)
 
 
 @pytest.mark.parametrize("order", [False, True])

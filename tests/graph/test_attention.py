@@ -4,18 +4,14 @@ import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import dynamo_lite
-from dynamo_lite.testing import EagerAndRecordGraphs, run_both
+from dynamo_lite.testing import EagerAndRecordGraphs
+from tests.helpers.graph_counts import whole
 
 MASK = create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 16, 16, device="cpu")
 
 
 def x(**options):
     return torch.arange(256.0).reshape(1, 2, 16, 8).div(100).requires_grad_(options.get("requires_grad", False))
-
-
-def whole(fn, *args):
-    run = run_both(fn, *args)
-    assert run.graph_count == 1 and not run.breaks, (run.graph_count, run.breaks)
 
 
 def test_score_function():

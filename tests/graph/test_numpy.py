@@ -9,6 +9,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.testing import CompileCounter, assert_captured, differences, run_both
+from tests.helpers.graph_counts import whole
 
 from . import numpy_sweep
 
@@ -19,11 +20,6 @@ def a():
 
 def x():
     return torch.arange(16.0).reshape(4, 4)
-
-
-def whole(fn, *args):
-    run = run_both(fn, *args)
-    assert run.graph_count == 1 and not run.breaks, (run.graph_count, run.breaks)
 
 
 PROGRAMS = [

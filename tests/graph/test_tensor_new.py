@@ -8,15 +8,11 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.testing import run_both
+from tests.helpers.graph_counts import whole
 
 
 def x():
     return torch.arange(16.0).reshape(4, 4)
-
-
-def whole(fn, *args, **options):
-    run = run_both(fn, *args, **options)
-    assert run.graph_count == 1 and not run.breaks, (run.graph_count, run.breaks)
 
 
 def test_tensor_of_tensors():

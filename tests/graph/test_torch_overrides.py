@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite.testing import run_both
+from tests.helpers.graph_counts import whole
 
 
 class Plain(torch.Tensor):
@@ -51,11 +52,6 @@ class Duck:
 
 def x():
     return torch.arange(16.0).reshape(4, 4)
-
-
-def whole(fn, *args, graphs=1):
-    run = run_both(fn, *args)
-    assert run.graph_count == graphs and not run.breaks, (run.graph_count, run.breaks)
 
 
 class TestSubclasses:

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.frontend import convert
 from dynamo_lite.graph import torch_runtime
 from dynamo_lite.testing import CompileCounterWithBackend, same
+from tests.helpers.capturing import new_region
 
 
 def x():
@@ -267,7 +267,7 @@ def test_which_argument_a_result_is_does_not_come_from_a_call_with_one_tensor_tw
     def two(t, u):
         return torch.add(t, 1, out=u)
 
-    compile_ = convert.Region(lambda gm, inputs: gm.forward).wrap
+    compile_ = new_region().wrap
     t, u = torch.tensor([1.0, 2.0]), torch.tensor([5.0, 6.0])
     assert compile_(one)(t) is t
     assert compile_(two)(t, u) is u

@@ -5,6 +5,7 @@ import types
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
 from dynamo_lite.frontend import convert
+from tests.helpers.capturing import new_region
 
 
 def test_functions_with_one_code_and_other_globals_have_versions_of_their_own():
@@ -12,7 +13,7 @@ def test_functions_with_one_code_and_other_globals_have_versions_of_their_own():
         stop(1)  # noqa: F821
         return x + G  # noqa: F821
 
-    region, results = convert.Region(lambda gm, inputs: gm.forward), []
+    region, results = new_region(), []
     with config.patch(capture_pure_python=True, suppress_errors=False):
         for number in (10, 20):
             names = {"stop": _eval_frame.Uncaptured(results.append), "G": number}
@@ -35,7 +36,7 @@ def test_a_version_knows_its_globals_before_the_analysis_has_returned_it(monkeyp
 
     original, results = convert.Region._compile, []
     monkeypatch.setattr(convert.Region, "_compile", interrupted)
-    region = convert.Region(lambda gm, inputs: gm.forward)
+    region = new_region()
     with config.patch(capture_pure_python=True, suppress_errors=False):
         for number in (10, 20):
             captured = region.wrap(types.FunctionType(program.__code__, {"G": number}))

@@ -6,8 +6,7 @@ import weakref
 import pytest
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
-from tests.helpers.capturing import new_region
+from tests.helpers.capturing import new_region, wrapped
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +174,7 @@ def prints_within(o):
 
 @pytest.mark.parametrize("function", [raises, prints_within])
 def test_an_analysis_does_not_keep_its_arguments(function):
-    compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(function)
+    compiled = wrapped(function)
     o = Argument()
     reference = weakref.ref(o)
     gc.disable()
@@ -201,7 +200,7 @@ def test_a_call_that_does_not_fit_leaves_no_garbage():
         class Made([]):
             pass
 
-    captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+    captured = wrapped(program)
     held = Held()
     reference = weakref.ref(held)
     gc.collect()

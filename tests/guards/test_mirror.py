@@ -1,11 +1,10 @@
 """Readable guards and the reasons of misses. Needs no torch."""
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.mirror import Mirror, explain_miss, mirror_source
-from tests.helpers.capturing import same, stop
+from tests.helpers.capturing import same, stop, wrapped
 
 
 class Model:
@@ -147,7 +146,7 @@ def test_the_text_of_a_miss_asks_no_metaclass():
         return type.__getattribute__(cls, name)
 
     with config.patch(capture_pure_python=True, suppress_errors=False):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+        captured = wrapped(f)
         assert captured(1) == 2
         guards = captured.cache.entries[0].owner.guards
         Meta.__getattribute__ = lookup

@@ -1,11 +1,12 @@
 """One object that is reached in two ways: each of them is guarded. Needs no torch."""
 
+import contextlib
 import string
 
 import pytest
 
 from dynamo_lite.record import log
-from tests.helpers.capturing import wrapped
+from tests.helpers.capturing import uncaptured, wrapped
 
 first = second = len
 
@@ -53,17 +54,11 @@ class TestTwoPathsToOneObject:
     def test_items_of_a_loop(self):
         seen = []
 
+        @uncaptured
         def record(f, a):
             seen.append((f.__name__, a))
 
-        record._torchdynamo_disable = True
         calls = [(min, (1, 2)), (len, (1, 2)), (len, ()), (sum, (1, 2)), (any, ()), (all, (7,))]
-
-        import contextlib
-
-        from dynamo_lite import _eval_frame
-
-        real = _eval_frame.Uncaptured(record)
 
         @contextlib.contextmanager
         def block(f):
@@ -72,9 +67,9 @@ class TestTwoPathsToOneObject:
         def program(x):
             for f, args in calls:
                 with block(f):
-                    real(f, args)
+                    record(f, args)
                     if not args:
-                        real(f, None)
+                        record(f, None)
 
         program(1)
         expected = list(seen)

@@ -10,7 +10,7 @@ import pytest
 
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
+from tests.helpers.capturing import new_region
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers"),
@@ -48,7 +48,7 @@ def program(n, table):
 
 
 def new():
-    region = convert.Region(lambda gm, inputs: gm.forward)
+    region = new_region()
     return region, region.wrap(program)
 
 

@@ -8,21 +8,17 @@ import functools
 
 import pytest
 
-from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
+from tests.helpers.capturing import uncaptured, wrapped
 
 SEEN = []
 
 
-def _stop(*args):
+@uncaptured
+def stop(*args):
     SEEN.append(copy.deepcopy(args))
     return args[0] if args else None
-
-
-_stop._torchdynamo_disable = True
-stop = _eval_frame.Uncaptured(_stop)
 
 
 def outcome(fn, args):
@@ -38,7 +34,7 @@ def compare(fn, *args, breaks=0):
     runs = []
     log.reset()
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
+        captured = wrapped(fn)
         for target in (fn, captured, captured):
             SEEN.clear()
             own = copy.deepcopy(args)
@@ -387,7 +383,7 @@ def test_generator_half_consumed_at_a_break():
 
     log.reset()
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+        captured = wrapped(f)
         assert captured(3) == f(3)
         assert captured(3) == f(3)
 
@@ -403,7 +399,7 @@ def test_with_that_breaks_everywhere():
 
     log.reset()
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)
+        captured = wrapped(f)
         for _ in range(2):
             SEEN.clear()
             expected = repr(f(1)), list(SEEN)

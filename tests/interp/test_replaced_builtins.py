@@ -12,28 +12,11 @@ import pytest
 
 from dynamo_lite import own_builtins
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.interp.frame import Frame
 from dynamo_lite.record import log
-from tests.helpers.capturing import same
+from tests.helpers.capturing import captured, same, wrapped
 
 SETTINGS = {"capture_pure_python": True, "debug": True}  # a failure of the engine is an error
-
-
-def plainly(fn):
-    """`fn` captured, under settings that its callers make."""
-    return convert.Region(lambda gm, inputs: gm.forward).wrap(fn)
-
-
-def capture(fn):
-    """`fn` captured under `SETTINGS`, which are those of the process: not for several threads."""
-    wrapped = plainly(fn)
-
-    def call(*args):
-        with config.patch(SETTINGS):
-            return wrapped(*args)
-
-    return call
 
 
 @contextlib.contextmanager
@@ -52,12 +35,12 @@ def test_the_package_has_its_own():
 
 
 def test_replaced_between_calls():
-    captured = capture(lambda x: len(x) + 1)
-    assert captured([1, 2]) == 3
+    run = captured(lambda x: len(x) + 1)
+    assert run([1, 2]) == 3
     with replaced("len", lambda x: 100):
-        result = captured([1, 2])
+        result = run([1, 2])
     assert result == 101
-    assert captured([1, 2]) == 3
+    assert run([1, 2]) == 3
 
 
 def test_replaced_during_the_call():
@@ -71,7 +54,7 @@ def test_replaced_during_the_call():
             builtins.len = original
         return first, second, len(x)
 
-    assert capture(f)([1]) == (1, 50, 1)
+    assert captured(f)([1]) == (1, 50, 1)
 
 
 EVERYTHING = [name for name in own_builtins._SHARED if name not in ("BaseException", "Exception", "RuntimeError")]
@@ -94,23 +77,23 @@ def test_all_functions_replaced_while_captured_code_runs():
             builtins.__dict__.update(functions)
         return made, list(iterator), table, list(g)
 
-    for captured in (f, capture(f)):
-        assert captured([1, 2]) == ([2, 3], [3], {2: "2", 3: "3"}, ["2", "3"])
+    for run in (f, captured(f)):
+        assert run([1, 2]) == ([2, 3], [3], {2: "2", 3: "3"}, ["2", "3"])
 
 
 def test_a_replaced_print_does_not_end_capture():
-    captured = capture(lambda x: x + 1)
+    run = captured(lambda x: x + 1)
     log.reset()
     with replaced("print", lambda *args: None):
-        assert captured(1) == 2
+        assert run(1) == 2
     assert len(log.snapshot()) == 1
 
 
 def test_while_isinstance_is_broken_nothing_is_captured():
-    captured = convert.Region(lambda gm, inputs: gm.forward).wrap(lambda x: x + 1)
+    run = wrapped(lambda x: x + 1)
     log.reset()
     with config.patch(capture_pure_python=True), replaced("isinstance", None):
-        result = captured(1)
+        result = run(1)
     assert result == 2
     assert not log.snapshot()
 
@@ -128,11 +111,11 @@ def test_import_hook_is_called():
 
         return math.pi
 
-    captured = capture(f)
-    captured()
+    run = captured(f)
+    run()
     with replaced("__import__", hook):
         for _ in range(2):
-            captured()
+            run()
     assert seen == ["math"] * 2
 
 
@@ -142,16 +125,16 @@ def test_import_finds_what_is_in_sys_modules(monkeypatch):
 
         return colorsys
 
-    captured = capture(f)
+    run = captured(f)
     stand_in = types.ModuleType("colorsys")
     import colorsys
 
-    assert captured() is colorsys
+    assert run() is colorsys
     monkeypatch.setitem(sys.modules, "colorsys", stand_in)
-    assert captured() is stand_in
+    assert run() is stand_in
     monkeypatch.setitem(sys.modules, "colorsys", None)
     with pytest.raises(ModuleNotFoundError):
-        captured()
+        run()
 
 
 def test_class_statement_calls_what_the_builtins_have():
@@ -169,30 +152,30 @@ def test_class_statement_calls_what_the_builtins_have():
         return A.__name__
 
     with replaced("__build_class__", build):
-        assert capture(f)() == "A"
+        assert captured(f)() == "A"
     assert made == ["A"]
 
 
 def test_functions_keep_the_builtins_they_were_made_with():
     namespace = {}
     exec("def f(): return len((1, 2))", namespace)
-    captured = capture(namespace["f"])
-    assert captured() == 2
+    run = captured(namespace["f"])
+    assert run() == 2
     namespace["__builtins__"] = {"len": lambda x: 7}
-    assert captured() == 2
+    assert run() == 2
     exec("def g(): return len((1, 2))", namespace)
-    assert capture(namespace["g"])() == 7
+    assert captured(namespace["g"])() == 7
 
 
 def test_replaced_clock_and_collector_are_not_touched(monkeypatch):
     def forbidden(*args):
         raise AssertionError("called by the engine")
 
-    captured = capture(lambda x: x + 1)
+    run = captured(lambda x: x + 1)
     for module, name in ((time, "perf_counter"), (time, "time"), (gc, "disable"), (gc, "enable"), (gc, "isenabled")):
         monkeypatch.setattr(module, name, forbidden)
     monkeypatch.setattr(sys, "setrecursionlimit", forbidden)
-    assert captured(1) == 2
+    assert run(1) == 2
 
 
 @pytest.mark.parametrize("collects", [True, False])
@@ -207,7 +190,7 @@ def test_the_process_is_left_as_it_was(collects):
             namespace = {}
             exec(code, namespace)
             barrier.wait()
-            assert plainly(namespace["f"])(1) == [1 + i for i in range(k)]
+            assert wrapped(namespace["f"])(1) == [1 + i for i in range(k)]
 
         threads = [threading.Thread(target=work, args=(200 + i,)) for i in range(4)]
         with config.patch(SETTINGS):

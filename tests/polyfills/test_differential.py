@@ -15,9 +15,9 @@ import types
 import pytest
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.polyfills import find_polyfill, registry
 from dynamo_lite.record import log
+from tests.helpers.capturing import wrapped
 
 
 class Plain:
@@ -313,7 +313,7 @@ def test_captured(original):
     for maker in CASES[original]:
         expected = outcome(original, fresh(maker))
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(lambda *args: original(*args))
+            captured = wrapped(lambda *args: original(*args))
             assert outcome(captured, fresh(maker)) == expected, maker()
 
 
@@ -356,7 +356,7 @@ def test_json_encoder(options):
         expected = outcome(lambda v: json.dumps(v, **options), (value,))
         with config.patch(capture_pure_python=True, debug=True):
             log.reset()
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(lambda v: json.dumps(v, **options))
+            captured = wrapped(lambda v: json.dumps(v, **options))
             assert outcome(captured, (value,)) == expected
             assert [found for found in log.breaks() if "json" in found.context] == []
 
@@ -376,9 +376,7 @@ def test_arguments_that_do_not_fit(keywords):
             args = (None,) * count
             expected = outcome(lambda *args, f=original: f(*args, **keywords), args)
             with config.patch(capture_pure_python=True, debug=True):
-                captured = convert.Region(lambda gm, inputs: gm.forward).wrap(
-                    lambda *args, f=original: f(*args, **keywords)
-                )
+                captured = wrapped(lambda *args, f=original: f(*args, **keywords))
                 assert outcome(captured, args) == expected, (original, args)
             raised += "raised" in expected[0]
     assert raised > 100

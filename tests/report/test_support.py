@@ -14,11 +14,11 @@ import pytest
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import BREAKS
-from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 from dynamo_lite.report import support
 from dynamo_lite.variables.protocol.dispatch import REFUSED
 from tests.helpers import processes
+from tests.helpers.capturing import wrapped
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "python-support.md"
@@ -134,7 +134,7 @@ def arguments(make, raw):
 def breaks_of(raw, self, args):
     log.reset()
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(lambda self, args: raw(self, *args))
+        captured = wrapped(lambda self, args: raw(self, *args))
         try:
             captured(self, args)
         except Exception:

@@ -6,8 +6,7 @@ import types
 import typing
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
-from tests.helpers.capturing import captured, same, stop
+from tests.helpers.capturing import captured, same, stop, wrapped
 from tests.helpers.program_texts import agrees
 
 Item = typing.TypeVar("Item")
@@ -109,7 +108,7 @@ class TestMetaclasses:
 
         Hooked.calls.clear()
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             assert captured()[0] == 2
         assert Hooked.calls == [("Derived", ["flag"])]
         assert [c.__name__ for c in Hooked.__subclasses__()] in ([], ["Derived"])
@@ -224,7 +223,7 @@ class TestState:
             return a, attributes
 
         with config.patch(capture_pure_python=True, debug=True):
-            a, attributes = convert.Region(lambda gm, inputs: gm.forward).wrap(program)()
+            a, attributes = wrapped(program)()
         assert a.__dict__ is attributes and attributes == {"x": 1}
 
     def test_tables_are_filled_when_their_keys_are_complete(self):
@@ -320,7 +319,7 @@ class TestStoresOnClasses:
             return Counted.count + Inheriting().method()
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             assert captured(3) == 6 and Counted.count == 3
             assert captured(4) == 8 and Inheriting.count == 4
         Counted.count = 0
@@ -349,7 +348,7 @@ def test_stand_ins_are_gone_after_the_analysis():
         return Derived
 
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        captured = wrapped(program)
         made = captured()
     assert Base.__subclasses__() == [made]
 
@@ -558,7 +557,7 @@ class TestClassStatements:
             return C, C()
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             (first, one), (second, two) = captured(), captured()
         assert first is not second
         assert type(one) is first and type(two) is second

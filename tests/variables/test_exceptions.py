@@ -9,10 +9,9 @@ import pytest
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
 from dynamo_lite.exc import unsupported
-from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 from dynamo_lite.variables.objects.exception_instance import ExceptionVariable
-from tests.helpers.capturing import same, stop
+from tests.helpers.capturing import same, stop, uncaptured, wrapped
 from tests.helpers.program_texts import agrees
 
 
@@ -88,7 +87,7 @@ class TestChaining:
                 return e.__context__
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             assert captured() is None
             try:
                 raise ValueError("outer")
@@ -104,7 +103,7 @@ class TestChaining:
                 return e
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             try:
                 raise ValueError("outer")
             except ValueError as outer:
@@ -182,7 +181,7 @@ class TestTracebacks:
                 return e
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             expected = traceback.format_exception(program())
             assert traceback.format_exception(captured()) == expected
             assert traceback.format_exception(captured()) == expected
@@ -210,7 +209,7 @@ class TestTracebacks:
             return len(traceback.extract_tb(e.__traceback__))
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             assert count(captured) == count(program) == 1
 
     def test_traceback_is_that_of_real_frames(self):
@@ -332,18 +331,13 @@ class TestRaisingAgain:
         same(program, whole=True)
 
 
-def _fails(_):
+@uncaptured
+def fails(_):
     raise KeyError(1)
-
-
-_fails._torchdynamo_disable = True
-fails = _eval_frame.Uncaptured(_fails)
 
 
 class TestNoCycles:
     def test_objects_die_with_the_exception_that_broke(self):
-        import weakref
-
         class Thing:
             pass
 
@@ -361,7 +355,7 @@ class TestNoCycles:
         try:
             for function in (caught, program):
                 with config.patch(capture_pure_python=True, debug=True):
-                    captured = convert.Region(lambda gm, inputs: gm.forward).wrap(function)
+                    captured = wrapped(function)
                     for _ in range(3):
                         thing = Thing()
                         alive = weakref.ref(thing)
@@ -681,7 +675,7 @@ def test_raising_reads_fields_and_no_attributes(program, kind):
 
     log.reset()
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        captured = wrapped(program)
         expected = outcome(program)
         assert expected[1] == []
         assert [outcome(captured) for _ in range(3)] == [expected] * 3
@@ -712,7 +706,7 @@ def test_groups_read_fields_and_no_attributes():
     READS.clear()
     expected = outcome(split)
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(split)
+        captured = wrapped(split)
         assert [outcome(captured) for _ in range(2)] == [expected] * 2
     assert READS == []
 
@@ -727,7 +721,7 @@ def test_no_break_where_an_exception_is_raised_again(program, monkeypatch):
     expected = [program(ValueError(1), KeyError(2)) for _ in range(2)] if program is not raise_it else None
     monkeypatch.setattr(ExceptionVariable, "_read", refuse)
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        captured = wrapped(program)
         if program is raise_it:
             for _ in range(2):
                 with pytest.raises(ValueError):
@@ -765,7 +759,7 @@ def test_slots_are_read_past_hooks():
 
         log.reset()
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             expected = outcome(program)
             assert [outcome(captured) for _ in range(3)] == [expected] * 3
         assert not log.breaks()
@@ -814,7 +808,7 @@ def test_a_traceback_keeps_the_variables_across_a_break(make):
         return events
 
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        captured = wrapped(program)
         expected = ["break", "caught", "died"]
         assert outcome(program) == expected
         assert [outcome(captured) for _ in range(3)] == [expected] * 3

@@ -12,8 +12,7 @@ import pytest
 
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
-from tests.helpers.capturing import captured, same, wrapped
+from tests.helpers.capturing import captured, new_region, same, wrapped
 
 LOG = []
 KEPT = None
@@ -184,7 +183,7 @@ def test_the_guards_ask_for_it(program, plain, finalized):
 
 def test_other_objects_cause_no_version():
     """What the guards ask for is that there is no finalizer: not that the type, or the presence, is the same."""
-    region = convert.Region(lambda gm, inputs: gm.forward)
+    region = new_region()
 
     def program(c):
         c["x"] = 3
@@ -276,7 +275,7 @@ def test_a_variable_bound_anew(program):
     def arguments():
         return stop, [Finalized("a"), Finalized("b"), Finalized("c")]
 
-    region = convert.Region(lambda gm, inputs: gm.forward)
+    region = new_region()
     wrapped = region.wrap(program)
     LOG.clear()
     expected = program(*arguments()), LOG[:]

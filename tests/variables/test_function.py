@@ -5,7 +5,6 @@ import inspect
 import pytest
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 from tests.helpers.capturing import wrapped
 
@@ -13,7 +12,7 @@ from tests.helpers.capturing import wrapped
 def captured(fn, *args):
     log.reset()
     with config.patch(capture_pure_python=True, debug=True):
-        result = convert.Region(lambda gm, inputs: gm.forward).wrap(fn)(*args)
+        result = wrapped(fn)(*args)
     return result, [b.slug for b in log.breaks()]
 
 

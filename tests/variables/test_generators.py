@@ -1,9 +1,8 @@
 """Generators: made by captured code, from outside, delegating, closed and left suspended. Needs no torch."""
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
-from tests.helpers.capturing import captured, same
+from tests.helpers.capturing import captured, same, wrapped
 from tests.helpers.program_texts import agrees
 
 
@@ -161,7 +160,7 @@ class TestGeneratorsFromOutside:
 
         with config.patch(capture_pure_python=True, debug=True):
             log.reset()
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             for arguments in ((3,), (3,), (2, 7), (0,)):
                 assert captured(numbers(*arguments)) == program(numbers(*arguments))
             done = numbers(1)
@@ -175,7 +174,7 @@ class TestGeneratorsFromOutside:
 
         with config.patch(capture_pure_python=True, debug=True):
             log.reset()
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             for _ in range(2):
                 items = [1, 2, 3]
                 assert captured((x * x for x in items), items) == (14, [1, 2, 3])
@@ -193,7 +192,7 @@ class TestGeneratorsFromOutside:
                 return repr(e), next(generator, "end")
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             assert captured(failing()) == captured(failing()) == program(failing())
 
     def test_one_that_is_left_suspended_goes_on_outside(self):
@@ -204,7 +203,7 @@ class TestGeneratorsFromOutside:
             return [next(generator), next(generator)]
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             for _ in range(2):
                 generator = numbers()
                 assert captured(generator) == [0, 1]
@@ -220,7 +219,7 @@ class TestGeneratorsFromOutside:
             return list(generator)
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             started = numbers()
             next(started)
             assert captured(numbers()) == [1, 2]
@@ -245,7 +244,7 @@ class TestGeneratorsFromOutside:
             return seen, read()
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             for _ in range(2):
                 numbers, read = make()
                 assert captured(numbers(), read) == ([(1, 1), (2, 2), (3, 3)], 3)
@@ -306,7 +305,7 @@ class TestLastReference:
             return next(g)
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             for _ in range(2):
                 assert captured() == 1
                 assert seen == ["finally"]

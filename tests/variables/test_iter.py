@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 from tests.helpers.capturing import same, stop, wrapped
 from tests.helpers.container_programs import ITERTOOLS
@@ -284,7 +283,7 @@ class TestIterators:
             return "empty"
 
         with config.patch(capture_pure_python=True, debug=True):
-            captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+            captured = wrapped(program)
             it = iter([[1], [2]])
             assert [captured(it), captured(it), captured(it)] == [[1], [2], "empty"]
 

@@ -8,14 +8,7 @@ from torch import nn
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounter, run_both, same
-
-
-def check(fn, *args, graphs=1, ops=None, **kwargs):
-    run = run_both(fn, *args, _fullgraph=graphs == 1, **kwargs)
-    assert run.graph_count == graphs, [str(b) for b in run.breaks]
-    if ops is not None:
-        assert run.op_count == ops, [g.code for g in run.graphs]
-    return run
+from tests.helpers.graph_counts import check
 
 
 def x():

@@ -6,7 +6,7 @@ import types
 import pytest
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
+from tests.helpers.capturing import wrapped
 
 
 def text_of_hash(x):
@@ -29,7 +29,7 @@ def text_of_hash(x):
 )
 def test_slots(f):
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)()
+        captured = wrapped(f)()
     assert captured == f()
 
 
@@ -73,7 +73,7 @@ def test_attribute_methods_by_name(make):
         return attempts(make(), owner)
 
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)()
+        captured = wrapped(f)()
     assert captured == f()
 
 
@@ -100,5 +100,5 @@ def test_generators_by_name():
         return found, list(map(type(g).__next__, [gen(), gen()])), list(iter(gen().__next__, 1))
 
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(f)()
+        captured = wrapped(f)()
     assert captured == f()

@@ -4,13 +4,12 @@ import functools
 
 import pytest
 
+from tests.helpers.capturing import uncaptured, wrapped
 from tests.helpers.program_texts import agrees
 
 pytest.importorskip("torch")
 
-from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 
 VALUES = (4, 2, 1, 3, 0, -1, 6)
 
@@ -92,7 +91,7 @@ def test_symbolic_numbers_behave_as_ints(function):
             return repr(error)
 
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        compiled = convert.Region(lambda gm, inputs: gm.forward).wrap(function)
+        compiled = wrapped(function)
         for a in VALUES:
             assert repr(outcome(compiled, a)) == repr(outcome(function, a))
 
@@ -101,18 +100,16 @@ def test_guards_on_varying_numbers_are_not_captured():
     """The functions that these guards call were frames like any others: each was captured with a guard that called its equal."""
     seen = []
 
+    @uncaptured
     def note(value):
         seen.append(value)
         return value
 
-    note._torchdynamo_disable = True
-    stop = _eval_frame.Uncaptured(note)
-
     def program(items, start):
-        return functools.reduce(lambda x, y: stop(x) + y, items, start)
+        return functools.reduce(lambda x, y: note(x) + y, items, start)
 
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        captured = wrapped(program)
         for start in (3, 3, 3, 3, 3, 3, 4, 3):
             assert captured([3, 4, 5], start) == start + 12
             assert seen[-3:] == [start, start + 3, start + 7]

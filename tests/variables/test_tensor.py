@@ -6,18 +6,11 @@ import pytest
 import torch
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.testing import run_both
+from tests.helpers.capturing import wrapped
+from tests.helpers.graph_counts import check
 
 T = torch.tensor
-
-
-def check(fn, *args, graphs=1, ops=None, **kwargs):
-    run = run_both(fn, *args, _fullgraph=graphs == 1, **kwargs)
-    assert run.graph_count == graphs, [str(b) for b in run.breaks]
-    if ops is not None:
-        assert run.op_count == ops, [g.code for g in run.graphs]
-    return run
 
 
 def x():
@@ -467,7 +460,7 @@ def test_deleting_a_tensors_attribute_that_is_not_there():
             return str(error)
 
     with config.patch(capture_pure_python=True):
-        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(1)) == program(torch.ones(1))
+        assert wrapped(program)(torch.ones(1)) == program(torch.ones(1))
 
 
 @pytest.mark.parametrize(
@@ -481,6 +474,4 @@ def test_gradient_that_does_not_fit_is_refused_where_it_is_assigned(value):
             return str(error)
 
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(2), value) == program(
-            torch.ones(2), value
-        )
+        assert wrapped(program)(torch.ones(2), value) == program(torch.ones(2), value)

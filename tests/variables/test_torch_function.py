@@ -6,16 +6,9 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from dynamo_lite.testing import run_both
-
-
-def check(fn, *args, graphs=1, ops=None, **kwargs):
-    run = run_both(fn, *args, _fullgraph=graphs == 1, **kwargs)
-    assert run.graph_count == graphs, [str(b) for b in run.breaks]
-    if ops is not None:
-        assert run.op_count == ops, [g.code for g in run.graphs]
-    return run
+from tests.helpers.capturing import wrapped
+from tests.helpers.graph_counts import check
 
 
 def x():
@@ -340,7 +333,7 @@ def test_a_mode_that_is_no_bool():
             return str(error)
 
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        assert convert.Region(lambda gm, inputs: gm.forward).wrap(program)(torch.ones(1)) == program(torch.ones(1))
+        assert wrapped(program)(torch.ones(1)) == program(torch.ones(1))
 
 
 def scaled(a, b, one):

@@ -7,12 +7,7 @@ from torch.utils import _pytree as pytree
 
 import dynamo_lite
 from dynamo_lite.testing import run_both
-
-
-def check(fn, *args, graphs=1, **kwargs):
-    run = run_both(fn, *args, _fullgraph=graphs == 1, **kwargs)
-    assert run.graph_count == graphs, [str(b) for b in run.breaks]
-    return run
+from tests.helpers.graph_counts import check
 
 
 def x():

@@ -6,7 +6,6 @@ import weakref
 import pytest
 
 from dynamo_lite.config import config
-from dynamo_lite.frontend import convert
 from tests.helpers.capturing import new_region, same, stop, wrapped
 
 
@@ -51,7 +50,7 @@ def test_a_weak_reference_to_what_only_the_stack_holds():
         events.append("after")
 
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        captured = wrapped(program)
         for fn in (program, captured, captured):
             events.clear()
             fn()
@@ -71,7 +70,7 @@ def test_looking_into_a_weak_set_asks_no_attribute():
         return len(known), o in known
 
     with config.patch(capture_pure_python=True, debug=True):
-        captured = convert.Region(lambda gm, inputs: gm.forward).wrap(program)
+        captured = wrapped(program)
         o = Asked()
         assert captured(o) == captured(o) == (0, False)
         known.add(o)
