@@ -1,4 +1,4 @@
-"""Texts that have addresses in them."""
+"""Addresses: texts that have them in them, and `id`."""
 
 import re
 

@@ -1,6 +1,6 @@
 """Exceptions with members of their own in C, made by the program or raised by C code during the analysis."""
 
-from tests.helpers.differential import check
+from tests.helpers.differential import capture, check
 
 
 class Mine(OSError):
@@ -72,8 +72,6 @@ def test_they_leave():
     def attributes(e):
         names = "args msg lineno text start object errno strerror filename".split()
         return type(e), str(e), [getattr(e, n, None) for n in names]
-
-    from differential import capture
 
     from dynamo_lite.config import config
 

@@ -1,4 +1,4 @@
-"""What the compiler puts on the stack for a new function."""
+"""Functions and cells as objects: annotations, signatures, globals, closures. Needs no torch."""
 
 import inspect
 

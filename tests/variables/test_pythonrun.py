@@ -1,6 +1,6 @@
 """`compile`, `eval` and `exec` of constant code."""
 
-from tests.helpers.differential import breaks, check, check_lines
+from tests.helpers.differential import breaks, capture, check, check_lines
 
 GLOBAL = 7
 
@@ -63,8 +63,6 @@ def test_a_function_made_by_exec_leaves():
         ns = {"k": x}
         exec("def f(n): return n + k", ns)
         return ns["f"]
-
-    from differential import capture
 
     from dynamo_lite.config import config
 

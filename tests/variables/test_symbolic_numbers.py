@@ -1,15 +1,12 @@
-"""Numbers that are symbolic from the second value on: results and errors are those of ints."""
+"""Numbers that are symbolic from the second value on: results and errors are those of ints. Needs no torch."""
 
 import functools
 
 import pytest
 
+from dynamo_lite.config import config
 from tests.helpers.capturing import uncaptured, wrapped
 from tests.helpers.program_texts import agrees
-
-pytest.importorskip("torch")
-
-from dynamo_lite.config import config
 
 VALUES = (4, 2, 1, 3, 0, -1, 6)
 
