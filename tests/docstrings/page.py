@@ -6,7 +6,7 @@ A run is whole if nothing in it broke the graph and no part of it was left to ru
 
 import collections
 
-from tests.ops.page import cell, share
+from tests.ops.page import cell, ran, share
 
 
 def is_whole_run(run):
@@ -15,10 +15,6 @@ def is_whole_run(run):
 
 def is_whole(record):
     return ran(record) and all(map(is_whole_run, record["runs"]))
-
-
-def ran(record):
-    return not any(record.get(how) for how in ("crashed", "hung", "error"))
 
 
 def is_wrong(record):

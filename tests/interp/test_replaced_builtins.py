@@ -204,7 +204,7 @@ def test_the_process_is_left_as_it_was(collects):
         gc.enable()
 
 
-class TestForAWhile:
+class TestReplacedForAWhile:
     def test_builtin_replaced_for_a_while(self):
         @contextlib.contextmanager
         def swapped():
