@@ -129,7 +129,7 @@ this_thread(void)
 {
     Thread *thread = &thread_storage;
 #if defined(__GNUC__)
-    __asm__("" : "+r"(thread));   /* a compiler that knows what it is looks it up again wherever it is used */
+    __asm__("" : "+r"(thread));   /* a compiler that knows what it is looks it up again wherever it is used: 17 instructions each */
 #endif
     return thread;
 }

@@ -88,7 +88,7 @@ def frozen_placeholders(functional: Any, gm: Any, n_inputs: int) -> dict[str, An
 
 
 def plain(value: Any) -> Any:
-    """A real tensor in its usual order, also while fake ones are made of all others."""
+    """A real tensor in its usual order. In AOTAutograd's callbacks a fake mode is active, in which operators on data would make fakes."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     with unset_fake_temporarily():

@@ -808,7 +808,9 @@ class Analysis:
     def _note_break(self, tr: Trace, frames: list[Frame]) -> None:
         """Take note of the functions that were followed up to a break: of the sizes they were called with, and that there is one; once
         for each call, as what goes on for a call has been counted. What makes constants of sizes, and breaks in a loop, would make
-        its caller one for each size: it is not followed. `frames` is innermost first."""
+        its caller one for each size: it is not followed. Counts are per code object and class of the first argument: counted per code
+        object alone, wrappers that all calls go through (`Module._call_impl`, decorators) would be blamed for one callee. `frames` is
+        innermost first."""
         in_loop = [is_in_loop(frame.lifted, frame.cur) for frame in frames]
         self.record.breaks_in_loop = in_loop[-1]
         counts = self.region.inner_breaks

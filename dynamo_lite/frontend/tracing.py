@@ -277,7 +277,8 @@ class Trace:
         if first is source or first is None:
             return
         if ir.CONST in (first.kind, source.kind) or _is_made_once(value):
-            self.guard(first, ir.IS, value)  # nobody may ever look at it but for its identity
+            # A tracker that is only compared by identity is never looked at, and gets no guard of its model: both paths are guarded here.
+            self.guard(first, ir.IS, value)
             self.guard(source, ir.IS, value)
         else:
             self.guards.same(first, source, self.here())

@@ -1,4 +1,4 @@
-"""What `convert` and `trace` need of torch.
+"""What `convert` and `tracing` need of torch.
 
 Input: a trace, or a finished graph. Output: the graph builder of a trace; the compiled callable of a graph.
 Invariant: `null_runtime` has the same functions.

@@ -291,7 +291,7 @@ def truth(value: Any, expected: bool) -> bool:
 
 
 def tensor(value: Any, spec: tuple) -> bool:
-    """The metadata that `tensor.tensor_spec` recorded."""
+    """The metadata that `tensor_guards.tensor_spec` recorded."""
     return next(tensor_differences(value, spec), None) is None
 
 

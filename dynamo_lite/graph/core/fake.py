@@ -77,7 +77,7 @@ class PropagationMode(FakeTensorMode):
         self.shape_env = shape_env
         self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
         self.direct_rules: Any = None  # those of `direct_rules`, and
-        self.direct_outcome: Any = None  # of `calls`,
+        self.direct_outcome: Any = None  # of `call_rules`,
         self.extents: Any = None  # `Extents`, once there are symbols
         self.items_read = 0  # how often an operator has asked for the data of a tensor
         self.is_random = False  # whether an operator has drawn random numbers

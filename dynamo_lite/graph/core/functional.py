@@ -123,9 +123,9 @@ def apply_function(
 ) -> tuple[Any, ...]:
     """`Function.apply` of a class with this name: `forward` returns n results and then what `backward` takes after their gradients.
 
-    `dirty` are the positions of the arguments that it changes. Those in `copied` are inputs of the graph, of which AOTAutograd would hold
-    that they are changed without gradients: there the function changes a copy. If gradients are not to be made of nothing, `absent` says
-    for each `backward` which of its gradients are None.
+    `dirty` are the positions of the arguments that it changes. Those in `copied` are inputs of the graph: AOTAutograd treats a change of an
+    input in an `autograd.Function` as a change without gradients, so the function changes a copy, which is copied back outside of it. If
+    gradients are not to be made of nothing, `absent` says for each `backward` which of its gradients are None.
     """
     backwards = tuple(map(_later, backward if isinstance(backward, tuple) else (backward,)))
 

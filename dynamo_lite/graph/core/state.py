@@ -5,6 +5,9 @@ and what is still changed at the end.
 Invariant: the process has the state that the traced code has at this point (operators on fake tensors depend on it)
 until `restore` puts back what was found. The graph leaves the state as it found it; the code after the graph makes the
 lasting changes.
+
+Only the setters in C are modelled: context managers such as `torch.no_grad` are Python classes, which the trace follows. So a graph break
+inside their blocks needs nothing special.
 """
 
 from __future__ import annotations

@@ -191,6 +191,7 @@ def settle_inputs(builder: Any) -> None:
         fake = getattr(subject, "fake", None)
         if isinstance(value, torch.Tensor) and fake is not None:
             _settle(builder, fake, value, source)
+    # AOTAutograd numbers nested ints anew from where its mode began: the numbers given during the trace are taken back.
     builder.propagator.mode.reset_nt_tensor_id_counter()
 
 

@@ -194,7 +194,8 @@ def replaced_inputs(builder: Any) -> list[int]:
 
 
 def with_aliases(replaced: list[int], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph that gets aliases of these inputs: what it keeps of them has the data that they had."""
+    """A graph that gets aliases of these inputs, with the data that they have now: AOTAutograd saves leaf inputs as the tensors themselves,
+    and the backward pass would find the data that have been assigned meanwhile."""
 
     def run(*args: Any) -> Any:
         given = list(args)

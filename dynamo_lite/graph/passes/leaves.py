@@ -77,7 +77,8 @@ def outlet(builder: Any, value: TensorValue) -> Node | None:
 
 
 def _base(builder: Any, value: TensorValue) -> TensorValue:
-    """What a tensor is a view of, made without gradients: whoever has that makes the view anew."""
+    """The tensor of which this one is a view made under `no_grad`: who has that tensor makes the view anew. Such a view of a leaf is a leaf
+    that requires gradients too; once one of the two is changed in place, torch refuses to say whether the view is a leaf."""
     while value in builder.viewed_leaves:
         value = builder.viewed_leaves[value]
     return value
@@ -211,7 +212,8 @@ def revived_inputs(builder: Any) -> list[Revived]:
 
 
 def with_revived(revived: list[Revived], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph that makes these inputs leaves of their new kind before it runs. If it raises, they are what they were."""
+    """A graph that makes these inputs leaves of their new kind before it runs: a tensor of another dtype needs another `AccumulateGrad`
+    node, to which the graph leads. If it raises, they are what they were."""
 
     def run(*args: Any) -> Any:
         given = list(args)

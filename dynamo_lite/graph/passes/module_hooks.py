@@ -168,7 +168,7 @@ def _operator() -> Any:
 
 def _run_hook(number: int, i: int, grads: list[Any], others: list[Any]) -> list[Any]:
     module, *hooks = _registered[number].objects()
-    # The hook may keep what it gets; the compiler uses the memory of its own tensors again.
+    # The hook may keep what it gets; Inductor reuses the memory of the arguments of operators that it does not compile.
     given = [tuple([None if g is None else g.clone() for g in some]) for some in (grads, others)]
     if i >= _registered[number].n_hooks:
         given.pop()

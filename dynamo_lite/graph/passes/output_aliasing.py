@@ -95,7 +95,8 @@ def _base(value: TensorValue) -> Any:
 
 
 def _is_detached_view(node: Node, other: Any) -> bool:
-    """AOTAutograd makes such a one of what the view is a view of, by the last operator alone."""
+    """Whether a result is a detached view. AOTAutograd (2.13) makes one from the base of the view by the last operator alone: wrong data,
+    under torch.compile too."""
     return node.target in _DETACH and getattr(other, "family", None) is not None and other.family[0] is not other
 
 

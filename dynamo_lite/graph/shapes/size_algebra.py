@@ -121,7 +121,8 @@ class Extents:
         return count
 
     def _settled(self, expr: Any) -> Any:
-        """A stride without the maxima that have become superfluous."""
+        """A stride without the maxima that have become superfluous. torch writes `Max(1, e)` where it cannot prove that a size `e` is at
+        least 1, and expressions grow."""
         if type(expr) is int or not expr.has(self.maximum):
             return expr
         known = {

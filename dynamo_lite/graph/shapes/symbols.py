@@ -127,9 +127,8 @@ class Symbols:
         mode.direct_rules, mode.extents = RULES, Extents(self.env, Max)
         mode.direct_outcome = outcome
         mode.symbolic_metas = SymbolicMetas(mode, mode.extents)
-        mode.cache_enabled = (
-            False  # what it costs with symbolic sizes is more than it saves: repeated calls do not get there
-        )
+        # FakeTensor's own cache costs more than it saves where sizes are symbolic: repeated calls do not get there.
+        mode.cache_enabled = False
         mode.static_shapes = False
 
     # -- making symbols

@@ -1,7 +1,8 @@
 """Views of tensors with symbolic sizes.
 
 Input: fake tensors, or sketches of them, and what a view takes. Output: the view, or None where torch's own rule has to be asked.
-Invariant: as in `direct_rules`.
+Invariant: as in `direct_rules`. A view has the very sizes that the program asks for: torch's rule computes each size from the sizes around
+it, so that a `2` of the program becomes `H // (H // 2)`, and expressions grow without need.
 """
 
 from __future__ import annotations

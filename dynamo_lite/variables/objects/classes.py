@@ -58,7 +58,8 @@ def register_stand_in(cls: type) -> None:
 
 
 def forget_stand_ins() -> None:
-    """Have the stand-ins of a finished analysis collected, so that the program does not find them among `__subclasses__()`."""
+    """Have the stand-ins of a finished analysis collected, so that the program does not find them among `__subclasses__()`. No local
+    variable of a frame that is still running may hold the analysis, or the stand-ins stay."""
     if _fresh:
         _fresh.clear()
         gc.collect(1)

@@ -199,7 +199,8 @@ class VariableTracker:
         raise NotImplementedError(type(self).__name__)
 
     def settled(self) -> None:
-        """Called when a lazy value has become this model: what leads back to the model has to lead to this object."""
+        """Called when a lazy value has become this model. The model's constructor ran on another object, whose address it may have given
+        away (to a graph value, say): what leads back to the model has to lead to this object."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.describe()})"
@@ -222,7 +223,8 @@ class LazyVariable:
 
     Any attribute read, and `isinstance`, builds the model and turns this very object into it (same identity, other class), so that
     no other code has to know about laziness; only `type(x) is …` must not be used on trackers. A lazy value that is merely passed
-    on, stored or returned is reloaded from its source without any guard.
+    on, stored or returned is reloaded from its source without any guard. A search through everything that a frame holds asks `is_lazy`
+    before `isinstance`, else it builds models of, and guards on, arguments that the program never reads.
     """
 
     def __init__(self, tr: Any, value: Any, source: Any, **more: Any) -> None:
@@ -231,7 +233,8 @@ class LazyVariable:
     def _realize(self) -> type:
         if UNREAD in self.__dict__:
             raise ArgumentRead("an argument was looked at without being read from its variable")
-        if "_lazy" not in self.__dict__:  # somebody else has found it, by way of the garbage collector
+        if "_lazy" not in self.__dict__:
+            # Searches for leaks call `isinstance` on all objects of the garbage collector, those of a finished run included.
             raise AttributeError("the run that this value belonged to is over")
         tr, value = self.__dict__["_lazy"]
         model = tr.build(value, self.__dict__["source"])

@@ -53,7 +53,7 @@ _SKIPS_NEXT = getattr(_C, "_peek_should_skip_torch_function", None)
 
 
 def overrides_torch_function(cls: type) -> bool:
-    """True for a class with a `__torch_function__` of its own."""
+    """True for a class with a `__torch_function__` of its own. torch switches that of a class with `__torch_dispatch__` alone off."""
     if cls is torch.Tensor or cls is torch.nn.Parameter:
         return False
     override = lookup(cls, "__torch_function__")
@@ -166,7 +166,9 @@ class Overrides:
     def _ask(self, tx: Any, function: Any, overloaded: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         classes = TupleVariable([tx.tr.type_of(tx, vt) for vt in overloaded])
         packed = [function, classes, TupleVariable(list(args))]
-        if kwargs:
+        if (
+            kwargs
+        ):  # torch's C code passes none otherwise; the Python function `handle_torch_function` passes an empty dict
             packed.append(_dict(tx, kwargs))
         if self.has_mode:
             with self.without_innermost_mode() as mode:
@@ -250,7 +252,7 @@ def activate(tr: Any) -> Overrides:
     if tr.overrides is None:
         overrides = tr.overrides = Overrides(tr)
         tr.mutations.append(overrides.stack)
-        tr.state.guard_modes()
+        tr.state.guard_modes()  # before `go_below`: torch's guard on its global state includes the switch of the protocol
         overrides.ignores_subclasses = not modes.subclasses_are_asked()
         overrides.ignores_modes = _C._is_torch_function_all_disabled()
         if _SKIPS_NEXT is not None:
@@ -339,7 +341,8 @@ def declines_by_type_error(function: Any, are_tensors: tuple[bool, ...]) -> bool
 
 
 def unwrap(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor as a plain one. Guards call this too: whether torch is about to skip a question stays as it is."""
+    """The same tensor as a plain one. Guards call this too, so a flag of the thread is put back: `_skip_one_hop_torch_function` sets it for
+    the next call of a torch function, whoever makes that call, and the call here would take it away."""
     skips_next = _SKIPS_NEXT is not None and _SKIPS_NEXT()
     with _C.DisableTorchFunctionSubclass():
         plain = torch.Tensor.as_subclass(tensor, torch.Tensor)  # past a `__getattribute__` of its class

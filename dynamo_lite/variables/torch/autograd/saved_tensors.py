@@ -124,6 +124,7 @@ class HookedRegion:
         self._refuse_bodies(end)
         recorder, other, mute = Recorder(_ambient), Recorder(lambda: None), Recorder(lambda: None)
         around = dict.fromkeys([region.begin for region in graph.hook_regions if region.is_open], mute)
+        # Operators with decompositions in Python (dropout) save other tensors under AOTAutograd than in eager execution.
         decomposed = graph.fake_mode.shape_env is not None
         saved_tensors(graph, {**around, self.begin: other}, not decomposed)
         values = saved_tensors(graph, {**around, self.begin: recorder}, decomposed)
