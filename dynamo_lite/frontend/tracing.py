@@ -420,7 +420,7 @@ class Trace:
         return self.handled or self.outer_exception()
 
     def outer_exception(self) -> Any:
-        """The exception that the caller of the frame handles, or None."""
+        """The exception that the caller of the frame handles, or None. It is guarded here, when the traced code asks for it."""
         node = self.source(self.constant_source(sys), ir.CALL, _current_exception)
         if self._outer is None:
             self.guard(node, ir.IS, None)

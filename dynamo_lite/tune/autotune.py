@@ -1,7 +1,7 @@
 """The backend `autotune`: each graph goes to the backend that runs it fastest, and right.
 
 Input: a graph as `backends.registry` describes it. Output: the callable of the chosen backend. The choice is that of an earlier race over
-an equal graph (`store`), else a race is run now (`race`). The graph's record says what was chosen and why.
+an equal graph (`results`), else a race is run now (`race`). The graph's record says what was chosen and why.
 """
 
 from __future__ import annotations
