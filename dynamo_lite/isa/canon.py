@@ -128,7 +128,7 @@ class Op(_FromZero):
     # functions
     MAKE_FUNCTION = auto()  # 3.11's flags; 3.13+: 0
     SET_FUNCTION_ATTRIBUTE = auto()  # flag
-    CALL = auto()  # (argc, kwnames); argc counts keyword values too; below lie callable and self-or-NULL in either order
+    CALL = auto()  # (argc, kwnames); argc counts keyword values too; below: callable and self-or-NULL in either order
     CALL_FUNCTION_EX = auto()  # has_kwargs; below lie NULL and callable as the version has them
     CALL_INTRINSIC = auto()  # name
     CALL_INTRINSIC_2 = auto()  # name

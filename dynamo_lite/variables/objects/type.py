@@ -36,7 +36,8 @@ _MARKS = frozenset({"__final__", "__no_type_check__", "__override__"})
 
 
 class TypeVariable(VariableTracker):
-    """A class that exists before the frame, of the metaclass `type`."""
+    """A class that exists before the frame, of the metaclass `type`. `written` has what the traced code stored on it, None for what it
+    deleted, and comes before the class's own attributes in all lookups; a store of a special method breaks."""
 
     written: dict[str, VariableTracker | None] = {}
 

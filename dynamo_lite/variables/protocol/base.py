@@ -92,7 +92,7 @@ class VariableTracker:
     tp_hash = None  # (tx) -> tracker
     tp_richcompare = None  # (tx, other, op: "<" "<=" "==" "!=" ">" ">=") -> tracker
     tp_iter = None  # (tx) -> tracker
-    tp_iternext = None  # (tx) -> tracker | None when exhausted (or a StopIteration, as in C: `abstract.iter_next` takes both)
+    tp_iternext = None  # (tx) -> tracker | None when exhausted, or StopIteration (`abstract.iter_next` takes both)
     tp_repr = None  # (tx) -> tracker
     tp_str = None  # (tx) -> tracker
     tp_descr_get = None  # (tx, obj: tracker | None, cls: tracker) -> tracker
