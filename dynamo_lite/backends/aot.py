@@ -159,7 +159,8 @@ def _sizes_of_symbols(fakes: list[Any]) -> list[tuple[int, int]]:
     """Where the symbols are that are no inputs: of each, the position of an input and the dimension whose size it is.
 
     `tensorify_python_scalars` of torch.fx, which AOTAutograd calls, looks for a node for each symbol that a float is computed from. If
-    the graph asks for no such size, but for `(s - 1) // 2` of a result, say, there would be none.
+    the graph asks for no such size, but for `(s - 1) // 2` of a result, say, there would be none. (torch.compile has each symbol as an
+    input.)
     """
     import torch
 

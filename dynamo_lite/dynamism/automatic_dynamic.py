@@ -1,14 +1,17 @@
-"""What earlier compilations saw of the sizes and numbers of a frame's inputs.
+"""What earlier compilations saw of the sizes and numbers in a frame's inputs.
 
 Input: a function and its bound arguments. Output: a mapping from access paths to what `dynamic_shapes` remembers under them.
-Invariant: a variable is remembered with the function whose variable it is, and the line where that goes on. A resumed frame that goes on
-for others gets theirs in lists within lists (`__inner`, `__inner_args`). Which frames those are differs from break to break, and which
-code goes on for a function differs from call to call, with what else is alive; the variable does not. So `__inner_args[1][3].shape`
-is found as `x.shape` with the inner function whose `x` it is. What has no name (`__stack_0`) belongs to one place in the source.
-Functions that all classes of modules share (`Module._wrapped_call_impl`) are one function per class here, since what varies for a
-dropout is fixed for an embedding. Around a break each frame's variables are remembered, also those of frames that are part of another
-one so far. What an instruction gives that broke the graph is seen for the first time where the frame goes on: a size that is one of those
-which vary there varies as well.
+Invariant: a size is remembered under the variable and the function that owns it, or the line at which that function goes on, never under
+the position that the variable has in a resume function.
+
+A resume function that goes on for other frames gets their variables in nested lists (`__inner`, `__inner_args`). Which frames these are
+differs from break to break, and their code differs from call to call with the variables that are alive. So `__inner_args[1][3].shape` is
+looked up as `x.shape` of the inner function whose `x` it is. A value without a name (`__stack_0`) belongs to one place in the source.
+
+A function that all classes of modules share (`Module._wrapped_call_impl`) counts as one function per class: sizes that vary for a dropout
+are fixed for an embedding. At a break, variables are remembered for each frame of the stack, also for frames that have been part of
+another frame so far. The value that the breaking instruction gives is seen for the first time in the resume function: a size of it that
+equals a size which varies there is taken to vary as well.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Objects whose end the program can see.
+"""Objects whose death the program can observe: those with finalizers or with callbacks of weak references.
 
-Input: a trace. Output: breaks: at the step where the program first changed an object that now lets go of such an object, or where it binds
-a variable anew that held one; refusals of frames where such an object would end early.
-Invariant: changes are replayed after the graph has run, so what they let go dies later than in eager execution; nothing whose death
-runs code of the program may die in a replay. New objects that nothing leads to at the end are not built: garbage in a reference cycle,
-which waits for the collector in eager execution, would not be there to hold such an object.
+Input: a trace. Output: a break at the step where the program first changed an object that now drops such an object, or rebinds a variable
+that held one; a refusal of frames in which such an object would die early.
+Invariant: changes are replayed after the graph has run, so objects that they drop die later than in eager execution; no object whose
+death runs code of the program may die in a replay. New objects that are unreachable at the end are not built: in eager execution they are
+garbage in a reference cycle, which keeps what it refers to alive until the collector runs.
 Mirrors `PyObject_CallFinalizerFromDealloc` (`Objects/object.c`) and `slot_tp_finalize` (`Objects/typeobject.c`).
 """
 

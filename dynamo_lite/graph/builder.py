@@ -89,7 +89,7 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
 
 COMPUTES = "dynamo_lite_computes"
-"""Attribute of a backend: False if what it returns for a graph computes nothing."""
+"""Attribute of a backend: False if it only records the graph, and the callable that it returns computes nothing."""
 
 MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,

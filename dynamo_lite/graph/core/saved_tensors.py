@@ -1,10 +1,10 @@
 """Hooks of the tensors that autograd saves: `torch.autograd.graph.saved_tensors_hooks` inside of a graph and around it.
 
-Input: for a block inside, what the hooks do with each tensor that operators save there, as bodies. Output: two functions for the block's
-nodes, which give these to autograd while the block runs, for real or in a compiler's trace. For hooks around a compiled graph: the
-graph as it was captured, run instead of what a compiler made of it.
-Invariant: hooks see the tensors that operators save in eager execution, in that order. A compiler's graph is one node of autograd and
-saves others: only hooks that are known to give back what they got are left to it.
+Input: for a block inside, the hooks as bodies, one for each tensor that operators save there. Output: two functions for the nodes of the
+block, which install these hooks in autograd while the block runs, for real or in a compiler's trace. For hooks around a compiled graph:
+the graph as it was captured, which runs in place of the compiled one.
+Invariant: hooks see the tensors that operators save in eager execution, in that order. A compiled graph is one node of autograd and saves
+other tensors: it runs only under hooks that are known to return what they got.
 Mirrors `torch/csrc/autograd/saved_variable.cpp` and `torch/csrc/autograd/python_saved_variable_hooks.cpp`.
 """
 

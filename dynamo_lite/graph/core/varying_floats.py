@@ -1,8 +1,8 @@
 """Floats that may differ from call to call.
 
 Input: floats from outside, and Python functions of them. Output: `FloatValue`s; decisions about them, as guards.
-Invariant: a float is never reasoned about algebraically, which would round differently from the program: every decision computes what the
-program computes, from the inputs of the next call. An operator whose metadata might depend on the number makes it a constant.
+Invariant: a float is never reasoned about algebraically, which would round differently from the program: a guard computes each decision
+as the program does, from the inputs of the next call. An operator whose metadata might depend on the float makes it a constant.
 """
 
 from __future__ import annotations

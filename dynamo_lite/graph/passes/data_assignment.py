@@ -1,8 +1,8 @@
-"""The `data` of tensors and their version counters, by which autograd notices that what an operator has kept was changed in place.
+"""Assignments to `tensor.data`, and the version counters by which autograd notices that a saved tensor was changed in place.
 
 Input: a builder with its finished graph. Output: how often the program changes values in place; wrappers of the compiled graph.
-Invariant: `tensor.data` has a counter of its own: what is written to it does not show in the tensor's. Compilers, to which both are one
-memory, count it there. A tensor that gets other data after the graph is not what the graph keeps for its gradients.
+Invariant: `tensor.data` has a version counter of its own: a write to it does not count for the tensor. Compilers treat both as one
+memory, and count it. A tensor that gets other data after the graph is not the tensor that the graph keeps for its gradients.
 Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`).
 """
 

@@ -1,8 +1,9 @@
-"""Inputs that share memory with another one which the graph changes in place.
+"""Inputs that share memory with an input which the graph changes in place.
 
-Input: a builder with its finished graph. Output: what is to be looked at when the graph is called, and a wrapper that does so.
-Invariant: compilers take the inputs of a graph for tensors of different memory. Where a change of one would show in another, the graph runs
-as it was captured.
+Input: a builder with its finished graph. Output: the inputs whose memory is compared when the graph is called, and a wrapper that does
+so.
+Invariant: compilers assume that the inputs of a graph have different memory. Where a change of one input would show in another, the graph
+runs as it was captured.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Results that have the memory of others without taking part in their gradients: what `data`, `detach()` and views without gradients give;
-and those that take part as one of several views.
+"""Results that share memory with other tensors but take no part in their gradients (`data`, `detach()`, views made without gradients), and
+results that are one of several views made by one operator.
 
-Input: a builder with its finished graph. Output: `Aliases`, by which the operators that make such results are carried out after the
-compiled graph, on what they are made of.
-Invariant: writes to such a result show in every tensor of that memory, and in the version counters that it shares with them, as in eager
-execution. A compiler returns copies, or the very tensors that it keeps for gradients.
+Input: a builder with its finished graph. Output: `Aliases`, by which the operators that make such results run after the compiled graph,
+on the tensors that they are made of.
+Invariant: writes to such a result show in every tensor with that memory, and in the version counters that it shares with them, as in
+eager execution. A compiler returns copies, or the very tensors that it keeps for gradients.
 Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`) and `torch/csrc/autograd/VariableTypeManual.cpp` (`detach`).
 """
 
@@ -214,7 +214,7 @@ class _Making:
         others = [other[-1] for k, other in enumerate(chains) if k != i and other]
         if root in self.inputs or root in self.past:
             return True
-        # What requires gradients because of a leaf made in the graph is no result.
+        # A tensor that requires gradients because of a leaf made in the graph can't be an output.
         is_free = not (self.builder.made_leaves and root.meta.requires_grad)
         return is_free and (chain[0].meta.requires_grad or root in others)
 

@@ -305,7 +305,7 @@ _at_end(str.endswith)
 @method(str.translate)
 def str_translate(tx: Any, self: VariableTracker, table: VariableTracker, /) -> VariableTracker:
     if table.python_type() in (dict, list, tuple):
-        # What the C code does with these calls nothing of the program; a table may hold what it does not look up.
+        # With a builtin table, `str.translate` runs no code of the program. Entries that it never looks up need not be constants.
         return run_host(tx, atom_value(self).translate, [_Table(tx, table)])
     return call_host(tx, str.translate, [self, table])
 
