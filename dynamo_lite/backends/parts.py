@@ -1,11 +1,10 @@
-"""For compilers that take a part of torch's operators, in graphs without gradients: they get the parts that they can take, torch runs the
-rest.
+"""Backends that compile parts of a graph without gradients: the compiler gets the parts that it supports, torch runs the rest.
 
 Input: a graph as `registry` describes it, and a `PartCompiler`. Output: a callable on the flat inputs. AOTAutograd makes the graph
-functional and carries out what it writes to its inputs. Raises NotImplementedError where gradients are wanted, or no part is taken; the
-graph's record says what was left to torch, and why.
-Invariant: random numbers are drawn by torch, in the order of eager execution; what leaves a part has the strides that torch expects; a part
-that gives other results than torch in its first call is left to torch, with a warning.
+functional and carries out its writes to inputs. Raises NotImplementedError where gradients are wanted, or no part is taken; the graph's
+record says which operators were left to torch, and why.
+Invariant: random numbers are drawn by torch, in the order of eager execution; tensors that leave a part have the strides that torch
+expects; a part whose results differ from torch's in its first call is left to torch, with a warning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a backend needs, in terms that can be checked without importing it.
+"""The requirements of a backend, in terms that can be checked without importing it.
 
 Input: a `Requirements`, kept as the attribute `requirements` of a backend. Output: None, or why the backend can't run here.
 """

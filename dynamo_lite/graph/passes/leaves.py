@@ -1,7 +1,7 @@
 """Leaves that the traced code makes: parameters, and tensors that begin to require gradients.
 
 Input: a builder whose outputs are known. Output: its graph, changed so that these leaves are what the program outside needs.
-Invariant: a compiled graph is one node of autograd, which ends at the graph's inputs. A leaf whose gradients nobody outside computes is
+Invariant: a compiled graph is one node of autograd, which ends at the graph's inputs. A leaf that no gradient from outside has to reach is
 made after the graph, from its data. A leaf that gradients from outside have to reach is an input: it is made empty before the graph and
 gets its data after it. All others are leaves within the graph.
 Mirrors `torch/csrc/autograd/functions/accumulate_grad.h` and `torch/nn/parameter.py`.

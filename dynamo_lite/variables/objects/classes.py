@@ -1,9 +1,9 @@
 """Classes made by the traced code.
 
 Input: a name, bases and a namespace. Output: `NewTypeVariable`, `bare_class`.
-Invariant: the models rest on real classes, so a *stand-in* is made for the analysis, with what stands for the namespace's objects in it
-and without running any code of the program; the program never sees it. Generated code makes the class bare, in the same way, and then
-stores the attributes that it has at the end of the trace.
+Invariant: models need real classes, so the analysis makes a *stand-in*: a class of the same layout, with stand-ins for the objects of the
+namespace, made without running any code of the program, which never sees it. Generated code makes all classes of a trace bare, in the
+same way, and then stores the attributes that each has at the end of the trace.
 Mirrors the object that `type_new` of `Objects/typeobject.c` makes.
 """
 

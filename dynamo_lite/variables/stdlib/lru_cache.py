@@ -1,8 +1,8 @@
 """`functools.lru_cache`.
 
 Input: trackers of the constructor's arguments, or a real function with a cache. Output: `CacheVariable`, `CachedFunctionVariable`.
-Invariant: calling one gives what calling the real one gives. Where a real one is not called, the program can't tell what it gave from
-what is in the cache.
+Invariant: a call gives the result that the real cached function gives. Where the wrapped function is followed instead of the cache being
+asked, the program cannot distinguish its result from the object in the cache.
 Mirrors `lru_cache_call` of `Modules/_functoolsmodule.c`.
 """
 

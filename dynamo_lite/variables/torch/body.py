@@ -1,9 +1,9 @@
-"""Functions of the program followed as bodies of one graph node.
+"""Functions of the program that are followed as bodies of one graph node.
 
-Input: a tracker of a function and the trackers of its arguments. Output: `CapturedBody`: the finished graph of the body, the values from
-outside that it uses, and its result's structure.
-Invariant: a body is followed once, with trackers of its own arguments; it must leave every object from outside as it was, and it must
-not change tensors from outside: otherwise the call is a break.
+Input: a tracker of a function and the trackers of its arguments. Output: `CapturedBody`: the finished graph of the body, the values
+from outside that it uses, and the structure of its result.
+Invariant: a body is followed once, with trackers of its own for the arguments. It must leave every object and tensor from outside as it
+was; otherwise the call is a break.
 Mirrors `torch/_higher_order_ops/utils.py` and `torch/utils/_pytree.py`.
 """
 

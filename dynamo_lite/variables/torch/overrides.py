@@ -1,9 +1,9 @@
-"""The `__torch_function__` protocol: tensor subclasses and function modes that want to see torch's functions.
+"""The `__torch_function__` protocol: tensor subclasses and function modes that override torch's functions.
 
 Input: a call of a torch function or operator, or a read of a tensor's C attribute. Output: the result of the override's
-`__torch_function__`, which is followed like any method; None where nobody overrides.
-Invariant: while a trace has met neither a subclass nor a mode, its `overrides` is None and nothing here runs. Graphs hold plain
-tensors: an input of a subclass is unwrapped on the way in, an output is wrapped on the way out.
+`__torch_function__`, which is followed like any method; None if no argument and no mode overrides.
+Invariant: while a trace has met neither a subclass nor a mode, its `overrides` is None and nothing here runs. Graphs hold plain tensors:
+an input of a subclass is unwrapped on the way in, an output is wrapped on the way out.
 Mirrors `torch/csrc/utils/python_arg_parser.cpp` (`handle_torch_function_no_python_arg_parser`, `append_overloaded_arg`),
 `torch/csrc/autograd/init.cpp` (the stack of modes), `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`.
 """

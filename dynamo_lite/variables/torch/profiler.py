@@ -1,9 +1,9 @@
 """Profilers and annotations for profilers.
 
 Input: `torch.profiler.profile()`, `torch.autograd.profiler.profile()`, `record_function`, ranges of ITT. Output: objects that do nothing.
-Invariant: a profiler that the traced code begins and ends, and that nobody asks for what it has seen, is left out; if somebody does ask, or
-the frame ends or breaks inside the block, the graph breaks before the profiler is made. Annotations are left out always: a profiler
-around the frame sees the graph, not what it was made of.
+Invariant: a profiler that the traced code begins and ends, and whose results it never reads, is left out; if it reads them, or the frame
+ends or breaks inside the block, the graph breaks before the profiler is made. Annotations are always left out: a profiler around the
+frame sees the graph, not the calls that it was made of.
 Mirrors `torch/autograd/profiler.py` and `torch/profiler/profiler.py`.
 """
 
