@@ -61,7 +61,7 @@ class CudaDevice:
             graph.replay()
 
     def random_state(self) -> Any:
-        """Of the device's generator."""
+        """The state of the device's random generator."""
         import torch
 
         return torch.cuda.get_rng_state(self.device)

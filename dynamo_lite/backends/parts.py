@@ -49,7 +49,7 @@ class PartCompiler:
 def compile_parts(
     gm: Any, example_inputs: list[Any], compiler: PartCompiler, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """What a backend of this kind makes of a graph. Of the `options`, "freezing" is read here."""
+    """The callable that a backend with this compiler makes of a graph. Of the `options`, "freezing" is read here."""
 
     def compile_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         return _compile_graph(gm, example_inputs, compiler)
@@ -95,7 +95,7 @@ def plain(value: Any) -> Any:
 
 
 def validator(name: str) -> Callable[..., None]:
-    """What checks the options given to `compile` for such a backend; it raises RuntimeError."""
+    """A function that checks the options given to `compile` for such a backend; it raises RuntimeError."""
 
     def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
         refuse_mode(name, mode)
@@ -416,7 +416,7 @@ def _first_target(part: Any) -> str:
 
 
 def _layout(value: Any) -> Callable[[Any], Any] | None:
-    """What gives a contiguous tensor the order of strides that this fake has; None if it is contiguous."""
+    """A function that gives a contiguous tensor the order of strides of this fake; None if the fake is contiguous."""
     import torch
     from torch.fx.experimental.symbolic_shapes import guard_or_false
 

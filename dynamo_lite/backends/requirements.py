@@ -52,7 +52,7 @@ class Requirements:
 
 
 def frozen(needs: Requirements) -> Requirements:
-    """What a backend needs when parameters are constants of what it compiles."""
+    """The requirements of a backend that makes constants of parameters."""
     return replace(needs, trains=False, assumes="parameters do not change through .data")
 
 

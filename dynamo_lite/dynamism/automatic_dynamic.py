@@ -38,7 +38,7 @@ Memory = dict[Place, Known]
 
 
 def hints_of(known: Memory, function: FunctionType, values: Sequence[Any]) -> Known | MutableMapping[Any, Any]:
-    """What is remembered for a call. `known` is filled on demand."""
+    """The memory for a call: access path to sizes and numbers seen. `known` is filled on demand."""
     code = function.__code__
     if not is_resumed(code):
         return known.setdefault((code, _class_of_module(code, values)), {})
@@ -116,7 +116,7 @@ def _place_of_stack(code: CodeType) -> Place:
 
 
 def paths_of_waiting(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[str, CodeType, Sequence[Any]]]:
-    """Of each frame that waits, outermost first: the access path of its variables, its code and the variables."""
+    """For each frame that waits, outermost first: the access path of its variables, its code and the variables."""
     path = ""
     for inner, variables in waiting_frames(code, values):
         path = f"{path}[{len(values) - 1}]" if path else "__inner_args"

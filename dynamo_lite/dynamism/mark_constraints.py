@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What `mark_dynamic` says about one dimension."""
+    """The promise of `mark_dynamic` about one dimension."""
 
     dimension: str
     bounds: Bounds | None

@@ -72,7 +72,7 @@ def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
 
 
 def innermost(code: CodeType, values: Sequence[Any]) -> tuple[str, CodeType, Sequence[Any]]:
-    """What goes on first: of the innermost frame that waits the access path, code and variables, else of the frame itself."""
+    """The frame that goes on first, as access path, code and variables: the innermost frame that waits, else the frame itself."""
     found = "", code, values
     for found in paths_of_waiting(code, values):  # noqa: B007 (the last)
         pass

@@ -129,8 +129,8 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
 
 
 def _owned(tr: Any) -> Iterator[tuple[VariableTracker, Any]]:
-    """What the frame may hold the last references to, with the real objects: its arguments; where it goes on after a break, the cells of
-    its own variables too, and those of the frames that wait."""
+    """The objects whose last references the frame may hold, with the real ones: its arguments; in a resumed frame the cells of its own
+    variables too, and those of the frames that wait."""
     trackers, values = tr.arguments, tr.analysis.values
     yield from ((vt, value) for vt, value in zip(trackers, values, strict=True) if value is not MISSING)
     yield from _owned_cells(tr.root, tr.analysis.fn)
@@ -191,7 +191,7 @@ def _holders(roots: list[Any], classes: set[int]) -> list[Any]:
 
 
 def _children(vt: Any) -> list[Any]:
-    """What an object that the traced code has made or changed leads to."""
+    """The objects that an object refers to which the traced code has made or changed."""
     if is_lazy(vt) or (vt.source is not None and not vt.mutated):
         return []
     return [child for child in vt.children() if child is not None]

@@ -37,7 +37,7 @@ def note_own_changes(tr: Any) -> bool:
 
 
 def _item_at(owners: dict[Any, Any], node: Any) -> Any:
-    """What is at the end of a path by now, if the frame has changed an object on the way; else None."""
+    """The tracker at the end of a path now, if the frame has changed an object on the way; else None."""
     steps = []
     while node is not None and node not in owners:
         steps.append(node)

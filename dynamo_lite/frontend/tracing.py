@@ -383,7 +383,8 @@ class Trace:
         return any(vt is wanted for vt in self.reachable(roots))
 
     def reachable(self, roots: Any = ()) -> Iterator[Any]:
-        """What frames, changed objects and the exception that is handled lead to. What existed before the frame is not looked into."""
+        """The trackers that frames, changed objects and the exception that is handled refer to. Objects from before the frame are not
+        searched."""
         # The nearest first: what is asked for is mostly a few steps from a variable of the innermost frame.
         pending: collections.deque[Any] = collections.deque()
         frame, state = self.frame, self.exc_state
@@ -416,7 +417,7 @@ class Trace:
         return None if state is None else state.value
 
     def active_exception(self) -> VariableTracker | None:
-        """What a bare `raise` raises, or None."""
+        """The exception that a bare `raise` raises, or None."""
         return self.handled or self.outer_exception()
 
     def outer_exception(self) -> Any:

@@ -274,7 +274,8 @@ _VALUES = (TensorValue, SymValue, SequenceValue)
 
 
 def _write_symbols(graph: GraphBuilder, writer: Any) -> dict[str, Any]:
-    """What makes the symbols of the inputs again. Raises `Refused` for those that depend on data, on marks or on floats."""
+    """The data from which the symbols of the inputs are made again. Raises `Refused` for those that depend on data, on marks or on
+    floats."""
     symbols = graph._symbols
     if symbols.floats or symbols.shape_ids or any(item.promise is not None for item in symbols.tracked):
         raise Refused("a graph with marked sizes, or with floats that vary")
@@ -325,7 +326,7 @@ def _write_code(module: Any, writer: Any) -> tuple[Any, ...] | None:
 
 
 def write_ambient(writer: Any) -> Any:
-    """What operators' rules may depend on, guarded or not. Raises `Refused` under modes."""
+    """The ambient state on which rules of operators may depend, guarded or not. Raises `Refused` under modes."""
     if modes.around() or modes.fake_mode() is not None:
         raise Refused("modes are active")
     return writer.value(AmbientState.compute_key())
@@ -649,7 +650,7 @@ class _StoredNodes:
 
 
 def _read_argument(data: Any, nodes: Sequence[Node], reader: Any) -> Any:
-    """What `_write_argument` has written."""
+    """The argument that `_write_argument` has written."""
     if type(data) is not tuple:
         return data
     kind, rest = data[0], data[1] if len(data) > 1 else None

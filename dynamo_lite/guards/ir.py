@@ -85,7 +85,7 @@ _BY_VALUE = frozenset({int, bool, bytes})
 
 
 def _key(kind: int, arg: Any) -> Any:
-    """What a step or a check is known by. Names of attributes and items, which are most of them, stand for themselves."""
+    """The key by which a step or a check is interned. Most are names of attributes and items, which stand for themselves."""
     cls = type(arg)
     if cls is str:
         return arg if kind == DICT_ITEM else (kind, arg)
@@ -155,7 +155,7 @@ class GuardNode:
 
     @property
     def root(self) -> GuardNode:
-        """Where the path starts."""
+        """The node at which the path starts."""
         node = self
         while node.parent is not None:
             node = node.parent

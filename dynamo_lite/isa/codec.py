@@ -148,7 +148,7 @@ class Decoded:
 
 
 def slot_operands(code: CodeType, cell=CellVar, free=FreeVar) -> list:
-    """What an `Instr` has for each slot: a str for a plain local, `cell(name)` or `free(name)` for the others."""
+    """The operand of an `Instr` for each slot: a str for a plain local, `cell(name)` or `free(name)` for the others."""
     cells = set(code.co_cellvars)
     names = list(code.co_varnames)
     names += [name for name in code.co_cellvars if name not in names]

@@ -222,7 +222,7 @@ class _Resume:
         self.dead_ends: list = []
 
     def _whole_instruction(self, index: int) -> int:
-        """Where to begin to execute the canonical instruction at `index` (never inside the original's own prologue)."""
+        """The index at which to begin to execute the canonical instruction at `index` (never inside the original's own prologue)."""
         instrs = self.body.instrs
         start = next((i for i, instr in enumerate(instrs) if instr.name == "RESUME"), -1)
         if index <= start:

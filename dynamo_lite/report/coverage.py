@@ -194,7 +194,7 @@ class Measurement:
         return self._counted(compiled, getattr(compiled, "__qualname__", type(compiled).__qualname__))
 
     def coverage(self) -> Coverage:
-        """What was measured so far; complete after the exit."""
+        """The measurements so far; complete after the exit."""
         functions = [function for function in self._functions if function.calls]
         events = sorted(self._current.events, key=lambda event: event.started)
         names = [function.name for function in self._functions]

@@ -74,7 +74,7 @@ class Tuning:
         self.key = graph_key(gm, examples, self.training)
 
     def compiled(self) -> Callable[..., Any]:
-        """What the program is to call."""
+        """The callable that the program calls."""
         known = self.store.get(self.key)
         if known is not None and known.backend in ("eager", *self.names):
             try:
@@ -245,7 +245,7 @@ def default_path() -> pathlib.Path:
 
 
 def choice_of(outcome: Outcome) -> Choice:
-    """What a race has led to."""
+    """The choice to which a race has led."""
     seconds = {name: median for name, median, _, _ in outcome.runners}
     speedup = outcome.eager / seconds[outcome.winner] if seconds.get(outcome.winner) else 1.0
     measured = [(name, None if s is None else round(s * 1e6, 3), text) for name, s, _, text in outcome.runners]

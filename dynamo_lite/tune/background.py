@@ -64,7 +64,7 @@ class Background:
         return call
 
     def race(self) -> None:
-        """What the thread does: wait for the race."""
+        """The work of the thread: wait for the race."""
         try:
             result: Outcome | str = race_apart(self.job.path, self.names, self.seconds)
         except CannotCarry as reason:

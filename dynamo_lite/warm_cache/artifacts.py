@@ -51,7 +51,7 @@ class Exchange:
         self.settings = settings
 
     def load(self) -> Callable[..., Any] | None:
-        """What an earlier process has compiled."""
+        """The compiled graph of an earlier process."""
         version = self.owner.version
         if version is None:
             return None

@@ -217,7 +217,7 @@ class Propagator:
             return leaf.clone().as_strided(meta.shape, meta.stride, meta.offset)
 
     def _inner_symbolic(self, meta: Any, fake: FakeTensor) -> FakeTensor:
-        """The like of `_inner_fake`, for a leaf with symbolic sizes."""
+        """`_inner_fake` for a leaf with symbolic sizes."""
         extents = self.mode.extents
         with self.mode, without_compiler, torch.enable_grad(), self.dispatcher():
             if not meta.interned or extents.is_without_gaps(fake):
@@ -305,7 +305,7 @@ class Propagator:
     def _direct(
         self, op: str, target: Any, args: Any, kwargs: Any, tensors: list[TensorValue], values: dict[Node, Any]
     ) -> Propagation | None:
-        """What follows from sizes alone, if some of them are symbolic."""
+        """The outcome of a call that follows from sizes alone, if some of them are symbolic; else None."""
         find = self.mode.direct_outcome
         if find is None or not any(t.meta.live for t in tensors):
             return None

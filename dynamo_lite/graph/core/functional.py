@@ -21,7 +21,8 @@ Body = Callable[..., Any]
 
 
 def _code(body: Body) -> Body:
-    """What a body runs, without what calling a module does besides: hooks that the program has for all modules, and printing of errors."""
+    """The `forward` of a body, without the other parts of a module's call: hooks that the program has for all modules, and printing of
+    errors."""
     return getattr(body, "forward", body)
 
 
@@ -366,7 +367,7 @@ def _formed(form: Any, numbers: Iterator[Any]) -> Any:
 
 
 def numpy_number(path: str, form: tuple[Any, ...], named: tuple[tuple[str, Any], ...], *numbers: Any) -> Any:
-    """What `numpy_scalar` returns as a number of Python's."""
+    """The result of `numpy_scalar` as a number of Python's."""
     return numpy_scalar(path, form, named, *numbers).item()
 
 

@@ -45,7 +45,7 @@ def unused_random(builder: Any) -> list[str]:
 
 
 def _memory(node: Node) -> set[Any]:
-    """What stands for the memory of the tensors that a node returns; the node itself for other values."""
+    """The keys of the memory of the tensors that a node returns; the node itself for other values."""
     values = [getattr(node.meta, "subject", None), *_items(getattr(node.meta, "sequence", None))]
     return {_first(value) for value in values if isinstance(value, TensorValue)} or {node}
 

@@ -86,7 +86,7 @@ def asking(target: Any) -> Callable[..., Any]:
 
 
 def as_now(body: Callable[..., Any]) -> Callable[..., Any]:
-    """What a graph runs later, when gradients are asked for: torch asks then whom it asks now."""
+    """A function that a graph runs later, when gradients are computed: torch asks the same classes then as it does now."""
     return body if _C._is_torch_function_enabled() else below(body)
 
 

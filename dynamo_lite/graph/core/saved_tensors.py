@@ -34,7 +34,7 @@ class Saved(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What autograd keeps in the place of a tensor."""
+    """The object that autograd keeps in the place of a tensor."""
 
     unpack: Callable[..., Any]
     tensors: tuple[Any, ...]

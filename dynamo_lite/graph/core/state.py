@@ -144,8 +144,7 @@ _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
 def leave_autocast() -> None:
-    """What leaving an autocast region does besides resetting flags: outside of the last one the cache of casts is
-    dropped."""
+    """The second half of leaving an autocast region, after the reset of flags: outside of the last region the cache of casts is dropped."""
     if torch.autocast_decrement_nesting() == 0:
         torch.clear_autocast_cache()
 
@@ -348,7 +347,7 @@ class AmbientState:
             yield
 
     def of_now(self) -> dict[Any, Any]:
-        """What the state is now, where the graph may have changed it."""
+        """The state now, as far as the graph may have changed it."""
         return {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
 
     @contextlib.contextmanager
@@ -393,7 +392,7 @@ class AmbientState:
         return lambda compiled: outer(_protect(initial, compiled))
 
     def put_back(self) -> None:
-        """What was found, should a compiler that ran the graph have failed half way."""
+        """Restore the state that was found, in case a compiler that ran the graph failed half way."""
         for key, value in self.initial.items():
             if SETTINGS[key[0]].read(*key[1:]) != value:
                 key[0](*key[1:], value)

@@ -136,7 +136,7 @@ def pin_parts(parts: dict[int, WrapperPart], value: Any, tensors: list[Any]) -> 
 
 
 def memories_of(value: torch.Tensor) -> set[int]:
-    """What tensors have in common that share memory."""
+    """Keys of memories: tensors that share memory have a key in common."""
     if not is_wrapper(value):
         return {value.untyped_storage()._cdata} if value.layout is torch.strided else set()
     return set().union(*(memories_of(getattr(value, name)) for name in part_names(value)))

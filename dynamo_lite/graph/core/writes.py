@@ -34,7 +34,7 @@ _KNOWN: dict[Any, Effects | None] = {}
 
 
 def effects_of(func: Any) -> Effects | None:
-    """What an operator does besides; None for nearly all."""
+    """The effects of an operator that fake tensors don't show; None for nearly all."""
     try:
         return _KNOWN[func]
     except KeyError:

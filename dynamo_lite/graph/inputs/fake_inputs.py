@@ -33,7 +33,7 @@ SLUG = "fake-tensor-of-program"
 
 
 def is_param(value: FakeTensor) -> bool:
-    """What makes a `FakeTensor` an instance of `Parameter`."""
+    """Whether a `FakeTensor` is an instance of `Parameter`."""
     return bool(value.__dict__.get("_is_param", False))
 
 

@@ -165,7 +165,7 @@ def _outer(builder: Any, plan: _Tensor) -> tuple[Any, Any]:
 
 
 def _nested_int(fake: Any) -> Any:
-    """What the fake of a tensor of offsets stands for."""
+    """The nested int that the fake of a tensor of offsets stands for."""
     known = fake.nested_int_memo if isinstance(fake, FakeTensor) else None
     return None if known is None else known.node.expr
 

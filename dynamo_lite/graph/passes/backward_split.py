@@ -28,7 +28,7 @@ HOOKS = (module_hooks.arguments, module_hooks.results)
 
 
 class Reached:
-    """What the gradients of some outputs flow through: nodes, and where in the graph they are."""
+    """The nodes that the gradients of some outputs flow through, and their positions in the graph."""
 
     def __init__(self, builder: Any, outputs: list[Node]) -> None:
         self.builder = builder
@@ -45,7 +45,7 @@ class Reached:
         return sorted(found, key=self.position.__getitem__)
 
     def users(self, node: Node) -> Iterable[Node]:
-        """Who uses a node on the way."""
+        """The users of a node among them."""
         return [user for user in node.users if user in self.nodes]
 
 

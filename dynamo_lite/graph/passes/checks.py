@@ -110,7 +110,7 @@ class Checks:
         return list(combined.values())
 
     def conditions(self) -> Conditions:
-        """What the graph tests; asked for when it is complete."""
+        """The conditions that the graph tests; asked for when it is complete."""
         return Conditions(self.n_results, [(check.node, _line_of(check)) for check in self.found])
 
     def require_undoable(self, gm: Any, args: list[Any], protect: Callable[[Any], Any]) -> None:

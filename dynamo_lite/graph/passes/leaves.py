@@ -38,7 +38,7 @@ class MadeLeaf:
 
 
 class NewLeaf(NamedTuple):
-    """What makes an empty leaf, before the graph."""
+    """Makes an empty leaf, before the graph."""
 
     cls: type
     shape: tuple[int, ...]

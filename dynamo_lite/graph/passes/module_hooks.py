@@ -184,7 +184,7 @@ def _run_fake(number: int, i: int, grads: list[Any], others: list[Any]) -> list[
 
 
 def _like(grad: torch.Tensor, made: Any) -> torch.Tensor:
-    """What a hook made of a gradient, in memory of its own and laid out as the compiler expects."""
+    """The gradient that a hook returned, in memory of its own and laid out as the compiler expects."""
     if made is None:
         return torch.zeros_like(grad)
     if made.shape != grad.shape:

@@ -44,7 +44,7 @@ class Aliases(NamedTuple):
 
 
 def aliases(builder: Any) -> tuple[Aliases | None, list[Node]]:
-    """What is done after the graph, None if nothing is, and the outputs of the compiled graph."""
+    """The operators that run after the graph, None if there are none, and the outputs of the compiled graph."""
     outputs = list(builder.outputs)
     values = [node.meta.subject for node in outputs]
     chains = [_chain(value, values) for value in values]
@@ -84,7 +84,7 @@ def _has_history(value: TensorValue) -> bool:
 
 
 def _base(value: TensorValue) -> Any:
-    """What an operator has made a value an alias or a view of; None if nothing."""
+    """The value of which an operator has made this one an alias or a view; None if there is none."""
     if value.origin is not None and value.origin[0] == "input":
         return None
     node, _ = maker(value)
@@ -134,7 +134,7 @@ def is_made_after(known: Aliases | None, i: int, first: TensorValue) -> bool:
 
 
 def _detached_from(value: TensorValue) -> Any:
-    """What a value was detached from: it is in that memory, but to autograd no view of it."""
+    """The value from which this one was detached: it has the same memory, and is no view to autograd."""
     if value.origin is not None and value.origin[0] == "input":
         return None
     node, _ = maker(value)
@@ -262,7 +262,7 @@ def _is_plain(value: TensorValue) -> bool:
 
 
 def _grad_modes(nodes: Any) -> Iterator[tuple[Node, bool | None]]:
-    """What each node finds, None as long as it is what the graph does."""
+    """The grad mode that each node finds, None as long as it is that of the graph."""
     mode = None
     for node in nodes:
         if node.target is torch._C._set_grad_enabled:

@@ -58,7 +58,7 @@ def _facts(symbols: Any, made_at: dict[Any, _Place]) -> list[Any]:
 
 
 class _Nodes(PythonReferenceAnalysis):
-    """What the functions of an expression are as calls in the graph."""
+    """The functions of an expression, as calls in the graph."""
 
     @staticmethod
     def _call(function: Any, *args: Any) -> Any:

@@ -299,7 +299,7 @@ def _known(allowed: list[tuple[float, float]], low: float, high: float) -> bool 
 
 
 def _ranges(relation: Any, number: int) -> list[tuple[float, float]]:
-    """Where the ints lie that have this relation to a number."""
+    """The ranges of the ints that have this relation to a number."""
     if relation is sympy.Eq:
         return [(number, number)]
     if relation is sympy.Ne:

@@ -62,7 +62,7 @@ class Extents:
         return expr if known else None
 
     def expressions(self, numbers: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The like for several; None if one has none."""
+        """The expressions of several numbers; None if one of them has none."""
         found = tuple([self.expression(n) for n in numbers])
         return None if None in found else found
 
@@ -329,7 +329,7 @@ class Extents:
         return _product(number // divisor, factors - others)
 
     def quotient(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
-        """The like if it is a whole number for the sizes at hand, which is then a fact."""
+        """The quotient if it is a whole number for the sizes of this call, which is then a fact."""
         number, divisor = self._cancelled(shape, by)
         if divisor == 0 or number % divisor != 0:
             return None

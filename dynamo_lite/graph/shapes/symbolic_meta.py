@@ -114,12 +114,12 @@ def _now(number: Any) -> Any:
 
 
 def _key(shape: Any, strides: Any, offset: Any, dtype: Any, device: Any) -> tuple[Any, ...]:
-    """What equal metas have in common: expressions, as what they are now."""
+    """The key of a meta: the same for equal metas, which have the same expressions now."""
     return tuple(map(_known, shape)), tuple(map(_known, strides)), _known(offset), dtype, device
 
 
 def _known(number: Any) -> Any:
-    """What two symbolic numbers have in common that are always equal."""
+    """The key of a symbolic number: the same for numbers that are always equal."""
     if type(number) is int:
         return number
     expr = number.node.expr

@@ -58,7 +58,7 @@ without_compiler.loggers.extend(
 
 
 class InputSource(Source):
-    """What torch's shape reasoning knows of an access path: a name."""
+    """An access path for torch's shape reasoning, which knows its name only."""
 
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "_text", name)
@@ -450,7 +450,7 @@ class Symbols:
                 yield item, Specialization(item.text, int(expr), self._who_fixed(item.first), why)
 
     def constants(self) -> list[Specialization]:
-        """What the trace has made a constant so far."""
+        """The sizes and numbers that the trace has made constants so far."""
         with without_compiler:
             return [constant for _, constant in self._constants()]
 

@@ -56,7 +56,7 @@ class _Escape(BaseException):
 
 
 def shielded(function: Any) -> Any:
-    """What `function` returns, for C code: an exception of the traced program becomes a host exception of the same kind."""
+    """The result of `function`, for C code: an exception of the traced program becomes a host exception of the same kind."""
     try:
         return function()
     except ObservedException as observed:
@@ -158,7 +158,7 @@ def _make_class(cls: type) -> type:
 
 
 def to_host(tx: Any, vt: VariableTracker) -> Any:
-    """What C code gets for an argument. Raises `NotConstant` for what can't be stood for."""
+    """The object that C code gets for an argument. Raises `NotConstant` if no stand is possible."""
     if isinstance(vt, ConstantVariable):
         return vt.value
     if vt.can_stand:

@@ -106,7 +106,7 @@ class NewTypeVariable(TypeVariable):
     # -- attributes
 
     def own(self, name: str) -> VariableTracker | None:
-        """What the class itself has under `name`."""
+        """The attribute that the class itself has under `name`."""
         return self.attributes.items.get(name)
 
     def store_attribute(self, tx: Any, name: str, value: VariableTracker | None) -> None:
@@ -367,7 +367,7 @@ class _OfNewClass:
 
 
 def own_attribute(cls: type, name: str) -> Any:
-    """What a class itself has under a name."""
+    """The attribute that a class itself has under a name."""
     return type.__dict__["__dict__"].__get__(cls)[name]
 
 

@@ -116,7 +116,7 @@ class TypeVariable(VariableTracker):
         forget(tx.tr, name)
 
     def member(self, tx: Any, descriptor: Any) -> VariableTracker:
-        """What C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
+        """An attribute that C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
         node = tx.tr.source(tx.tr.constant_source(self.value), ir.ATTR, descriptor.__name__)
         try:
             real = descriptor.__get__(self.value)

@@ -214,7 +214,7 @@ def new_weakref(
 
 
 def referent(reference: Any) -> Any:
-    """What a weak reference refers to."""
+    """The object that a weak reference refers to."""
     return reference()
 
 
@@ -324,7 +324,7 @@ def weakref_proxy(tx: Any, object: VariableTracker, callback: VariableTracker | 
 
 
 def proxied(proxy: Any) -> Any:
-    """What a proxy of an object with ordinary attribute access refers to. Raises ReferenceError if that is gone."""
+    """The object behind a proxy, if that object has ordinary attribute access. Raises ReferenceError if that is gone."""
     return proxy.__init__.__self__
 
 

@@ -121,7 +121,7 @@ class VariableTracker:
     is_rebuilt = False  # a value of the graph that is made of others when the graph has run
 
     def sizes(self) -> tuple[int | None, ...] | None:
-        """Of a tensor, the sizes, None in the place of a symbolic one; None for other objects."""
+        """The sizes of a tensor, None in the place of a symbolic one; None for other objects."""
         return None
 
     def python_type(self) -> type:
@@ -137,7 +137,7 @@ class VariableTracker:
         raise NotConstant(f"{self!r} is not a constant")
 
     def as_proxy(self) -> Any:
-        """What stands for the object as an argument in the FX graph. Raises `Unsupported` where nothing can."""
+        """The argument that stands for the object in the FX graph. Raises `Unsupported` where there can't be one."""
         from_constant = self.as_python_constant()
         return from_constant
 
@@ -172,7 +172,7 @@ class VariableTracker:
         return True
 
     def item_at(self, kind: int, arg: Any) -> Any:
-        """What the changed object has by now where this step of an access path leads; None for nothing, or where that is not known."""
+        """The tracker that the changed object has now where this step of an access path leads; None if there is none, or it is unknown."""
         return None
 
     def formula(self, tr: Any) -> Any:

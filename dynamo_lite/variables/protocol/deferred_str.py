@@ -174,7 +174,7 @@ class LateText(VariableTracker):
 
 
 def _pattern_of(part: Any) -> str:
-    """What the text of a part looks like."""
+    """A pattern that the text of a part matches."""
     return part.pattern if type(part) in _LATE else "0x[0-9a-f]+"
 
 
@@ -215,7 +215,7 @@ _MARK = re.compile(f"{_BEFORE}([0-9]+){_AFTER}")
 
 
 def mark(text: LateText, marks: list[LateText]) -> str:
-    """What represents a text in host strings."""
+    """The mark that represents a text in host strings."""
     marks.append(text)
     return f"{_BEFORE}{len(marks) - 1}{_AFTER}"
 

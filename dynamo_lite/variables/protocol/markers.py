@@ -56,7 +56,7 @@ def refuse_marked(fn: Any) -> None:
 
 
 def refuse(fn: Any, mark: str) -> NoReturn:
-    """What a mark of `markers.refusal` means."""
+    """The effect of a mark of `markers.refusal`."""
     name = getattr(fn, "__qualname__", None) or str(fn)
     if mark == "forbid_in_graph":
         raise ForbiddenCallError(f"{name} must not be called in captured code (forbid_in_graph)")

@@ -26,12 +26,12 @@ UNSET = object()
 
 
 def in_context(var: Any) -> Any:
-    """What a variable is set to, or `UNSET`."""
+    """The value to which a variable is set, or `UNSET`."""
     return var.get(UNSET)
 
 
 def default_of(var: Any) -> Any:
-    """What a variable is where nobody has set it, or `UNSET`."""
+    """The default of a variable, or `UNSET`."""
     try:
         return Context().run(var.get)
     except LookupError:
@@ -62,14 +62,14 @@ class ContextVarVariable(NativeVariable):
         return f"ContextVar {self.value.name}"
 
     def current(self, tx: Any) -> VariableTracker | None:
-        """What it is set to; None if it is not."""
+        """The value to which it is set; None if it is not set."""
         if not self.is_known:
             self.is_known = True
             self.now = self._read(tx, in_context)
         return self.now
 
     def default(self, tx: Any) -> VariableTracker | None:
-        """What it is where nobody has set it; None for nothing."""
+        """The default value; None if there is none."""
         return self._read(tx, default_of)
 
     def _read(self, tx: Any, function: Any) -> VariableTracker | None:

@@ -91,7 +91,7 @@ class CachedFunctionVariable(NativeVariable):
 
 
 def _argument_key(tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
-    """What is equal only for calls that get the same from the cache; numbers that vary are told apart by their trackers."""
+    """A key that is equal only for calls with the same result in the cache; numbers that vary are told apart by their trackers."""
     return (*(_item_key(tx, v) for v in args), *((name, _item_key(tx, v)) for name, v in kwargs.items()))
 
 

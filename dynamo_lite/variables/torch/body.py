@@ -62,7 +62,7 @@ class BodyPart:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What two structures have in common that differ in their tensors only."""
+        """The form of a structure: the same for structures that differ in their tensors only."""
         return self.cls, tuple(self.keys), tuple([part.form for part in self.parts])
 
     @property
@@ -276,7 +276,7 @@ def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Any], An
 
 
 class Outside:
-    """What the traced program has when a body is entered."""
+    """The state of the traced program when a body is entered."""
 
     def __init__(self, tx: Any, extra: list[Any]) -> None:
         self.tr = tx.tr
@@ -394,7 +394,7 @@ class CapturedBody:
 
 
 def argument_of(graph: Any, vt: VariableTracker) -> Any:
-    """What stands for a tensor or an int in a node."""
+    """The argument of a node that stands for a tensor or an int."""
     return vt.value if type(vt) is ConstantVariable else graph.node(vt.proxy)
 
 

@@ -105,7 +105,7 @@ class MaskedVariable(TensorVariable):
         raise error
 
     def with_full(self, full: TensorValue) -> MaskedVariable:
-        """What the same mask selects of another tensor."""
+        """The elements of another tensor that the same mask selects."""
         other = MaskedVariable.__new__(MaskedVariable)
         other.__dict__.update(self.__dict__, full=full)
         return other

@@ -127,7 +127,7 @@ class FunctionModeStack(VariableTracker):
 
 
 class Overrides:
-    """Who sees torch functions at this point of a trace."""
+    """The modes and subclasses that see torch functions at this point of a trace."""
 
     def __init__(self, tr: Any) -> None:
         self.stack = FunctionModeStack(tr.constant_source(tr))
@@ -298,7 +298,8 @@ class _Probe(torch.Tensor):
 
 @functools.cache
 def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
-    """What overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no numbers."""
+    """The function that overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no
+    numbers."""
     with torch._C.DisableTorchFunctionSubclass():
         sample = torch.zeros(1).as_subclass(_Probe)
     try:
@@ -310,7 +311,7 @@ def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
 
 
 def announced(fn: Any, args: list[Any]) -> Any:
-    """What overrides see when the program calls `fn`: `__mul__` is `mul`."""
+    """The function that overrides see when the program calls `fn`: `__mul__` is `mul`."""
     if isinstance(fn, METHOD_DESCRIPTORS) and fn.__name__.startswith("__") and all(map(is_operand, args)):
         return public_function(fn, tuple([isinstance(a, TensorVariable) for a in args])) or fn
     return fn

@@ -68,7 +68,7 @@ class ProfilerVariable(VariableTracker):
         return f"{self.cls.__module__}.{self.cls.__qualname__}"
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        """What a `with` statement looks up; everything else may tell what the profiler has seen."""
+        """The attributes that a `with` statement looks up; all others may show results of the profiler."""
         if name not in ("__enter__", "__exit__"):
             raise self.saved
         return MethodVariable(type_attribute(tx, self.cls, name), self)

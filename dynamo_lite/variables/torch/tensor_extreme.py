@@ -75,7 +75,7 @@ _ASKS_NO_OBJECT = frozenset(
 
 
 class ExtremeChoice:
-    """What holds as long as nobody can tell the value from the chosen tensor."""
+    """Checks at the end of the trace that nobody can distinguish the value from the chosen tensor."""
 
     def __init__(self, tx: Any, chosen: ChosenVariable) -> None:
         self.chosen = chosen

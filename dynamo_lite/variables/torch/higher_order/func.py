@@ -49,7 +49,7 @@ _FUNCTION_TYPE = type(lambda: None)
 
 
 class TransformedVariable(VariableTracker):
-    """What `torch.vmap(f, …)`, `torch.func.grad(f, …)` and the like return."""
+    """The function that `torch.vmap(f, …)`, `torch.func.grad(f, …)` and the like return."""
 
     def __init__(self, transform: Any, call: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         self.transform = transform
