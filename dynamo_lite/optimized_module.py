@@ -67,7 +67,7 @@ class OptimizedModule:
         return self._dynamo_lite_rebuild
 
     def __prepare_scriptable__(self) -> Any:
-        """What `torch.jit.script` compiles."""
+        """The object that `torch.jit.script` compiles."""
         return self._dynamo_lite_original
 
     def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:

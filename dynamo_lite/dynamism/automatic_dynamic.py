@@ -73,7 +73,7 @@ def _class_of_module(code: CodeType, values: Sequence[Any]) -> int:
 
 
 def place_of_call(code: CodeType, module: Any) -> Place:
-    """Where the variables of a function are remembered that is called with `module` as its first argument, if that is one."""
+    """The place under which the variables of a function are remembered whose first argument is `module`, if that is a module."""
     return code, id(type(module)) if is_module(module) else 0
 
 

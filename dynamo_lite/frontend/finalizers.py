@@ -155,8 +155,8 @@ def owned_cells(function: types.FunctionType) -> list[int]:
 
 
 def _held_at_break(tr: Any) -> list[Any]:
-    """What is in the variables and on the stacks of the frames that go on after a break, of which not all is built: objects that nothing
-    reads any more, such as classes, may hold something; and the exceptions that are handled, with their tracebacks."""
+    """The objects in the variables and on the stacks of the frames that go on after a break, and the exceptions that are handled, with
+    their tracebacks. Not all of these are built: objects that nothing reads any more, such as classes, may hold something."""
     found = [] if tr.handled is None else [tr.handled]
     frame = tr.frame
     while frame is not None:

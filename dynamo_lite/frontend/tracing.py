@@ -719,8 +719,8 @@ class Trace:
         return False
 
     def failing_step(self, frame: Frame | None = None) -> int:
-        """Where the next run has to break because of what failed now, in the current instruction of `frame` (default: the
-        innermost): the innermost point from which every frame above can be resumed."""
+        """The step at which the next run has to break because the current instruction of `frame` (default: the innermost) failed: the
+        innermost step from which every frame above can be resumed."""
         f = frame if frame is not None else self.frame
         step = f.step if f is not None else self.steps
         while f is not None and f.parent is not None:

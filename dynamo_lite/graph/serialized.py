@@ -223,7 +223,7 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
 
 
 class _Subjects:
-    """What the nodes stand for: each meta once. 0: nothing is known."""
+    """The values that nodes stand for: each meta once. 0: nothing is known."""
 
     def __init__(self, symbols: Any, writer: Any) -> None:
         self.symbols = symbols
@@ -356,7 +356,7 @@ def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, writ
 
 
 def _subject_of(meta: Any) -> Any:
-    """What a node stands for."""
+    """The value that a node stands for."""
     return (meta.sequence or meta.subject) if isinstance(meta, NodeMeta) else None
 
 
@@ -568,7 +568,7 @@ class _Paths:
 
 
 def _condition(function: Any, nodes: Any) -> tuple[Any, ...]:
-    """What two conditions have in common that are the same."""
+    """The key of a condition: the same for equal conditions."""
     return recipe_of(function) or id(function), *map(id, nodes)
 
 
@@ -731,7 +731,7 @@ class StoredModule(_LazyGraphModule):
 
 
 def versions() -> dict[str, Any]:
-    """What torch is here and what it runs on: programs may ask for all of this, and kernels and rules depend on it."""
+    """The versions of torch and of the hardware: programs may ask for all of these, and kernels and rules depend on them."""
     found = {
         "torch": torch.__version__,
         "torch source": str(torch.version.git_version),

@@ -234,8 +234,8 @@ def compile_graph(
 
 
 def _boxed(graph: GraphBuilder, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:
-    """What runs a graph with a list of its inputs, each of which dies with its last use; None if there is nothing of the kind. What takes
-    part in autograd outside of the graph is a node of AOTAutograd's, whose inputs autograd holds."""
+    """The function that runs a graph with a list of its inputs, each of which dies with its last use; None if there is none: a graph that
+    takes part in autograd outside of it is a node of AOTAutograd, whose inputs autograd holds."""
     if graph.checks or _looks_at_inputs(graph):
         return None
     boxed = boxed_form(function)
@@ -255,8 +255,8 @@ def _boxed_forward_of(gm: torch.fx.GraphModule) -> BoxedCallable:
 
 
 def release_inputs(failure: GraphFailure, root: CodeType) -> BoxedCallable | None:
-    """What runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the frame, whose
-    code is `root`, may have to start again, or its program to catch an error."""
+    """The function that runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the
+    frame, whose code is `root`, may have to start again, or its program to catch an error."""
     if failure.boxed is None or may_raise(failure.gm, root):
         return None
     failure.has_released = True

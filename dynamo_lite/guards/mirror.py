@@ -343,7 +343,7 @@ def no_finalizer(value: Any, _: Any) -> bool:
 
 
 def no_finalizer_at(value: Any, key: Any) -> bool:
-    """The like for what a dict has for a key, if anything."""
+    """`no_finalizer` for the value that a dict has for a key, if it has one."""
     return isinstance(value, dict) and (
         not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key), None)
     )

@@ -185,8 +185,7 @@ class Instr:
 
 
 class Handler(NamedTuple):
-    """Where an exception goes: cut the stack to `depth`, push lasti (the offset) if `lasti`, push the exception, go to
-    `target`."""
+    """The way of an exception: cut the stack to `depth`, push lasti (the offset) if `lasti`, push the exception, go to `target`."""
 
     target: int
     depth: int

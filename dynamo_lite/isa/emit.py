@@ -178,7 +178,7 @@ class Assembler:
     # -- calls
 
     def push_callable(self, emit: Callable[[], Any]) -> None:
-        """What `emit` pushes, and the NULL that a call wants beside it. Then push the arguments, then `call`."""
+        """Push the callable that `emit` pushes, and the NULL that a call needs beside it. Then push the arguments, then `call`."""
         if NULL_FIRST:
             self.emit("PUSH_NULL")
         emit()

@@ -181,8 +181,8 @@ def _known(code: CodeType) -> dict:
 
 
 def own_variables(shown: Any, names: tuple[str, ...]) -> Any:
-    """What `locals()`, `vars()` or `dir()` gave in a continuation, as the original would have it: without the names that are none of its
-    variables, in its order. Anything else, which a function of the program with such a name gave, is left as it is."""
+    """The result of `locals()`, `vars()` or `dir()` in a continuation, as in the original: without the names that are not variables of the
+    original, in its order. The result of a function of the program with such a name is left as it is."""
     variables = sys._getframe(1).f_locals  # from 3.13 on a proxy
     if type(shown) is list:
         if shown == sorted(variables):

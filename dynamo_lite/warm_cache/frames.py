@@ -86,7 +86,7 @@ def _parent(writer: Writer, node: ir.GuardNode) -> int:
 
 
 class _Arguments:
-    """What stands for the arguments of nodes and guards: those that are plain data for themselves, `(..., n)` for number `n` of a table."""
+    """The data that represent the arguments of nodes and guards: plain data represent themselves, `(..., n)` for number `n` of a table."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer

@@ -146,9 +146,9 @@ class GraphFailure:
 
 
 class LeftByTrace(NamedTuple):
-    """What a graph has changed for good (None: nothing), by which node, and the devices from whose generators it has drawn. `refused`: what
-    the last node raises on fake tensors before it calls any operator. Schemas tell what is written; `Tensor._version` does not: some
-    operators write part of their data and then raise, which counts nothing."""
+    """The lasting change of a graph (None: there is none), the node that made it, and the devices from whose generators the graph has
+    drawn. `refused`: the class of the error that the last node raises on fake tensors before it calls any operator. Schemas tell what is
+    written; `Tensor._version` does not: some operators write part of their data and then raise, which counts nothing."""
 
     reason: str | None
     node: int = -1

@@ -260,12 +260,11 @@ class Propagator:
         key: Any,
         memo: dict[Any, Propagation],
     ) -> tuple[Propagation, list[FakeTensor] | None]:
-        """What `target(*args, **kwargs)` returns and changes.
+        """The results of `target(*args, **kwargs)`, and its changes.
 
-        `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among
-        them in order of appearance; `key` names the call for `memo`, None if it must not be remembered. The second
-        result lists the fake tensors of the `TensorResult`s in order, None if the outcome was remembered. Raises
-        `Unsupported`.
+        `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among them in order of
+        appearance; `key` names the call for `memo`, None if it must not be remembered. The second result lists the fake tensors of the
+        `TensorResult`s in order, None if the outcome was remembered. Raises `Unsupported`.
         """
         if key is not None:
             outcome = memo.get(key)

@@ -132,7 +132,7 @@ class _Group:
 
 
 class _Known(NamedTuple):
-    """What was found for tensors that have kept their `addresses`: those of `fixed`, not of `others`."""
+    """The answer for tensors that have kept their `addresses`: those of `fixed`, not of `others`."""
 
     fixed: _Group
     others: _Group
@@ -183,7 +183,7 @@ def apart(
     captured: Callable[[], Callable[..., Any]],
     is_boxed: bool = False,
 ) -> Callable[..., Any]:
-    """What a compiler made of a graph, called where no change of an input shows in another one; elsewhere what `captured` gives.
+    """A compiled graph that is called where no change of an input shows in another one; elsewhere the graph from `captured` is called.
     `is_boxed`: both take a list of the inputs."""
     overlap = Overlaps(inputs)
 

@@ -85,7 +85,7 @@ class _Nodes(PythonReferenceAnalysis):
 
 
 class _Place:
-    """Where a symbol comes from: a node that stands for a number, or for a tensor with this size in the given dimension."""
+    """The origin of a symbol: a node that stands for a number, or for a tensor with this size in the given dimension."""
 
     def __init__(self, node: Node, position: int, dim: int | None = None) -> None:
         self.node = node

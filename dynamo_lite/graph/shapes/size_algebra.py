@@ -404,7 +404,7 @@ class Extents:
 
 
 def _product(number: int, factors: Counter[Any]) -> Any:
-    """What `_factors` takes apart."""
+    """The product that `_factors` takes apart."""
     product: Any = number
     for base, power in factors.items():
         product = product * base**power

@@ -405,7 +405,7 @@ class Symbols:
             self.decide.add_guards(lambda value: self._text_of(value, canonical))
 
     def _numbers(self, canonical: dict[Any, Tracked]) -> list[Number]:
-        """What the guards come to, number by number."""
+        """The demands of the guards, number by number."""
         numbers: dict[str, Number] = {}
         for item in self.tracked:
             expr = item.sym.node.expr
@@ -433,7 +433,7 @@ class Symbols:
         return list(numbers.values())
 
     def _conditions(self) -> Iterator[tuple[Any, Any]]:
-        """What has to hold beside the ranges, and the user's lines that asked for it."""
+        """The conditions beside the ranges, and the user's lines that made them necessary."""
         for guard in self.env.guards:
             if self.env.is_in_range(guard.expr):
                 continue

@@ -164,7 +164,7 @@ _KEYS = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
 def _bounds(extents: Extents, size: Any, part: slice) -> tuple[int, Any, int] | None:
-    """Where a slice of a dimension begins, its length and its step; None if it counts from the end, or may be empty."""
+    """The start of a slice of a dimension, its length and its step; None if it counts from the end, or may be empty."""
     start = 0 if part.start is None else part.start
     step = 1 if part.step is None else part.step
     if type(start) is not int or start < 0 or type(step) is not int or step < 1:

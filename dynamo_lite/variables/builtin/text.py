@@ -131,7 +131,7 @@ def remainder(tx: Any, self: VariableTracker, value: VariableTracker, /) -> Vari
 
 
 class ModelStand(Stand):
-    """What formatting code gets for an object of a builtin type that is no constant, which may hold anything."""
+    """The object that formatting code gets for one of a builtin type that is no constant, since that may hold anything."""
 
     def __str__(self) -> str:
         return crossing(self, object_str)
@@ -211,7 +211,7 @@ def _parted(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
 
 
 def _formatted(tx: Any, marks: list[LateText], result: VariableTracker) -> Any:
-    """What formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
+    """The text that formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
     return mark(result, marks) if isinstance(result, LateText) else stand_in(tx, result, marks)
 
 

@@ -275,8 +275,8 @@ class StandIn:
 
 
 def real_object(vt: Any) -> Any:
-    """What stands for an object in a stand-in: itself where it exists and can do no harm, a function of the same code, a descriptor of
-    its kind, an opaque object."""
+    """The object that represents another one in a stand-in: itself where it exists and can do no harm, a function of the same code, a
+    descriptor of its kind, an opaque object."""
     if isinstance(vt, ConstantVariable):
         return vt.value
     made = vt.__dict__.get("stand_in")

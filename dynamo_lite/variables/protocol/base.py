@@ -295,7 +295,7 @@ def held_items(tr: Any, source: Any, real: dict[Any, Any], keys: Any) -> list[tu
 
 
 def missing_from(trackers: Any, held: Any) -> list[tuple[Any, Any]]:
-    """Those of the `(source, real object)` for which no tracker stands."""
+    """The pairs `(source, real object)` for whose object no tracker stands."""
     kept = {id(real_object(vt)) for vt in trackers}
     return [pair for pair in held if id(pair[1]) not in kept]
 

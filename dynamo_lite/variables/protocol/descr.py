@@ -158,7 +158,7 @@ def generic_lookup(tx: Any, obj: VariableTracker, name: str) -> VariableTracker 
 
 
 def _no_dict_remark() -> str:
-    """What this CPython adds to the message when an object has no `__dict__` to store an attribute in."""
+    """The remark that this CPython adds to the message when an object has no `__dict__` to store an attribute in."""
     try:
         object().name = None
     except AttributeError as error:

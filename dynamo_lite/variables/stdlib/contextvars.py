@@ -116,7 +116,8 @@ class TokenVariable(NativeVariable):
         """Using one from outside is a call of its variable."""
 
     def emit_new(self, cg: Any) -> None:
-        """Where this is all that has been done to the variable, the token is the real one of the call. A used one has its like."""
+        """Emit the token. If the variable has been changed by this call alone, it is the real token of that call; for a used one it is an
+        equal one."""
         if self.is_used and not self.var.effects and self.set_to is not None:
             cg.load_callable(used_token)
             cg.load(self.var)

@@ -147,7 +147,7 @@ def _objects(roots: list[VariableTracker], known: Iterable[VariableTracker]) -> 
 
 
 def _state(vt: VariableTracker) -> list[Any]:
-    """What tells by identity whether an object has been changed: its children, constants by their values, others by their paths."""
+    """The parts of an object by whose identity a change is recognised: its children, constants by their values, others by their paths."""
     state = [vt.proxy] if _is_tensor(vt) else []
     for child in vt.children():
         source = child.__dict__.get("source")

@@ -247,8 +247,8 @@ def fitting(function: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class OperatorModel(NamedTuple):
-    """What becomes of the calls of a higher-order operator: `kind` is one of those below. `unless`: which calls break the graph all the
-    same, beside those whose function breaks it."""
+    """The treatment of calls of a higher-order operator: `kind` is one of those below. `unless`: which calls break the graph all the same,
+    beside those whose function breaks it."""
 
     kind: str
     handler: Callable[..., Any]

@@ -137,7 +137,7 @@ class ApplyCall:
         return result
 
     def returned(self, context: VariableTracker, result: VariableTracker) -> VariableTracker:
-        """What `apply` returns where nothing requires gradients: a tuple of any class becomes one, an argument a view of it."""
+        """The result of `apply` where nothing requires gradients: a tuple of any class becomes one, an argument a view of it."""
         tx = self.tx
         dirty = self.marked(context, "dirty_tensors")
 
@@ -220,7 +220,7 @@ class _Marks:
         self.absent = self._absent(tx, call, context, len(outputs.leaves_in_order))
 
     def _absent(self, tx: Any, call: ApplyCall, context: Any, n: int) -> list[tuple[int, ...]]:
-        """Where results that nothing used have no gradient: for each `backward` that there may be, which of its arguments are None. Some
+        """If results that nothing used get no gradient: for each possible call of `backward`, which of its arguments are None. At least one
         argument is a gradient."""
         if context.tp_getattro(tx, "materialize_grads").as_python_constant():
             return []

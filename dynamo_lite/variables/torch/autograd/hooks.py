@@ -173,7 +173,7 @@ class RegistrationsVariable(VariableTracker):
 
     @staticmethod
     def of(tr: Any) -> RegistrationsVariable:
-        """Those of a trace."""
+        """The hooks of a trace."""
         found = next((vt for vt in tr.mutations if isinstance(vt, RegistrationsVariable)), None)
         if found is None:
             found = RegistrationsVariable(tr)

@@ -95,7 +95,7 @@ class RegionsVariable(VariableTracker):
 
     @staticmethod
     def of(tr: Any) -> RegionsVariable:
-        """Those of a trace."""
+        """The regions of a trace."""
         found = next((vt for vt in tr.mutations if isinstance(vt, RegionsVariable)), None)
         if found is None:
             found = RegionsVariable(tr)
