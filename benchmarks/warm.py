@@ -6,7 +6,8 @@ their own, theirs those of torch alone. `imports` is what importing the compiler
 where we have nothing that they made; `frontend` is our capture, or what reading the cache takes, without the backend. Times are those of
 the processor (`--clock wall`: of the clock), of this process alone: kernels are compiled by others, which counts for cold caches only.
 
-What is measured is written at once, beside what the day's file already has of other models.
+What is measured is written at once, beside what the day's file already has of other models. The key of our cache has the digest of the
+package: no file of it may change meanwhile.
 
     python -m benchmarks.warm [--models bert,resnet50] [--backend inductor] [--clock wall] [--quick]
 """

@@ -63,11 +63,11 @@ class OptimizedModule:
 
     @property
     def dynamo_ctx(self) -> Callable[[Any], Any]:
-        """What compiles another function, a method for example, as this module was compiled."""
+        """A compiler of other functions, methods for example, with the settings of this module."""
         return self._dynamo_lite_rebuild
 
     def __prepare_scriptable__(self) -> Any:
-        """What `torch.jit.script` compiles."""
+        """The object that `torch.jit.script` compiles."""
         return self._dynamo_lite_original
 
     def __reduce_ex__(self, protocol: int) -> tuple[Any, ...]:
@@ -84,7 +84,7 @@ SLOTS = ("_dynamo_lite_original", "_dynamo_lite_rebuild", "_dynamo_lite_call", "
 
 
 class _WithSlots(OptimizedModule):
-    """What classes of compiled modules have in common. The class of an instance can be exchanged for another of these."""
+    """The base of all classes of compiled modules. The class of an instance can be exchanged for another of these."""
 
     __slots__ = SLOTS
 

@@ -243,7 +243,7 @@ class FrameRecord:
         )
 
     def counts(self) -> dict[str, int]:
-        """What this frame adds to the line of statistics."""
+        """The numbers that this frame adds to the line of statistics."""
         return {
             "call_* op count": self.ops_total,
             "FakeTensor dispatches": self.fake_calls,

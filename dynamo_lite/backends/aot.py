@@ -156,10 +156,10 @@ def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[
 
 
 def _sizes_of_symbols(fakes: list[Any]) -> list[tuple[int, int]]:
-    """Where the symbols are that are no inputs: of each, the position of an input and the dimension whose size it is.
+    """For each symbol that is no input itself: the position of an input, and the dimension of it whose size the symbol is.
 
-    `tensorify_python_scalars` of torch.fx, which AOTAutograd calls, looks for a node for each symbol that a float is computed from. If
-    the graph asks for no such size, but for `(s - 1) // 2` of a result, say, there would be none.
+    `tensorify_python_scalars` of torch.fx, which AOTAutograd calls, looks for a node for each symbol that a float is computed from. If the
+    graph asks for no such size, but for `(s - 1) // 2` of a result, say, there would be none. (torch.compile has each symbol as an input.)
     """
     import torch
 
@@ -205,8 +205,8 @@ def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unu
 
 
 def boxed_forward(compiled: Callable[..., Any]) -> BoxedCallable | None:
-    """What the function that `aot_module_simplified` returned calls with a list of the inputs: that it takes them one by one, and so holds
-    them, is for modules. None if it adds inputs of its own, or is another function."""
+    """The function with one list of inputs behind the function that `aot_module_simplified` returned, which takes them one by one, as
+    modules do, and so holds them. None if that adds inputs of its own, or is another function."""
     code = getattr(compiled, "__code__", None)
     if code is None or code.co_qualname != "aot_module_simplified.<locals>.forward":
         return None
@@ -258,8 +258,8 @@ def _forget_fresh_symbols(mode: Any) -> None:
 
 
 def _allow_numbers_of_data(mode: Any) -> None:
-    """What the program may capture was decided when it was captured. The gradient of `while_loop` counts with a number that depends on
-    data, whatever the setting is."""
+    """Let compilers trace numbers that depend on data: the setting was applied when the program was captured, and the gradient of
+    `while_loop` counts with such a number whatever the setting is."""
     if mode is not None:
         settings = mode.shape_env.settings
         mode.shape_env.settings = dataclasses.replace(settings, allow_scalar_outputs=True)

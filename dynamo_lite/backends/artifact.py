@@ -304,7 +304,7 @@ def write(compiled: Any) -> dict[str, Any]:
 
 
 def _innermost(compiled: Any) -> Any:
-    """What all wrappers of AOTAutograd go around."""
+    """The callable inside all wrappers of AOTAutograd."""
     while type(compiled).__name__ != "CompiledFxGraph":
         inside = "__wrapped__" if isinstance(compiled, FunctionType) else "compiled_fn"
         if not hasattr(compiled, inside):
@@ -361,7 +361,7 @@ def _kernel(path: str) -> Callable[..., Any]:
 
 
 def _runner(call: Callable[[list[Any]], Any], count: int, label: str, is_boxed: bool = False) -> Callable[..., Any]:
-    """What AOTAutograd and Inductor put around such a graph: no gradients are recorded inside, and the profiler sees it.
+    """The wrapper that AOTAutograd and Inductor put around such a graph: no gradients are recorded inside, and the profiler sees it.
     `is_boxed`: it takes a list of the inputs."""
     import torch
     from torch.autograd import profiler

@@ -1,4 +1,4 @@
-"""What `cudagraphs` asks of a CUDA device. Nothing here decides anything.
+"""The calls that `cudagraphs` makes to a CUDA device. Nothing here decides anything.
 
 Input: functions that enqueue work. Output: recordings of it, made in one pool of memory for all recordings of a device.
 """
@@ -61,7 +61,7 @@ class CudaDevice:
             graph.replay()
 
     def random_state(self) -> Any:
-        """Of the device's generator."""
+        """The state of the device's random generator."""
         import torch
 
         return torch.cuda.get_rng_state(self.device)

@@ -270,7 +270,7 @@ class CudaGraphRecorder:
         return True
 
     def _known(self, values: Sequence[Any], padded: bool) -> dict[Any, int]:
-        """What each symbol is in a call."""
+        """The number of each symbol in a call."""
         sizes = {symbol: _at(values, place) for symbol, place in self.symbols.items()}
         return {symbol: self._padded(size) for symbol, size in sizes.items()} if padded else sizes
 

@@ -1,4 +1,4 @@
-"""Where the results of two executions differ.
+"""The difference between the results of two executions.
 
 Input: two lists of tensors and numbers. Output: None, or the first difference as text.
 Invariant: the largest difference is measured against the largest value of that tensor in the first list, with a tolerance for its dtype;

@@ -168,7 +168,7 @@ def alias_of(extern: Any, name: str) -> str:
 
 
 def resolved(torch: Any, path: str) -> Any:
-    """What a dotted name below torch means. Raises `Mismatch` if it means nothing here."""
+    """The object with a dotted name below torch. Raises `Mismatch` if there is none here."""
     at = torch
     for name in path.split("."):
         try:

@@ -186,7 +186,7 @@ def _take(value: Any, dtype: Any) -> Any:
 
 
 def providers(device: Any) -> list[Any]:
-    """What ONNX Runtime runs on, for a device of torch's. Raises NotImplementedError if the installed one can't."""
+    """The execution providers of ONNX Runtime for a device of torch's. Raises NotImplementedError if the installed one can't."""
     import onnxruntime as ort
 
     if device.type == "cpu":

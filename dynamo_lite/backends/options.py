@@ -1,4 +1,4 @@
-"""What the user gives to `compile` for a backend: a mode, and options by name.
+"""The mode and the options that the user gives to `compile` for a backend.
 
 Input: these, and the names that the backend knows. Output: none; RuntimeError says what is wrong.
 """

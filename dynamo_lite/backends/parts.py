@@ -1,11 +1,10 @@
-"""For compilers that take a part of torch's operators, in graphs without gradients: they get the parts that they can take, torch runs the
-rest.
+"""Backends that compile parts of a graph without gradients: the compiler gets the parts that it supports, torch runs the rest.
 
 Input: a graph as `registry` describes it, and a `PartCompiler`. Output: a callable on the flat inputs. AOTAutograd makes the graph
-functional and carries out what it writes to its inputs. Raises NotImplementedError where gradients are wanted, or no part is taken; the
-graph's record says what was left to torch, and why.
-Invariant: random numbers are drawn by torch, in the order of eager execution; what leaves a part has the strides that torch expects; a part
-that gives other results than torch in its first call is left to torch, with a warning.
+functional and carries out its writes to inputs. Raises NotImplementedError where gradients are wanted, or no part is taken; the graph's
+record says which operators were left to torch, and why.
+Invariant: random numbers are drawn by torch, in the order of eager execution; tensors that leave a part have the strides that torch
+expects; a part whose results differ from torch's in its first call is left to torch, with a warning.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class PartCompiler:
 def compile_parts(
     gm: Any, example_inputs: list[Any], compiler: PartCompiler, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
-    """What a backend of this kind makes of a graph. Of the `options`, "freezing" is read here."""
+    """The callable that a backend with this compiler makes of a graph. Of the `options`, "freezing" is read here."""
 
     def compile_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
         return _compile_graph(gm, example_inputs, compiler)
@@ -88,7 +87,7 @@ def frozen_placeholders(functional: Any, gm: Any, n_inputs: int) -> dict[str, An
 
 
 def plain(value: Any) -> Any:
-    """A real tensor in its usual order, also while fake ones are made of all others."""
+    """A real tensor in its usual order. In AOTAutograd's callbacks a fake mode is active, in which operators on data would make fakes."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     with unset_fake_temporarily():
@@ -96,7 +95,7 @@ def plain(value: Any) -> Any:
 
 
 def validator(name: str) -> Callable[..., None]:
-    """What checks the options given to `compile` for such a backend; it raises RuntimeError."""
+    """A function that checks the options given to `compile` for such a backend; it raises RuntimeError."""
 
     def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
         refuse_mode(name, mode)
@@ -417,7 +416,7 @@ def _first_target(part: Any) -> str:
 
 
 def _layout(value: Any) -> Callable[[Any], Any] | None:
-    """What gives a contiguous tensor the order of strides that this fake has; None if it is contiguous."""
+    """A function that gives a contiguous tensor the order of strides of this fake; None if the fake is contiguous."""
     import torch
     from torch.fx.experimental.symbolic_shapes import guard_or_false
 

@@ -1,8 +1,9 @@
 """Average pooling under Inductor.
 
 Input: a copy of a captured graph. Output: calls of `avg_pool1d`, `avg_pool2d` and `avg_pool3d` whose gradients Inductor computes right.
-Invariant: under `ceil_mode` the last window may reach beyond the input, and what lies there is not counted. Inductor's backward
-(`avg_pool2d_backward`, `avg_pool3d_backward` in `torch/_inductor/lowering.py`) divides by the whole window's size if padding is counted.
+Invariant: under `ceil_mode` the last window may reach beyond the input, and elements out there are not counted. Inductor's backward
+(`avg_pool2d_backward`, `avg_pool3d_backward` in `torch/_inductor/lowering.py`) divides by the size of the whole window if padding is
+counted, with fixed sizes too.
 """
 
 from __future__ import annotations

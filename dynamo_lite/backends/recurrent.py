@@ -1,10 +1,10 @@
 """Recurrent layers under AOTAutograd.
 
-Input: a copy of a captured graph. Output: its calls of `lstm`, `gru` and `rnn` are traced into operators that have gradients, and that drop
-out what eager execution drops out.
-Invariant: the kernel that torch has for a whole LSTM layer keeps what its gradient needs only where gradients are recorded while it runs,
-which is nowhere in a graph of AOTAutograd's. torch's decomposition takes it wherever the layer's input requires no gradients, whatever
-its weights do. And the decompositions leave out the dropout between layers (torch 2.13): these are called one by one.
+Input: a copy of a captured graph. Output: its calls of `lstm`, `gru` and `rnn`, traced into operators that have gradients and apply the
+dropout of eager execution.
+Invariant: torch's kernel for a whole LSTM layer keeps the tensors for its gradient only if gradients are recorded while it runs, which
+they never are in a graph of AOTAutograd. torch's decomposition uses that kernel if the layer's input requires no gradients, even if its
+weights do. The decompositions also leave out the dropout between layers (torch 2.13): so layers are called one by one.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def lookup_backend(compiler_fn: str | CompilerFn) -> CompilerFn:
 
 
 def requirements_of(name: str) -> Requirements | None:
-    """What a backend says that it needs; None for those that say nothing, and for third parties' that can't be loaded."""
+    """The requirements that a backend states; None if it states none, or is a third party's that can't be loaded."""
     try:
         found = getattr(lookup_backend(name), "requirements", None)
     except ImportError:
@@ -104,8 +104,8 @@ def requirements_of(name: str) -> Requirements | None:
 
 
 def describe(name: str) -> tuple[str, str, str]:
-    """What `doctor` says of a backend: the version of what does the work, the devices on which it can run here, and why it can't, with
-    how to get what is missing. Imports no compiler."""
+    """The line of `doctor` about a backend: the version of the library that does the work, the devices on which it can run here, and why it
+    can't, with how to get what is missing. Imports no compiler."""
     try:
         needs = getattr(lookup_backend(name), "requirements", None)
     except Exception as error:  # a third party's, which is to be told and not to end the table
@@ -212,7 +212,8 @@ def _needs_data(compiler_fn: CompilerFn) -> bool:
 
 
 def _exchange(compiler_fn: CompilerFn, kept: Any) -> Any:
-    """What loads and saves the compiled graphs of a backend with its options; None if the backend has nothing of the kind."""
+    """The object that loads and saves the compiled graphs of a backend with its options; None if the backend can't write its graphs as
+    data."""
     options: dict[str, Any] = {}
     while isinstance(compiler_fn, functools.partial):
         if compiler_fn.args:

@@ -1,4 +1,4 @@
-"""What a backend needs, in terms that can be checked without importing it.
+"""The requirements of a backend, in terms that can be checked without importing it.
 
 Input: a `Requirements`, kept as the attribute `requirements` of a backend. Output: None, or why the backend can't run here.
 """
@@ -52,7 +52,7 @@ class Requirements:
 
 
 def frozen(needs: Requirements) -> Requirements:
-    """What a backend needs when parameters are constants of what it compiles."""
+    """The requirements of a backend that makes constants of parameters."""
     return replace(needs, trains=False, assumes="parameters do not change through .data")
 
 

@@ -53,7 +53,8 @@ def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) 
 
 
 def compile_engines(bound: Any, inputs: Sequence[Any], options: Mapping[str, Any]) -> Callable[..., Any]:
-    """What torch_tensorrt makes of a graph with its parameters as attributes. Raises what torch.export and torch_tensorrt raise."""
+    """The callable that torch_tensorrt makes of a graph with its parameters as attributes. Raises what torch.export and torch_tensorrt
+    raise."""
     import torch
     import torch_tensorrt
 

@@ -2,7 +2,8 @@
 
 Input: a copy of a captured graph whose nodes have their fakes. Output: such outputs are put together anew, from the same parts.
 Invariant: the parts of an output share the memory that they share in eager execution. AOTAutograd makes an output that is a view of an
-input by `as_strided` of the whole tensor, which knows nothing of where the view's parts begin.
+input by `as_strided` of the whole tensor, which knows nothing of where the view's parts begin. It also takes the autograd history of one
+output for that of all outputs that share its memory, and sees that inputs share memory only where their fakes do.
 Mirrors `gen_alias_from_base` of `torch/_functorch/_aot_autograd/functional_utils.py`.
 """
 

@@ -250,7 +250,8 @@ slot_descriptor_find(SlotDescriptor *self, PyObject *instance)
 
 enum { FEW_ARGUMENTS = 8 };
 
-/* Call a bound method (which is a function and its object) or something else. The arguments are the caller's, perhaps a tuple's items. */
+/* Call a bound method (which is a function and its object) or something else. The arguments are the caller's, perhaps a tuple's items:
+   PY_VECTORCALL_ARGUMENTS_OFFSET, by which a callee may write into the slot before them, is passed for an array of our own only. */
 static PyObject *
 slot_run(PyObject *callable, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {

@@ -3,7 +3,8 @@
    Callable and UncapturedFunction are subtypes of CPython's type of functions, so that `inspect.isfunction`, and whoever else asks
    `isinstance(obj, types.FunctionType)`, finds functions in them. All of CPython that runs a function's code without a look at its
    vectorcall (the evaluation loop and its specialised instructions) asks for that type itself, `PyFunction_Check` is exact, and so never
-   takes a subtype. Their struct begins with a valid PyFunctionObject for the members that are inherited; what the program can read or
+   takes a subtype. torch.compile's C code reads defaults from functions of exactly that type only: the attribute `_torchdynamo_inline`
+   leads it to one. Their struct begins with a valid PyFunctionObject for the members that are inherited; what the program can read or
    assign is answered by the wrapped function at that moment (wrapper_getset). */
 
 static PyObject *

@@ -1,14 +1,17 @@
-"""What earlier compilations saw of the sizes and numbers of a frame's inputs.
+"""What earlier compilations saw of the sizes and numbers in a frame's inputs.
 
 Input: a function and its bound arguments. Output: a mapping from access paths to what `dynamic_shapes` remembers under them.
-Invariant: a variable is remembered with the function whose variable it is, and the line where that goes on. A resumed frame that goes on
-for others gets theirs in lists within lists (`__inner`, `__inner_args`). Which frames those are differs from break to break, and which
-code goes on for a function differs from call to call, with what else is alive; the variable does not. So `__inner_args[1][3].shape`
-is found as `x.shape` with the inner function whose `x` it is. What has no name (`__stack_0`) belongs to one place in the source.
-Functions that all classes of modules share (`Module._wrapped_call_impl`) are one function per class here, since what varies for a
-dropout is fixed for an embedding. Around a break each frame's variables are remembered, also those of frames that are part of another
-one so far. What an instruction gives that broke the graph is seen for the first time where the frame goes on: a size that is one of those
-which vary there varies as well.
+Invariant: a size is remembered under the variable and the function that owns it, or the line at which that function goes on, never under
+the position that the variable has in a resume function.
+
+A resume function that goes on for other frames gets their variables in nested lists (`__inner`, `__inner_args`). Which frames these are
+differs from break to break, and their code differs from call to call with the variables that are alive. So `__inner_args[1][3].shape` is
+looked up as `x.shape` of the inner function whose `x` it is. A value without a name (`__stack_0`) belongs to one place in the source.
+
+A function that all classes of modules share (`Module._wrapped_call_impl`) counts as one function per class: sizes that vary for a dropout
+are fixed for an embedding. At a break, variables are remembered for each frame of the stack, also for frames that have been part of
+another frame so far. The value that the breaking instruction gives is seen for the first time in the resume function: a size of it that
+equals a size which varies there is taken to vary as well.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ Memory = dict[Place, Known]
 
 
 def hints_of(known: Memory, function: FunctionType, values: Sequence[Any]) -> Known | MutableMapping[Any, Any]:
-    """What is remembered for a call. `known` is filled on demand."""
+    """The memory for a call: access path to sizes and numbers seen. `known` is filled on demand."""
     code = function.__code__
     if not is_resumed(code):
         return known.setdefault((code, _class_of_module(code, values)), {})
@@ -70,7 +73,7 @@ def _class_of_module(code: CodeType, values: Sequence[Any]) -> int:
 
 
 def place_of_call(code: CodeType, module: Any) -> Place:
-    """Where the variables of a function are remembered that is called with `module` as its first argument, if that is one."""
+    """The place under which the variables of a function are remembered whose first argument is `module`, if that is a module."""
     return code, id(type(module)) if is_module(module) else 0
 
 
@@ -113,7 +116,7 @@ def _place_of_stack(code: CodeType) -> Place:
 
 
 def paths_of_waiting(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[str, CodeType, Sequence[Any]]]:
-    """Of each frame that waits, outermost first: the access path of its variables, its code and the variables."""
+    """For each frame that waits, outermost first: the access path of its variables, its code and the variables."""
     path = ""
     for inner, variables in waiting_frames(code, values):
         path = f"{path}[{len(values) - 1}]" if path else "__inner_args"

@@ -1,8 +1,8 @@
-"""What marks promise about the sizes of inputs.
+"""What `mark_dynamic` and the weaker marks demand of the sizes of inputs.
 
-Input: marked tensors, and what a trace has assumed about their sizes. Output: nothing, or a `UserError` that names the dimension, the
-line of the program that broke the promise, and what to do.
-Invariant: a promise of `mark_dynamic` is either kept by the compiled code or an error; the weaker marks never are.
+Input: marked tensors, and what a trace has assumed about their sizes. Output: nothing, or a `UserError` with the dimension, the line of
+the program that broke the promise, and the remedy.
+Invariant: a promise of `mark_dynamic` is kept by the compiled code or is an error; the weaker marks are never errors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """What `mark_dynamic` says about one dimension."""
+    """The promise of `mark_dynamic` about one dimension."""
 
     dimension: str
     bounds: Bounds | None

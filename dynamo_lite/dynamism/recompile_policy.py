@@ -1,13 +1,16 @@
-"""Recompile limits: which versions of a function count together, and what becomes of what it calls when they are used up.
+"""Recompile limits: which versions of a function count together, and what may still be compiled when they are used up.
 
-Input: the code object of a call that no version fits, the call's values, and the versions. Output: whose versions count for it; once there
-are too many, whether anything below may be compiled, and the functions that give up with it.
-Invariant: modules that share versions have a limit each. A limit is used up once for one reason. A function that runs eagerly calls others
-through the hook, wrappers around the same work most of all; each of them would use up a limit of its own on what has just been given up.
-So all functions from the one that gave up down to the line that decides by a size, a text or another constant run eagerly; what they call
-besides is captured by itself. For a size that takes too much reasoning nobody knows such a line; then nothing more is compiled below.
-Numbers that differ become symbolic, a text and the length of a list can't, nor a size that the program makes a constant: what breaks in a
-loop would be compiled for each turn, and has one version.
+Input: the code object of a call that no version fits, the values of the call, and the versions. Output: whose versions count for the
+call; at the limit, whether anything below may be compiled, and which functions run eagerly from then on.
+Invariant: modules that share versions have a limit each, and one reason uses up a limit once.
+
+A function that runs eagerly calls others through the hook, mostly wrappers around the same work, and each of them would use up a limit of
+its own for the same reason. So all functions on the way from the one at its limit to the line that decides (by a size, a text or another
+constant) run eagerly; the other functions that they call are captured. If the symbolic budget ran out there is no such line, and nothing
+is compiled below the function.
+
+A loop that breaks the graph would get a version per turn if its turns differ in something that cannot become symbolic: a text, the length
+of a list, a size that the program makes a constant. Such code has one version.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
 
 
 def innermost(code: CodeType, values: Sequence[Any]) -> tuple[str, CodeType, Sequence[Any]]:
-    """What goes on first: of the innermost frame that waits the access path, code and variables, else of the frame itself."""
+    """The frame that goes on first, as access path, code and variables: the innermost frame that waits, else the frame itself."""
     found = "", code, values
     for found in paths_of_waiting(code, values):  # noqa: B007 (the last)
         pass

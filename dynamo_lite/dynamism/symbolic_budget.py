@@ -1,13 +1,13 @@
 """How much a trace may reason about symbolic sizes.
 
-Input: the expressions that are evaluated, one by one. Output: whether an expression is worth reasoning about, whether it was too much
-altogether, and the symbols to blame.
-Invariant: what counts is the size of expressions, never time: equal programs give up at equal places.
+Input: the expressions that are evaluated, one by one. Output: whether an expression is worth reasoning about, whether the budget is used
+up, and the symbols to blame.
+Invariant: the budget counts nodes of expressions, never time: equal programs give up at equal places.
 
-An expression that rounds (a floor, a remainder, a maximum) can't be brought into one form with others: where such expressions nest, as
-in networks that pad to windows again and again, each question takes longer than the last, without end. Once the limit is reached, facts
-about such expressions are taken as they are asked: each is a guard, whether it follows from the others or not. Where even that grows beyond
-bounds, which is so where expressions are too large to be made, symbols become constants.
+An expression that rounds (a floor, a remainder, a maximum) has no normal form together with others: where such expressions nest, as in
+networks that pad to windows again and again, each question takes longer than the last, without end. Once the limit is reached, facts
+about such expressions become guards as they are asked, whether they follow from other guards or not. Where even these expressions grow
+too large, symbols become constants.
 """
 
 from __future__ import annotations

@@ -521,9 +521,9 @@ class Codegen:
         return self.assemble()
 
     def _release(self, needed: list[Any], after: list[Any]) -> None:
-        """Let go of all other objects, which could show while the breaking instruction runs: the arguments, of which `needed` are
-        in locals of their own by now, and what only building and storing needed. What is not needed `after` it goes with the
-        instruction's operands."""
+        """Drop references whose objects the program would see alive while the breaking instruction runs: arguments (those in `needed` are
+        in locals of their own by now), and objects that only building and storing needed. Operands that are not in `after`, since no resume
+        function uses them, are dropped when the instruction consumes them."""
         names = {self.loaded[id(vt)] for vt in needed if id(vt) in self.loaded}
         n_args = _parameter_count(self.code)
         temporary = [f"__dl_{i}" for i in range(1, self.names + 1)]

@@ -296,7 +296,7 @@ class Region(_eval_frame.Region):
             return error if config.debug else _as_raised_by_the_call(error, outer)
 
     def _entry_for(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
-        """What runs a call: an entry, or None for the original. Raises only what the user must see."""
+        """The entry that runs a call, None for the original. Raises only errors that the user must see."""
         if not own_builtins.are_intact() or side.has_foreign_slots():
             return None
         code = cache.code
@@ -544,7 +544,7 @@ def _as_raised_by_the_call(error: BaseException, outer: BaseException | None) ->
 
 
 def _place_of(code: CodeType) -> tuple[str, int]:
-    """What a function and its resume functions have in common."""
+    """The file and first line, which a function shares with its resume functions."""
     return code.co_filename, code.co_firstlineno
 
 
@@ -625,7 +625,7 @@ class Analysis:
 
     @cached_property
     def rebound_arguments(self) -> list[tuple[int, type | None, int]]:
-        """What `finalizers` has to watch, the same for each run."""
+        """The arguments that `finalizers` has to watch, the same for each run."""
         return rebound_arguments(self.fn.__code__, self.values)
 
     @cached_property
@@ -808,7 +808,9 @@ class Analysis:
     def _note_break(self, tr: Trace, frames: list[Frame]) -> None:
         """Take note of the functions that were followed up to a break: of the sizes they were called with, and that there is one; once
         for each call, as what goes on for a call has been counted. What makes constants of sizes, and breaks in a loop, would make
-        its caller one for each size: it is not followed. `frames` is innermost first."""
+        its caller one for each size: it is not followed. Counts are per code object and class of the first argument: counted per code
+        object alone, wrappers that all calls go through (`Module._call_impl`, decorators) would be blamed for one callee. `frames` is
+        innermost first."""
         in_loop = [is_in_loop(frame.lifted, frame.cur) for frame in frames]
         self.record.breaks_in_loop = in_loop[-1]
         counts = self.region.inner_breaks

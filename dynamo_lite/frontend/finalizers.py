@@ -1,10 +1,10 @@
-"""Objects whose end the program can see.
+"""Objects whose death the program can observe: those with finalizers or with callbacks of weak references.
 
-Input: a trace. Output: breaks: at the step where the program first changed an object that now lets go of such an object, or where it binds
-a variable anew that held one; refusals of frames where such an object would end early.
-Invariant: changes are replayed after the graph has run, so what they let go dies later than in eager execution; nothing whose death
-runs code of the program may die in a replay. New objects that nothing leads to at the end are not built: garbage in a reference cycle,
-which waits for the collector in eager execution, would not be there to hold such an object.
+Input: a trace. Output: a break at the step where the program first changed an object that now drops such an object, or rebinds a variable
+that held one; a refusal of frames in which such an object would die early.
+Invariant: changes are replayed after the graph has run, so objects that they drop die later than in eager execution; no object whose
+death runs code of the program may die in a replay. New objects that are unreachable at the end are not built: in eager execution they are
+garbage in a reference cycle, which keeps what it refers to alive until the collector runs.
 Mirrors `PyObject_CallFinalizerFromDealloc` (`Objects/object.c`) and `slot_tp_finalize` (`Objects/typeobject.c`).
 """
 
@@ -129,8 +129,8 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
 
 
 def _owned(tr: Any) -> Iterator[tuple[VariableTracker, Any]]:
-    """What the frame may hold the last references to, with the real objects: its arguments; where it goes on after a break, the cells of
-    its own variables too, and those of the frames that wait."""
+    """The objects whose last references the frame may hold, with the real ones: its arguments; in a resumed frame the cells of its own
+    variables too, and those of the frames that wait."""
     trackers, values = tr.arguments, tr.analysis.values
     yield from ((vt, value) for vt, value in zip(trackers, values, strict=True) if value is not MISSING)
     yield from _owned_cells(tr.root, tr.analysis.fn)
@@ -155,8 +155,8 @@ def owned_cells(function: types.FunctionType) -> list[int]:
 
 
 def _held_at_break(tr: Any) -> list[Any]:
-    """What is in the variables and on the stacks of the frames that go on after a break, of which not all is built: objects that nothing
-    reads any more, such as classes, may hold something; and the exceptions that are handled, with their tracebacks."""
+    """The objects in the variables and on the stacks of the frames that go on after a break, and the exceptions that are handled, with
+    their tracebacks. Not all of these are built: objects that nothing reads any more, such as classes, may hold something."""
     found = [] if tr.handled is None else [tr.handled]
     frame = tr.frame
     while frame is not None:
@@ -191,7 +191,7 @@ def _holders(roots: list[Any], classes: set[int]) -> list[Any]:
 
 
 def _children(vt: Any) -> list[Any]:
-    """What an object that the traced code has made or changed leads to."""
+    """The objects that an object refers to which the traced code has made or changed."""
     if is_lazy(vt) or (vt.source is not None and not vt.mutated):
         return []
     return [child for child in vt.children() if child is not None]

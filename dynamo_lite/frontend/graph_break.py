@@ -107,12 +107,12 @@ def _is_small(value: object) -> bool:
 
 
 class FrameState:
-    """What a resume function gets of one frame: its stack below the current instruction's operands, locals, cells.
+    """The state of one frame that a resume function gets: its stack below the current instruction's operands, locals, cells.
 
-    Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell.
-    So those are passed on too whose objects existed before, or are `seen` by the breaking instruction, a weak reference or a
-    finalizer; weak references, which their objects know; and constants, for who looks into the frame. Others die unnoticed,
-    such as the results of operations, which a graph had better not return.
+    Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell. So those
+    are passed on too whose objects existed before, or are `seen` by the breaking instruction, a weak reference or a finalizer; weak
+    references, which their objects know; and constants, for who looks into the frame. Others die unnoticed, such as the results of
+    operations, which a graph had better not return.
     """
 
     def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:

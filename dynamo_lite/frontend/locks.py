@@ -1,10 +1,10 @@
-"""Locks from outside that a frame takes and gives back.
+"""Locks from outside that a frame acquires and releases.
 
-Input: what the generated frame has in its hands when it begins: the locks, the cells and the arguments. Output: whether what the
-trace found still holds, now that the locks are taken; `release` gives them back.
-Invariant: what a lock protects is read by the guards and written by generated code, so both happen while it is held: it is taken
-first, the guards are evaluated again, and it is given back when everything is stored. It is held longer than by the program; so
-nothing that may wait for another thread comes in between, and several locks are held at once only where the program does so.
+Input: the locks, cells and arguments that the generated frame has when it begins. Output: whether the guards still hold once the locks
+are held; `release` gives them back.
+Invariant: guards read and generated code writes the data that a lock protects, so both happen while it is held: the frame acquires the
+lock first, evaluates the guards again, and releases the lock after the last store. It is held longer than by the program; so nothing that
+may wait for another thread comes in between, and several locks are held at once only where the program holds them at once.
 """
 
 from __future__ import annotations

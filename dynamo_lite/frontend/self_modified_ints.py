@@ -1,8 +1,9 @@
-"""Numbers that a frame itself changes.
+"""Numbers that a frame changes although its own guards compare them.
 
-Input: a finished run. Output: a note for the next run of each number that it holds to be a constant and leaves another one in the place of.
-Invariant: a version that changes what its own guards demand fits no second call, unless somebody changes it back; with the number as one
-that varies it does.
+Input: a finished run. Output: for each number that the run guards as a constant and then replaces by another one, a note for the next run
+that this number varies.
+Invariant: a version that changes what its own guards compare fits no second call, unless somebody changes it back; with the number as a
+symbol it does.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def note_own_changes(tr: Any) -> bool:
 
 
 def _item_at(owners: dict[Any, Any], node: Any) -> Any:
-    """What is at the end of a path by now, if the frame has changed an object on the way; else None."""
+    """The tracker at the end of a path now, if the frame has changed an object on the way; else None."""
     steps = []
     while node is not None and node not in owners:
         steps.append(node)

@@ -278,7 +278,8 @@ class Trace:
         if first is source or first is None:
             return
         if ir.CONST in (first.kind, source.kind) or _is_made_once(value):
-            self.guard(first, ir.IS, value)  # nobody may ever look at it but for its identity
+            # A tracker that is only compared by identity is never looked at, and gets no guard of its model: both paths are guarded here.
+            self.guard(first, ir.IS, value)
             self.guard(source, ir.IS, value)
         else:
             self.guards.same(first, source, self.here())
@@ -383,7 +384,8 @@ class Trace:
         return any(vt is wanted for vt in self.reachable(roots))
 
     def reachable(self, roots: Any = ()) -> Iterator[Any]:
-        """What frames, changed objects and the exception that is handled lead to. What existed before the frame is not looked into."""
+        """The trackers that frames, changed objects and the exception that is handled refer to. Objects from before the frame are not
+        searched."""
         # The nearest first: what is asked for is mostly a few steps from a variable of the innermost frame.
         pending: collections.deque[Any] = collections.deque()
         frame, state = self.frame, self.exc_state
@@ -416,11 +418,11 @@ class Trace:
         return None if state is None else state.value
 
     def active_exception(self) -> VariableTracker | None:
-        """What a bare `raise` raises, or None."""
+        """The exception that a bare `raise` raises, or None."""
         return self.handled or self.outer_exception()
 
     def outer_exception(self) -> Any:
-        """The exception that the caller of the frame handles, or None."""
+        """The exception that the caller of the frame handles, or None. It is guarded here, when the traced code asks for it."""
         node = self.source(self.constant_source(sys), ir.CALL, _current_exception)
         if self._outer is None:
             self.guard(node, ir.IS, None)
@@ -718,8 +720,8 @@ class Trace:
         return False
 
     def failing_step(self, frame: Frame | None = None) -> int:
-        """Where the next run has to break because of what failed now, in the current instruction of `frame` (default: the
-        innermost): the innermost point from which every frame above can be resumed."""
+        """The step at which the next run has to break because the current instruction of `frame` (default: the innermost) failed: the
+        innermost step from which every frame above can be resumed."""
         f = frame if frame is not None else self.frame
         step = f.step if f is not None else self.steps
         while f is not None and f.parent is not None:

@@ -1,12 +1,13 @@
 """Which functions and modules share their compiled versions.
 
-Input: what was given to `compile`. Output: a key; of equal keys are closures of one factory, instances of a class, layers of one shape.
-Invariant: the key decides about nothing but sharing: whether a version holds for a call is decided by its guards. A key names objects by
-their ids, so it is good as long as the objects live of which it was made.
+Input: what was given to `compile`. Output: a key. Closures of one factory, instances of one class and layers of one shape have equal
+keys.
+Invariant: the key decides about sharing alone; whether a version holds for a call is decided by its guards. A key contains ids, so it is
+valid as long as the objects live of which it was made.
 
-What shares versions shares recompile limits too, and what is known to vary. So closures over data share, whatever the data are, and
-closures over other functions do not: each needs versions of its own, as has a decorator's wrapper for each function that it wraps. Of
-modules those share that have the same classes and sizes of parameters all the way down.
+With versions, recompile limits and the memory of sizes that vary are shared. So closures over data share, whatever the data are, and
+closures over other functions do not: each needs versions of its own, and so does a decorator's wrapper for each function that it wraps.
+Modules share if they have the same classes and sizes of parameters all the way down.
 """
 
 from __future__ import annotations

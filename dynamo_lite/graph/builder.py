@@ -89,7 +89,7 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
 
 COMPUTES = "dynamo_lite_computes"
-"""Attribute of a backend: False if what it returns for a graph computes nothing."""
+"""Attribute of a backend: False if it only records the graph, and the callable that it returns computes nothing."""
 
 MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
@@ -556,7 +556,7 @@ class GraphBuilder:
         outcome: Propagation,
         remembered: bool,
     ) -> None:
-        """What an operator does to its arguments. Break where torch refuses it, or compilers don't follow."""
+        """Note how an operator changes its arguments. Break where torch refuses the change, or compilers don't follow it."""
         _, changes, written, _ = outcome
         if written:
             changed = [tensors[i] for i, _ in written]
@@ -693,7 +693,8 @@ class GraphBuilder:
         self.changed.update(tensors)
 
     def _check_views(self, tensors: list[TensorValue], error: Unsupported) -> None:
-        """Where an operator is refused, or would be, because it changes one of several views: end the graph before these are made."""
+        """End the graph before an operator that returns several views, if a later operator is refused, or would be, because it changes one
+        of them."""
         if torch.is_grad_enabled() and self.scope is None:
             for value in tensors:
                 check_views(self, value, error)
@@ -995,7 +996,7 @@ def _has_gradients(result: Any) -> bool:
 
 
 class ShapeGuards:
-    """What the trace assumed about symbolic numbers."""
+    """The assumptions of the trace about symbolic numbers."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder

@@ -223,7 +223,7 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
 
 
 class _Subjects:
-    """What the nodes stand for: each meta once. 0: nothing is known."""
+    """The values that nodes stand for: each meta once. 0: nothing is known."""
 
     def __init__(self, symbols: Any, writer: Any) -> None:
         self.symbols = symbols
@@ -274,7 +274,8 @@ _VALUES = (TensorValue, SymValue, SequenceValue)
 
 
 def _write_symbols(graph: GraphBuilder, writer: Any) -> dict[str, Any]:
-    """What makes the symbols of the inputs again. Raises `Refused` for those that depend on data, on marks or on floats."""
+    """The data from which the symbols of the inputs are made again. Raises `Refused` for those that depend on data, on marks or on
+    floats."""
     symbols = graph._symbols
     if symbols.floats or symbols.shape_ids or any(item.promise is not None for item in symbols.tracked):
         raise Refused("a graph with marked sizes, or with floats that vary")
@@ -325,7 +326,7 @@ def _write_code(module: Any, writer: Any) -> tuple[Any, ...] | None:
 
 
 def write_ambient(writer: Any) -> Any:
-    """What operators' rules may depend on, guarded or not. Raises `Refused` under modes."""
+    """The ambient state on which rules of operators may depend, guarded or not. Raises `Refused` under modes."""
     if modes.around() or modes.fake_mode() is not None:
         raise Refused("modes are active")
     return writer.value(AmbientState.compute_key())
@@ -355,7 +356,7 @@ def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, writ
 
 
 def _subject_of(meta: Any) -> Any:
-    """What a node stands for."""
+    """The value that a node stands for."""
     return (meta.sequence or meta.subject) if isinstance(meta, NodeMeta) else None
 
 
@@ -567,7 +568,7 @@ class _Paths:
 
 
 def _condition(function: Any, nodes: Any) -> tuple[Any, ...]:
-    """What two conditions have in common that are the same."""
+    """The key of a condition: the same for equal conditions."""
     return recipe_of(function) or id(function), *map(id, nodes)
 
 
@@ -649,7 +650,7 @@ class _StoredNodes:
 
 
 def _read_argument(data: Any, nodes: Sequence[Node], reader: Any) -> Any:
-    """What `_write_argument` has written."""
+    """The argument that `_write_argument` has written."""
     if type(data) is not tuple:
         return data
     kind, rest = data[0], data[1] if len(data) > 1 else None
@@ -730,7 +731,7 @@ class StoredModule(_LazyGraphModule):
 
 
 def versions() -> dict[str, Any]:
-    """What torch is here and what it runs on: programs may ask for all of this, and kernels and rules depend on it."""
+    """The versions of torch and of the hardware: programs may ask for all of these, and kernels and rules depend on them."""
     found = {
         "torch": torch.__version__,
         "torch source": str(torch.version.git_version),

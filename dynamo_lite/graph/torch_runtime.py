@@ -1,4 +1,4 @@
-"""What `convert` and `trace` need of torch.
+"""What `convert` and `tracing` need of torch.
 
 Input: a trace, or a finished graph. Output: the graph builder of a trace; the compiled callable of a graph.
 Invariant: `null_runtime` has the same functions.
@@ -234,8 +234,8 @@ def compile_graph(
 
 
 def _boxed(graph: GraphBuilder, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:
-    """What runs a graph with a list of its inputs, each of which dies with its last use; None if there is nothing of the kind. What takes
-    part in autograd outside of the graph is a node of AOTAutograd's, whose inputs autograd holds."""
+    """The function that runs a graph with a list of its inputs, each of which dies with its last use; None if there is none: a graph that
+    takes part in autograd outside of it is a node of AOTAutograd, whose inputs autograd holds."""
     if graph.checks or _looks_at_inputs(graph):
         return None
     boxed = boxed_form(function)
@@ -255,8 +255,8 @@ def _boxed_forward_of(gm: torch.fx.GraphModule) -> BoxedCallable:
 
 
 def release_inputs(failure: GraphFailure, root: CodeType) -> BoxedCallable | None:
-    """What runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the frame, whose
-    code is `root`, may have to start again, or its program to catch an error."""
+    """The function that runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the
+    frame, whose code is `root`, may have to start again, or its program to catch an error."""
     if failure.boxed is None or may_raise(failure.gm, root):
         return None
     failure.has_released = True
@@ -270,7 +270,7 @@ def released_again(failure: GraphFailure, compiled: Callable[..., Any]) -> Boxed
 
 
 def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
-    """What is put around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
+    """The wrapper around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
     wrappers: list[Callable[[Any], Any]] = []  # from the innermost to the outermost
     if graph.hook_regions:
         wrappers.append(closing)
@@ -314,7 +314,7 @@ def _wrapped(wrappers: Sequence[Callable[[Any], Any]], compiled: Callable[..., A
 def _compile(
     graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool, kept: Any, env: Any
 ) -> Callable[..., Any]:
-    """What the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
+    """The callable that the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
     form = getattr(backend, FLOATS, "items")
     if form == "numbers" or not graph.has_floats or graph.has_fakes:
         fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
@@ -359,8 +359,8 @@ def _restart_if_exhausted(env: Any) -> None:
 
 
 def _function_of(compiled: Any) -> Any:
-    """What runs a graph that the backend gave back as a module, without what calling a module does besides: it prints errors, cuts their
-    traceback, and a program's hooks for all modules are not for ours."""
+    """The `forward` of a graph that the backend returned as a module. A call of the module would also print errors, cut their traceback,
+    and run the program's hooks for all modules, which are not for ours."""
     module = getattr(compiled, "__self__", compiled)
     if (
         not isinstance(module, torch.fx.GraphModule)

@@ -53,7 +53,7 @@ DICT_KEYS = 37  # tuple of all keys, in order
 HAS_KEY = 38  # key of a dict or set
 LACKS_KEY = 39
 ABSENT = 40  # the accessor finds nothing
-TENSOR = 41  # spec, see `tensor`
+TENSOR = 41  # spec, see `tensor_guards`
 TRUTH = 42  # bool
 PYTHON = 43  # predicate(value)
 SAVE = 44  # slot; added by `program` for relations
@@ -85,7 +85,7 @@ _BY_VALUE = frozenset({int, bool, bytes})
 
 
 def _key(kind: int, arg: Any) -> Any:
-    """What a step or a check is known by. Names of attributes and items, which are most of them, stand for themselves."""
+    """The key by which a step or a check is interned. Most are names of attributes and items, which stand for themselves."""
     cls = type(arg)
     if cls is str:
         return arg if kind == DICT_ITEM else (kind, arg)
@@ -155,7 +155,7 @@ class GuardNode:
 
     @property
     def root(self) -> GuardNode:
-        """Where the path starts."""
+        """The node at which the path starts."""
         node = self
         while node.parent is not None:
             node = node.parent
@@ -231,7 +231,8 @@ class GuardSet:
             node.checks.append(self._add(kind, node, (), arg, user, None))
 
     def expect(self, node: GuardNode, user: User = None) -> None:
-        """Require that there is a value, should nothing else be asked of it."""
+        """Require that there is a value, should nothing else be asked of it: reading a variable or an attribute that is missing raises,
+        also where the program drops the value unread."""
         self._expected.setdefault(node, user)
 
     def hashed(self, cls: type, node: GuardNode, user: User = None) -> None:

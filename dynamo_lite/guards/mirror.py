@@ -67,7 +67,7 @@ def free(cells: tuple | None, i: int) -> Any:
 
 
 def referent(reference: Any) -> Any:
-    """What a weak reference of the guards refers to."""
+    """The object that a weak reference of the guards refers to."""
     value = reference()
     return WRONG if value is None else value
 
@@ -141,7 +141,7 @@ def index(value: Any, i: int) -> Any:
 
 
 def cell_contents(value: Any) -> Any:
-    """What a cell holds."""
+    """The content of a cell."""
     if type(value) is not CellType:
         return WRONG
     try:
@@ -291,7 +291,7 @@ def truth(value: Any, expected: bool) -> bool:
 
 
 def tensor(value: Any, spec: tuple) -> bool:
-    """The metadata that `tensor.tensor_spec` recorded."""
+    """The metadata that `tensor_guards.tensor_spec` recorded."""
     return next(tensor_differences(value, spec), None) is None
 
 
@@ -343,7 +343,7 @@ def no_finalizer(value: Any, _: Any) -> bool:
 
 
 def no_finalizer_at(value: Any, key: Any) -> bool:
-    """The like for what a dict has for a key, if anything."""
+    """`no_finalizer` for the value that a dict has for a key, if it has one."""
     return isinstance(value, dict) and (
         not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key), None)
     )
@@ -647,7 +647,7 @@ def _explain_node(node: GuardNode, value: Any) -> GuardFailure | None:
 
 
 def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
-    """What was expected and what was found."""
+    """The expected value and the value found, as texts."""
     kind, arg = guard.kind, guard.arg
     if kind == ir.TENSOR:
         return _explain_tensor(value, arg)

@@ -69,7 +69,7 @@ def number_of_attributes(cls: type) -> int:
 
 
 def _attributes(cls: type) -> dict[str, Any]:
-    """What each name leads to in a class, by its bases too."""
+    """The attribute that each name leads to in a class, those of its bases included."""
     found = {name: raw for base in reversed(mro_of(cls)) for name, raw in dict_of(base).items()}
     return {name: raw for name, raw in found.items() if name not in _SHOWN_ONLY}
 
@@ -92,7 +92,7 @@ _WATCHED = torch.nn.Parameter
 
 
 def state() -> State:
-    """What there is now."""
+    """The state now."""
     newest = next(reversed(_known.values()), None)
     return newest if newest is not None and newest.check() else _known[number_of_attributes(_WATCHED)]
 

@@ -113,7 +113,10 @@ def tensor_spec(
     dynamic_sizes: Iterable[int] = (),
     strides: Sequence[int | None] | None | bool = True,
 ) -> tuple:
-    """The argument of a `TENSOR` check that this tensor passes.
+    """The argument of a `TENSOR` check that this tensor passes: type, dtype, device, layout, requires_grad, sizes, strides, keys, codes.
+
+    In `sizes` and `strides` None stands for any number; `keys` is `(function, dispatch key set)` or None; `codes` are the numbers that
+    torch's C shim has for dtype, device type, device index and layout, or None: these are then compared by attributes.
 
     `dynamic_sizes`: dimensions whose size may vary. `strides`: True: as they are, except those that follow from a
     dynamic size, for which the caller must add what it assumes as a predicate; a sequence, where None stands for any

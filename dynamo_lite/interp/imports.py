@@ -82,8 +82,8 @@ def import_from(f: Any, module: VariableTracker, name: str) -> VariableTracker:
 
 
 def _missing_name(module: Any, name: str) -> ImportError:
-    """What the interpreter raises for a name that the module has not. Its text tells where the module is from, and differs by version. The
-    stand-in for the module runs no `__getattr__`."""
+    """The error of the interpreter for a name that the module does not have. Its text tells where the module is from, and differs by
+    version. The stand-in for the module runs no `__getattr__`."""
     stand = ModuleType(module.__name__)
     vars(stand).update({key: value for key, value in vars(module).items() if key in _TELLING})
     try:

@@ -3,8 +3,7 @@
 Output of `isa.lift`, input of `interp`: `Op`, `Instr`, `Handler`, `Lifted`.
 Invariant: the meaning of an op does not depend on the CPython version; `stack_effect` states its net effect on the
 stack.
-Mirrors the instruction definitions of CPython's `Python/bytecodes.c` (3.11: `Python/ceval.c`); docs/dev/internals.md
-section 2 has the operand of each op.
+Mirrors the instruction definitions of CPython's `Python/bytecodes.c` (3.11: `Python/ceval.c`).
 
 Notes on single ops:
 
@@ -38,100 +37,101 @@ class _FromZero(IntEnum):
 
 
 class Op(_FromZero):
-    """Canonical ops, dense from 0 (usable as list index)."""
+    """Canonical ops, dense from 0 (usable as list index). The comments say what `Instr.arg` is: s: a slot, i: a position from
+    the top of the stack, n: a count, name: a str."""
 
     # stack
     POP_TOP = auto()
-    COPY = auto()
-    SWAP = auto()
+    COPY = auto()  # i
+    SWAP = auto()  # i
     PUSH_NULL = auto()
-    LOAD_CONST = auto()
+    LOAD_CONST = auto()  # value
     # locals
-    LOAD_FAST = auto()
-    LOAD_FAST_AND_CLEAR = auto()
-    STORE_FAST = auto()
-    DELETE_FAST = auto()
+    LOAD_FAST = auto()  # s; unbound: UnboundLocalError
+    LOAD_FAST_AND_CLEAR = auto()  # s
+    STORE_FAST = auto()  # s; the value may be the "unbound" marker
+    DELETE_FAST = auto()  # s
     # cells
-    MAKE_CELL = auto()
-    LOAD_CELL = auto()
-    LOAD_DEREF = auto()
-    STORE_DEREF = auto()
-    DELETE_DEREF = auto()
-    LOAD_CLASSDEREF = auto()
-    LOAD_FROM_DICT_OR_DEREF = auto()
+    MAKE_CELL = auto()  # s
+    LOAD_CELL = auto()  # s: the cell itself
+    LOAD_DEREF = auto()  # s
+    STORE_DEREF = auto()  # s
+    DELETE_DEREF = auto()  # s
+    LOAD_CLASSDEREF = auto()  # s; 3.11
+    LOAD_FROM_DICT_OR_DEREF = auto()  # s; 3.12+
     # names
-    LOAD_GLOBAL = auto()
-    STORE_GLOBAL = auto()
-    DELETE_GLOBAL = auto()
-    LOAD_NAME = auto()
-    STORE_NAME = auto()
-    DELETE_NAME = auto()
+    LOAD_GLOBAL = auto()  # name
+    STORE_GLOBAL = auto()  # name
+    DELETE_GLOBAL = auto()  # name
+    LOAD_NAME = auto()  # name
+    STORE_NAME = auto()  # name
+    DELETE_NAME = auto()  # name
     LOAD_LOCALS = auto()
-    LOAD_FROM_DICT_OR_GLOBALS = auto()
+    LOAD_FROM_DICT_OR_GLOBALS = auto()  # name
     LOAD_BUILD_CLASS = auto()
     SETUP_ANNOTATIONS = auto()
     # attributes
-    LOAD_ATTR = auto()
-    LOAD_METHOD = auto()
-    STORE_ATTR = auto()
-    DELETE_ATTR = auto()
-    LOAD_SUPER_ATTR = auto()
-    LOAD_SPECIAL = auto()
+    LOAD_ATTR = auto()  # name
+    LOAD_METHOD = auto()  # name; pushes callable and self-or-NULL in the order of this version
+    STORE_ATTR = auto()  # name
+    DELETE_ATTR = auto()  # name
+    LOAD_SUPER_ATTR = auto()  # (name, is_method, two_arg)
+    LOAD_SPECIAL = auto()  # name
     # operators
-    BINARY = auto()
-    UNARY = auto()
-    NOT = auto()
+    BINARY = auto()  # a function of `operator`: `add`, `iadd` …
+    UNARY = auto()  # a function of `operator`
+    NOT = auto()  # of a bool
     TO_BOOL = auto()
-    COMPARE = auto()
-    IS_OP = auto()
-    CONTAINS_OP = auto()
+    COMPARE = auto()  # "<" …
+    IS_OP = auto()  # invert
+    CONTAINS_OP = auto()  # invert
     BINARY_SUBSCR = auto()
     STORE_SUBSCR = auto()
     DELETE_SUBSCR = auto()
     # jumps
     JUMP = auto()
-    JUMP_IF = auto()
-    JUMP_IF_NONE = auto()
+    JUMP_IF = auto()  # True or False; pops a bool
+    JUMP_IF_NONE = auto()  # True: jump if None, False: if not; pops
     # iteration, generators
     GET_ITER = auto()
-    FOR_ITER = auto()
+    FOR_ITER = auto()  # exhausted: pop the iterator, go to `target`, which is past any cleanup
     GET_YIELD_FROM_ITER = auto()
     SEND = auto()
     YIELD_VALUE = auto()
     RETURN_GENERATOR = auto()
     RETURN_VALUE = auto()
     CLEANUP_THROW = auto()
-    GET_AWAITABLE = auto()
+    GET_AWAITABLE = auto()  # where
     GET_AITER = auto()
     GET_ANEXT = auto()
     END_ASYNC_FOR = auto()
     # building
-    BUILD_TUPLE = auto()
-    BUILD_LIST = auto()
-    BUILD_SET = auto()
-    BUILD_MAP = auto()
-    BUILD_STRING = auto()
-    BUILD_SLICE = auto()
-    BUILD_CONST_KEY_MAP = auto()
-    LIST_APPEND = auto()
-    SET_ADD = auto()
-    MAP_ADD = auto()
-    LIST_EXTEND = auto()
-    SET_UPDATE = auto()
-    DICT_UPDATE = auto()
-    DICT_MERGE = auto()
+    BUILD_TUPLE = auto()  # n
+    BUILD_LIST = auto()  # n
+    BUILD_SET = auto()  # n
+    BUILD_MAP = auto()  # n
+    BUILD_STRING = auto()  # n
+    BUILD_SLICE = auto()  # n
+    BUILD_CONST_KEY_MAP = auto()  # n
+    LIST_APPEND = auto()  # i
+    SET_ADD = auto()  # i
+    MAP_ADD = auto()  # i
+    LIST_EXTEND = auto()  # i
+    SET_UPDATE = auto()  # i
+    DICT_UPDATE = auto()  # i
+    DICT_MERGE = auto()  # i
     LIST_TO_TUPLE = auto()
-    CONVERT = auto()
-    FORMAT = auto()
-    UNPACK_SEQUENCE = auto()
-    UNPACK_EX = auto()
+    CONVERT = auto()  # "s", "r" or "a"
+    FORMAT = auto()  # has_spec
+    UNPACK_SEQUENCE = auto()  # n
+    UNPACK_EX = auto()  # (before, after)
     # functions
-    MAKE_FUNCTION = auto()
-    SET_FUNCTION_ATTRIBUTE = auto()
-    CALL = auto()
-    CALL_FUNCTION_EX = auto()
-    CALL_INTRINSIC = auto()
-    CALL_INTRINSIC_2 = auto()
+    MAKE_FUNCTION = auto()  # 3.11's flags; 3.13+: 0
+    SET_FUNCTION_ATTRIBUTE = auto()  # flag
+    CALL = auto()  # (argc, kwnames); argc counts keyword values too; below: callable and self-or-NULL in either order
+    CALL_FUNCTION_EX = auto()  # has_kwargs; below lie NULL and callable as the version has them
+    CALL_INTRINSIC = auto()  # name
+    CALL_INTRINSIC_2 = auto()  # name
     # with, exceptions
     BEFORE_WITH = auto()
     BEFORE_ASYNC_WITH = auto()
@@ -141,17 +141,17 @@ class Op(_FromZero):
     CHECK_EXC_MATCH = auto()
     CHECK_EG_MATCH = auto()
     PREP_RERAISE_STAR = auto()
-    RERAISE = auto()
-    RAISE_VARARGS = auto()
+    RERAISE = auto()  # n
+    RAISE_VARARGS = auto()  # n
     # match
-    MATCH_CLASS = auto()
+    MATCH_CLASS = auto()  # n
     MATCH_KEYS = auto()
     MATCH_MAPPING = auto()
     MATCH_SEQUENCE = auto()
     GET_LEN = auto()
     # import
-    IMPORT_NAME = auto()
-    IMPORT_FROM = auto()
+    IMPORT_NAME = auto()  # name
+    IMPORT_FROM = auto()  # name
     IMPORT_STAR = auto()
 
 
@@ -160,7 +160,8 @@ N_OPS = len(Op)
 
 class Instr:
     """One canonical instruction. `target` is a canonical index (jumps only), `offset` the byte offset of the original
-    instruction, `last` is True on the last part of an original one, `pos` is (lineno, end_lineno, col, end_col)."""
+    instruction, `last` is True on the last part of an original one, `pos` is (lineno, end_lineno, col, end_col). A combined instruction is
+    lifted into several, which share `offset`: `JUMP_IF_TRUE_OR_POP` into `COPY 1; TO_BOOL; JUMP_IF; POP_TOP`."""
 
     __slots__ = ("arg", "last", "lineno", "offset", "op", "pos", "target")
 
@@ -184,8 +185,7 @@ class Instr:
 
 
 class Handler(NamedTuple):
-    """Where an exception goes: cut the stack to `depth`, push lasti (the offset) if `lasti`, push the exception, go to
-    `target`."""
+    """The way of an exception: cut the stack to `depth`, push lasti (the offset) if `lasti`, push the exception, go to `target`."""
 
     target: int
     depth: int

@@ -59,7 +59,7 @@ def put_place(error: BaseException, place: Place | None) -> None:
 
 
 def take_place(error: BaseException) -> None:
-    """The generated frame's entry is now before those of `put_place`, the first of which is for the same frame: make them one."""
+    """Merge the traceback entry of the generated frame into the next one: `put_place` has made that for the same frame."""
     entry = TRACEBACK.__get__(error)
     placed = entry.tb_next if entry is not None else None
     if placed is not None and placed.tb_lasti == PLACED and _looks_like(placed.tb_frame.f_code, entry.tb_frame.f_code):

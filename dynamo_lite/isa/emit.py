@@ -178,7 +178,7 @@ class Assembler:
     # -- calls
 
     def push_callable(self, emit: Callable[[], Any]) -> None:
-        """What `emit` pushes, and the NULL that a call wants beside it. Then push the arguments, then `call`."""
+        """Push the callable that `emit` pushes, and the NULL that a call needs beside it. Then push the arguments, then `call`."""
         if NULL_FIRST:
             self.emit("PUSH_NULL")
         emit()
@@ -218,7 +218,7 @@ class Assembler:
 
 
 def prologue(cellvars: tuple, freevars: tuple, generator: bool, firstlineno: int) -> list[Instr]:
-    """What CPython's compiler puts before a function's body."""
+    """The instructions that CPython's compiler puts before a function's body."""
     line = make_location(firstlineno, firstlineno, 0, 0)
     items = [make_instr("COPY_FREE_VARS", len(freevars))] if freevars else []
     items += [make_instr("MAKE_CELL", FreeVar(name)) for name in cellvars]

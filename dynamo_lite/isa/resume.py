@@ -13,7 +13,8 @@ Parameters, positional, in this order:
   active handler, the value to pass is the exception which that handler handles;
 - the locals in `locals_passed`, in that order. A local that is not passed is unbound. For a cell slot that holds a
   plain value (a 3.12+ inlined comprehension whose variable has the name of an outer cell) the name of the cell can be
-  passed too;
+  passed too. A caller in C holds the arguments of a Python function until it returns; only continuations own theirs (`csrc/move.h`), so
+  the prologue takes values out of their parameters (`load_fast_and_clear`);
 - mode "raise": `__exc`; mode "call": `__inner`, `__inner_args` (a list, which is emptied).
 
 Closure: the cells of `resume_freevars(code)`; the caller makes the function with the frame's actual cells. (In a slot
@@ -164,7 +165,7 @@ def resume_code(
 
 
 def _known(code: CodeType) -> dict:
-    """The continuations of `code` made so far; by identity, as equal code objects may differ in their file."""
+    """The continuations of `code` made so far; by identity, since code objects compare equal across files and globals."""
     found = _made.get(id(code))
     if found is not None and found[0]() is code:
         return found[1]
@@ -180,8 +181,8 @@ def _known(code: CodeType) -> dict:
 
 
 def own_variables(shown: Any, names: tuple[str, ...]) -> Any:
-    """What `locals()`, `vars()` or `dir()` gave in a continuation, as the original would have it: without the names that are none of its
-    variables, in its order. Anything else, which a function of the program with such a name gave, is left as it is."""
+    """The result of `locals()`, `vars()` or `dir()` in a continuation, as in the original: without the names that are not variables of the
+    original, in its order. The result of a function of the program with such a name is left as it is."""
     variables = sys._getframe(1).f_locals  # from 3.13 on a proxy
     if type(shown) is list:
         if shown == sorted(variables):
@@ -221,7 +222,7 @@ class _Resume:
         self.dead_ends: list = []
 
     def _whole_instruction(self, index: int) -> int:
-        """Where to begin to execute the canonical instruction at `index` (never inside the original's own prologue)."""
+        """The index at which to begin to execute the canonical instruction at `index` (never inside the original's own prologue)."""
         instrs = self.body.instrs
         start = next((i for i, instr in enumerate(instrs) if instr.name == "RESUME"), -1)
         if index <= start:

@@ -24,7 +24,7 @@ class LiftedPart(NamedTuple):
 
 
 class LiftContext:
-    """What decoders need to know about the code object being lifted."""
+    """The facts about the code object being lifted that decoders need."""
 
     __slots__ = ("cell_slots", "consts", "instrs", "kwnames", "names")
 

@@ -105,10 +105,10 @@ def _descriptors(cls: type, name: str) -> Iterator[tuple[type, Member]]:
 
 
 def read_field(obj: object, name: str) -> object:
-    """What a field of C holds. No method or property of the program runs."""
+    """The value of a C field. No method or property of the program runs."""
     return field_descriptor(type(obj), name).__get__(obj)
 
 
 def read_member(obj: object, name: str) -> object:
-    """What a field or slot holds. No method or property of the program runs."""
+    """The value of a field or slot. No method or property of the program runs."""
     return member_descriptor(type(obj), name).__get__(obj)

@@ -46,7 +46,7 @@ def _age(seconds: float) -> str:
 
 
 def _differences(facts: object) -> str:
-    """What is another thing in this installation."""
+    """The parts that differ in this installation."""
     here = keys.facts()
     if not isinstance(facts, dict):
         return "  (made elsewhere)"

@@ -144,7 +144,8 @@ class Measurement:
     """Measures while it is entered: `backend` and `function` give wrapped versions that report to it.
 
     The operators are counted for at most `window` seconds, because the profiler keeps every event in memory; graph
-    calls and times are counted to the end. With `keep_texts` the coverage has code and guards of frames also when these are gone.
+    calls and times are counted to the end. With `keep_texts` the coverage has code and guards of frames also when these are gone: `runpy`
+    drops the globals of a script at its end, and with them its functions and their versions.
     """
 
     def __init__(self, window: float = 60.0, *, keep_texts: bool = False) -> None:
@@ -193,7 +194,7 @@ class Measurement:
         return self._counted(compiled, getattr(compiled, "__qualname__", type(compiled).__qualname__))
 
     def coverage(self) -> Coverage:
-        """What was measured so far; complete after the exit."""
+        """The measurements so far; complete after the exit."""
         functions = [function for function in self._functions if function.calls]
         events = sorted(self._current.events, key=lambda event: event.started)
         names = [function.name for function in self._functions]

@@ -155,7 +155,7 @@ class _Capture:
         return root.kind == ir.LOCAL and tr.analysis.values[root.arg] is not self.owner
 
     def refusal(self) -> UserError:
-        """What to raise because of the changes."""
+        """The error to raise because of the changes."""
         message = (
             f"the program changes {', '.join(self.refused)}\n"
             "  do:  return the new value instead: an exported graph has results only"
@@ -243,7 +243,7 @@ class _Call(NamedTuple):
 
 
 def _exported(fn: Any, call: _Call) -> tuple[Exported, _Capture]:
-    """What becomes of a call, and what it would change."""
+    """The captured graph of a call, and the changes that the call would make."""
     capture = _Capture(fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None))
     with contextlib.ExitStack() as stack:
         stack.callback(log.listen(capture.frames.append))
@@ -417,7 +417,7 @@ class Equality:
         return " == ".join(map(str, self.places))
 
     def failures(self, named: dict[str, Any]) -> list[GuardFailure]:
-        """What is wrong with arguments by name: at most one failure."""
+        """The failures of arguments, given by name: at most one, where sizes that have to be equal are not."""
         sizes = []
         for place in self.places:
             value: Any = named

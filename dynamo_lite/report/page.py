@@ -123,7 +123,7 @@ class PlaceView:
 
 @dataclass
 class FunctionView:
-    """What was given to `compile`."""
+    """A function or module that was given to `compile`."""
 
     record: FunctionCoverage
     places: list[PlaceView]

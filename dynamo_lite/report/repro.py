@@ -37,7 +37,7 @@ class RandomInput:
 
     @classmethod
     def like(cls, value: torch.Tensor, seed: int) -> RandomInput:
-        """Of the same kind and distribution."""
+        """Data of the same kind and distribution as those of a tensor."""
         about = (tuple(value.shape), tuple(value.stride()), value.dtype, str(value.device), value.requires_grad)
         first, second = Distribution.of(value)
         return cls(seed, *about, (round(first, 4), round(second, 4)))

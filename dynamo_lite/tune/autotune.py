@@ -1,7 +1,7 @@
 """The backend `autotune`: each graph goes to the backend that runs it fastest, and right.
 
 Input: a graph as `backends.registry` describes it. Output: the callable of the chosen backend. The choice is that of an earlier race over
-an equal graph (`store`), else a race is run now (`race`). The graph's record says what was chosen and why.
+an equal graph (`results`), else a race is run now (`race`). The graph's record says what was chosen and why.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Tuning:
         self.key = graph_key(gm, examples, self.training)
 
     def compiled(self) -> Callable[..., Any]:
-        """What the program is to call."""
+        """The callable that the program calls."""
         known = self.store.get(self.key)
         if known is not None and known.backend in ("eager", *self.names):
             try:
@@ -245,7 +245,7 @@ def default_path() -> pathlib.Path:
 
 
 def choice_of(outcome: Outcome) -> Choice:
-    """What a race has led to."""
+    """The choice to which a race has led."""
     seconds = {name: median for name, median, _, _ in outcome.runners}
     speedup = outcome.eager / seconds[outcome.winner] if seconds.get(outcome.winner) else 1.0
     measured = [(name, None if s is None else round(s * 1e6, 3), text) for name, s, _, text in outcome.runners]

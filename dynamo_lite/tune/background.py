@@ -1,8 +1,9 @@
 """Races behind a running program: the graph runs eagerly at once, and with the winner from the first call after its race has ended.
 
 Input: a graph, its inputs, candidates. Output: a callable. Races run one after the other in a process of their own (`apart`), which fills
-torch's caches; a thread waits for them. The winner is compiled again here by the next call, from these caches: torch's compilers put
-things of torch's in other places while they work, which no other thread may meet.
+torch's caches; a thread waits for them. The winner is compiled again here by the next call, from these caches: torch's compilers
+replace parts of torch while they work (`torch.fx.Tracer.trace` patches `Module.__call__` for the whole process), so none of them may run in
+a second thread.
 
 Invariant: what a call runs is whole: eager execution, or the winner. A graph with symbolic sizes keeps running eagerly if the winner would
 assume more about them than its guards check, which are made by then.
@@ -63,7 +64,7 @@ class Background:
         return call
 
     def race(self) -> None:
-        """What the thread does: wait for the race."""
+        """The work of the thread: wait for the race."""
         try:
             result: Outcome | str = race_apart(self.job.path, self.names, self.seconds)
         except CannotCarry as reason:

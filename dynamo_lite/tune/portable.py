@@ -55,6 +55,7 @@ def dump(job: PortableGraph, file: IO[bytes], *, values: bool = True) -> None:
 
 def load(file: IO[bytes]) -> PortableGraph:
     """The other side of `dump`. Raises `CannotCarry` if the graph needs something that only the program has."""
+    # Before there is a fake mode: `torch.load` makes meta tensors where a tracing context has one.
     (graph, symbols, fakes, training, settings), examples = torch.load(file, weights_only=True)
     examples = made(examples)
     with without_compiler:

@@ -61,7 +61,7 @@ def versions(function: FunctionType, values: tuple[Any, ...], region: Any) -> It
 
 
 def revived(version: StoredVersion, make: Callable[[], T]) -> T | None:
-    """What `make` makes of a version; None if it turns out not to fit."""
+    """The result of `make` for a version; None if it turns out not to fit."""
     return store.attempt(version.path, make)
 
 

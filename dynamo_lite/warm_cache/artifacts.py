@@ -22,7 +22,7 @@ from . import keys, store
 
 
 class Artifacts:
-    """What is known, and what is learned, of the compiled graph of one version. `version`: its file; None as long as it has none."""
+    """The facts known, and learned, about the compiled graph of one version. `version`: its file; None as long as it has none."""
 
     def __init__(self, record: FrameRecord, version: Path | None = None) -> None:
         self.record = record
@@ -51,7 +51,7 @@ class Exchange:
         self.settings = settings
 
     def load(self) -> Callable[..., Any] | None:
-        """What an earlier process has compiled."""
+        """The compiled graph of an earlier process."""
         version = self.owner.version
         if version is None:
             return None

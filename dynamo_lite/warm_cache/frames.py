@@ -86,7 +86,7 @@ def _parent(writer: Writer, node: ir.GuardNode) -> int:
 
 
 class _Arguments:
-    """What stands for the arguments of nodes and guards: those that are plain data for themselves, `(..., n)` for number `n` of a table."""
+    """The data that represent the arguments of nodes and guards: plain data represent themselves, `(..., n)` for number `n` of a table."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
@@ -154,7 +154,7 @@ def _mention_functions(writer: Writer, values: tuple[Any, ...]) -> None:
 
 
 def _reach(node: ir.GuardNode, root: types.FunctionType, values: tuple[Any, ...], reached: dict[int, Any]) -> Any:
-    """What a path leads to now."""
+    """The object that a path leads to now."""
     if id(node) not in reached:
         if node.parent is None:
             kind = node.kind
@@ -264,7 +264,7 @@ class _Places:
 
 
 def _write_hints(hints: dict[Any, Any]) -> dict[Any, Any]:
-    """What is known to vary, for the next compilation."""
+    """The sizes and numbers that are known to vary, for the next compilation."""
     kinds = (int, float, tuple, type(None))
     return {
         key: seen
@@ -381,7 +381,7 @@ class StoredVersion:
         return self.region.resume_code(self._code(data))
 
     def graph(self) -> Any:
-        """What `side.compile_graph` takes, None if there is no graph."""
+        """The graph for `side.compile_graph`, None if there is none."""
         data = self.data["graph"]
         return (
             None

@@ -35,7 +35,7 @@ WITHOUT_EFFECT = frozenset(
 
 @functools.cache
 def facts() -> dict[str, Any]:
-    """What is installed here, and what it runs on."""
+    """The installed versions, and the machine."""
     return {
         "dynamo_lite": __version__,
         "dynamo_lite source": _source(),
@@ -48,7 +48,7 @@ def facts() -> dict[str, Any]:
 
 
 def about(record: FrameRecord) -> dict[str, Any]:
-    """What every file says of itself: what of the program it is about, when and where it was made."""
+    """The line that every file has about itself: its part of the program, when and where it was made."""
     return {
         "name": record.name,
         "file": record.filename,

@@ -39,7 +39,7 @@ _codes: dict[int, tuple[Any, bytes]] = {}
 
 
 def fingerprint(code: types.CodeType) -> bytes:
-    """What two code objects have in common that do the same at the same lines. Folders of files don't count."""
+    """A fingerprint of a code object: equal for code that does the same at the same lines. Folders of files don't count."""
     known = _codes.get(id(code))
     if known is not None and known[0]() is code:
         return known[1]
@@ -255,7 +255,7 @@ def _loaded(name: str) -> Any:
 
 
 def _walk(module: str, qualname: str) -> Any:
-    """What a module's text calls by that name: along namespaces, so that no descriptor and no `__getattr__` runs."""
+    """The object that a module's text calls by that name: found along namespaces, so that no descriptor and no `__getattr__` runs."""
     namespace: Any = vars(_loaded(module))
     value = None
     for name in qualname.split("."):
@@ -554,7 +554,7 @@ class Reader:
         return _FINDERS[kind](self, *rest)
 
     def at(self, number: int) -> Any:
-        """What a path leads to now. Raises `Mismatch`."""
+        """The object that a path leads to now. Raises `Mismatch`."""
         value = self.reached[number]
         if value is MISSING:
             parent, kind, arg = self.nodes[number]

@@ -57,7 +57,7 @@ class Item(NamedTuple):
 
 
 def directory() -> Path:
-    """Where the cache is: `config.cache_dir`, else a folder in the user's cache directory (XDG)."""
+    """The folder of the cache: `config.cache_dir`, else a folder in the user's cache directory (XDG)."""
     if config.cache_dir:
         return Path(config.cache_dir).expanduser()
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -177,7 +177,7 @@ def warn(text: str) -> None:
 
 
 def attempt(path: Any, make: Callable[[], T]) -> T | None:
-    """What `make` makes of a file; None if it turns out not to fit."""
+    """The result of `make` for a file; None if it turns out not to fit."""
     try:
         return make()
     except Mismatch as reason:

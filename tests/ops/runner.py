@@ -54,6 +54,7 @@ def _spawn(worker, arguments, folder):
     log_file = os.path.join(folder, "log")
     with open(log_file, "wb") as log:
         command = [sys.executable, "-X", "faulthandler", "-m", worker, *arguments]
+        # Without the cache: what is counted is what this process captures.
         environment = {**os.environ, "DYNAMO_LITE_CACHE": "0", **FILLED}
         subprocess.run(command, cwd=ROOT, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     with open(log_file, errors="replace") as log:

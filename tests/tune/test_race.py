@@ -14,6 +14,9 @@ def graph(fn):
 
 
 def slowed(seconds):
+    """A compiler of the graph whose calls take longer. `seconds` is above 0: `time.sleep(0)` gives the processor away, and on a busy
+    machine a race measures that."""
+
     def compiler(gm, examples):
         def run(*inputs):
             time.sleep(seconds)

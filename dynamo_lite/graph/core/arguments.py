@@ -224,7 +224,7 @@ def with_writable_names(
 
 
 def _positional_parameters(op: str, target: Any) -> Iterator[list[Any]]:
-    """Of each overload of an operator, the parameters that may be given by position."""
+    """For each overload of an operator, the parameters that may be given by position."""
     if isinstance(target, torch._ops.OpOverload):
         schemas = [target._schema]
     elif isinstance(target, torch._ops.OpOverloadPacket):

@@ -48,7 +48,7 @@ OWN_MODULES = ("torch", "_operator", "operator", "builtins", "math", "dynamo_lit
 
 
 class CheckFailed(Exception):
-    """What the trace took for granted about tensor data does not hold."""
+    """An assumption of the trace about tensor data does not hold."""
 
 
 class GraphFailure:
@@ -106,7 +106,7 @@ class GraphFailure:
         return None
 
     def _trace(self, last: int, error: Exception, args: tuple[Any, ...]) -> str | None:
-        """What has changed when the node number `last` raised this."""
+        """The reason why the frame can't start again when the node number `last` raised this; None if nothing has changed."""
         if self.checks:
             return None  # such a graph can be undone
         key = (last, any(_has_history(a) for a in args))
@@ -146,8 +146,9 @@ class GraphFailure:
 
 
 class LeftByTrace(NamedTuple):
-    """What a graph has changed for good (None: nothing), by which node, and the devices from whose generators it has drawn. `refused`: what
-    the last node raises on fake tensors before it calls any operator."""
+    """The lasting change of a graph (None: there is none), the node that made it, and the devices from whose generators the graph has
+    drawn. `refused`: the class of the error that the last node raises on fake tensors before it calls any operator. Schemas tell what is
+    written; `Tensor._version` does not: some operators write part of their data and then raise, which counts nothing."""
 
     reason: str | None
     node: int = -1
@@ -158,8 +159,8 @@ class LeftByTrace(NamedTuple):
 def trace_left(
     gm: Any, last: int, args: Any, protect: Callable[[Any], Any], first_check: int | None = None
 ) -> LeftByTrace:
-    """What the nodes up to number `last`, which raises, have changed for good. `first_check`: the node from which on nothing is known of
-    the data; random numbers are put back."""
+    """The lasting changes of the nodes up to number `last`, which raises. `first_check`: the node from which on nothing is known of the
+    data; random numbers are put back."""
     watch = _Watch(first_check)
     found: list[str] = []
     refused = None

@@ -77,7 +77,7 @@ class PropagationMode(FakeTensorMode):
         self.shape_env = shape_env
         self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
         self.direct_rules: Any = None  # those of `direct_rules`, and
-        self.direct_outcome: Any = None  # of `calls`,
+        self.direct_outcome: Any = None  # of `call_rules`,
         self.extents: Any = None  # `Extents`, once there are symbols
         self.items_read = 0  # how often an operator has asked for the data of a tensor
         self.is_random = False  # whether an operator has drawn random numbers
@@ -217,7 +217,7 @@ class Propagator:
             return leaf.clone().as_strided(meta.shape, meta.stride, meta.offset)
 
     def _inner_symbolic(self, meta: Any, fake: FakeTensor) -> FakeTensor:
-        """The like of `_inner_fake`, for a leaf with symbolic sizes."""
+        """`_inner_fake` for a leaf with symbolic sizes."""
         extents = self.mode.extents
         with self.mode, without_compiler, torch.enable_grad(), self.dispatcher():
             if not meta.interned or extents.is_without_gaps(fake):
@@ -260,12 +260,11 @@ class Propagator:
         key: Any,
         memo: dict[Any, Propagation],
     ) -> tuple[Propagation, list[FakeTensor] | None]:
-        """What `target(*args, **kwargs)` returns and changes.
+        """The results of `target(*args, **kwargs)`, and its changes.
 
-        `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among
-        them in order of appearance; `key` names the call for `memo`, None if it must not be remembered. The second
-        result lists the fake tensors of the `TensorResult`s in order, None if the outcome was remembered. Raises
-        `Unsupported`.
+        `op` is "call_function" or "call_method"; nodes in the arguments stand for `values`, `tensors` are those among them in order of
+        appearance; `key` names the call for `memo`, None if it must not be remembered. The second result lists the fake tensors of the
+        `TensorResult`s in order, None if the outcome was remembered. Raises `Unsupported`.
         """
         if key is not None:
             outcome = memo.get(key)
@@ -305,7 +304,7 @@ class Propagator:
     def _direct(
         self, op: str, target: Any, args: Any, kwargs: Any, tensors: list[TensorValue], values: dict[Node, Any]
     ) -> Propagation | None:
-        """What follows from sizes alone, if some of them are symbolic."""
+        """The outcome of a call that follows from sizes alone, if some of them are symbolic; else None."""
         find = self.mode.direct_outcome
         if find is None or not any(t.meta.live for t in tensors):
             return None

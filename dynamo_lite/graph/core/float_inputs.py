@@ -1,9 +1,9 @@
-"""Graphs with floats for compilers that only know tensors.
+"""Graphs with float inputs, for compilers that only take tensors.
 
-Input: a finished graph some of whose numbers are floats that differ from call to call. Output: the graph with a tensor of one double in the
-place of each, and the function that computes these numbers from the inputs before the graph runs.
-Invariant: numbers are computed by Python, as the program would. Operators get `tensor.item()`. For a compiler that would make constants of
-those, tensors take the place of numbers inside operators as well, where they can; results differ by rounding at most.
+Input: a finished graph in which floats differ from call to call. Output: the graph with a tensor of one double in the place of each
+float, and the function that computes these floats from the inputs before the graph runs.
+Invariant: Python computes the floats, as it does in the program. Operators get `tensor.item()`. For a compiler that would make constants
+of these items, tensors replace the floats inside operators as well, where operators take them; results then differ by rounding at most.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ Body = Callable[..., Any]
 
 
 def _code(body: Body) -> Body:
-    """What a body runs, without what calling a module does besides: hooks that the program has for all modules, and printing of errors."""
+    """The `forward` of a body, without the other parts of a module's call: hooks that the program has for all modules, and printing of
+    errors."""
     return getattr(body, "forward", body)
 
 
@@ -123,9 +124,9 @@ def apply_function(
 ) -> tuple[Any, ...]:
     """`Function.apply` of a class with this name: `forward` returns n results and then what `backward` takes after their gradients.
 
-    `dirty` are the positions of the arguments that it changes. Those in `copied` are inputs of the graph, of which AOTAutograd would hold
-    that they are changed without gradients: there the function changes a copy. If gradients are not to be made of nothing, `absent` says
-    for each `backward` which of its gradients are None.
+    `dirty` are the positions of the arguments that it changes. Those in `copied` are inputs of the graph: AOTAutograd treats a change of an
+    input in an `autograd.Function` as a change without gradients, so the function changes a copy, which is copied back outside of it. If
+    gradients are not to be made of nothing, `absent` says for each `backward` which of its gradients are None.
     """
     backwards = tuple(map(_later, backward if isinstance(backward, tuple) else (backward,)))
 
@@ -366,7 +367,7 @@ def _formed(form: Any, numbers: Iterator[Any]) -> Any:
 
 
 def numpy_number(path: str, form: tuple[Any, ...], named: tuple[tuple[str, Any], ...], *numbers: Any) -> Any:
-    """What `numpy_scalar` returns as a number of Python's."""
+    """The result of `numpy_scalar` as a number of Python's."""
     return numpy_scalar(path, form, named, *numbers).item()
 
 

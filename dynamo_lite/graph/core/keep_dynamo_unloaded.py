@@ -62,7 +62,8 @@ class _StandIn(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-# What torch itself asks the settings of its compiler for, at their defaults.
+# The settings of torch's compiler that torch itself reads while operators run on fake tensors, at their defaults. One that is missing here
+# loads the compiler.
 _CONFIG = types.SimpleNamespace(_custom_ops_profile=None, error_on_nested_fx_trace=True)
 _stand_in = _StandIn(PACKAGE, config=_CONFIG, disable=_disable)
 _validator = _StandIn("torch.fx.experimental.validator", translation_validation_enabled=lambda: False)

@@ -55,7 +55,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def verify(builder: Any) -> list[str]:
-    """What is wrong with a builder's graph."""
+    """The faults of a builder's graph, as texts."""
     return [*_order(builder.graph), *_inputs(builder), *_nodes(builder)]
 
 

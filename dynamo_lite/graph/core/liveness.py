@@ -1,9 +1,9 @@
-"""Which operators that draw random numbers lead to nothing that outlives the graph.
+"""Operators that draw random numbers which nothing that outlives the graph depends on.
 
-Input: a builder with its finished graph. Output: names of nodes. Compilers leave out what nobody reads; the generator has to move all the
-same, because operators after it would get other numbers.
-Invariant: an operator that is not named is read by an output, or by what changes an input, as far as names and schemas tell; one named in
-vain costs a copy.
+Input: a builder with its finished graph. Output: names of nodes. Compilers leave out operators that nobody reads; the generator has to
+advance all the same, because operators behind them would draw other numbers.
+Invariant: an operator that is not named is read by an output, or by an operator that changes an input, as far as names and schemas tell;
+one that is named without need costs a copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ OVERWRITING = frozenset(
 
 
 def unused_random(builder: Any) -> list[str]:
-    """The names of the operators that draw random numbers in vain. What is overwritten before anything reads it leads nowhere."""
+    """The names of the operators that draw random numbers in vain: a tensor that is drawn, read, and whose readers are overwritten is dead
+    to compilers, so nodes are looked at backwards, and a tensor that is overwritten is not live before."""
     if not builder.random:
         return []
     live = set().union(*map(_memory, builder.graph.output_node().all_input_nodes))
@@ -44,7 +45,7 @@ def unused_random(builder: Any) -> list[str]:
 
 
 def _memory(node: Node) -> set[Any]:
-    """What stands for the memory of the tensors that a node returns; the node itself for other values."""
+    """The keys of the memory of the tensors that a node returns; the node itself for other values."""
     values = [getattr(node.meta, "subject", None), *_items(getattr(node.meta, "sequence", None))]
     return {_first(value) for value in values if isinstance(value, TensorValue)} or {node}
 

@@ -1,10 +1,10 @@
-"""What of `__torch_function__` is active around a frame: the program's function modes, and whether subclasses are asked; the
-`FakeTensorMode` of the program, if it calls under one.
+"""The program's function modes, `FakeTensorMode` and switch of the `__torch_function__` protocol, while a frame is analysed or a graph
+runs.
 
-Input: torch's stack of function modes and its switch of the protocol at the time of an analysis, or of a call of a compiled graph.
-Output: the stack without the program's own modes, which see every torch function that anybody calls; subclasses that are not asked about
-what runs below the protocol. What was taken off is known to the trace. While a frame is analysed, and while a graph that failed is looked
-into, the program's `FakeTensorMode` is off torch's stack: the analysis makes tensors of its own.
+Input: torch's stack of function modes and its switch of the protocol, at an analysis or at a call of a compiled graph. Output: the stack
+without the modes of the program, which would see every torch function that anybody calls, and the protocol switched off for operators
+about which the trace has asked the subclasses already. The trace knows what was taken off. During an analysis, and during the
+examination of a graph that failed, the program's `FakeTensorMode` is off torch's stack too: the analysis makes fake tensors of its own.
 Invariant: afterwards the stacks and the switch are what they were. Contexts of a default device stay: they change what operators make.
 Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp`, `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`
 (`_pop_mode_temporarily`).
@@ -86,7 +86,7 @@ def asking(target: Any) -> Callable[..., Any]:
 
 
 def as_now(body: Callable[..., Any]) -> Callable[..., Any]:
-    """What a graph runs later, when gradients are asked for: torch asks then whom it asks now."""
+    """A function that a graph runs later, when gradients are computed: torch asks the same classes then as it does now."""
     return body if _C._is_torch_function_enabled() else below(body)
 
 

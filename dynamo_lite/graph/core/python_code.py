@@ -168,7 +168,7 @@ class _Writer:
         raise _UncommonError
 
     def _caller(self, target: Any) -> Callable[[Node], str]:
-        """What writes the calls of a function."""
+        """The function that writes calls of a function."""
         argument = self._argument
         if getattr(target, "__module__", "") == "_operator":
             form = magic_methods.get(target.__name__)
@@ -224,5 +224,5 @@ class _Writer:
 
 @functools.cache
 def standard_globals() -> dict[str, Any]:
-    """What torch.fx gives every graph."""
+    """The globals that torch.fx gives every graph."""
     return Graph().python_code("self").globals

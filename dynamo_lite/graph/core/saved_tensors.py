@@ -1,10 +1,10 @@
 """Hooks of the tensors that autograd saves: `torch.autograd.graph.saved_tensors_hooks` inside of a graph and around it.
 
-Input: for a block inside, what the hooks do with each tensor that operators save there, as bodies. Output: two functions for the block's
-nodes, which give these to autograd while the block runs, for real or in a compiler's trace. For hooks around a compiled graph: the
-graph as it was captured, run instead of what a compiler made of it.
-Invariant: hooks see the tensors that operators save in eager execution, in that order. A compiler's graph is one node of autograd and
-saves others: only hooks that are known to give back what they got are left to it.
+Input: for a block inside, the hooks as bodies, one for each tensor that operators save there. Output: two functions for the nodes of the
+block, which install these hooks in autograd while the block runs, for real or in a compiler's trace. For hooks around a compiled graph:
+the graph as it was captured, which runs in place of the compiled one.
+Invariant: hooks see the tensors that operators save in eager execution, in that order. A compiled graph is one node of autograd and saves
+other tensors: it runs only under hooks that are known to return what they got.
 Mirrors `torch/csrc/autograd/saved_variable.cpp` and `torch/csrc/autograd/python_saved_variable_hooks.cpp`.
 """
 
@@ -24,8 +24,8 @@ _A = torch._C._autograd
 
 
 class Saved(NamedTuple):
-    """What a block knows of one tensor that an operator saves: the number of the bodies that take it. `outer`: its place among the
-    tensors from outside, if it is one of them; else its type, and its sizes if they are fixed."""
+    """The facts that a block has about one tensor that an operator saves: the number of the bodies that take it. `outer`: its place among
+    the tensors from outside, if it is one of them; else its type, and its sizes if they are fixed."""
 
     body: int
     outer: int | None
@@ -34,7 +34,7 @@ class Saved(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What autograd keeps in the place of a tensor."""
+    """The object that autograd keeps in the place of a tensor."""
 
     unpack: Callable[..., Any]
     tensors: tuple[Any, ...]
@@ -55,7 +55,8 @@ class Hooks:
         return Packed(unpack, tuple(pack(tensor, *self.lifted)))
 
     def _next(self, tensor: Any) -> Saved:
-        """What is known of the tensor: in order, or where operators have other ways for real tensors, by what it looks like."""
+        """The facts about the tensor: the next ones in order, or, where operators go other ways for real tensors, those with its
+        metadata."""
         if self.n < len(self.saved) and self._fits(self.saved[self.n], tensor):
             self.n += 1
             return self.saved[self.n - 1]
@@ -173,8 +174,8 @@ def see_every_operator() -> bool:
 
 
 def under_hooks(compiled: Callable[..., Any], captured: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """What a compiler made of a graph that takes part in autograd, to be called where the program may have hooks: then what
-    `captured` gives is called."""
+    """A compiled graph that takes part in autograd, for calls under which the program may have hooks: the graph from `captured` is called
+    then."""
     top = _A._top_saved_tensors_default_hooks
 
     def run(*args: Any) -> Any:

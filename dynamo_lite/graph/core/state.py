@@ -5,6 +5,9 @@ and what is still changed at the end.
 Invariant: the process has the state that the traced code has at this point (operators on fake tensors depend on it)
 until `restore` puts back what was found. The graph leaves the state as it found it; the code after the graph makes the
 lasting changes.
+
+Only the setters in C are modelled: context managers such as `torch.no_grad` are Python classes, which the trace follows. So a graph break
+inside their blocks needs nothing special.
 """
 
 from __future__ import annotations
@@ -141,8 +144,7 @@ _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
 def leave_autocast() -> None:
-    """What leaving an autocast region does besides resetting flags: outside of the last one the cache of casts is
-    dropped."""
+    """The second half of leaving an autocast region, after the reset of flags: outside of the last region the cache of casts is dropped."""
     if torch.autocast_decrement_nesting() == 0:
         torch.clear_autocast_cache()
 
@@ -345,7 +347,7 @@ class AmbientState:
             yield
 
     def of_now(self) -> dict[Any, Any]:
-        """What the state is now, where the graph may have changed it."""
+        """The state now, as far as the graph may have changed it."""
         return {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
 
     @contextlib.contextmanager
@@ -390,7 +392,7 @@ class AmbientState:
         return lambda compiled: outer(_protect(initial, compiled))
 
     def put_back(self) -> None:
-        """What was found, should a compiler that ran the graph have failed half way."""
+        """Restore the state that was found, in case a compiler that ran the graph failed half way."""
         for key, value in self.initial.items():
             if SETTINGS[key[0]].read(*key[1:]) != value:
                 key[0](*key[1:], value)

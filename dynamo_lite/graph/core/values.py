@@ -66,8 +66,8 @@ class SymValue:
 
 
 class SequenceValue(NamedTuple):
-    """What a node with several results stands for: an instance of `type` with these values and constants as items, or a dict with the
-    given keys."""
+    """The value of a node with several results: an instance of `type` with these values and constants as items, or a dict with the given
+    keys."""
 
     type: type
     items: list[Any]
@@ -122,8 +122,9 @@ def has_constant(result: Any) -> bool:
 
 
 class Propagation(NamedTuple):
-    """What an operator does: its result, the new metas of arguments that it changed, by position, and the positions of those whose data it
-    changed, each with how many times that was counted; of arguments that share memory the first; whether it draws random numbers."""
+    """The effect of an operator on metadata: its result, the new metas of arguments that it changed, by position, and the positions of
+    those whose data it changed, each with how many times that was counted; of arguments that share memory the first; whether it draws
+    random numbers."""
 
     result: Any
     changes: tuple[tuple[int, Any], ...] = ()

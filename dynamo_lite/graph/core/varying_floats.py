@@ -1,8 +1,8 @@
 """Floats that may differ from call to call.
 
 Input: floats from outside, and Python functions of them. Output: `FloatValue`s; decisions about them, as guards.
-Invariant: a float is never reasoned about algebraically, which would round differently from the program: every decision computes what the
-program computes, from the inputs of the next call. An operator whose metadata might depend on the number makes it a constant.
+Invariant: a float is never reasoned about algebraically, which would round differently from the program: a guard computes each decision
+as the program does, from the inputs of the next call. An operator whose metadata might depend on the float makes it a constant.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Decision(NamedTuple):
 
 
 class Decisions:
-    """What a trace has assumed about floats."""
+    """The assumptions of a trace about floats."""
 
     def __init__(self, tr: Any) -> None:
         self.tr = tr
@@ -76,7 +76,7 @@ class Decisions:
         self.computed: dict[FloatValue, Any] = {}  # number → access path that computes it
 
     def __call__(self, function: Callable[..., Any], *operands: Any) -> Any:
-        """What the function says of the numbers as they are now; the guards hold them to that. Exceptions propagate."""
+        """The result of the function for the numbers of this call; guards require the same result at the next. Exceptions propagate."""
         key = (function, *[o if isinstance(o, SymValue) else (type(o), repr(o)) for o in operands])
         if key not in self.made:
             for operand in operands:

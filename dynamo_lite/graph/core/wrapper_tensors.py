@@ -136,7 +136,7 @@ def pin_parts(parts: dict[int, WrapperPart], value: Any, tensors: list[Any]) -> 
 
 
 def memories_of(value: torch.Tensor) -> set[int]:
-    """What tensors have in common that share memory."""
+    """Keys of memories: tensors that share memory have a key in common."""
     if not is_wrapper(value):
         return {value.untyped_storage()._cdata} if value.layout is torch.strided else set()
     return set().union(*(memories_of(getattr(value, name)) for name in part_names(value)))
@@ -173,8 +173,8 @@ _WRITING = frozenset(
 
 
 def unseen_by_compilers(builder: Any) -> str | None:
-    """What becomes of parts of wrapper tensors and compilers don't see: gradients of a part that is not the whole tensor's, a change of a
-    tensor that is a change of a part of another one, or the other way round. None if there is nothing, which guards make sure of."""
+    """The first effect on parts of wrapper tensors that compilers don't see, as text: a gradient of a part which is not that of the whole
+    tensor, a change of a tensor which changes a part of another one, or the other way round. None if there is none, which guards ensure."""
     wrappers = [i for i in builder.inputs if is_wrapper(i.value)]
     if not wrappers:
         return None
@@ -215,7 +215,7 @@ def _is_written(value: Any, written: tuple[set[Any], set[int]]) -> bool:
 
 @dataclass(slots=True)
 class Free:
-    """What may be another number at the next call: sizes and strides by dimension, the like for the parts."""
+    """The numbers that may differ at the next call: sizes and strides by dimension, and the same for the parts."""
 
     sizes: frozenset[int] = frozenset()
     strides: frozenset[int] = frozenset()
@@ -255,7 +255,8 @@ def _fixed(numbers: Sequence[Any], free: frozenset[int]) -> tuple[Any, ...]:
 
 
 class OwnComparison:
-    """What a class of tensors says about one, which it compares itself: equal to what it says about those for which a graph holds too."""
+    """The metadata that a class of tensors gives for one of them and compares itself: equal to those of other tensors for which a graph
+    holds too."""
 
     __hash__ = None  # type: ignore[assignment]
 

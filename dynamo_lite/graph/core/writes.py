@@ -34,7 +34,7 @@ _KNOWN: dict[Any, Effects | None] = {}
 
 
 def effects_of(func: Any) -> Effects | None:
-    """What an operator does besides; None for nearly all."""
+    """The effects of an operator that fake tensors don't show; None for nearly all."""
     try:
         return _KNOWN[func]
     except KeyError:
@@ -106,7 +106,8 @@ _IGNORE_STRIDES_OF_OUT = frozenset(
 )
 _IGNORE_STRIDES_OF_OUT |= {getattr(torch.ops.aten, of.__name__).out for of in _IGNORE_STRIDES_OF_OUT}
 """Operators whose kernels for the CPU (torch 2.13) write to the memory of `out=` as if it were contiguous, make it so, or write nothing.
-Found by comparing an `out=` of stride 2 with the plain result for all samples of torch's database of operators."""
+Compilers compute the result and copy it, which is right and differs from eager execution. Found by comparing an `out=` of stride 2 with
+the plain result for all samples of torch's database of operators."""
 
 
 @functools.cache

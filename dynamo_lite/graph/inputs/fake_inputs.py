@@ -33,7 +33,7 @@ SLUG = "fake-tensor-of-program"
 
 
 def is_param(value: FakeTensor) -> bool:
-    """What makes a `FakeTensor` an instance of `Parameter`."""
+    """Whether a `FakeTensor` is an instance of `Parameter`."""
     return bool(value.__dict__.get("_is_param", False))
 
 
@@ -146,7 +146,7 @@ def check_changes(tensors: Sequence[TensorValue], changes: Sequence[tuple[int, A
 
 
 def result_is_fake(builder: GraphBuilder, tensors: Sequence[TensorValue]) -> bool | str:
-    """What an operator on these, that has been checked, returns (`TensorValue.is_fake`)."""
+    """Whether an operator on these tensors, which has been checked, returns a `FakeTensor` (`TensorValue.is_fake`)."""
     if builder.scope is not None and builder.scope.transforms:
         return builder.scope.transforms[-1]  # one of them is a wrapper
     return modes.fake_mode() is not None or any(value.is_fake for value in tensors)

@@ -165,7 +165,7 @@ def _outer(builder: Any, plan: _Tensor) -> tuple[Any, Any]:
 
 
 def _nested_int(fake: Any) -> Any:
-    """What the fake of a tensor of offsets stands for."""
+    """The nested int that the fake of a tensor of offsets stands for."""
     known = fake.nested_int_memo if isinstance(fake, FakeTensor) else None
     return None if known is None else known.node.expr
 
@@ -191,6 +191,7 @@ def settle_inputs(builder: Any) -> None:
         fake = getattr(subject, "fake", None)
         if isinstance(value, torch.Tensor) and fake is not None:
             _settle(builder, fake, value, source)
+    # AOTAutograd numbers nested ints anew from where its mode began: the numbers given during the trace are taken back.
     builder.propagator.mode.reset_nt_tensor_id_counter()
 
 

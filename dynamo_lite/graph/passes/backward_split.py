@@ -1,9 +1,10 @@
 """A backward pass in stages, between which the traced program runs the hooks of modules.
 
-Input: a builder; nodes whose gradients are asked for. Output: the graph cut behind the nodes that such hooks stand at, so that the
-gradients of what lies behind can be asked for by themselves.
-Invariant: autograd runs functions in the reverse order of their making. When a hook runs, all that was made after its node is done
-and nothing before; what has arrived by then at earlier tensors goes into the next stage first, so that sums are those of one pass.
+Input: a builder; nodes whose gradients are asked for. Output: the graph, cut behind the nodes at which such hooks are registered, so that
+the gradients of the part behind a cut can be computed by themselves.
+Invariant: autograd runs the backward functions in the reverse order in which the forward operators ran. When a hook runs, the backward
+functions of all later operators are done and none of an earlier one; gradients that have arrived at earlier tensors by then go into the
+next stage first, so that sums are those of one pass.
 Mirrors `torch/csrc/autograd/engine.cpp`.
 """
 
@@ -27,7 +28,7 @@ HOOKS = (module_hooks.arguments, module_hooks.results)
 
 
 class Reached:
-    """What the gradients of some outputs flow through: nodes, and where in the graph they are."""
+    """The nodes that the gradients of some outputs flow through, and their positions in the graph."""
 
     def __init__(self, builder: Any, outputs: list[Node]) -> None:
         self.builder = builder
@@ -44,7 +45,7 @@ class Reached:
         return sorted(found, key=self.position.__getitem__)
 
     def users(self, node: Node) -> Iterable[Node]:
-        """Who uses a node on the way."""
+        """The users of a node among them."""
         return [user for user in node.users if user in self.nodes]
 
 

@@ -1,11 +1,11 @@
-"""Integers that modules keep in tensors: the value of a buffer of one element is known once the program has asked for it.
+"""Integers that modules keep in tensors: the value of a buffer with one element is known once the program has asked for it.
 
-Input: the tensors on whose data an operation depends. Output: `Restart`; the buffers that they are computed from then are inputs with
-known data (`FakeTensor.constant`), guarded. The truth of a comparison.
-Invariant: such a buffer is an int like those among the module's attributes, which are constants too. One whose value changes from one
-compilation to the next is data, of which the guards only demand that each branch goes as it did. One whose memory anything else shares
-is data altogether: what writes there would not be seen. The number in another input is known to operators alone that themselves take
-it out of the tensor (`input_number`); it may vary like numbers that the frame is given.
+Input: the tensors whose data an operation needs. Output: `Restart`, after which the buffers that they are computed from are inputs with
+known data (`FakeTensor.constant`), guarded; or the truth of a comparison.
+Invariant: such a buffer is treated like an int attribute of the module, which is a constant too. If its value changes between two
+compilations it is data, and guards demand only that each branch goes as it did. If anything else shares its memory it is data altogether,
+since writes through that memory would not be seen. The number in another input is known only to operators that read it from the tensor
+themselves (`input_number`); it may vary like the numbers among the arguments of a frame.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def run_checkpointed(body: Any, *args: Any) -> tuple[Any, ...]:
 
 
 def forward_of(module: Any) -> Callable[..., Any]:
-    """What runs a graph as it was captured, in the place of what a compiler made of it."""
+    """The function that runs a graph as it was captured, in the place of the compiled one."""
     module.real_recompile()  # its text is written when it is first needed
     return runnable(module).forward
 

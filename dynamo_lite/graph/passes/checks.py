@@ -1,9 +1,9 @@
-"""Checks: what a trace takes for granted about tensor data, tested when the graph has run.
+"""Checks: assumptions of a trace about tensor data, tested after the graph has run.
 
-Input: conditions on which the program does nothing but raise. Output: one more result of the graph for each device, true if one of
-the conditions does not hold as the trace has it; a wrapper of the compiled graph that looks at it.
-Invariant: a graph with checks can be undone. Nothing in it outlives the graph but random numbers, which are put back: when a check
-fails, the frame starts again as ordinary Python, and raises what the program raises there.
+Input: conditions under which the program only raises. Output: one more result of the graph per device, true if one of the conditions is
+not as the trace assumed; a wrapper of the compiled graph that reads it.
+Invariant: a graph with checks can be undone. Nothing outlives it but the state of random generators, which is put back: when a check
+fails, the frame starts again as ordinary Python, and raises what the program raises.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Checks:
         return list(combined.values())
 
     def conditions(self) -> Conditions:
-        """What the graph tests; asked for when it is complete."""
+        """The conditions that the graph tests; asked for when it is complete."""
         return Conditions(self.n_results, [(check.node, _line_of(check)) for check in self.found])
 
     def require_undoable(self, gm: Any, args: list[Any], protect: Callable[[Any], Any]) -> None:

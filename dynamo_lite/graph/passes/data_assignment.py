@@ -1,8 +1,8 @@
-"""The `data` of tensors and their version counters, by which autograd notices that what an operator has kept was changed in place.
+"""Assignments to `tensor.data`, and the version counters by which autograd notices that a saved tensor was changed in place.
 
 Input: a builder with its finished graph. Output: how often the program changes values in place; wrappers of the compiled graph.
-Invariant: `tensor.data` has a counter of its own: what is written to it does not show in the tensor's. Compilers, to which both are one
-memory, count it there. A tensor that gets other data after the graph is not what the graph keeps for its gradients.
+Invariant: `tensor.data` has a version counter of its own: a write to it does not count for the tensor. Compilers treat both as one
+memory, and count it. A tensor that gets other data after the graph is not the tensor that the graph keeps for its gradients.
 Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`).
 """
 
@@ -194,7 +194,8 @@ def replaced_inputs(builder: Any) -> list[int]:
 
 
 def with_aliases(replaced: list[int], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph that gets aliases of these inputs: what it keeps of them has the data that they had."""
+    """A graph that gets aliases of these inputs, with the data that they have now: AOTAutograd saves leaf inputs as the tensors themselves,
+    and the backward pass would find the data that have been assigned meanwhile."""
 
     def run(*args: Any) -> Any:
         given = list(args)

@@ -110,14 +110,14 @@ class Rerun:
 
 
 class _Saved:
-    """What stands for a tensor that an operator keeps for its gradient, as long as that can be asked for."""
+    """Stands for a tensor that an operator keeps for its gradient; alive as long as the gradient can be computed."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
 
 
 def at_the_end(builder: Any, ask: Callable[[dict[Node, Any]], Any]) -> Any:
-    """What `ask` says of the values of all nodes as they are, as fakes, after the graph so far."""
+    """The result of `ask` for the values of all nodes, as fakes, after a run of the graph so far."""
     try:
         with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
             return ask(_run(builder))
@@ -161,7 +161,7 @@ def _own_memory(fakes: list[Any], others: list[Any]) -> list[bool]:
 
 
 def memory_of(value: Any) -> Any:
-    """What two tensors have in common if they are in one memory; None where that is not known."""
+    """A key of the memory of a tensor: tensors in one memory have the same; None if the memory is unknown."""
     is_strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
     return value.untyped_storage()._cdata if is_strided else None
 

@@ -1,8 +1,9 @@
-"""Inputs that share memory with another one which the graph changes in place.
+"""Inputs that share memory with an input which the graph changes in place.
 
-Input: a builder with its finished graph. Output: what is to be looked at when the graph is called, and a wrapper that does so.
-Invariant: compilers take the inputs of a graph for tensors of different memory. Where a change of one would show in another, the graph runs
-as it was captured.
+Input: a builder with its finished graph. Output: the inputs whose memory is compared when the graph is called, and a wrapper that does
+so.
+Invariant: compilers assume that the inputs of a graph have different memory. Where a change of one input would show in another, the graph
+runs as it was captured.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class _Group:
 
 
 class _Known(NamedTuple):
-    """What was found for tensors that have kept their `addresses`: those of `fixed`, not of `others`."""
+    """The answer for tensors that have kept their `addresses`: those of `fixed`, not of `others`."""
 
     fixed: _Group
     others: _Group
@@ -182,7 +183,7 @@ def apart(
     captured: Callable[[], Callable[..., Any]],
     is_boxed: bool = False,
 ) -> Callable[..., Any]:
-    """What a compiler made of a graph, called where no change of an input shows in another one; elsewhere what `captured` gives.
+    """A compiled graph that is called where no change of an input shows in another one; elsewhere the graph from `captured` is called.
     `is_boxed`: both take a list of the inputs."""
     overlap = Overlaps(inputs)
 

@@ -1,9 +1,9 @@
 """Leaves that the traced code makes: parameters, and tensors that begin to require gradients.
 
-Input: a builder whose outputs are known. Output: its graph, in which such leaves are what the program outside needs them to be.
-Invariant: a compiled graph is one node of autograd, which ends at the graph's inputs. A leaf that nothing outside has gradients of is made
-after the graph, of its data; one that gradients from outside have to reach is an input, made empty before the graph and given its data
-after it. All others are leaves within the graph.
+Input: a builder whose outputs are known. Output: its graph, changed so that these leaves are what the program outside needs.
+Invariant: a compiled graph is one node of autograd, which ends at the graph's inputs. A leaf that no gradient from outside has to reach is
+made after the graph, from its data. A leaf that gradients from outside have to reach is an input: it is made empty before the graph and
+gets its data after it. All others are leaves within the graph.
 Mirrors `torch/csrc/autograd/functions/accumulate_grad.h` and `torch/nn/parameter.py`.
 """
 
@@ -38,7 +38,7 @@ class MadeLeaf:
 
 
 class NewLeaf(NamedTuple):
-    """What makes an empty leaf, before the graph."""
+    """Makes an empty leaf, before the graph."""
 
     cls: type
     shape: tuple[int, ...]
@@ -77,7 +77,8 @@ def outlet(builder: Any, value: TensorValue) -> Node | None:
 
 
 def _base(builder: Any, value: TensorValue) -> TensorValue:
-    """What a tensor is a view of, made without gradients: whoever has that makes the view anew."""
+    """The tensor of which this one is a view made under `no_grad`: who has that tensor makes the view anew. Such a view of a leaf is a leaf
+    that requires gradients too; once one of the two is changed in place, torch refuses to say whether the view is a leaf."""
     while value in builder.viewed_leaves:
         value = builder.viewed_leaves[value]
     return value
@@ -211,7 +212,8 @@ def revived_inputs(builder: Any) -> list[Revived]:
 
 
 def with_revived(revived: list[Revived], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph that makes these inputs leaves of their new kind before it runs. If it raises, they are what they were."""
+    """A graph that makes these inputs leaves of their new kind before it runs: a tensor of another dtype needs another `AccumulateGrad`
+    node, to which the graph leads. If it raises, they are what they were."""
 
     def run(*args: Any) -> Any:
         given = list(args)

@@ -168,7 +168,7 @@ def _operator() -> Any:
 
 def _run_hook(number: int, i: int, grads: list[Any], others: list[Any]) -> list[Any]:
     module, *hooks = _registered[number].objects()
-    # The hook may keep what it gets; the compiler uses the memory of its own tensors again.
+    # The hook may keep what it gets; Inductor reuses the memory of the arguments of operators that it does not compile.
     given = [tuple([None if g is None else g.clone() for g in some]) for some in (grads, others)]
     if i >= _registered[number].n_hooks:
         given.pop()
@@ -184,7 +184,7 @@ def _run_fake(number: int, i: int, grads: list[Any], others: list[Any]) -> list[
 
 
 def _like(grad: torch.Tensor, made: Any) -> torch.Tensor:
-    """What a hook made of a gradient, in memory of its own and laid out as the compiler expects."""
+    """The gradient that a hook returned, in memory of its own and laid out as the compiler expects."""
     if made is None:
         return torch.zeros_like(grad)
     if made.shape != grad.shape:

@@ -1,10 +1,10 @@
-"""Results that have the memory of others without taking part in their gradients: what `data`, `detach()` and views without gradients give;
-and those that take part as one of several views.
+"""Results that share memory with other tensors but take no part in their gradients (`data`, `detach()`, views made without gradients), and
+results that are one of several views made by one operator.
 
-Input: a builder with its finished graph. Output: `Aliases`, by which the operators that make such results are carried out after the
-compiled graph, on what they are made of.
-Invariant: writes to such a result show in every tensor of that memory, and in the version counters that it shares with them, as in eager
-execution. A compiler returns copies, or the very tensors that it keeps for gradients.
+Input: a builder with its finished graph. Output: `Aliases`, by which the operators that make such results run after the compiled graph,
+on the tensors that they are made of.
+Invariant: writes to such a result show in every tensor with that memory, and in the version counters that it shares with them, as in
+eager execution. A compiler returns copies, or the very tensors that it keeps for gradients.
 Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`) and `torch/csrc/autograd/VariableTypeManual.cpp` (`detach`).
 """
 
@@ -44,7 +44,7 @@ class Aliases(NamedTuple):
 
 
 def aliases(builder: Any) -> tuple[Aliases | None, list[Node]]:
-    """What is done after the graph, None if nothing is, and the outputs of the compiled graph."""
+    """The operators that run after the graph, None if there are none, and the outputs of the compiled graph."""
     outputs = list(builder.outputs)
     values = [node.meta.subject for node in outputs]
     chains = [_chain(value, values) for value in values]
@@ -84,7 +84,7 @@ def _has_history(value: TensorValue) -> bool:
 
 
 def _base(value: TensorValue) -> Any:
-    """What an operator has made a value an alias or a view of; None if nothing."""
+    """The value of which an operator has made this one an alias or a view; None if there is none."""
     if value.origin is not None and value.origin[0] == "input":
         return None
     node, _ = maker(value)
@@ -95,7 +95,8 @@ def _base(value: TensorValue) -> Any:
 
 
 def _is_detached_view(node: Node, other: Any) -> bool:
-    """AOTAutograd makes such a one of what the view is a view of, by the last operator alone."""
+    """Whether a result is a detached view. AOTAutograd (2.13) makes one from the base of the view by the last operator alone: wrong data,
+    under torch.compile too."""
     return node.target in _DETACH and getattr(other, "family", None) is not None and other.family[0] is not other
 
 
@@ -133,7 +134,7 @@ def is_made_after(known: Aliases | None, i: int, first: TensorValue) -> bool:
 
 
 def _detached_from(value: TensorValue) -> Any:
-    """What a value was detached from: it is in that memory, but to autograd no view of it."""
+    """The value from which this one was detached: it has the same memory, and is no view to autograd."""
     if value.origin is not None and value.origin[0] == "input":
         return None
     node, _ = maker(value)
@@ -213,7 +214,7 @@ class _Making:
         others = [other[-1] for k, other in enumerate(chains) if k != i and other]
         if root in self.inputs or root in self.past:
             return True
-        # What requires gradients because of a leaf made in the graph is no result.
+        # A tensor that requires gradients because of a leaf made in the graph can't be an output.
         is_free = not (self.builder.made_leaves and root.meta.requires_grad)
         return is_free and (chain[0].meta.requires_grad or root in others)
 
@@ -261,7 +262,7 @@ def _is_plain(value: TensorValue) -> bool:
 
 
 def _grad_modes(nodes: Any) -> Iterator[tuple[Node, bool | None]]:
-    """What each node finds, None as long as it is what the graph does."""
+    """The grad mode that each node finds, None as long as it is that of the graph."""
     mode = None
     for node in nodes:
         if node.target is torch._C._set_grad_enabled:

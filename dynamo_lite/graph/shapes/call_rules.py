@@ -296,7 +296,7 @@ def _embedding_bag(
 
 
 def _matmul(extents: Extents, input: Any, other: Any) -> Any:
-    """Of equally many matrices."""
+    """The product of two batches with equally many matrices."""
     if type(input) is not Sketch or type(other) is not Sketch or input.dim() != other.dim() or input.dim() < 2:
         return None
     if input.dim() == 2:

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 
 class Sketch:
-    """Where a fake tensor could stand. `base`: the sketch that this one is a view of."""
+    """Stands in the place of a fake tensor. `base`: the sketch that this one is a view of."""
 
     __slots__ = ("base", "device", "dtype", "extent", "offset", "origin", "shape", "strides")
 

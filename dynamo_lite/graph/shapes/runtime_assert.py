@@ -58,7 +58,7 @@ def _facts(symbols: Any, made_at: dict[Any, _Place]) -> list[Any]:
 
 
 class _Nodes(PythonReferenceAnalysis):
-    """What the functions of an expression are as calls in the graph."""
+    """The functions of an expression, as calls in the graph."""
 
     @staticmethod
     def _call(function: Any, *args: Any) -> Any:
@@ -85,7 +85,7 @@ class _Nodes(PythonReferenceAnalysis):
 
 
 class _Place:
-    """Where a symbol comes from: a node that stands for a number, or for a tensor with this size in the given dimension."""
+    """The origin of a symbol: a node that stands for a number, or for a tensor with this size in the given dimension."""
 
     def __init__(self, node: Node, position: int, dim: int | None = None) -> None:
         self.node = node

@@ -138,7 +138,7 @@ class Env(ShapeEnv):
         self.effort.begin_backend()
 
     def end_backend(self) -> None:
-        """What comes now are the guards, which have to be made."""
+        """The backend has returned: questions that come now are those of guards, which have to be made."""
         self._serves_backend = False
         self.effort.endurance = inf
 
@@ -191,7 +191,7 @@ class Env(ShapeEnv):
         return bool(number > n) if known is None else known is sympy.true
 
     def _comparison(self, expr: Any) -> tuple[Any, Any, int, Any, Any] | None:
-        """Of a comparison of a symbol, which has a value, with a number: both, the relation, and the symbol's range."""
+        """The parts of a comparison of a symbol, which has a value, with a number: both, the relation, and the symbol's range."""
         relation = type(expr)
         if relation not in _FLIPPED:
             return None
@@ -299,7 +299,7 @@ def _known(allowed: list[tuple[float, float]], low: float, high: float) -> bool 
 
 
 def _ranges(relation: Any, number: int) -> list[tuple[float, float]]:
-    """Where the ints lie that have this relation to a number."""
+    """The ranges of the ints that have this relation to a number."""
     if relation is sympy.Eq:
         return [(number, number)]
     if relation is sympy.Ne:

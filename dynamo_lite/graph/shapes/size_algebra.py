@@ -62,7 +62,7 @@ class Extents:
         return expr if known else None
 
     def expressions(self, numbers: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The like for several; None if one has none."""
+        """The expressions of several numbers; None if one of them has none."""
         found = tuple([self.expression(n) for n in numbers])
         return None if None in found else found
 
@@ -121,7 +121,8 @@ class Extents:
         return count
 
     def _settled(self, expr: Any) -> Any:
-        """A stride without the maxima that have become superfluous."""
+        """A stride without the maxima that have become superfluous. torch writes `Max(1, e)` where it cannot prove that a size `e` is at
+        least 1, and expressions grow."""
         if type(expr) is int or not expr.has(self.maximum):
             return expr
         known = {
@@ -328,7 +329,7 @@ class Extents:
         return _product(number // divisor, factors - others)
 
     def quotient(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
-        """The like if it is a whole number for the sizes at hand, which is then a fact."""
+        """The quotient if it is a whole number for the sizes of this call, which is then a fact."""
         number, divisor = self._cancelled(shape, by)
         if divisor == 0 or number % divisor != 0:
             return None
@@ -403,7 +404,7 @@ class Extents:
 
 
 def _product(number: int, factors: Counter[Any]) -> Any:
-    """What `_factors` takes apart."""
+    """The product that `_factors` takes apart."""
     product: Any = number
     for base, power in factors.items():
         product = product * base**power

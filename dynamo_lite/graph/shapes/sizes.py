@@ -56,5 +56,5 @@ def size_getter(dim: int) -> Callable[[Any], int]:
 
 
 def stride_getter(dim: int) -> Callable[[Any], int]:
-    """The like for a stride."""
+    """The same for a stride."""
     return getter("stride", dim)

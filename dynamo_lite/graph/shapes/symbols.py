@@ -58,7 +58,7 @@ without_compiler.loggers.extend(
 
 
 class InputSource(Source):
-    """What torch's shape reasoning knows of an access path: a name."""
+    """An access path for torch's shape reasoning, which knows its name only."""
 
     def __init__(self, name: str) -> None:
         object.__setattr__(self, "_text", name)
@@ -127,9 +127,8 @@ class Symbols:
         mode.direct_rules, mode.extents = RULES, Extents(self.env, Max)
         mode.direct_outcome = outcome
         mode.symbolic_metas = SymbolicMetas(mode, mode.extents)
-        mode.cache_enabled = (
-            False  # what it costs with symbolic sizes is more than it saves: repeated calls do not get there
-        )
+        # FakeTensor's own cache costs more than it saves where sizes are symbolic: repeated calls do not get there.
+        mode.cache_enabled = False
         mode.static_shapes = False
 
     # -- making symbols
@@ -406,7 +405,7 @@ class Symbols:
             self.decide.add_guards(lambda value: self._text_of(value, canonical))
 
     def _numbers(self, canonical: dict[Any, Tracked]) -> list[Number]:
-        """What the guards come to, number by number."""
+        """The demands of the guards, number by number."""
         numbers: dict[str, Number] = {}
         for item in self.tracked:
             expr = item.sym.node.expr
@@ -434,7 +433,7 @@ class Symbols:
         return list(numbers.values())
 
     def _conditions(self) -> Iterator[tuple[Any, Any]]:
-        """What has to hold beside the ranges, and the user's lines that asked for it."""
+        """The conditions beside the ranges, and the user's lines that made them necessary."""
         for guard in self.env.guards:
             if self.env.is_in_range(guard.expr):
                 continue
@@ -451,7 +450,7 @@ class Symbols:
                 yield item, Specialization(item.text, int(expr), self._who_fixed(item.first), why)
 
     def constants(self) -> list[Specialization]:
-        """What the trace has made a constant so far."""
+        """The sizes and numbers that the trace has made constants so far."""
         with without_compiler:
             return [constant for _, constant in self._constants()]
 

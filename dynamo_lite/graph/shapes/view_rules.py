@@ -1,7 +1,8 @@
 """Views of tensors with symbolic sizes.
 
 Input: fake tensors, or sketches of them, and what a view takes. Output: the view, or None where torch's own rule has to be asked.
-Invariant: as in `direct_rules`.
+Invariant: as in `direct_rules`. A view has the very sizes that the program asks for: torch's rule computes each size from the sizes around
+it, so that a `2` of the program becomes `H // (H // 2)`, and expressions grow without need.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ _KEYS = frozenset({int, slice, type(None), type(Ellipsis)})
 
 
 def _bounds(extents: Extents, size: Any, part: slice) -> tuple[int, Any, int] | None:
-    """Where a slice of a dimension begins, its length and its step; None if it counts from the end, or may be empty."""
+    """The start of a slice of a dimension, its length and its step; None if it counts from the end, or may be empty."""
     start = 0 if part.start is None else part.start
     step = 1 if part.step is None else part.step
     if type(start) is not int or start < 0 or type(step) is not int or step < 1:

@@ -2,7 +2,7 @@
 
 Input: host keys and trackers of the values, or a real dict. Output: `DictVariable` with the method surface of `dict`;
 `MappingProxyVariable`.
-Invariant: `items` maps host keys (`keys.key_of`) to trackers in the dict's order, and is one host dict for the life
+Invariant: `items` maps host keys (`hashing.key_of`) to trackers in the dict's order, and is one host dict for the life
 of the model, so that iterators over it notice changes as CPython's do. A sourced dict is read key by key until
 something needs all of them: until then stores and deletions of constant keys are kept in `pending`, without a guard
 on the rest of the dict.
@@ -240,7 +240,8 @@ class DictVariable(NativeVariable):
         return found
 
     def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
-        """The value for a key, or None."""
+        """The value for a key, or None. Of a dict from outside that one key is guarded: in a table of classes (`copyreg.dispatch_table`) a
+        guard on all keys would depend on every class that a library registers."""
         return self.find(self.key(tx, key))
 
     def pairs(self, tx: Any = None) -> list[tuple[VariableTracker, VariableTracker]]:

@@ -58,7 +58,7 @@ class DictViewVariable(NativeVariable):
         return DictIterator(self.mapping, self.kind)
 
     def objects(self) -> list[VariableTracker]:
-        """What the view gives, in order."""
+        """The items of the view, in order."""
         return [item_of(self.kind, *pair) for pair in self.mapping.items.items()]
 
     def tp_repr(self, tx: Any) -> VariableTracker:
@@ -72,7 +72,7 @@ class DictViewVariable(NativeVariable):
 
 
 def item_of(kind: str, key: Any, value: VariableTracker) -> VariableTracker:
-    """What an iterator of this kind gives for one entry."""
+    """The item that an iterator of this kind gives for one entry."""
     if kind == "keys":
         return key_tracker(key)
     return value if kind == "values" else TupleVariable([key_tracker(key), value])

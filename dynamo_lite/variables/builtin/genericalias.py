@@ -47,7 +47,7 @@ def _is_quiet(part: Any) -> bool:
 
 
 class TypeExpressionVariable(ConstantVariable):
-    """What aliases and unions share."""
+    """The base of aliases and unions."""
 
     @staticmethod
     def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
@@ -68,7 +68,7 @@ class _Asking(type):
 
 
 class _Origin(metaclass=_Asking):
-    """What tells that an alias asks it."""
+    """A class that records that an alias asks it."""
 
 
 @functools.cache

@@ -1,10 +1,10 @@
-"""Real C code run on objects of the traced program.
+"""Real C code that runs on objects of the traced program.
 
 Input: a C function without effects and the trackers of its arguments. Output: the tracker of its result.
-Invariant: the C function sees constants as they are and, for an instance of a user class, a `Stand`: an object of a class with the same
-name, the same immutable builtin base and the same special methods, each of which calls the method of the model. What such a method
-raises goes through the C code as an exception of the same builtin kind and arrives as the one it was.
-Mirrors nothing: it is what lets conversions and formatting of `Objects/` work as they are instead of being told anew.
+Invariant: the C function gets constants as they are and a `Stand` for each instance of a user class: an object of a class with the same
+name, the same immutable builtin base and the same special methods, each of which calls the method of the model. An exception that such a
+method raises goes through the C code as one of the same builtin kind, and leaves it as the exception that the method raised.
+Mirrors nothing: conversions and formatting of `Objects/` run as they are, so no model repeats them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Escape(BaseException):
 
 
 def shielded(function: Any) -> Any:
-    """What `function` returns, for C code: an exception of the traced program becomes a host exception of the same kind."""
+    """The result of `function`, for C code: an exception of the traced program becomes a host exception of the same kind."""
     try:
         return function()
     except ObservedException as observed:
@@ -158,7 +158,7 @@ def _make_class(cls: type) -> type:
 
 
 def to_host(tx: Any, vt: VariableTracker) -> Any:
-    """What C code gets for an argument. Raises `NotConstant` for what can't be stood for."""
+    """The object that C code gets for an argument. Raises `NotConstant` if no stand is possible."""
     if isinstance(vt, ConstantVariable):
         return vt.value
     if vt.can_stand:

@@ -59,7 +59,7 @@ class IteratorVariable(NativeVariable):
             )
 
     def reduced(self, tx: Any) -> tuple[Any, ...]:
-        """What `__reduce__` returns: host values with trackers in them."""
+        """The result of `__reduce__`: host values with trackers in them."""
         raise NotImplementedError
 
     def restore(self, tx: Any, state: VariableTracker) -> None:

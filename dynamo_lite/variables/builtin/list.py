@@ -305,7 +305,7 @@ INT_FLAG = _wants_int()
 
 
 class Emptied(list):
-    """What a list holds while it is sorted. `resized`: has it ever held something (`allocated` in `list_sort_impl`)?"""
+    """The items of a list while it is sorted. `resized`: has it ever held something (`allocated` in `list_sort_impl`)?"""
 
     resized = False
 
@@ -374,7 +374,7 @@ class Sorting:
 
 
 def sort_key(tx: Any, keys: Iterable[VariableTracker]) -> Callable[[VariableTracker], Any]:
-    """What makes trackers comparable by the host's sort: their values if these are all numbers or all strings."""
+    """The function that makes trackers comparable by the host's sort: their values if these are all numbers or all strings."""
     kinds = {type(k.value) if isinstance(k, ConstantVariable) else None for k in keys}
     if kinds <= {int, float, bool} or kinds == {str}:
         return lambda vt: vt.value

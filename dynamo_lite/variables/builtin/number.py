@@ -35,7 +35,7 @@ CONVERTING: list[type] = []
 
 
 def _declines(vt: ConstantVariable, other: VariableTracker) -> VariableTracker:
-    """What a constant says to an operand that is none."""
+    """The answer of a constant to an operand that is none."""
     if isinstance(vt.value, tuple(CONVERTING)) and "proxy" not in other.__dict__:
         unsupported("numpy", f"{type(vt.value).__name__} and {other.python_type().__name__}")
     return NOT_IMPLEMENTED

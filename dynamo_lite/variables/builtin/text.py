@@ -131,7 +131,7 @@ def remainder(tx: Any, self: VariableTracker, value: VariableTracker, /) -> Vari
 
 
 class ModelStand(Stand):
-    """What formatting code gets for an object of a builtin type that is no constant, which may hold anything."""
+    """The object that formatting code gets for one of a builtin type that is no constant, since that may hold anything."""
 
     def __str__(self) -> str:
         return crossing(self, object_str)
@@ -211,7 +211,7 @@ def _parted(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
 
 
 def _formatted(tx: Any, marks: list[LateText], result: VariableTracker) -> Any:
-    """What formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
+    """The text that formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
     return mark(result, marks) if isinstance(result, LateText) else stand_in(tx, result, marks)
 
 
@@ -305,7 +305,7 @@ _at_end(str.endswith)
 @method(str.translate)
 def str_translate(tx: Any, self: VariableTracker, table: VariableTracker, /) -> VariableTracker:
     if table.python_type() in (dict, list, tuple):
-        # What the C code does with these calls nothing of the program; a table may hold what it does not look up.
+        # With a builtin table, `str.translate` runs no code of the program. Entries that it never looks up need not be constants.
         return run_host(tx, atom_value(self).translate, [_Table(tx, table)])
     return call_host(tx, str.translate, [self, table])
 

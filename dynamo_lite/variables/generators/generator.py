@@ -28,7 +28,8 @@ from dynamo_lite.variables.protocol.native import load_filled
 
 
 class ExcState:
-    """What one generator, or the frames around all generators, handles (`_PyErr_StackItem`). `previous` is that of the resumer."""
+    """The exception that one generator handles, or the frames around all generators (`_PyErr_StackItem`). `previous` is that of the
+    resumer."""
 
     __slots__ = ("previous", "value")
 
@@ -38,7 +39,7 @@ class ExcState:
 
 
 class Kind:
-    """What the three types of suspended frames call things."""
+    """The names that the three types of suspended frames use."""
 
     def __init__(self, cls: type, word: str, prefix: str) -> None:
         self.cls = cls
@@ -397,7 +398,8 @@ def close_iterator(tx: Any, delegate: VariableTracker) -> None:
 
 
 def stop_iteration_error(tx: Any, flags: int, exc: VariableTracker) -> VariableTracker:
-    """What becomes of a StopIteration (StopAsyncIteration) that leaves the body of a generator with these code flags: a RuntimeError."""
+    """The RuntimeError that replaces a StopIteration (StopAsyncIteration) that leaves the body of a generator with these code flags;
+    any other exception as it is."""
     kind = _kind(flags)
     cls = exc.python_type()
     if issubclass(cls, StopIteration):

@@ -1,9 +1,9 @@
 """Classes made by the traced code.
 
 Input: a name, bases and a namespace. Output: `NewTypeVariable`, `bare_class`.
-Invariant: the models rest on real classes, so a *stand-in* is made for the analysis, with what stands for the namespace's objects in it
-and without running any code of the program; the program never sees it. Generated code makes the class bare, in the same way, and then
-stores the attributes that it has at the end of the trace.
+Invariant: models need real classes, so the analysis makes a *stand-in*: a class of the same layout, with stand-ins for the objects of the
+namespace, made without running any code of the program, which never sees it. Generated code makes all classes of a trace bare, in the
+same way, and then stores the attributes that each has at the end of the trace.
 Mirrors the object that `type_new` of `Objects/typeobject.c` makes.
 """
 
@@ -58,7 +58,8 @@ def register_stand_in(cls: type) -> None:
 
 
 def forget_stand_ins() -> None:
-    """Have the stand-ins of a finished analysis collected, so that the program does not find them among `__subclasses__()`."""
+    """Have the stand-ins of a finished analysis collected, so that the program does not find them among `__subclasses__()`. No local
+    variable of a frame that is still running may hold the analysis, or the stand-ins stay."""
     if _fresh:
         _fresh.clear()
         gc.collect(1)
@@ -105,7 +106,7 @@ class NewTypeVariable(TypeVariable):
     # -- attributes
 
     def own(self, name: str) -> VariableTracker | None:
-        """What the class itself has under `name`."""
+        """The attribute that the class itself has under `name`."""
         return self.attributes.items.get(name)
 
     def store_attribute(self, tx: Any, name: str, value: VariableTracker | None) -> None:
@@ -274,8 +275,8 @@ class StandIn:
 
 
 def real_object(vt: Any) -> Any:
-    """What stands for an object in a stand-in: itself where it exists and can do no harm, a function of the same code, a descriptor of
-    its kind, an opaque object."""
+    """The object that represents another one in a stand-in: itself where it exists and can do no harm, a function of the same code, a
+    descriptor of its kind, an opaque object."""
     if isinstance(vt, ConstantVariable):
         return vt.value
     made = vt.__dict__.get("stand_in")
@@ -366,7 +367,7 @@ class _OfNewClass:
 
 
 def own_attribute(cls: type, name: str) -> Any:
-    """What a class itself has under a name."""
+    """The attribute that a class itself has under a name."""
     return type.__dict__["__dict__"].__get__(cls)[name]
 
 

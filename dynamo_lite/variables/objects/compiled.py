@@ -64,7 +64,7 @@ def function_set_name(tx: Any, self: VariableTracker, owner: VariableTracker, na
 
 
 class NewCompiledVariable(VariableTracker):
-    """What a call of `compiler`, which is `compile`, has made of a function in the traced code."""
+    """A function on which the traced code has called `compiler`, which is `compile`."""
 
     source = None
 
@@ -137,7 +137,7 @@ def _option(vt: VariableTracker) -> Any:
 
 
 class PartialCompiledVariable(VariableTracker):
-    """What `compile` without a function returns: a decorator, made for calls."""
+    """The result of `compile` without a function: a decorator, made for calls."""
 
     source = None
 

@@ -78,7 +78,7 @@ _INITS: dict[type, Any] = {
 
 
 def _init_of(cls: type) -> Any:
-    """What a builtin class does at construction: what it or the nearest base with a way of its own does."""
+    """The construction of a builtin class: its own function, or that of the nearest base with one."""
     return next((_INITS[base] for base in mro_of(cls) if base in _INITS), exception_init)
 
 

@@ -3,7 +3,7 @@
 Input: a real callable with its access path, or the parts of a function made in the traced code. Output: `FunctionVariable`,
 `MethodVariable`, `BuiltinVariable`.
 Invariant: a Python function is followed, never called, unless it must be skipped; a C callable goes handler → polyfill → fold →
-graph → break (docs/dev/internals.md section 4).
+graph → break: to the first of these that there is.
 Mirrors `Objects/funcobject.c`, `Objects/classobject.c`, `Objects/methodobject.c`.
 """
 

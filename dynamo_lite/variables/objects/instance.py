@@ -246,7 +246,7 @@ class InstanceVariable(UserSlots):
         tx.call(self._bound(tx, hook), args)
 
     def _bound(self, tx: Any, hook: VariableTracker) -> VariableTracker:
-        """What the class has as a hook, bound as any attribute: it need not be a function, nor callable."""
+        """The hook of the class, bound as any attribute: it need not be a function, nor callable."""
         return hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)) if hook.tp_descr_get is not None else hook
 
     # -- calls

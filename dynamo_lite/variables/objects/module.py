@@ -111,7 +111,7 @@ class GlobalsNamespace(VariableTracker):
         return tx.tr.wrap(self.value, tx.tr.constant_source(self.value))
 
     def parts(self) -> Any:
-        """What the generated code has to build for a function with these globals."""
+        """The objects that generated code has to build for a function with these globals."""
         return ()
 
     def emit_dict(self, cg: Any) -> None:

@@ -300,7 +300,7 @@ _COPIED = tuple(staticmethod(lambda: None).__dict__)
 
 
 class _FunctionHolderVariable(_HolderVariable):
-    """What static methods and class methods share: one callable, whose name and documentation they take over."""
+    """The base of static methods and class methods: they hold one callable, whose name and documentation they take over."""
 
     def __init__(self, value: Any = MISSING, source: Any = None, function: VariableTracker | None = None) -> None:
         super().__init__(value, source)

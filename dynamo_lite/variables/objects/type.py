@@ -36,7 +36,8 @@ _MARKS = frozenset({"__final__", "__no_type_check__", "__override__"})
 
 
 class TypeVariable(VariableTracker):
-    """A class that exists before the frame, of the metaclass `type`."""
+    """A class that exists before the frame, of the metaclass `type`. `written` has what the traced code stored on it, None for what it
+    deleted, and comes before the class's own attributes in all lookups; a store of a special method breaks."""
 
     written: dict[str, VariableTracker | None] = {}
 
@@ -115,7 +116,7 @@ class TypeVariable(VariableTracker):
         forget(tx.tr, name)
 
     def member(self, tx: Any, descriptor: Any) -> VariableTracker:
-        """What C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
+        """An attribute that C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
         node = tx.tr.source(tx.tr.constant_source(self.value), ir.ATTR, descriptor.__name__)
         try:
             real = descriptor.__get__(self.value)

@@ -1,8 +1,8 @@
 """Weak references and proxies.
 
 Input: a tracker, or a real reference or proxy. Output: `WeakRefVariable`, `ProxyVariable`.
-Invariant: what a reference gives is alive: something that the frame holds, a module, or the caller of the frame leads to it.
-Where that can't be told, and where a callback could be due, the graph breaks; an object is never taken for dead.
+Invariant: a reference gives an object only if the object is certainly alive: reachable from the frame, from a module, or from the caller
+of the frame. Where that is unknown, or a callback may be due, the graph breaks; an object is never taken for dead.
 Mirrors `Objects/weakrefobject.c`.
 """
 
@@ -214,7 +214,7 @@ def new_weakref(
 
 
 def referent(reference: Any) -> Any:
-    """What a weak reference refers to."""
+    """The object that a weak reference refers to."""
     return reference()
 
 
@@ -324,7 +324,7 @@ def weakref_proxy(tx: Any, object: VariableTracker, callback: VariableTracker | 
 
 
 def proxied(proxy: Any) -> Any:
-    """What a proxy of an object with ordinary attribute access refers to. Raises ReferenceError if that is gone."""
+    """The object behind a proxy, if that object has ordinary attribute access. Raises ReferenceError if that is gone."""
     return proxy.__init__.__self__
 
 

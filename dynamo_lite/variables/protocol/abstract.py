@@ -321,7 +321,7 @@ def length(tx: Any, v: VariableTracker) -> VariableTracker:
 
 
 def _checked_length(tx: Any, n: VariableTracker) -> VariableTracker:
-    """What `slot_sq_length` makes of the result of a `__len__`."""
+    """The length that `slot_sq_length` makes of the result of a `__len__`."""
     n = index(tx, n)
     if n.value < 0:
         return tx.raises(ValueError, "__len__() should return >= 0")

@@ -92,7 +92,7 @@ class VariableTracker:
     tp_hash = None  # (tx) -> tracker
     tp_richcompare = None  # (tx, other, op: "<" "<=" "==" "!=" ">" ">=") -> tracker
     tp_iter = None  # (tx) -> tracker
-    tp_iternext = None  # (tx) -> tracker | None when exhausted
+    tp_iternext = None  # (tx) -> tracker | None when exhausted, or StopIteration (`abstract.iter_next` takes both)
     tp_repr = None  # (tx) -> tracker
     tp_str = None  # (tx) -> tracker
     tp_descr_get = None  # (tx, obj: tracker | None, cls: tracker) -> tracker
@@ -121,7 +121,7 @@ class VariableTracker:
     is_rebuilt = False  # a value of the graph that is made of others when the graph has run
 
     def sizes(self) -> tuple[int | None, ...] | None:
-        """Of a tensor, the sizes, None in the place of a symbolic one; None for other objects."""
+        """The sizes of a tensor, None in the place of a symbolic one; None for other objects."""
         return None
 
     def python_type(self) -> type:
@@ -137,7 +137,7 @@ class VariableTracker:
         raise NotConstant(f"{self!r} is not a constant")
 
     def as_proxy(self) -> Any:
-        """What stands for the object as an argument in the FX graph. Raises `Unsupported` where nothing can."""
+        """The argument that stands for the object in the FX graph. Raises `Unsupported` where there can't be one."""
         from_constant = self.as_python_constant()
         return from_constant
 
@@ -172,7 +172,7 @@ class VariableTracker:
         return True
 
     def item_at(self, kind: int, arg: Any) -> Any:
-        """What the changed object has by now where this step of an access path leads; None for nothing, or where that is not known."""
+        """The tracker that the changed object has now where this step of an access path leads; None if there is none, or it is unknown."""
         return None
 
     def formula(self, tr: Any) -> Any:
@@ -199,7 +199,8 @@ class VariableTracker:
         raise NotImplementedError(type(self).__name__)
 
     def settled(self) -> None:
-        """Called when a lazy value has become this model: what leads back to the model has to lead to this object."""
+        """Called when a lazy value has become this model. The model's constructor ran on another object, whose address it may have given
+        away (to a graph value, say): what leads back to the model has to lead to this object."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.describe()})"
@@ -222,7 +223,8 @@ class LazyVariable:
 
     Any attribute read, and `isinstance`, builds the model and turns this very object into it (same identity, other class), so that
     no other code has to know about laziness; only `type(x) is …` must not be used on trackers. A lazy value that is merely passed
-    on, stored or returned is reloaded from its source without any guard.
+    on, stored or returned is reloaded from its source without any guard. A search through everything that a frame holds asks `is_lazy`
+    before `isinstance`, else it builds models of, and guards on, arguments that the program never reads.
     """
 
     def __init__(self, tr: Any, value: Any, source: Any, **more: Any) -> None:
@@ -231,7 +233,8 @@ class LazyVariable:
     def _realize(self) -> type:
         if UNREAD in self.__dict__:
             raise ArgumentRead("an argument was looked at without being read from its variable")
-        if "_lazy" not in self.__dict__:  # somebody else has found it, by way of the garbage collector
+        if "_lazy" not in self.__dict__:
+            # Searches for leaks call `isinstance` on all objects of the garbage collector, those of a finished run included.
             raise AttributeError("the run that this value belonged to is over")
         tr, value = self.__dict__["_lazy"]
         model = tr.build(value, self.__dict__["source"])
@@ -292,7 +295,7 @@ def held_items(tr: Any, source: Any, real: dict[Any, Any], keys: Any) -> list[tu
 
 
 def missing_from(trackers: Any, held: Any) -> list[tuple[Any, Any]]:
-    """Those of the `(source, real object)` for which no tracker stands."""
+    """The pairs `(source, real object)` for whose object no tracker stands."""
     kept = {id(real_object(vt)) for vt in trackers}
     return [pair for pair in held if id(pair[1]) not in kept]
 

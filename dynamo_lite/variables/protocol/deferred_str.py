@@ -1,13 +1,13 @@
-"""Texts of which parts are known only when the program runs: the addresses that `repr` shows of objects which say nothing about
-themselves, numbers that vary, and the data of tensors.
+"""Texts with parts that are known only when the program runs: addresses in the default `repr` of objects, numbers that vary, and the data
+of tensors.
 
-Input: an object whose text is the default one, a number, a tensor, or pieces of text. Output: a constant where all is known, else
+Input: an object whose text is the default one, a number, a tensor, or pieces of text. Output: a constant where all parts are known, else
 `LateText`.
-Invariant: an object whose address is not known before the program runs stands in the text itself; the text is put together when it
-is needed, from the address that the object has then, and nothing that could depend on that address is answered before. Where what a
-number looks like turns out to decide something, the frame is analysed again with that number as a constant. Data are those of the moment:
-where the text of a tensor turns out to be needed, the graph ends before it was asked for.
-Mirrors what `PyUnicode_FromFormat("%p")` is used for in `Objects/object.c`, `funcobject.c`, `classobject.c` and `genobject.c`.
+Invariant: a `LateText` holds the objects themselves in the place of their addresses; generated code puts the text together, with the
+addresses that the objects have then, and no question whose answer may depend on an address is answered before. If the digits of a number
+turn out to decide something, the frame is analysed again with that number as a constant. Data of a tensor are those of the moment: if
+their text turns out to be needed, the graph ends before the instruction that asked for it.
+Mirrors the uses of `PyUnicode_FromFormat("%p")` in `Objects/object.c`, `funcobject.c`, `classobject.c` and `genobject.c`.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class LateText(VariableTracker):
 
 
 def _pattern_of(part: Any) -> str:
-    """What the text of a part looks like."""
+    """A pattern that the text of a part matches."""
     return part.pattern if type(part) in _LATE else "0x[0-9a-f]+"
 
 
@@ -215,7 +215,7 @@ _MARK = re.compile(f"{_BEFORE}([0-9]+){_AFTER}")
 
 
 def mark(text: LateText, marks: list[LateText]) -> str:
-    """What represents a text in host strings."""
+    """The mark that represents a text in host strings."""
     marks.append(text)
     return f"{_BEFORE}{len(marks) - 1}{_AFTER}"
 

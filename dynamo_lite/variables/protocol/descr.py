@@ -106,7 +106,7 @@ def has_own(tx: Any, cls: type, name: str) -> bool:
 
 
 def own_attribute(tx: Any, cls: type, name: str) -> VariableTracker:
-    """What a class itself has under a name that it has."""
+    """The attribute that a class itself has under a name."""
     tr = tx.tr
     writer = tr.written_classes.get(id(cls))
     if writer is not None and name in writer.written:
@@ -158,7 +158,7 @@ def generic_lookup(tx: Any, obj: VariableTracker, name: str) -> VariableTracker 
 
 
 def _no_dict_remark() -> str:
-    """What this CPython adds to the message when an object has no `__dict__` to store an attribute in."""
+    """The remark that this CPython adds to the message when an object has no `__dict__` to store an attribute in."""
     try:
         object().name = None
     except AttributeError as error:

@@ -36,7 +36,7 @@ def is_compiling(tx: Any) -> VariableTracker:
 def apply_marks(
     tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    """What a mark on a real function asks for instead of following it; None if it carries none."""
+    """The result that a mark on a real function gives instead of following it; None if it carries no mark."""
     if fn in markers.FORBIDDEN_IN_GRAPH:
         refuse(fn, "forbid_in_graph")
     if (fn.__globals__.get("__name__"), fn.__qualname__) not in trace_rules.TORCH_MARKERS:
@@ -56,7 +56,7 @@ def refuse_marked(fn: Any) -> None:
 
 
 def refuse(fn: Any, mark: str) -> NoReturn:
-    """What a mark of `markers.refusal` means."""
+    """The effect of a mark of `markers.refusal`."""
     name = getattr(fn, "__qualname__", None) or str(fn)
     if mark == "forbid_in_graph":
         raise ForbiddenCallError(f"{name} must not be called in captured code (forbid_in_graph)")

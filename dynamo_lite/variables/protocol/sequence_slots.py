@@ -23,7 +23,7 @@ _IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
 def special_method(v: VariableTracker, name: str) -> Any:
-    """What the class has under `name`, MISSING if nothing."""
+    """The attribute of the class under `name`, MISSING if there is none."""
     return next((dict_of(base)[name] for base in mro_of(v.python_type()) if name in dict_of(base)), MISSING)
 
 

@@ -26,12 +26,12 @@ UNSET = object()
 
 
 def in_context(var: Any) -> Any:
-    """What a variable is set to, or `UNSET`."""
+    """The value to which a variable is set, or `UNSET`."""
     return var.get(UNSET)
 
 
 def default_of(var: Any) -> Any:
-    """What a variable is where nobody has set it, or `UNSET`."""
+    """The default of a variable, or `UNSET`."""
     try:
         return Context().run(var.get)
     except LookupError:
@@ -62,14 +62,14 @@ class ContextVarVariable(NativeVariable):
         return f"ContextVar {self.value.name}"
 
     def current(self, tx: Any) -> VariableTracker | None:
-        """What it is set to; None if it is not."""
+        """The value to which it is set; None if it is not set."""
         if not self.is_known:
             self.is_known = True
             self.now = self._read(tx, in_context)
         return self.now
 
     def default(self, tx: Any) -> VariableTracker | None:
-        """What it is where nobody has set it; None for nothing."""
+        """The default value; None if there is none."""
         return self._read(tx, default_of)
 
     def _read(self, tx: Any, function: Any) -> VariableTracker | None:
@@ -116,7 +116,8 @@ class TokenVariable(NativeVariable):
         """Using one from outside is a call of its variable."""
 
     def emit_new(self, cg: Any) -> None:
-        """Where this is all that has been done to the variable, the token is the real one of the call. A used one has its like."""
+        """Emit the token. If the variable has been changed by this call alone, it is the real token of that call; for a used one it is an
+        equal one."""
         if self.is_used and not self.var.effects and self.set_to is not None:
             cg.load_callable(used_token)
             cg.load(self.var)

@@ -142,7 +142,7 @@ class PartialVariable(NativeVariable):
 
 
 def _partial_name(cls: type) -> str:
-    """What `repr` calls a partial object: `tp_name`, or in later versions the qualified name."""
+    """The name of a partial object in its `repr`: `tp_name`, or in later versions the qualified name."""
     if cls is native_base(cls):
         return "functools.partial"
     return class_path(cls) if _QUALIFIED else class_name(cls)
@@ -248,7 +248,7 @@ def register_partial(partial: Any) -> None:
 
 
 class KeyWrapperVariable(NativeVariable):
-    """What `cmp_to_key(compare)` returns, without an object, and what that makes of one."""
+    """The result of `cmp_to_key(compare)`, without an object, and the key that it makes of an object."""
 
     cls: type = type(functools.cmp_to_key(int))
 

@@ -1,8 +1,9 @@
 """The garbage collector as the program sees it: `gc.collect`, `gc.is_tracked`.
 
-Input: the calling frame; a tracker. Output: nothing that a program could use; whether the collector knows an object.
-Invariant: garbage from before the call of the frame is collected when the guards begin, which a collector may do at any time; a frame
-that has let go of nothing that existed before has made no other garbage that anybody could notice.
+Input: the calling frame; a tracker. Output: for a collection an object that the program can't use; for `is_tracked` whether the collector
+tracks the object.
+Invariant: garbage from before the call of the frame is collected when the guards begin, as a collector may do at any time. A frame that
+has dropped no object from before has made no other garbage that the program could notice.
 Mirrors `Modules/gcmodule.c` (`Python/gc.c`).
 """
 

@@ -39,7 +39,7 @@ def signature_of(function: Any, is_bound: bool, options: dict[str, Any]) -> insp
 
 
 def _guard_parts(tr: Any, function: types.FunctionType, source: Any) -> None:
-    """What the signature rests on beside the code: defaults, annotations, and that no attribute says otherwise."""
+    """Guard the facts beside the code on which the signature rests: defaults, annotations, and that no attribute says otherwise."""
     tr.guard(tr.source(source, ir.ATTR, "__dict__"), ir.DICT_KEYS, ())
     node = tr.source(source, ir.FUNC_DEFAULTS)
     if function.__defaults__ is None:

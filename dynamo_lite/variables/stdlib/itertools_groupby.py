@@ -116,7 +116,7 @@ def new_grouper(tx: Any, cls: VariableTracker, parent: VariableTracker, tgtkey: 
 
 
 class TeeSource(NativeVariable):
-    """What the iterators of one `itertools.tee` share: the items read so far, and the iterator that gives more."""
+    """The state that the iterators of one `itertools.tee` share: the items read so far, and the iterator that gives more."""
 
     cls: type = itertools._tee
 

@@ -1,8 +1,8 @@
 """`functools.lru_cache`.
 
 Input: trackers of the constructor's arguments, or a real function with a cache. Output: `CacheVariable`, `CachedFunctionVariable`.
-Invariant: calling one gives what calling the real one gives. Where a real one is not called, the program can't tell what it gave from
-what is in the cache.
+Invariant: a call gives the result that the real cached function gives. Where the wrapped function is followed instead of the cache being
+asked, the program cannot distinguish its result from the object in the cache.
 Mirrors `lru_cache_call` of `Modules/_functoolsmodule.c`.
 """
 
@@ -91,7 +91,7 @@ class CachedFunctionVariable(NativeVariable):
 
 
 def _argument_key(tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
-    """What is equal only for calls that get the same from the cache; numbers that vary are told apart by their trackers."""
+    """A key that is equal only for calls with the same result in the cache; numbers that vary are told apart by their trackers."""
     return (*(_item_key(tx, v) for v in args), *((name, _item_key(tx, v)) for name, v in kwargs.items()))
 
 
@@ -147,7 +147,7 @@ def _objects(roots: list[VariableTracker], known: Iterable[VariableTracker]) -> 
 
 
 def _state(vt: VariableTracker) -> list[Any]:
-    """What tells by identity whether an object has been changed: its children, constants by their values, others by their paths."""
+    """The parts of an object by whose identity a change is recognised: its children, constants by their values, others by their paths."""
     state = [vt.proxy] if _is_tensor(vt) else []
     for child in vt.children():
         source = child.__dict__.get("source")

@@ -41,12 +41,12 @@ class GetterVariable(NativeVariable):
         return self.read(tx, args[0])
 
     def read(self, tx: Any, obj: VariableTracker) -> VariableTracker:
-        """What the getter gets from an object."""
+        """The value that the getter gets from an object."""
         found = [self.part(tx, obj, part) for part in self.args]
         return found[0] if len(found) == 1 else TupleVariable(found)
 
     def part(self, tx: Any, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
-        """What it gets for one of its arguments."""
+        """The value that it gets for one of its arguments."""
         raise NotImplementedError
 
     def tp_repr(self, tx: Any) -> VariableTracker:

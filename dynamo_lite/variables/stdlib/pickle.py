@@ -166,7 +166,7 @@ class Copier:
         return self._reduced(vt)
 
     def _reduced(self, vt: VariableTracker) -> Any:
-        """What represents an object that says itself how it is made again."""
+        """The object that the pickler gets for one that says itself how it is made again."""
         tx = self.tx
         kind = _Described if vt.tp_call is None else _DescribedCallable
         stand = self.made[id(vt)] = kind(vt.python_type())

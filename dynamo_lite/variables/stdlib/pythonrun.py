@@ -72,7 +72,7 @@ class DictNamespace:
         return self.dict
 
     def parts(self) -> Any:
-        """What the generated code has to build for a function with these globals."""
+        """The objects that generated code has to build for a function with these globals."""
         return (self.dict,)
 
     def emit_dict(self, cg: Any) -> None:

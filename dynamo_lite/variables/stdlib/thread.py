@@ -1,9 +1,10 @@
 """Locks: those that the traced code makes, and those from outside.
 
 Input: nothing, or a real lock. Output: `LockVariable`.
-Invariant: nobody else has a lock made here before the frame ends, so taking one never waits. A lock from outside that the frame takes and
-gives back is taken by generated code, for the whole of the frame (`locks`): only where the frame waits for it as it is, and gives it back
-itself. So whatever tells whether it is free breaks the graph, and so does a second one where the program does not hold all at once.
+Invariant: nobody else has a lock made here before the frame ends, so acquiring one never waits. A lock from outside that the frame
+acquires and releases is acquired by generated code, for the whole of the frame (`frontend.locks`): only where the frame waits for it
+without a time-out, and releases it itself. A question that tells whether the lock is free breaks the graph, and so does a second lock
+that the program does not hold at the same time.
 Mirrors `Modules/_threadmodule.c`.
 """
 

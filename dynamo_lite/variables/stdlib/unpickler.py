@@ -1,8 +1,8 @@
 """`pickle.loads`.
 
-Input: bytes. Output: models of what they describe.
-Invariant: the real unpickler runs no code of the program: what calls functions of the program, or makes objects of classes that take
-part in pickling, is recorded, and done by the models when their objects are taken over.
+Input: bytes. Output: models of the objects that they describe.
+Invariant: the real unpickler runs no code of the program: calls of functions of the program, and the making of objects whose classes take
+part in pickling, are recorded, and carried out on models when their objects are taken over.
 Mirrors `UnpicklerObject` of `Modules/_pickle.c`.
 """
 

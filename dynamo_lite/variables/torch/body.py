@@ -1,9 +1,9 @@
-"""Functions of the program followed as bodies of one graph node.
+"""Functions of the program that are followed as bodies of one graph node.
 
-Input: a tracker of a function and the trackers of its arguments. Output: `CapturedBody`: the finished graph of the body, the values from
-outside that it uses, and its result's structure.
-Invariant: a body is followed once, with trackers of its own arguments; it must leave every object from outside as it was, and it must
-not change tensors from outside: otherwise the call is a break.
+Input: a tracker of a function and the trackers of its arguments. Output: `CapturedBody`: the finished graph of the body, the values
+from outside that it uses, and the structure of its result.
+Invariant: a body is followed once, with trackers of its own for the arguments. It must leave every object and tensor from outside as it
+was; otherwise the call is a break.
 Mirrors `torch/_higher_order_ops/utils.py` and `torch/utils/_pytree.py`.
 """
 
@@ -62,7 +62,7 @@ class BodyPart:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What two structures have in common that differ in their tensors only."""
+        """The form of a structure: the same for structures that differ in their tensors only."""
         return self.cls, tuple(self.keys), tuple([part.form for part in self.parts])
 
     @property
@@ -247,8 +247,8 @@ def fitting(function: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class OperatorModel(NamedTuple):
-    """What becomes of the calls of a higher-order operator: `kind` is one of those below. `unless`: which calls break the graph all the
-    same, beside those whose function breaks it."""
+    """The treatment of calls of a higher-order operator: `kind` is one of those below. `unless`: which calls break the graph all the same,
+    beside those whose function breaks it."""
 
     kind: str
     handler: Callable[..., Any]
@@ -276,7 +276,7 @@ def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Any], An
 
 
 class Outside:
-    """What the traced program has when a body is entered."""
+    """The state of the traced program when a body is entered."""
 
     def __init__(self, tx: Any, extra: list[Any]) -> None:
         self.tr = tx.tr
@@ -394,7 +394,7 @@ class CapturedBody:
 
 
 def argument_of(graph: Any, vt: VariableTracker) -> Any:
-    """What stands for a tensor or an int in a node."""
+    """The argument of a node that stands for a tensor or an int."""
     return vt.value if type(vt) is ConstantVariable else graph.node(vt.proxy)
 
 

@@ -1,9 +1,9 @@
-"""Branches on tensor data of which one side only raises.
+"""Branches on tensor data where one side only raises.
 
 Input: a frame and a tensor whose truth it asks for. Output: the truth with which the frame does not raise, which the graph then checks.
-Invariant: what is taken for granted here is tested before anything of the program has happened (`graph.passes.checks`), so where the
-program would catch the exception, or what it does before it raises, is of no concern. Whether the branch is a check is only a guess at
-what the program does as a rule.
+Invariant: the graph tests the assumption before anything of the program has happened (`graph.passes.checks`), so it does not matter
+whether the program would catch the exception, or what it does before it raises. That a branch is a check is a guess about the usual run
+of the program; a wrong guess costs time, never the result.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a boolean mask selects from a tensor.
+"""Elements of a tensor that a boolean mask selects.
 
-Input: `x[mask]` with a mask of the leading sizes of `x`. Output: `MaskedVariable`, which has no number of elements: in the graph it is a
-tensor of the sizes of `x` together with the mask. What is done to each element is done to all of them; written back, or reduced to
-something that does not depend on the order, the mask decides.
-Invariant: the result is the same bit by bit as if the elements had been selected; wherever that is not certain, or the selection itself is
-needed, the graph breaks where the mask was applied.
+Input: `x[mask]` with a mask of the leading sizes of `x`. Output: `MaskedVariable`, whose number of elements is unknown: in the graph it
+is a tensor of the sizes of `x` together with the mask. Elementwise operators are applied to all elements; the mask is applied when the
+result is written back, or is reduced to a value that does not depend on the order.
+Invariant: the result is bit by bit that of selecting the elements first. Where that is not certain, or the selection itself is needed,
+the graph breaks at the instruction that applied the mask.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class MaskedVariable(TensorVariable):
         raise error
 
     def with_full(self, full: TensorValue) -> MaskedVariable:
-        """What the same mask selects of another tensor."""
+        """The elements of another tensor that the same mask selects."""
         other = MaskedVariable.__new__(MaskedVariable)
         other.__dict__.update(self.__dict__, full=full)
         return other

@@ -88,7 +88,7 @@ class NestedIntVariable(SymNodeVariable):
 
 
 def _operands(origin: Any) -> tuple[VariableTracker, ...]:
-    """What a nested int is made of: a tensor, or the factors of a product."""
+    """The parts of a nested int: a tensor, or the factors of a product."""
     kind, *parts = origin
     if kind == "method":
         return (parts[0].tracker,)

@@ -174,7 +174,7 @@ class NNModuleVariable(InstanceVariable):
         return self.tp_getattro(tx, "forward") if no_global_hooks(tx) else None
 
     def _has_no_hooks(self, tx: Any, own: DictVariable) -> bool:
-        """What `Module._call_impl` asks: that each dictionary of hooks is false."""
+        """The test of `Module._call_impl`: each dictionary of hooks is false."""
         if not is_untouched(own):
             found = [own.find(key) for key in _HOOKS]
             return not any(hooks is None or hooks.mp_length(tx).value for hooks in found)

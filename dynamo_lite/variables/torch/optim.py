@@ -90,7 +90,8 @@ def _with_state(function: Any) -> None:
         tr = tx.tr
         checks = self.value is not MISSING and _CHECK in vars(self.value) and is_true(tx, get_attr(tx, self, _CHECK))
         state = get_attr(tx, self, "state")
-        tr.followed[id(function)] = function  # as any other function
+        # As any other function: torch marks `_init_group` as disabled once torch.compile has run, which is no wish of the program's.
+        tr.followed[id(function)] = function
         try:
             result = tx.call(tr.build_constant_object(function), [self, *args], kwargs)
         finally:

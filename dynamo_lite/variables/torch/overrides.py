@@ -1,9 +1,9 @@
-"""The `__torch_function__` protocol: tensor subclasses and function modes that want to see torch's functions.
+"""The `__torch_function__` protocol: tensor subclasses and function modes that override torch's functions.
 
 Input: a call of a torch function or operator, or a read of a tensor's C attribute. Output: the result of the override's
-`__torch_function__`, which is followed like any method; None where nobody overrides.
-Invariant: while a trace has met neither a subclass nor a mode, its `overrides` is None and nothing here runs. Graphs hold plain
-tensors: an input of a subclass is unwrapped on the way in, an output is wrapped on the way out.
+`__torch_function__`, which is followed like any method; None if no argument and no mode overrides.
+Invariant: while a trace has met neither a subclass nor a mode, its `overrides` is None and nothing here runs. Graphs hold plain tensors:
+an input of a subclass is unwrapped on the way in, an output is wrapped on the way out.
 Mirrors `torch/csrc/utils/python_arg_parser.cpp` (`handle_torch_function_no_python_arg_parser`, `append_overloaded_arg`),
 `torch/csrc/autograd/init.cpp` (the stack of modes), `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`.
 """
@@ -53,7 +53,7 @@ _SKIPS_NEXT = getattr(_C, "_peek_should_skip_torch_function", None)
 
 
 def overrides_torch_function(cls: type) -> bool:
-    """True for a class with a `__torch_function__` of its own."""
+    """True for a class with a `__torch_function__` of its own. torch switches that of a class with `__torch_dispatch__` alone off."""
     if cls is torch.Tensor or cls is torch.nn.Parameter:
         return False
     override = lookup(cls, "__torch_function__")
@@ -127,7 +127,7 @@ class FunctionModeStack(VariableTracker):
 
 
 class Overrides:
-    """Who sees torch functions at this point of a trace."""
+    """The modes and subclasses that see torch functions at this point of a trace."""
 
     def __init__(self, tr: Any) -> None:
         self.stack = FunctionModeStack(tr.constant_source(tr))
@@ -166,7 +166,9 @@ class Overrides:
     def _ask(self, tx: Any, function: Any, overloaded: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         classes = TupleVariable([tx.tr.type_of(tx, vt) for vt in overloaded])
         packed = [function, classes, TupleVariable(list(args))]
-        if kwargs:
+        if (
+            kwargs
+        ):  # torch's C code passes none otherwise; the Python function `handle_torch_function` passes an empty dict
             packed.append(_dict(tx, kwargs))
         if self.has_mode:
             with self.without_innermost_mode() as mode:
@@ -250,7 +252,7 @@ def activate(tr: Any) -> Overrides:
     if tr.overrides is None:
         overrides = tr.overrides = Overrides(tr)
         tr.mutations.append(overrides.stack)
-        tr.state.guard_modes()
+        tr.state.guard_modes()  # before `go_below`: torch's guard on its global state includes the switch of the protocol
         overrides.ignores_subclasses = not modes.subclasses_are_asked()
         overrides.ignores_modes = _C._is_torch_function_all_disabled()
         if _SKIPS_NEXT is not None:
@@ -296,7 +298,8 @@ class _Probe(torch.Tensor):
 
 @functools.cache
 def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
-    """What overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no numbers."""
+    """The function that overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no
+    numbers."""
     with torch._C.DisableTorchFunctionSubclass():
         sample = torch.zeros(1).as_subclass(_Probe)
     try:
@@ -308,7 +311,7 @@ def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
 
 
 def announced(fn: Any, args: list[Any]) -> Any:
-    """What overrides see when the program calls `fn`: `__mul__` is `mul`."""
+    """The function that overrides see when the program calls `fn`: `__mul__` is `mul`."""
     if isinstance(fn, METHOD_DESCRIPTORS) and fn.__name__.startswith("__") and all(map(is_operand, args)):
         return public_function(fn, tuple([isinstance(a, TensorVariable) for a in args])) or fn
     return fn
@@ -339,7 +342,8 @@ def declines_by_type_error(function: Any, are_tensors: tuple[bool, ...]) -> bool
 
 
 def unwrap(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor as a plain one. Guards call this too: whether torch is about to skip a question stays as it is."""
+    """The same tensor as a plain one. Guards call this too, so a flag of the thread is put back: `_skip_one_hop_torch_function` sets it for
+    the next call of a torch function, whoever makes that call, and the call here would take it away."""
     skips_next = _SKIPS_NEXT is not None and _SKIPS_NEXT()
     with _C.DisableTorchFunctionSubclass():
         plain = torch.Tensor.as_subclass(tensor, torch.Tensor)  # past a `__getattribute__` of its class

@@ -1,9 +1,9 @@
 """Profilers and annotations for profilers.
 
 Input: `torch.profiler.profile()`, `torch.autograd.profiler.profile()`, `record_function`, ranges of ITT. Output: objects that do nothing.
-Invariant: a profiler that the traced code begins and ends, and that nobody asks for what it has seen, is left out; if somebody does ask, or
-the frame ends or breaks inside the block, the graph breaks before the profiler is made. Annotations are left out always: a profiler
-around the frame sees the graph, not what it was made of.
+Invariant: a profiler that the traced code begins and ends, and whose results it never reads, is left out; if it reads them, or the frame
+ends or breaks inside the block, the graph breaks before the profiler is made. Annotations are always left out: a profiler around the
+frame sees the graph, not the calls that it was made of.
 Mirrors `torch/autograd/profiler.py` and `torch/profiler/profiler.py`.
 """
 
@@ -68,7 +68,7 @@ class ProfilerVariable(VariableTracker):
         return f"{self.cls.__module__}.{self.cls.__qualname__}"
 
     def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
-        """What a `with` statement looks up; everything else may tell what the profiler has seen."""
+        """The attributes that a `with` statement looks up; all others may show results of the profiler."""
         if name not in ("__enter__", "__exit__"):
             raise self.saved
         return MethodVariable(type_attribute(tx, self.cls, name), self)

@@ -176,7 +176,7 @@ def evaluate(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _question(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
-    """What was asked of numbers, in terms of the inputs."""
+    """The text of a question about numbers, in terms of the inputs."""
     texts = [a.node.shape_env.describe(a) if hasattr(a, "node") else str(a) for a in args]
     return texts[0] if function in (bool, int) else f"{getattr(function, '__name__', function)}({', '.join(texts)})"
 
@@ -188,7 +188,7 @@ def is_unbacked(sym: Any) -> bool:
 
 
 def operand_of(vt: VariableTracker) -> Any:
-    """What takes part in arithmetic for a tracker: a graph value or a number; `MISSING` if it can't."""
+    """The operand that stands for a tracker in arithmetic: a graph value or a number; `MISSING` if there is none."""
     if isinstance(vt, SymNodeVariable):
         return vt.proxy
     if isinstance(vt, ConstantVariable) and isinstance(vt.value, int | float):
@@ -262,7 +262,7 @@ _TO_INT: dict[Any, Callable[[float], int]] = {
 
 
 def _int_of_float(tx: Any, function: Callable[[float], int], present: int, source: Any) -> VariableTracker:
-    """What a float from outside comes to as an int: a number that varies like the float."""
+    """A float from outside as an int: a number that varies like the float."""
     return tx.tr.graph.symint_input(present, tx.tr.source(source, ir.CALL, function))
 
 

@@ -129,7 +129,7 @@ class TensorVariable(VariableTracker):
         return self.source is not None and name in self.value.__dict__
 
     def instance_attribute(self, tx: Any, name: str) -> VariableTracker | None:
-        """What the tensor's `__dict__` has under `name`."""
+        """The value under `name` in the tensor's `__dict__`."""
         if self.attributes is not None and name in self.attributes:
             return self.attributes[name]
         if self.source is None:
@@ -252,7 +252,7 @@ class TensorVariable(VariableTracker):
             cg.load_graph_output(cg.tr.graph.output(self))
 
     def _made_leaf(self, cg: Any) -> Any:
-        """What the graph knows of it as a leaf that the traced code has made, None for other tensors."""
+        """The graph's record of this leaf, if the traced code has made it; None for other tensors."""
         return cg.tr.graph.made_leaves.get(self.proxy) if self.proxy.meta.requires_grad else None
 
     def emit_fill(self, cg: Any) -> None:
@@ -522,7 +522,7 @@ def tensor_grad_fn(tx: Any, self: TensorVariable) -> VariableTracker:
 
 @_getter("_version")
 def tensor_version(tx: Any, self: TensorVariable) -> VariableTracker:
-    """What the counter of an input comes with, and how often the graph so far moves it; a tensor made inside comes with 0."""
+    """The counter that an input comes with, plus the changes that the graph so far counts; a tensor made inside comes with 0."""
     graph = tx.tr.graph
     is_plain = self.cls in (torch.Tensor, torch.nn.Parameter)
     if not is_plain or self.original is not None or graph.scope is not None or tx.tr.state.has_inference:
@@ -698,7 +698,7 @@ def _check_replaceable(tx: Any, self: TensorVariable, other: Any) -> None:
 
 
 class DataOf(NamedTuple):
-    """Where a result of `tensor.data` comes from."""
+    """The origin of a result of `tensor.data`."""
 
     owner: TensorVariable
     value: TensorValue

@@ -1,10 +1,10 @@
-"""`min` and `max` of tensors with one element: which of two tensors it is, data decides.
+"""`min` and `max` of tensors with one element: data decide which of two tensors is the result.
 
 Input: two tensors without dimensions, of one dtype and device. Output: a `ChosenVariable`.
-Invariant: operators of the graph get the value by `torch.where`. The object is chosen after the graph has run, by the result of the
-program's own comparison, so that it is the very tensor that eager execution has. Whatever could tell the value from that tensor breaks the
-graph at the call: a write to one of them, a view that leaves the frame, a gradient (that of `where` gives zeros to the other tensor, where
-eager execution gives nothing), a question about the object.
+Invariant: operators of the graph get the value, by `torch.where`. The object is chosen after the graph has run, by the result of the
+program's own comparison, so it is the very tensor of eager execution. Any use that could distinguish the value from that tensor breaks
+the graph at the call: a write to one of them, a view that leaves the frame, a question about the object, or a gradient: that of `where`
+gives zeros to the tensor that was not chosen (and NaN where its gradient is infinite), where eager execution gives nothing.
 Mirrors `min_max` of `Python/bltinmodule.c`.
 """
 
@@ -75,7 +75,7 @@ _ASKS_NO_OBJECT = frozenset(
 
 
 class ExtremeChoice:
-    """What holds as long as nobody can tell the value from the chosen tensor."""
+    """Checks at the end of the trace that nobody can distinguish the value from the chosen tensor."""
 
     def __init__(self, tx: Any, chosen: ChosenVariable) -> None:
         self.chosen = chosen

@@ -146,7 +146,7 @@ def _is_default(vt: VariableTracker) -> bool:
 
 
 def _dtypes_within(vt: VariableTracker) -> list[torch.dtype]:
-    """What torch takes each item of nested sequences for."""
+    """The dtype that torch infers for each item of nested sequences."""
     if isinstance(vt, ListVariable | TupleVariable):
         return [dtype for item in vt.items for dtype in _dtypes_within(item)]
     if isinstance(vt, TensorVariable | ArrayVariable):

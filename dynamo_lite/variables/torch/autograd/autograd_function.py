@@ -92,7 +92,7 @@ class ApplyCall:
 
     @property
     def inputs(self) -> list[VariableTracker]:
-        """What `needs_input_grad` and the results of `backward` are about."""
+        """The inputs that `needs_input_grad` and the results of `backward` refer to."""
         return [*self.args, *self.kwargs.values()]
 
     def _check_transforms(self) -> None:
@@ -137,7 +137,7 @@ class ApplyCall:
         return result
 
     def returned(self, context: VariableTracker, result: VariableTracker) -> VariableTracker:
-        """What `apply` returns where nothing requires gradients: a tuple of any class becomes one, an argument a view of it."""
+        """The result of `apply` where nothing requires gradients: a tuple of any class becomes one, an argument a view of it."""
         tx = self.tx
         dirty = self.marked(context, "dirty_tensors")
 
@@ -152,7 +152,7 @@ class ApplyCall:
         return TupleVariable([item(value) for value in result.items])
 
     def marked(self, context: VariableTracker, mark: str) -> list[VariableTracker]:
-        """What `forward` marked."""
+        """The arguments and results that `forward` marked."""
         marked = context.tp_getattro(self.tx, mark)
         return [] if is_none(marked) else self.tx.tr.unpack(self.tx, marked)
 
@@ -180,7 +180,7 @@ class Outputs(Flattening):
         return [*self.tensors, *self.inner]
 
     def rebuild(self, results: list[VariableTracker]) -> VariableTracker:
-        """What `apply` returns, of the results of the node."""
+        """The result of `apply`, made of the results of the node."""
         own, inner = iter(results), iter(results[len(self.tensors) :])
         made = [next(own) if part is None else part(inner) for part in self.parts]
         return TupleVariable(made) if self.is_tuple else made[0]
@@ -203,7 +203,7 @@ def apply_with_gradients(tx: Any, call: ApplyCall) -> VariableTracker:
 
 
 class _Marks:
-    """What `forward` has marked, by position."""
+    """The marks of `forward`, by position."""
 
     def __init__(self, tx: Any, call: ApplyCall, context: Any, outputs: Outputs) -> None:
         tensors = outputs.tensors
@@ -220,7 +220,7 @@ class _Marks:
         self.absent = self._absent(tx, call, context, len(outputs.leaves_in_order))
 
     def _absent(self, tx: Any, call: ApplyCall, context: Any, n: int) -> list[tuple[int, ...]]:
-        """Where results that nothing used have no gradient: for each `backward` that there may be, which of its arguments are None. Some
+        """If results that nothing used get no gradient: for each possible call of `backward`, which of its arguments are None. At least one
         argument is a gradient."""
         if context.tp_getattro(tx, "materialize_grads").as_python_constant():
             return []

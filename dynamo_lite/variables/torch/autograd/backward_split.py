@@ -98,7 +98,7 @@ class Stages:
     # -- between hooks
 
     def _stage(self, hook: Node | None, end: int) -> None:
-        """What lies between a hook and `end`."""
+        """The nodes between a hook and `end`."""
         position = self.reached.position
         begin = -1 if hook is None else position[last_item(hook)]
         cuts = {} if hook is None else {made: node for node, made in self.graph.cuts[hook].items()}
@@ -212,7 +212,7 @@ class Stages:
         return self.graph.call(self.tx, "call_function", torch.zeros_like, [tensor], options)
 
     def _replaced(self, grads: VariableTracker, new: VariableTracker) -> VariableTracker:
-        """What a hook has made of some gradients."""
+        """The gradients after a hook."""
         if is_none(new):
             return grads
         if len(self.tx.tr.unpack(self.tx, new)) != len(self.tx.tr.unpack(self.tx, grads)):
@@ -228,7 +228,7 @@ def _spread(grads: list[Any], positions: tuple[int, ...], n: int) -> TupleVariab
 
 
 def replaced_gradient(tx: Any, hook: VariableTracker, gradient: VariableTracker) -> VariableTracker:
-    """What a hook of a tensor makes of a gradient."""
+    """The gradient after a hook of a tensor."""
     try:
         new = tx.call(hook, [gradient])
     except ObservedException as observed:

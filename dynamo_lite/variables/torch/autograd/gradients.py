@@ -1,8 +1,8 @@
-"""`torch.autograd.grad` inside of the captured code, and where gradients begin.
+"""`torch.autograd.grad` inside of the captured code, and the leaves at which gradients begin.
 
 Input: calls with tensors. Output: one node with the gradients.
-Invariant: outputs and inputs are values of one graph; what the autograd engine would do outside of it (hooks of tensors that existed
-before, history of inputs) is none of its business.
+Invariant: outputs and inputs are values of one graph. Work of the autograd engine outside of the graph (hooks of tensors from outside,
+the history of inputs) is not modelled here.
 Mirrors `torch/autograd/__init__.py`.
 """
 

@@ -1,10 +1,10 @@
 """Hooks of tensors.
 
-Input: `register_hook` and its like on tensors. Output: for a tensor that existed before, the registration is replayed; for one
-that the graph makes, a node that registers the hook, which is followed as a body. A hook that does more than compute is kept for a
-backward pass in the traced code (`backward_split`).
-Invariant: a hook sees all of the gradient. A compiled graph is one node of autograd, so that a hook on a value made inside, which
-other operators of the graph use, can't be left to the code after the graph.
+Input: `register_hook` and its relatives on tensors. Output: for a tensor from outside, a replay of the registration after the graph; for
+a tensor that the graph makes, a node that registers the hook, which is followed as a body. A hook that does more than compute is kept for
+a backward pass in the traced code (`backward_split`).
+Invariant: a hook sees all of the gradient. A compiled graph is one node of autograd, so the code after the graph can't register a hook on
+a value made inside that other operators of the graph use.
 Mirrors `torch/_tensor.py`, `torch/utils/hooks.py` and `torch/csrc/autograd/python_hook.cpp`.
 """
 
@@ -173,7 +173,7 @@ class RegistrationsVariable(VariableTracker):
 
     @staticmethod
     def of(tr: Any) -> RegistrationsVariable:
-        """Those of a trace."""
+        """The hooks of a trace."""
         found = next((vt for vt in tr.mutations if isinstance(vt, RegistrationsVariable)), None)
         if found is None:
             found = RegistrationsVariable(tr)

@@ -1,10 +1,10 @@
 """Hooks of the tensors that autograd saves, inside of the captured code.
 
-Input: the calls that `torch.autograd.graph.saved_tensors_hooks` makes when its block begins and ends. Output: two nodes, the first with the
-hooks as bodies.
-Invariant: which tensors operators save in the block is found out by running the graph on fake tensors at its end. The hooks are then
-followed once for each kind of them; they must change nothing, and find what they would have found when they are called: otherwise
-the graph breaks before the block. What they read of Python objects is read when the function runs.
+Input: the calls that `torch.autograd.graph.saved_tensors_hooks` makes when its block begins and ends. Output: two nodes, the first with
+the hooks as bodies.
+Invariant: at the end of the block the graph is run on fake tensors, which shows the tensors that its operators save. The hooks are
+followed once for each kind of these. They must change nothing, and must read nothing that changes before their real call; otherwise the
+graph breaks before the block. Attributes of Python objects that they use are read when the function runs.
 Mirrors `torch/autograd/graph.py` and `torch/csrc/autograd/init.cpp`.
 """
 
@@ -95,7 +95,7 @@ class RegionsVariable(VariableTracker):
 
     @staticmethod
     def of(tr: Any) -> RegionsVariable:
-        """Those of a trace."""
+        """The regions of a trace."""
         found = next((vt for vt in tr.mutations if isinstance(vt, RegionsVariable)), None)
         if found is None:
             found = RegionsVariable(tr)
@@ -124,6 +124,7 @@ class HookedRegion:
         self._refuse_bodies(end)
         recorder, other, mute = Recorder(_ambient), Recorder(lambda: None), Recorder(lambda: None)
         around = dict.fromkeys([region.begin for region in graph.hook_regions if region.is_open], mute)
+        # Operators with decompositions in Python (dropout) save other tensors under AOTAutograd than in eager execution.
         decomposed = graph.fake_mode.shape_env is not None
         saved_tensors(graph, {**around, self.begin: other}, not decomposed)
         values = saved_tensors(graph, {**around, self.begin: recorder}, decomposed)

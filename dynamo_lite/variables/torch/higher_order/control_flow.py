@@ -142,13 +142,13 @@ def _merged(tx: Any, pred: Any, modules: list[GraphModule], lifted: list[Any]) -
 
 
 def _host(tx: Any, values: list[Any]) -> list[Any]:
-    """What stands for values of the graph in a call on fake tensors."""
+    """The objects that stand for values of the graph in a call on fake tensors."""
     propagator = tx.tr.graph.propagator
     return [v.sym if isinstance(v, SymValue) else propagator.fake_of(v).detach() for v in values]
 
 
 def _ask_operator(tx: Any, op: Any, args: list[Any]) -> list[Any]:
-    """What an operator itself returns for fake tensors: sizes and numbers that only the graph knows."""
+    """The result of the operator itself for fake tensors: sizes and numbers that only the graph knows."""
     graph = tx.tr.graph
     env, propagator = graph.symbols.env, graph.propagator
     propagator.allow_higher_order()

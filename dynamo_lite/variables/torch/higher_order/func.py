@@ -49,7 +49,7 @@ _FUNCTION_TYPE = type(lambda: None)
 
 
 class TransformedVariable(VariableTracker):
-    """What `torch.vmap(f, …)`, `torch.func.grad(f, …)` and the like return."""
+    """The function that `torch.vmap(f, …)`, `torch.func.grad(f, …)` and the like return."""
 
     def __init__(self, transform: Any, call: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         self.transform = transform
@@ -278,7 +278,7 @@ def call_grad_and_value(tx: Any, transformed: Any, args: list[Any], kwargs: dict
 
 
 def _jacobian(mode: str, *names: str) -> Any:
-    """Of `jacrev` and `jacfwd`; `names` are those of their options beside those of all transforms."""
+    """The handler of `jacrev` and `jacfwd`; `names` are their options beside those of all transforms."""
 
     def call(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         argnums = transformed.option("argnums", 1, 0)

@@ -333,7 +333,7 @@ def why_refused(value: HigherOrderOperator) -> str:
 
 
 def support(value: HigherOrderOperator) -> tuple[str, str]:
-    """What becomes of calls of an operator, and which ones break the graph nevertheless."""
+    """The treatment of calls of an operator, and the calls that break the graph nevertheless."""
     model = OPERATORS.get(value.name())
     if model is not None and has_model(value):
         return model.kind, model.unless

@@ -100,7 +100,7 @@ class Vmapped:
         return self._call(2, [self.result, self.out_dims, number, self.batch_size, self.func])
 
     def finish(self, results: list[VariableTracker]) -> VariableTracker:
-        """What the call returns, of the results of the node."""
+        """The result of the call, made of the results of the node."""
         self.level.results = list(results)
         _levels.append(self.level)
         try:

@@ -56,7 +56,7 @@ class NumpyCall:
     # -- what numpy says
 
     def expected(self) -> Any:
-        """What numpy returns for arguments with these dtypes, shapes and layouts."""
+        """The result of numpy for arguments with these dtypes, shapes and layouts."""
         try:
             args = list(map(self.sample, self.args))
             kwargs = {name: self.sample(value) for name, value in self.kwargs.items()}
@@ -289,7 +289,7 @@ def _simpler(tx: Any, error: Unsupported, args: list[VariableTracker]) -> list[V
 
 
 def _stacked(tx: Any, vt: VariableTracker) -> VariableTracker:
-    """What numpy makes of a sequence with arrays in it."""
+    """The array that numpy makes of a sequence with arrays in it."""
     if not isinstance(vt, ListVariable | TupleVariable) or not holds_array(vt):
         return vt
     items = [_stacked(tx, item) for item in vt.items]

@@ -16,7 +16,7 @@ numpy: Any = sys.modules.get("numpy")
 
 
 class Layout(NamedTuple):
-    """Of an array: its strides where they are not those of its tensor, and two flags."""
+    """The layout of an array: its strides where they are not those of its tensor, and two flags."""
 
     strides: tuple[int, ...] | None = None
     writeable: bool = True

@@ -399,7 +399,7 @@ def _function_handler(real: Any) -> Any:
 
 
 def _plain_functions() -> Iterator[Any]:
-    """Those that are not ufuncs and do not dispatch on their arguments."""
+    """The functions of numpy that are not ufuncs and do not dispatch on their arguments."""
     for module in (numpy, numpy.linalg, numpy.fft):
         for function in vars(module).values():
             if isinstance(function, types.BuiltinFunctionType | types.FunctionType):

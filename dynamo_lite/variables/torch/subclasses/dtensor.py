@@ -120,7 +120,8 @@ class MeshVariable(VariableTracker):
 
 
 def _are_inputs() -> bool:
-    """Whether AOTAutograd takes meshes as inputs (it does where a distributed tensor's parts are its local tensor and its mesh)."""
+    """Whether AOTAutograd takes meshes as inputs. Since torch 2.13, where the parts of a `DTensor` are its local tensor and its mesh, it
+    does, and requires that the mesh of each `DTensor` that leaves the graph is an input of the graph."""
     return is_opaque_type(DeviceMesh)
 
 
