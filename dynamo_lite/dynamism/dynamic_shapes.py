@@ -15,17 +15,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
 from dynamo_lite.guards import ir
 from dynamo_lite.markers import DYNAMIC, PROPAGATED_DYNAMIC, STATIC, STRICT_UNBACKED, UNBACKED, WEAK_DYNAMIC
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+
 NONE: frozenset[int] = frozenset()
 
 
 def dynamic_dims(
-    tr: Any, tensor: Any, source: Any, is_parameter: bool, of_buffer: bool | None = None
+    tr: Trace, tensor: Any, source: GuardNode | None, is_parameter: bool, of_buffer: bool | None = None
 ) -> frozenset[int]:
     """The dimensions of an input tensor that become symbolic. Remembers its sizes for the next compilation.
 
@@ -53,7 +57,7 @@ def dynamic_dims(
     return frozenset(dim for dim in chosen if type(sizes[dim]) is int and sizes[dim] not in constant)
 
 
-def fix(tr: Any, source: Any, dim: int, of_stride: bool = False) -> None:
+def fix(tr: Trace, source: GuardNode | None, dim: int, of_stride: bool = False) -> None:
     """The number at an access path, or a size or stride of the tensor that it is read from, is a constant in later compilations."""
     hints = tr.dynamic_hints
     if source.kind == ir.CALL:
@@ -74,7 +78,7 @@ _FIXED_SIZES, _FIXED_STRIDES = "fixed", "fixed strides"
 _DYNAMIC_MARKS = (DYNAMIC, WEAK_DYNAMIC, PROPAGATED_DYNAMIC)
 
 
-def _is_dynamic_at_once(tr: Any) -> bool:
+def _is_dynamic_at_once(tr: Trace) -> bool:
     """Whether sizes and ints are symbolic from the first compilation on."""
     wanted = tr.region.dynamic
     return bool(wanted) or (wanted is None and not config.assume_static_by_default)
@@ -86,7 +90,7 @@ def unbacked_dims(tensor: Any) -> frozenset[int]:
     return frozenset((*marked.get(UNBACKED, ()), *marked.get(STRICT_UNBACKED, ()))) if marked else NONE
 
 
-def automatic_unbacked_dims(tr: Any, tensor: Any, source: Any, is_parameter: bool) -> frozenset[int]:
+def automatic_unbacked_dims(tr: Trace, tensor: Any, source: GuardNode | None, is_parameter: bool) -> frozenset[int]:
     """The dimensions that have changed, if `automatic_dynamic_shapes_mark_as` has them symbolic without a look at their size."""
     if config.automatic_dynamic_shapes_mark_as == "dynamic":
         return NONE
@@ -102,7 +106,7 @@ def automatic_unbacked_dims(tr: Any, tensor: Any, source: Any, is_parameter: boo
     )
 
 
-def is_buffer(source: Any) -> bool:
+def is_buffer(source: GuardNode | None) -> bool:
     """True for the access path of a module's buffer, whose sizes are the module's and not the data's."""
     return source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers"
 
@@ -117,7 +121,7 @@ def changed_dims(hints: Any, path: str, sizes: tuple[int | None, ...]) -> Iterab
 
 
 def symbolic_strides(
-    tr: Any, source: Any, sizes: Sequence[int], strides: Sequence[int], has_symbols: bool
+    tr: Trace, source: GuardNode | None, sizes: Sequence[int], strides: Sequence[int], has_symbols: bool
 ) -> frozenset[int]:
     """The dimensions of an input tensor whose stride becomes a symbol of its own. Remembers what the strides follow from.
 
@@ -177,7 +181,7 @@ def strict_dims(tensor: Any) -> frozenset[int]:
     return frozenset(tensor.__dict__.get(DYNAMIC, ()))
 
 
-def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
+def is_dynamic_int(tr: Trace, value: int, source: GuardNode | None) -> bool:
     """Whether an int from outside becomes symbolic. Remembers it for the next compilation."""
     if config.specialize_int or type(value) is not int:
         return False
@@ -198,7 +202,7 @@ def is_dynamic_int(tr: Any, value: int, source: Any) -> bool:
     return False
 
 
-def is_dynamic_float(tr: Any, value: float, source: Any) -> bool:
+def is_dynamic_float(tr: Trace, value: float, source: GuardNode | None) -> bool:
     """Whether a float from outside is one that varies: it was another one in an earlier compilation."""
     if config.specialize_float or not math.isfinite(value):
         return False
@@ -217,14 +221,14 @@ def is_dynamic_float(tr: Any, value: float, source: Any) -> bool:
     return False
 
 
-def take_for_data(tr: Any, source: Any) -> None:
+def take_for_data(tr: Trace, source: GuardNode | None) -> None:
     """A number at this access path varies from the first compilation on, as the data of tensors does: a scalar of numpy's is rarely a
     setting of a program."""
     if tr.region.dynamic is not False and config.automatic_dynamic_shapes and may_vary(tr, source):
         tr.dynamic_hints.setdefault(source.path, None)
 
 
-def _is_counted(tr: Any, source: Any) -> bool:
+def _is_counted(tr: Trace, source: GuardNode | None) -> bool:
     return tr.dynamic_hints.get(source.path, 0) is None
 
 
@@ -233,7 +237,7 @@ def may_count() -> bool:
     return config.automatic_dynamic_shapes and not config.specialize_int
 
 
-def varying_keys(tr: Any, source: Any, keys: tuple[Any, ...]) -> list[int]:
+def varying_keys(tr: Trace, source: GuardNode | None, keys: tuple[Any, ...]) -> list[int]:
     """Positions of the keys of a dict of ints that were others in an earlier compilation. Remembers them for the next."""
     if not keys or not may_count() or any(type(key) is not int for key in keys):
         return []
@@ -255,7 +259,7 @@ STATIC_FLOAT = object()
 """In `tr.dynamic_hints`, in the place of a float that the backend needs as a constant."""
 
 
-def may_vary(tr: Any, source: Any) -> bool:
+def may_vary(tr: Trace, source: GuardNode | None) -> bool:
     """Ints that are part of a program rather than its data are constants: attributes of modules, defaults, what no
     argument leads to."""
     node = source

@@ -11,7 +11,7 @@ import functools
 import linecache
 import re
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
@@ -19,6 +19,10 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import UserError, UserErrorType
 from dynamo_lite.markers import DYNAMIC, DYNAMIC_RANGE, STRICT_UNBACKED, UNBACKED, UNBACKED_BOUNDS
 from dynamo_lite.record import Specialization
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
 
 
 class Bounds(NamedTuple):
@@ -48,7 +52,7 @@ def name_of(dim: int, path: str) -> str:
     return f"dimension {dim} of {path}"
 
 
-def spoken(source: Any, tr: Any) -> str:
+def spoken(source: GuardNode | None, tr: Trace) -> str:
     """An access path in the words of the user."""
     path = source.path
     return spoken_path(path, tr.analysis.values[0]) if _PASSED_ON.match(path) else path

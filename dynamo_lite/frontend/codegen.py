@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from bytecode import Instr
@@ -37,6 +37,9 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from .graph_break import BreakEmitter, FrameState, is_constant_value, is_null, operand_count
 from .locks import Taking, release
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+
 _LOADS_FAST = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"})
 _BINDING = frozenset({Op.STORE_FAST, Op.DELETE_FAST})
 # Ops that name a global: they mean the globals of their own function.
@@ -46,7 +49,7 @@ _GLOBAL_OPS = frozenset({Op.STORE_GLOBAL, Op.DELETE_GLOBAL, Op.IMPORT_NAME})
 class Codegen:
     """Builds one code object. `code` is the original, `globals` its module's dictionary."""
 
-    def __init__(self, tr: Any) -> None:
+    def __init__(self, tr: Trace) -> None:
         self.tr = tr
         self.code: CodeType = tr.function.__code__
         self.globals = tr.function.__globals__
@@ -121,7 +124,7 @@ class Codegen:
         """Whether the guards pass a value to the graph. Where a lock is taken between the two, it is read again."""
         return not self.tr.locks and is_handed_over(node)
 
-    def load(self, vt: Any) -> None:
+    def load(self, vt: VariableTracker) -> None:
         """Push the real object of a tracker, building it first if it is new."""
         name = self.loaded.get(id(vt))
         if name is not None:
@@ -144,7 +147,7 @@ class Codegen:
         if vt.emit_fill is not None:
             self.fills.append(vt)
 
-    def _keep(self, vt: Any) -> None:
+    def _keep(self, vt: VariableTracker) -> None:
         name = self.loaded[id(vt)] = self.new_local()
         self.named.append(vt)
         self.asm.copy(1)
@@ -266,7 +269,7 @@ class Codegen:
                 generator.refuse_to_escape("dies unfinished")
 
     @staticmethod
-    def _is_graph_value(vt: Any) -> bool:
+    def _is_graph_value(vt: VariableTracker) -> bool:
         return not is_lazy(vt) and vt.source is None and getattr(vt, "proxy", None) is not None and not vt.is_rebuilt
 
     def _escaping(self, roots: list[Any], changed: Iterable[Any] | None = None) -> list[Any]:
@@ -540,7 +543,7 @@ class Codegen:
                 self.asm.load_fast(name)
                 self.asm.store_fast(self.new_local())
 
-    def load_operand(self, vt: Any, again: bool) -> None:
+    def load_operand(self, vt: VariableTracker, again: bool) -> None:
         """Push an operand of the breaking instruction; it is in nobody else's hands unless it is needed `again` or later."""
         name = self.loaded.get(id(vt))
         if name is None or again or id(vt) in self.needed_after:
@@ -615,7 +618,7 @@ class Codegen:
         self.asm.pop_top()
         self.asm.load_fast(generator)
 
-    def _hold(self, vt: Any) -> None:
+    def _hold(self, vt: VariableTracker) -> None:
         """Have the object in a local before the breaking instruction runs."""
         if id(vt) in self.loaded or is_constant_value(vt):
             return
@@ -628,7 +631,7 @@ class Codegen:
         seen = seen.union(id(vt) for vt in frame.locals if vt is not None and self._holds_finalized(vt))
         return FrameState(frame, frame.stack[: len(frame.stack) - n_operands], seen)
 
-    def _holds_finalized(self, vt: Any) -> bool:
+    def _holds_finalized(self, vt: VariableTracker) -> bool:
         """Whether the end of an object would be the end of an argument with a finalizer."""
         wanted = self.tr.finalized
         return bool(wanted) and any(held is found for found in wanted for held in self._escaping([vt], ()))

@@ -14,7 +14,7 @@ import gc
 import types
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.dynamism.observed_values import is_module, sizes_of
 from dynamo_lite.exc import SkipFrame, Unsupported, unsupported
@@ -26,6 +26,10 @@ from dynamo_lite.isa.resume import PASSED, waiting_frames
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_lazy, real_object
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
 
 MAX_FOLLOWED = 1000
 """Objects looked at for one that is let go. What is larger than that is taken to outlive the call."""
@@ -42,7 +46,7 @@ _HELD_ELSEWHERE = (
 )
 
 
-def check_finalizers(tr: Any) -> None:
+def check_finalizers(tr: Trace) -> None:
     """Raise `Unsupported` if replaying the changes would end an object too late. What is let go without that is guarded."""
     guard_arguments(tr)
     for vt in tr.mutations:
@@ -56,7 +60,7 @@ def check_finalizers(tr: Any) -> None:
                 tr.guard(source, ir.NO_FINALIZER)
 
 
-def watch_arguments(tr: Any) -> None:
+def watch_arguments(tr: Trace) -> None:
     """Have the trace break where a variable that is bound anew may hold the last reference to an argument with a finalizer, and keep the
     frames that end if some argument has one, or may hold an object that has."""
     if tr.analysis.has_mortal_arguments:
@@ -86,7 +90,7 @@ def _watching(watched: dict[int, Any], handler: Any) -> Any:
     return watch
 
 
-def loses_argument(tr: Any, result: Any) -> bool:
+def loses_argument(tr: Trace, result: Any) -> bool:
     """Whether an argument with a finalizer has died on the way, nobody knows where: its variable was only its first place. (It may be
     part of an argument, such as the object of a bound method, that something else holds as well.)"""
     kept = [result, *tr.root_frame.held()]
@@ -96,7 +100,7 @@ def loses_argument(tr: Any, result: Any) -> bool:
     return any(not tr.is_reachable(vt, kept) and not _is_held(tr, kept, parts[id(vt)]) for vt in tr.finalized)
 
 
-def _is_held(tr: Any, kept: list[Any], wanted: int) -> bool:
+def _is_held(tr: Trace, kept: list[Any], wanted: int) -> bool:
     """Whether something that is still there, and was not changed, leads to the real object of this id."""
     for vt in tr.reachable(kept):
         if vt is not None and vt.__dict__.get("source") is not None and not vt.__dict__.get("mutated"):
@@ -106,7 +110,7 @@ def _is_held(tr: Any, kept: list[Any], wanted: int) -> bool:
     return False
 
 
-def is_held_by_garbage(tr: Any, result: Any) -> bool:
+def is_held_by_garbage(tr: Trace, result: Any) -> bool:
     """Whether reference cycles that the frame leaves behind, or tracebacks, hold an argument with a finalizer: in eager execution, and
     not in generated code, which builds neither such cycles nor the variables of frames in tracebacks. That what they hold has no
     finalizer is guarded."""
@@ -128,7 +132,7 @@ def is_held_by_garbage(tr: Any, result: Any) -> bool:
     return False
 
 
-def _owned(tr: Any) -> Iterator[tuple[VariableTracker, Any]]:
+def _owned(tr: Trace) -> Iterator[tuple[VariableTracker, Any]]:
     """The objects whose last references the frame may hold, with the real ones: its arguments; in a resumed frame the cells of its own
     variables too, and those of the frames that wait."""
     trackers, values = tr.arguments, tr.analysis.values
@@ -154,7 +158,7 @@ def owned_cells(function: types.FunctionType) -> list[int]:
     return [i for i, name in enumerate(function.__code__.co_freevars) if name.endswith(PASSED)]
 
 
-def _held_at_break(tr: Any) -> list[Any]:
+def _held_at_break(tr: Trace) -> list[Any]:
     """The objects in the variables and on the stacks of the frames that go on after a break, and the exceptions that are handled, with
     their tracebacks. Not all of these are built: objects that nothing reads any more, such as classes, may hold something."""
     found = [] if tr.handled is None else [tr.handled]
@@ -190,7 +194,7 @@ def _holders(roots: list[Any], classes: set[int]) -> list[Any]:
     return found
 
 
-def _children(vt: Any) -> list[Any]:
+def _children(vt: VariableTracker) -> list[Any]:
     """The objects that an object refers to which the traced code has made or changed."""
     if is_lazy(vt) or (vt.source is not None and not vt.mutated):
         return []
@@ -208,7 +212,7 @@ def _reachable(roots: list[Any]) -> list[Any]:
     return list(seen.values())
 
 
-def guard_arguments(tr: Any) -> None:
+def guard_arguments(tr: Trace) -> None:
     """Other arguments of variables that are bound anew have no finalizer at the next call either."""
     for slot, *_ in tr.analysis.rebound_arguments:
         source = tr.source(None, ir.LOCAL, slot)
@@ -249,7 +253,7 @@ def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple
     ]
 
 
-def _has_known_type(source: Any) -> bool:
+def _has_known_type(source: GuardNode | None) -> bool:
     return any(check.kind in (ir.TYPE_IS, ir.REF_TYPE_IS, ir.IS, ir.REF_IS, ir.TENSOR) for check in source.checks)
 
 

@@ -24,6 +24,8 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from .observed_sizes import note_rest
 
 if TYPE_CHECKING:
+    from dynamo_lite.variables.protocol.base import VariableTracker
+
     from .codegen import Codegen
 
 # How many stack entries each op takes (those that take a number by their operand: a function of it) and pushes.
@@ -90,7 +92,7 @@ def is_null(entry: Any) -> bool:
     return entry is NULL or entry is None
 
 
-def is_constant_value(vt: Any) -> bool:
+def is_constant_value(vt: VariableTracker) -> bool:
     """True for a constant that can stand in the code: one from outside is guarded by its value only, so that another call may bring an
     equal text or number that is another object."""
     if is_lazy(vt) or not isinstance(vt, ConstantVariable):

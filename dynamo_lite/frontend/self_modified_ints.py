@@ -8,14 +8,17 @@ symbol it does.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.dynamism.dynamic_shapes import may_count
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.base import is_lazy
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
 
-def note_own_changes(tr: Any) -> bool:
+
+def note_own_changes(tr: Trace) -> bool:
     """Take note of the numbers that a finished run holds to be constants and changes itself: its version would fit no second call,
     unless somebody changes them back. True if there are any."""
     if not may_count():

@@ -12,7 +12,7 @@ import collections
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite._eval_frame import C_STACK_FOR_ANALYSIS, c_stack_left, runs_its_code
 from dynamo_lite.config import config
@@ -59,6 +59,9 @@ from dynamo_lite.variables.protocol.markers import apply_marks
 from dynamo_lite.variables.protocol.wrap import find_builder
 
 from .observed_sizes import note_call
+
+if TYPE_CHECKING:
+    from dynamo_lite.guards.ir import GuardNode
 
 
 def _shared_slots(code: types.CodeType, values: Sequence[Any], analysis: Any) -> set[int]:
@@ -251,7 +254,7 @@ class Trace:
         """The path of an object that other guards pin by identity."""
         return self.guards.node(None, ir.CONST, value)
 
-    def wrap(self, value: Any, source: Any) -> Any:
+    def wrap(self, value: Any, source: GuardNode | None) -> Any:
         """The tracker of a real object: one per identity, looked at lazily."""
         if type(value) in ATOMIC_TYPES:
             return LazyVariable(self, value, source)
@@ -264,7 +267,7 @@ class Trace:
         self.keep_alive.append(value)
         return lazy
 
-    def _argument(self, value: Any, source: Any, is_shared: bool) -> Any:
+    def _argument(self, value: Any, source: GuardNode | None, is_shared: bool) -> Any:
         return LazyVariable(self, value, source, **{UNREAD: True}) if is_shared else self.wrap(value, source)
 
     def read_argument(self, frame: Frame, slot: int, unread: Any) -> None:
@@ -272,7 +275,7 @@ class Trace:
         frame.locals[slot] = self.wrap(real_object(unread), unread.__dict__["source"])
         self.arguments = [frame.locals[slot] if vt is unread else vt for vt in self.arguments]
 
-    def _alias(self, found: Any, value: Any, source: Any) -> None:
+    def _alias(self, found: Any, value: Any, source: GuardNode | None) -> None:
         """A second path to a known object: the paths must keep leading to one object."""
         first = found.__dict__["source"]
         if first is source or first is None:
@@ -284,7 +287,7 @@ class Trace:
         else:
             self.guards.same(first, source, self.here())
 
-    def build(self, value: Any, source: Any) -> VariableTracker:
+    def build(self, value: Any, source: GuardNode | None) -> VariableTracker:
         """The model of a real object, with its guards."""
         if type(value) in ATOMIC_TYPES:
             return self._build_atomic(value, source)
@@ -292,7 +295,7 @@ class Trace:
             unsupported("mutation-of-unknown-object", "a module's dictionary after a global was stored")
         return find_builder(value)(self, value, source)
 
-    def _build_atomic(self, value: Any, source: Any) -> VariableTracker:
+    def _build_atomic(self, value: Any, source: GuardNode | None) -> VariableTracker:
         if type(value) is int:
             symbolic = self.graph.symbolic_int(value, source)
             if symbolic is not None:
@@ -373,7 +376,7 @@ class Trace:
 
     # -- lifetimes
 
-    def dropped(self, tx: Any, values: Any, *kept: Any) -> None:
+    def dropped(self, tx: Frame, values: Any, *kept: Any) -> None:
         """References to these are gone: a generator that nothing else leads to ends here. `kept`: what a frame gives back."""
         for vt in values:
             if id(vt) in self.unclosed and not self.is_reachable(vt, kept):
@@ -431,7 +434,7 @@ class Trace:
 
     # -- guards and mutation
 
-    def guard(self, source: Any, kind: int, arg: Any = None) -> None:
+    def guard(self, source: GuardNode | None, kind: int, arg: Any = None) -> None:
         """Require a property of what `source` leads to."""
         if source.kind != ir.CONST or kind in (ir.LEN, ir.DICT_KEYS, ir.HAS_KEY, ir.LACKS_KEY):
             self.guards.check(source, kind, arg, self.line_of_guard())
@@ -447,7 +450,7 @@ class Trace:
         """Something was looked at that is another thing in each process, and that no guard compares."""
         self.process_bound = self.process_bound or reason
 
-    def expect(self, source: Any) -> None:
+    def expect(self, source: GuardNode | None) -> None:
         """Require that a path leads to something: a value that is merely passed on, or dropped, is never looked at."""
         if source.kind != ir.CONST:
             self.guards.expect(source, self.here())
@@ -568,11 +571,11 @@ class Trace:
 
     # -- types
 
-    def type_of(self, tx: Any, vt: VariableTracker) -> VariableTracker:
+    def type_of(self, tx: Frame, vt: VariableTracker) -> VariableTracker:
         """`type(vt)`."""
         return self.type_tracker(vt.python_type())
 
-    def lookup_special(self, tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
+    def lookup_special(self, tx: Frame, obj: VariableTracker, dunder: str) -> VariableTracker | None:
         """A special method looked up on the type and bound."""
         return special(tx, obj, dunder)
 
@@ -581,13 +584,13 @@ class Trace:
     instance_class = staticmethod(subclass.instance_class)
     new_class_attribute = staticmethod(classes.new_class_attribute)
 
-    def new_instance(self, tx: Any, cls: type) -> VariableTracker:
+    def new_instance(self, tx: Frame, cls: type) -> VariableTracker:
         """A bare instance of a user class, as `object.__new__(cls)` makes it."""
         refuse_finalizer(tx, cls)
         return subclass.new_instance(self, cls)
 
     def construct_foreign(
-        self, tx: Any, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]
+        self, tx: Frame, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]
     ) -> VariableTracker | None:
         """Refuse to make instances of C classes without a model; None if `cls` can be instantiated by the ordinary algorithm."""
         if not subclass.can_instantiate(cls.value):
@@ -598,14 +601,14 @@ class Trace:
         """`PySeqIter_New`."""
         return SequenceIteratorVariable(v)
 
-    def unpack(self, tx: Any, v: VariableTracker) -> list[VariableTracker]:
+    def unpack(self, tx: Frame, v: VariableTracker) -> list[VariableTracker]:
         """All items of an iterable."""
         return abstract.unpack(self.frame, v)
 
     # -- calls
 
     def inline(
-        self, tx: Any, fn: FunctionVariable, args: list[Any], kwargs: dict[str, Any], direct: bool
+        self, tx: Frame, fn: FunctionVariable, args: list[Any], kwargs: dict[str, Any], direct: bool
     ) -> VariableTracker:
         """Call a Python function: its handler if it has one, else interpret it in a new frame."""
         real = fn.value
@@ -658,13 +661,13 @@ class Trace:
         error.break_step = self.frame.eager_step()
         raise error
 
-    def run_class_body(self, tx: Any, body: FunctionVariable, namespace: DictVariable) -> VariableTracker:
+    def run_class_body(self, tx: Frame, body: FunctionVariable, namespace: DictVariable) -> VariableTracker:
         """Run a class statement's body in its namespace; its `__class__` cell, or None."""
         frame = Frame(self, body, [], tx, False)
         frame.class_namespace = namespace
         return frame.run()
 
-    def call_foreign(self, tx: Any, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    def call_foreign(self, tx: Frame, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         """A callable without bytecode, handler, polyfill or place in the graph."""
         owner = getattr(fn, "__objclass__", None) or getattr(fn, "__module__", None)
         name = getattr(fn, "__qualname__", repr(fn))

@@ -9,7 +9,7 @@ except through the operator's result.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -21,13 +21,16 @@ from .core.keep_dynamo_unloaded import without_compiler
 from .core.values import SymValue, TensorValue
 from .passes.output_aliasing import origins
 
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+
 BREAK = "higher-order-operator"
 
 
 class Body:
     """One body under construction. `lifted` maps each outer value that it uses to the placeholder."""
 
-    def __init__(self, builder: Any, factory: Any) -> None:
+    def __init__(self, builder: GraphBuilder, factory: Any) -> None:
         self.builder = builder
         self.parent: Body | None = builder.scope
         self.graph = Graph()

@@ -16,7 +16,7 @@ import types
 from collections.abc import Iterator
 from importlib import import_module
 from types import CodeType, MethodDescriptorType
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -85,6 +85,12 @@ from .passes.input_aliasing import Reach, check_list, reaches
 from .passes.leaves import MadeLeaf, Revived, outlet, revived_inputs, settle
 from .passes.output_aliasing import Aliases, aliases
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+    from dynamo_lite.variables.protocol.base import VariableTracker
+
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Key of a placeholder's `meta`: True if its tensor keeps its address from call to call (parameters and buffers)."""
 
@@ -109,7 +115,7 @@ class GraphInput(NamedTuple):
 _set_meta = torch._C._NodeBase.meta.__set__
 
 
-def new_symbols(mode: Any, tr: Any) -> Any:
+def new_symbols(mode: Any, tr: Trace) -> Any:
     """The symbolic numbers of a trace. Their machinery is loaded with the first one of a process."""
     return import_module(f"{__package__}.shapes.symbols").Symbols(mode, tr)
 
@@ -117,7 +123,7 @@ def new_symbols(mode: Any, tr: Any) -> Any:
 class GraphBuilder:
     """The graph under construction. `tr` is the trace."""
 
-    def __init__(self, tr: Any) -> None:
+    def __init__(self, tr: Trace) -> None:
         self.tr = tr
         self.graph = TraceGraph()
         self.propagator = Propagator()
@@ -188,7 +194,7 @@ class GraphBuilder:
 
     # -- inputs
 
-    def object_input(self, value: Any, source: Any) -> Node:
+    def object_input(self, value: Any, source: GuardNode | None) -> Node:
         """The placeholder of an object which is neither a tensor nor a number, known by identity."""
         node = next((i.node for i in self.inputs if i.value is value), None)
         if node is None:
@@ -196,13 +202,13 @@ class GraphBuilder:
             node.meta["example_value"] = value
         return node
 
-    def tensor_input(self, value: torch.Tensor, source: Any) -> Any:
+    def tensor_input(self, value: torch.Tensor, source: GuardNode | None) -> Any:
         """The model of a real tensor, guarded. Its placeholder is made when something uses it."""
         vt = MODELS.tensor(self.input_value(value, source))
         vt.source, vt.value = source, value
         return vt
 
-    def input_value(self, value: torch.Tensor, source: Any) -> TensorValue:
+    def input_value(self, value: torch.Tensor, source: GuardNode | None) -> TensorValue:
         """The graph value of a real tensor, guarded."""
         origin = ("input", source, value)
         if type(value) is FakeTensor:
@@ -225,7 +231,7 @@ class GraphBuilder:
         """From now on the graph computes with `FakeTensor`s of the program."""
         self.has_fakes = self.propagator.allows_any_device = True
 
-    def wrapper_input(self, value: torch.Tensor, source: Any) -> TensorValue:
+    def wrapper_input(self, value: torch.Tensor, source: GuardNode | None) -> TensorValue:
         """The graph value of a real wrapper tensor, guarded."""
         fake, free = fake_wrapper(self, value, source)
         self.tr.guard(source, ir.PYTHON, SameDescription(value, free))
@@ -236,7 +242,7 @@ class GraphBuilder:
                 self.symbols.ragged.setdefault(size.node.expr, SymValue(size, None, ("method", made, "size", dim)))
         return made
 
-    def _plain_input(self, value: torch.Tensor, source: Any, origin: Any) -> TensorValue:
+    def _plain_input(self, value: torch.Tensor, source: GuardNode | None, origin: Any) -> TensorValue:
         if HAS_MARKS in value.__dict__:
             check_marks(value, spoken(source, self.tr))
         is_parameter = isinstance(value, torch.nn.Parameter)
@@ -258,13 +264,13 @@ class GraphBuilder:
         fake = self.propagator.symbolic_fake(size, stride, value)
         return TensorValue(meta_of_fake(fake), origin=origin, fake=fake)
 
-    def _guard_tensor(self, value: torch.Tensor, source: Any, spec: tuple[Any, ...]) -> None:
+    def _guard_tensor(self, value: torch.Tensor, source: GuardNode | None, spec: tuple[Any, ...]) -> None:
         if type(value) is FakeTensor:
             self.tr.guard(source, ir.PYTHON, SameFake(value, spec))
         else:
             self.tr.guard(source, ir.TENSOR, spec)
 
-    def own_strides(self, value: torch.Tensor, source: Any, has_symbols: bool) -> frozenset[int]:
+    def own_strides(self, value: torch.Tensor, source: GuardNode | None, has_symbols: bool) -> frozenset[int]:
         """The dimensions of an input whose stride is a symbol of its own."""
         if isinstance(value, torch.nn.Parameter) and config.force_parameter_static_shapes:
             return dynamic_shapes.NONE
@@ -287,11 +293,11 @@ class GraphBuilder:
         """The node added last."""
         return self.graph._root._prev
 
-    def symbolic_int(self, value: int, source: Any) -> Any:
+    def symbolic_int(self, value: int, source: GuardNode | None) -> Any:
         """The model of an int from outside if it is to be symbolic, else None."""
         return self.symint_input(value, source) if dynamic_shapes.is_dynamic_int(self.tr, value, source) else None
 
-    def symbolic_float(self, value: float, source: Any) -> Any:
+    def symbolic_float(self, value: float, source: GuardNode | None) -> Any:
         """The model of a float from outside if it is one that varies, else None."""
         if not dynamic_shapes.is_dynamic_float(self.tr, value, source):
             return None
@@ -306,7 +312,7 @@ class GraphBuilder:
             self.tr.dynamic_hints[source.path] = dynamic_shapes.STATIC_FLOAT
         raise Restart(f"a graph with floats that vary cannot be compiled: {error}")
 
-    def symint_input(self, value: int, source: Any) -> Any:
+    def symint_input(self, value: int, source: GuardNode | None) -> Any:
         """The model of an int whose value is not fixed."""
         self.tr.guard(source, ir.TYPE_IS, int)
         vt = MODELS.symbol(self.symbols.int_of(value, source))
@@ -370,7 +376,7 @@ class GraphBuilder:
         return node
 
     def call_with_results(
-        self, tx: Any, target: Any, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]
+        self, tx: Frame, target: Any, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]
     ) -> list[Any]:
         """Add the call of an operator that returns a tuple of new tensors, ints, or None, whose fakes are known. Arguments are nodes."""
         node = self._create("call_function", target, tuple(args), kwargs)
@@ -392,13 +398,13 @@ class GraphBuilder:
         return [self._result(tx, value) for value in values]
 
     @staticmethod
-    def _result(tx: Any, value: Any) -> Any:
+    def _result(tx: Frame, value: Any) -> Any:
         """The model of a result of an operator."""
         if type(value) is TensorValue:
             return MODELS.tensor(value)
         return MODELS.symbol(value) if type(value) is SymValue else MODELS.constant(tx, value)
 
-    def _placeholder(self, value: Any, source: Any, real: Any) -> Node:
+    def _placeholder(self, value: Any, source: GuardNode | None, real: Any) -> Node:
         last = self.inputs[-1].node if self.inputs else self.graph._root
         node = self._create.placeholder(
             str(value.sym) if type(value) is SymValue else placeholder_name(source.path), last
@@ -446,7 +452,7 @@ class GraphBuilder:
     # -- operators
 
     def call(
-        self, tx: Any, op: str, target: Any, args: list[Any], kwargs: dict[str, Any] | None = None, memo: bool = True
+        self, tx: Frame, op: str, target: Any, args: list[Any], kwargs: dict[str, Any] | None = None, memo: bool = True
     ) -> Any:
         """Add the call of an operator on trackers and return the tracker of its result.
 
@@ -535,7 +541,7 @@ class GraphBuilder:
             raise
 
     def _add_operator(
-        self, tx: Any, op: str, target: Any, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any], is_random: bool
+        self, tx: Frame, op: str, target: Any, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any], is_random: bool
     ) -> Node:
         """The node of an operator, at the program's present line. Raises the error of the cut where the graph is to end."""
         node = self._create(op, target, fx_args, fx_kwargs)
@@ -584,7 +590,7 @@ class GraphBuilder:
             mode.misled = f"{target} has no gradients of its own, but those of what its kernel calls"
 
     def _wrap_result(
-        self, tx: Any, result: Any, node: Node, tensors: list[TensorValue], fakes: list[Any] | None
+        self, tx: Frame, result: Any, node: Node, tensors: list[TensorValue], fakes: list[Any] | None
     ) -> Any:
         kind = type(result)
         if kind is TensorResult:
@@ -621,7 +627,7 @@ class GraphBuilder:
 
     def _wrap_items(
         self,
-        tx: Any,
+        tx: Frame,
         result: SequenceResult,
         node: Node,
         path: tuple[int, ...],
@@ -764,7 +770,7 @@ class GraphBuilder:
             return None
         return truth(self, value)
 
-    def add_call(self, tx: Any, function: Any, args: tuple[Any, ...]) -> Node:
+    def add_call(self, tx: Frame, function: Any, args: tuple[Any, ...]) -> Node:
         """Add the call of a function that returns nothing. Arguments are nodes."""
         node = self._create("call_function", function, args)
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
@@ -784,7 +790,7 @@ class GraphBuilder:
         with without_compiler:
             torch._check(condition.sym)
 
-    def check(self, tx: Any, vt: Any, expected: bool, place: Any, saved: Any) -> None:
+    def check(self, tx: Frame, vt: VariableTracker, expected: bool, place: Any, saved: Any) -> None:
         """Take the truth of a tensor for granted, and have it tested after the graph; `saved` is the break that this saves."""
         if not self.checks:
             self.tr.guards.global_state(self.checks.hold, "the checks of this version have held so far")
@@ -812,7 +818,7 @@ class GraphBuilder:
         _set_meta(made, NodeMeta(self.propagator, value, node.meta.place))
         return made
 
-    def add_input(self, value: TensorValue, source: Any, real: Any) -> Node:
+    def add_input(self, value: TensorValue, source: GuardNode | None, real: Any) -> Node:
         """Add a placeholder for what the code makes before the graph."""
         return self._placeholder(value, source, real)
 
@@ -822,7 +828,7 @@ class GraphBuilder:
 
     # -- the end
 
-    def output(self, vt: Any) -> int:
+    def output(self, vt: VariableTracker) -> int:
         """Register the tensor or symbolic number of a tracker as an output; its index among the outputs."""
         node = self.node(vt.proxy)
         if self.made_leaves and type(vt.proxy) is TensorValue and vt.proxy.meta.requires_grad:
@@ -1001,7 +1007,7 @@ class ShapeGuards:
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
 
-    def finish(self, tr: Any) -> None:
+    def finish(self, tr: Trace) -> None:
         """Add the guards, at the end of the trace. Raises UserError for a broken `mark_dynamic`."""
         if self.builder._symbols is not None:
             self.builder._symbols.add_guards()

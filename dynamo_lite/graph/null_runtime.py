@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from types import CodeType, SimpleNamespace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
 
 
 class EmptyGraph:
@@ -21,7 +25,7 @@ class EmptyGraph:
     inputs: tuple[Any, ...] = ()
     counters: tuple[Any, ...] = ()
 
-    def __init__(self, tr: Any) -> None:
+    def __init__(self, tr: Trace) -> None:
         self.state = SimpleNamespace(restore=lambda: None, final_changes=lambda: [])
         self.shapes = SimpleNamespace(finish=lambda tr: None, who_made_constants=set)
 
@@ -31,10 +35,10 @@ class EmptyGraph:
     def release(self) -> None:
         """There is nothing to let go of."""
 
-    def symbolic_int(self, value: int, source: Any) -> None:
+    def symbolic_int(self, value: int, source: GuardNode | None) -> None:
         """Ints are constants."""
 
-    def symbolic_float(self, value: float, source: Any) -> None:
+    def symbolic_float(self, value: float, source: GuardNode | None) -> None:
         """Floats are constants."""
 
     def part_gradients(self, rest: list[Any]) -> None:

@@ -9,39 +9,42 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.isa.typeobject import lookup, read_field, read_member
 
 from . import ir
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
 
-def emit_source(cg: Any, node: Any) -> None:
+
+def emit_source(cg: Codegen, node: Any) -> None:
     """Push the value at `node`."""
     RELOAD[node.kind](cg, node)
 
 
-def _local(cg: Any, node: Any) -> None:
+def _local(cg: Codegen, node: Any) -> None:
     cg.asm.load_fast(cg.code.co_varnames[node.arg])
 
 
-def _freevar(cg: Any, node: Any) -> None:
+def _freevar(cg: Codegen, node: Any) -> None:
     cg.asm.load_cell(cg.code.co_freevars[node.arg])
 
 
-def _const(cg: Any, node: Any) -> None:
+def _const(cg: Codegen, node: Any) -> None:
     cg.load_const(node.arg)
 
 
 def _attribute(name: str) -> Callable[[Any, Any], None]:
-    def emit(cg: Any, node: Any) -> None:
+    def emit(cg: Codegen, node: Any) -> None:
         cg.load_source(node.parent)
         cg.asm.load_attr(name)
 
     return emit
 
 
-def _instance_dict(cg: Any, node: Any) -> None:
+def _instance_dict(cg: Codegen, node: Any) -> None:
     exact = next((check.arg for check in node.parent.checks if check.kind == ir.TYPE_IS), None)
     if exact is not None and lookup(exact, "__getattribute__") is object.__getattribute__:
         cg.load_source(node.parent)
@@ -57,12 +60,12 @@ def own_dict(value: Any) -> dict[str, Any]:
     return object.__getattribute__(value, "__dict__")
 
 
-def _attr(cg: Any, node: Any) -> None:
+def _attr(cg: Codegen, node: Any) -> None:
     cg.load_source(node.parent)
     cg.asm.load_attr(node.arg)
 
 
-def _dict_item(cg: Any, node: Any) -> None:
+def _dict_item(cg: Codegen, node: Any) -> None:
     """The storage of the dictionary itself: a subclass may override subscripts."""
     parent = node.parent
     if parent.kind == ir.CONST and parent.arg is cg.globals and type(node.arg) is str:
@@ -84,7 +87,7 @@ def _is_exactly(node: Any, cls: type) -> bool:
     return any(check.kind == ir.TYPE_IS and check.arg is cls for check in node.checks)
 
 
-def _index(cg: Any, node: Any) -> None:
+def _index(cg: Codegen, node: Any) -> None:
     if _is_exactly(node.parent, list) or _is_exactly(node.parent, tuple):
         cg.load_source(node.parent)
         cg.load_const(node.arg)
@@ -118,7 +121,7 @@ def _type_attr(cls: type, name: str) -> Any:
 
 
 def _helper(function: FunctionType) -> Callable[[Any, Any], None]:
-    def emit(cg: Any, node: Any) -> None:
+    def emit(cg: Codegen, node: Any) -> None:
         cg.load_callable(function)
         cg.load_source(node.parent)
         cg.load_const(node.arg)
@@ -127,7 +130,7 @@ def _helper(function: FunctionType) -> Callable[[Any, Any], None]:
     return emit
 
 
-def _cell_contents(cg: Any, node: Any) -> None:
+def _cell_contents(cg: Codegen, node: Any) -> None:
     if node.parent.kind == ir.FREEVAR:
         cg.asm.load_deref(cg.code.co_freevars[node.parent.arg])
     else:
@@ -135,19 +138,19 @@ def _cell_contents(cg: Any, node: Any) -> None:
         cg.asm.load_attr("cell_contents")
 
 
-def _type(cg: Any, node: Any) -> None:
+def _type(cg: Codegen, node: Any) -> None:
     cg.load_callable(type)
     cg.load_source(node.parent)
     cg.asm.call(1)
 
 
-def _call(cg: Any, node: Any) -> None:
+def _call(cg: Codegen, node: Any) -> None:
     cg.load_callable(node.arg)
     cg.load_source(node.parent)
     cg.asm.call(1)
 
 
-def _made(cg: Any, node: Any) -> None:
+def _made(cg: Codegen, node: Any) -> None:
     """The same object each time."""
     cg.load_callable(node.arg)
     cg.asm.call(0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import CodeType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import SkipFrame, Unsupported
@@ -26,6 +26,9 @@ from dynamo_lite.variables.objects.exception_instance import exception_from, mak
 from dynamo_lite.variables.protocol import abstract
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
 
 
 class _Null:
@@ -99,7 +102,7 @@ class Frame:
     )
 
     def __init__(
-        self, tr: Any, function: Any, locals_: list[VariableTracker | None], parent: Frame | None, direct: bool
+        self, tr: Trace, function: Any, locals_: list[VariableTracker | None], parent: Frame | None, direct: bool
     ) -> None:
         self.tr = tr
         self.function = function

@@ -33,7 +33,7 @@ DIRECT_CALLS[call_moved] = _inner_frame
 
 
 @builtin(raise_again)
-def builtin_raise_again(tx: Any, exception: VariableTracker) -> VariableTracker:
+def builtin_raise_again(tx: Frame, exception: VariableTracker) -> VariableTracker:
     # Here the exception is raised once more: to break at this point and do it for real would lead here again.
     exception.raise_step = 0
     exception.raised_again = True
@@ -60,7 +60,7 @@ def _begins_otherwise(traceback: Any) -> bool:
 
 
 @builtin(own_variables)
-def builtin_own_variables(tx: Any, shown: VariableTracker, names: VariableTracker) -> VariableTracker:
+def builtin_own_variables(tx: Frame, shown: VariableTracker, names: VariableTracker) -> VariableTracker:
     """`Frame.frame_locals` shows variables of the original only; here they get its order."""
     if isinstance(shown, DictVariable) and shown is tx.snapshot:
         for name in map(ConstantVariable, names.as_python_constant()):

@@ -17,7 +17,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from unittest import mock
 
 import torch
@@ -29,6 +29,9 @@ from dynamo_lite.interp.frame import NULL, OPS, ExcInfo, Frame
 from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.protocol import trace_rules
 from dynamo_lite.variables.protocol.base import MISSING
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 AROUND = 5
@@ -58,7 +61,7 @@ class Debugger(cmd.Cmd):
         """Captures that happen inside stop at breaks and where the commands have said."""
         learn = Analysis._learn
 
-        def learned(analysis: Any, tr: Any, error: Unsupported) -> bool:
+        def learned(analysis: Any, tr: Trace, error: Unsupported) -> bool:
             if not error.user_stack:
                 error.user_stack = tr.user_stack()
             self.at_break(tr, error)
@@ -92,7 +95,7 @@ class Debugger(cmd.Cmd):
         if wanted or at_line:
             self._interact(frame, None)
 
-    def at_break(self, tr: Any, reason: Unsupported) -> None:
+    def at_break(self, tr: Trace, reason: Unsupported) -> None:
         """Stop at a break, in the innermost frame of the program."""
         frame = tr.frame
         while frame is not None and trace_rules.is_internal(frame.code):

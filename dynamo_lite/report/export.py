@@ -15,7 +15,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -36,6 +36,11 @@ from dynamo_lite.guards.mirror import ACCESSORS, WITHOUT_ARGUMENT, GuardFailure,
 from dynamo_lite.record import FrameRecord, Specialization, log
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.variables.protocol.base import VariableTracker
 
 
 @dataclass
@@ -93,7 +98,7 @@ class _Changes:
         fakes = (*[node.meta["example_value"] for node in results], *[False for _ in checks])
         return lambda *args: fakes
 
-    def dynamo_lite_leaves_out(self, tr: Any) -> None:
+    def dynamo_lite_leaves_out(self, tr: Trace) -> None:
         """At the end of the capture: drop the one change that is not of the copy."""
         tr.mutations[:] = [vt for vt in tr.mutations if vt.value is not HANDLES]
 
@@ -133,7 +138,7 @@ class _Capture:
         shown = (*self.outputs, *[False for _ in checks])
         return lambda *args: shown
 
-    def dynamo_lite_leaves_out(self, tr: Any) -> None:
+    def dynamo_lite_leaves_out(self, tr: Trace) -> None:
         """At the end of the capture: drop all changes, and take note of those that results depend on, of this call or of a later one."""
         self.left_out, self.refused, self.changed = [], [], []
         for vt in tr.mutations:
@@ -150,7 +155,7 @@ class _Capture:
                 self.changed.append(self._steps(tr, vt.source))
         tr.mutations.clear()
 
-    def _is_of_an_argument(self, tr: Any, source: Any) -> bool:
+    def _is_of_an_argument(self, tr: Trace, source: GuardNode | None) -> bool:
         root = source.root
         return root.kind == ir.LOCAL and tr.analysis.values[root.arg] is not self.owner
 
@@ -174,7 +179,7 @@ class _Capture:
             message = "\n".join([message, *format_location(place)])
         raise UserError(UserErrorType.INVALID_INPUT, message)
 
-    def _steps(self, tr: Any, source: Any) -> Steps | None:
+    def _steps(self, tr: Trace, source: GuardNode | None) -> Steps | None:
         if source.root.kind != ir.LOCAL or self._is_of_an_argument(tr, source):
             return None
         steps = []
@@ -192,7 +197,7 @@ def _text_of_exception(exc: Any) -> str:
     return ": ".join([exc.python_type().__qualname__, *map(str, args)])
 
 
-def _is_attributes(vt: Any) -> bool:
+def _is_attributes(vt: VariableTracker) -> bool:
     return vt.source.kind == ir.INSTANCE_DICT and isinstance(vt, DictVariable)
 
 

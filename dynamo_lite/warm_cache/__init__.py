@@ -16,7 +16,7 @@ import marshal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynamo_lite.config import config
 from dynamo_lite.record import STATS
@@ -25,6 +25,9 @@ from . import keys, store
 from .artifacts import Artifacts
 from .frames import StoredVersion, write
 from .store import clear, directory, export_to, files, import_from, read
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
 
 __all__ = [
     "Artifacts",
@@ -65,7 +68,7 @@ def revived(version: StoredVersion, make: Callable[[], T]) -> T | None:
     return store.attempt(version.path, make)
 
 
-def keep(tr: Any, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> Path | None:
+def keep(tr: Trace, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> Path | None:
     """Write a version that has just been made, if another process could check it; its file."""
     payload = store.attempt_to_write(
         record.name,

@@ -14,7 +14,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import Cache, GraphCall, GuardProgram
 from dynamo_lite.dynamism import dynamic_shapes as shapes
@@ -30,12 +30,15 @@ from dynamo_lite.record import BreakRecord, FrameRecord, Function, Specializatio
 
 from .references import ATOMS, Reader, Writer, all_codes, constant_of, demanded, fingerprint
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Writing.
 
 
 def write(
-    tr: Any,
+    tr: Trace,
     values: tuple[Any, ...],
     code: types.CodeType,
     needs_hook: bool,

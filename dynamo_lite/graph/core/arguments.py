@@ -25,6 +25,7 @@ from .varying_floats import FloatValue
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
+    from dynamo_lite.variables.protocol.base import VariableTracker
 
 Packer = Callable[["Packing", Any], Any]
 
@@ -82,7 +83,7 @@ class Packing:
             unsupported("graph-argument-type", f"{self.indices.__module__}.{self.indices.__qualname__}")
         return fx_args, fx_kwargs
 
-    def pack(self, vt: Any) -> Any:
+    def pack(self, vt: VariableTracker) -> Any:
         """The argument for a tracker. Raises `Unsupported` for what can't be in a graph."""
         cls = vt.__class__
         packer = PACKERS.get(cls)
@@ -273,5 +274,5 @@ def _find_packer(cls: type) -> Packer:
     return _refuse
 
 
-def _refuse(packing: Packing, vt: Any) -> Any:
+def _refuse(packing: Packing, vt: VariableTracker) -> Any:
     return unsupported("graph-argument-type", f"{qualname_of(vt.python_type())} {vt.describe()}")

@@ -8,13 +8,16 @@ Invariant: nothing is changed. The rules are data: (what is wrong, predicate tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
 from .nodes import NodeMeta
 from .values import TensorValue
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 Rule = tuple[str, Callable[[Any, Node], bool]]
 
@@ -23,7 +26,7 @@ def _is_operator(node: Node) -> bool:
     return node.op in ("call_function", "call_method")
 
 
-def _has_wrong_fake(builder: Any, node: Node) -> bool:
+def _has_wrong_fake(builder: GraphBuilder, node: Node) -> bool:
     subject = node.meta.subject if isinstance(node.meta, NodeMeta) else None
     if not isinstance(subject, TensorValue) or subject.fake is None or subject.meta.live:
         return False
@@ -31,7 +34,7 @@ def _has_wrong_fake(builder: Any, node: Node) -> bool:
     return (tuple(fake.shape), fake.stride(), fake.dtype) != (meta.shape, meta.stride, meta.dtype)
 
 
-def _is_foreign_fake(builder: Any, node: Node) -> bool:
+def _is_foreign_fake(builder: GraphBuilder, node: Node) -> bool:
     value = node.meta.get("example_value")
     return isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is not builder.fake_mode
 
@@ -54,7 +57,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def verify(builder: Any) -> list[str]:
+def verify(builder: GraphBuilder) -> list[str]:
     """The faults of a builder's graph, as texts."""
     return [*_order(builder.graph), *_inputs(builder), *_nodes(builder)]
 
@@ -72,7 +75,7 @@ def _order(graph: Any) -> Iterator[str]:
         seen.add(node)
 
 
-def _inputs(builder: Any) -> Iterator[str]:
+def _inputs(builder: GraphBuilder) -> Iterator[str]:
     placeholders = [node for node in builder.graph.nodes if node.op == "placeholder"]
     if placeholders != [i.node for i in builder.inputs]:
         yield "the inputs are not the placeholders in order"
@@ -81,7 +84,7 @@ def _inputs(builder: Any) -> Iterator[str]:
             yield f"input {i.node.name} can't be loaded"
 
 
-def _nodes(builder: Any) -> Iterator[str]:
+def _nodes(builder: GraphBuilder) -> Iterator[str]:
     for node in builder.graph.nodes:
         for problem, is_wrong in RULES:
             if is_wrong(builder, node):

@@ -8,12 +8,15 @@ one that is named without need costs a copy.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
 
 from .values import SequenceValue, TensorValue
 from .wrapper_tensors import may_write
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 OVERWRITING = frozenset(
     "copy_ fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ geometric_ cauchy_ log_normal_".split()
@@ -21,7 +24,7 @@ OVERWRITING = frozenset(
 """Methods that replace all elements of a tensor whatever they were."""
 
 
-def unused_random(builder: Any) -> list[str]:
+def unused_random(builder: GraphBuilder) -> list[str]:
     """The names of the operators that draw random numbers in vain: a tensor that is drawn, read, and whose readers are overwritten is dead
     to compilers, so nodes are looked at backwards, and a tensor that is overwritten is not live before."""
     if not builder.random:

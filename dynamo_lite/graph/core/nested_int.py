@@ -8,13 +8,16 @@ Mirrors `torch/nested/_internal/nested_int.py` and `nested_tensor.py` (`get_tens
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nested._internal import nested_tensor
 from torch.nested._internal.nested_int import NestedIntNode
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 _REGISTER = nested_tensor._tensor_symint_registry
 
@@ -51,7 +54,7 @@ def is_nested(sym: Any) -> bool:
 class NewNestedInts:
     """`FakeTensorMode.create_symbolic_nested_int` of the mode of a graph under construction: there are symbols once this needs one."""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: GraphBuilder) -> None:
         self.builder = ref(builder)
         self.mode = ref(builder.propagator.mode)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -25,6 +25,9 @@ from dynamo_lite.guards import tensor_class
 from dynamo_lite.guards.tensor_guards import global_state_check, no_modes
 
 from . import modes
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 _C = torch._C
 
@@ -152,7 +155,7 @@ def leave_autocast() -> None:
 class AmbientState:
     """The state of one trace. `key` identifies it for the memo of propagated operators."""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
         self.initial: dict[tuple[Any, ...], Any] = {}
         self.final: dict[tuple[Any, ...], Any] | None = None
@@ -412,7 +415,7 @@ class AmbientState:
             final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
         return [(key, value) for key, value in final.items() if value != self.initial[key]]
 
-    def at_end(self, builder: Any) -> None:
+    def at_end(self, builder: GraphBuilder) -> None:
         """Have the graph put back what it changed."""
         for node, _ in reversed(self.inference):
             builder.add_state_call(_exit_inference_mode, (node,))

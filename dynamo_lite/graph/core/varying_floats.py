@@ -11,7 +11,7 @@ import functools
 import math
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -20,6 +20,9 @@ from dynamo_lite.guards import ir
 from dynamo_lite.record import Specialization
 
 from .values import SymValue
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
 
 
 class FloatValue(SymValue):
@@ -70,7 +73,7 @@ class Decision(NamedTuple):
 class Decisions:
     """The assumptions of a trace about floats."""
 
-    def __init__(self, tr: Any) -> None:
+    def __init__(self, tr: Trace) -> None:
         self.tr = tr
         self.made: dict[Any, Decision] = {}
         self.computed: dict[FloatValue, Any] = {}  # number → access path that computes it
@@ -177,7 +180,7 @@ def _is_float_from_outside(decision: Decision) -> bool:
 class _Check:
     """The predicate of one decision: a function of the inputs that does what the traced program did."""
 
-    def __init__(self, tr: Any, leaf: Any) -> None:
+    def __init__(self, tr: Trace, leaf: Any) -> None:
         self.tr = tr
         self.leaf = leaf
         self.lines: list[str] = []

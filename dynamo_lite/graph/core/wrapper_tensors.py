@@ -10,12 +10,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from dynamo_lite.exc import Restart
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 _C = torch._C
 
@@ -51,7 +54,7 @@ def _runs_code(value: torch.Tensor) -> bool:
     return any(is_followed(type(part)) or _runs_code(part) for part in parts)
 
 
-def meet_class(builder: Any, value: torch.Tensor, follow: Callable[[Any], None]) -> None:
+def meet_class(builder: GraphBuilder, value: torch.Tensor, follow: Callable[[Any], None]) -> None:
     """A wrapper tensor comes into a graph: `follow(tr)` has the trace ask its class about torch functions, if that is code of the program.
     Then torch itself must ask no class while the graph runs. Where others have to be asked there, the nodes that do so are told apart from
     the beginning: raises `Restart` if they were not."""
@@ -66,7 +69,7 @@ def meet_class(builder: Any, value: torch.Tensor, follow: Callable[[Any], None])
         raise Restart(f"{type(value).__qualname__} is among classes whose `__torch_function__` the graph runs")
 
 
-def is_asked(builder: Any, tensors: list[Any]) -> bool:
+def is_asked(builder: GraphBuilder, tensors: list[Any]) -> bool:
     """Whether an operator on these, called where the trace is, meets a class that torch asks while the graph runs."""
     overrides = builder.tr.overrides
     if overrides is not None and overrides.ignores_subclasses:
@@ -172,7 +175,7 @@ _WRITING = frozenset(
 )
 
 
-def unseen_by_compilers(builder: Any) -> str | None:
+def unseen_by_compilers(builder: GraphBuilder) -> str | None:
     """The first effect on parts of wrapper tensors that compilers don't see, as text: a gradient of a part which is not that of the whole
     tensor, a change of a tensor which changes a part of another one, or the other way round. None if there is none, which guards ensure."""
     wrappers = [i for i in builder.inputs if is_wrapper(i.value)]
@@ -198,7 +201,7 @@ def unseen_by_compilers(builder: Any) -> str | None:
     return None
 
 
-def _written(builder: Any) -> tuple[set[Any], set[int]]:
+def _written(builder: GraphBuilder) -> tuple[set[Any], set[int]]:
     """The values that operators have written to, with those that are known to share their memory, and that memory as far as it is known."""
     values = {member for value in builder.written for member in value.family or (value,)}
     with _C.DisableTorchFunctionSubclass():

@@ -28,6 +28,7 @@ from dynamo_lite.guards.mirror import tensor as matches
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
+    from dynamo_lite.guards.ir import GuardNode
 
 SLUG = "fake-tensor-of-program"
 
@@ -63,7 +64,7 @@ def have_one_mode(value: FakeTensor, other: FakeTensor) -> bool:
     return value.fake_mode is other.fake_mode
 
 
-def check_input(builder: GraphBuilder, value: FakeTensor, source: Any) -> None:
+def check_input(builder: GraphBuilder, value: FakeTensor, source: GuardNode | None) -> None:
     """A `FakeTensor` comes into a graph. Break for one whose sizes, or data, guards can't tell, and for one of another mode than the
     others, at which operators raise."""
     mode, first = modes.fake_mode(), builder.first_fake

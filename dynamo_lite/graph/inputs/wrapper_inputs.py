@@ -9,7 +9,7 @@ Mirrors `torch/_subclasses/meta_utils.py` (`_empty_create_subclass`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -24,6 +24,10 @@ from dynamo_lite.graph.core.wrapper_tensors import FIXED, Free, is_wrapper, part
 from dynamo_lite.graph.shapes.sizes import size_getter
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import module_of, qualname_of
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+    from dynamo_lite.guards.ir import GuardNode
 
 _C = torch._C
 
@@ -46,7 +50,7 @@ class _Tensor:
         return bool(own) or any(p.varies for p in self.parts.values())
 
 
-def fake_wrapper(builder: Any, value: torch.Tensor, source: Any) -> tuple[torch.Tensor, Free]:
+def fake_wrapper(builder: GraphBuilder, value: torch.Tensor, source: GuardNode | None) -> tuple[torch.Tensor, Free]:
     """The fake of a real wrapper tensor, and what guards must leave open. Raises `Unsupported` if there is none."""
     with _C.DisableTorchFunctionSubclass():
         plan = _plan(builder, value, source, None)
@@ -78,7 +82,7 @@ def _is_data(value: Any) -> bool:
 _DATA = (bool, int, float, str, type, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-def _plan(builder: Any, value: torch.Tensor, source: Any, owner: _Tensor | None) -> _Tensor:
+def _plan(builder: GraphBuilder, value: torch.Tensor, source: GuardNode | None, owner: _Tensor | None) -> _Tensor:
     tr = builder.tr
     whole = owner or _Tensor(value, source, dynamic_shapes.NONE, dynamic_shapes.NONE, dynamic_shapes.NONE, False)
     fixed = isinstance(whole.value, torch.nn.Parameter)
@@ -96,11 +100,11 @@ def _plan(builder: Any, value: torch.Tensor, source: Any, owner: _Tensor | None)
     return plan
 
 
-def _fake(builder: Any, plan: _Tensor) -> tuple[torch.Tensor, Free]:
+def _fake(builder: GraphBuilder, plan: _Tensor) -> tuple[torch.Tensor, Free]:
     return _fake_whole(builder, plan) if is_wrapper(plan.value) else _fake_part(builder, plan)
 
 
-def _fake_part(builder: Any, plan: _Tensor) -> tuple[torch.Tensor, Free]:
+def _fake_part(builder: GraphBuilder, plan: _Tensor) -> tuple[torch.Tensor, Free]:
     value, propagator = plan.value, builder.propagator
     if not is_plain(value):
         return propagator.slow_fake(value), FIXED
@@ -115,7 +119,7 @@ def _fake_part(builder: Any, plan: _Tensor) -> tuple[torch.Tensor, Free]:
     return fake, free
 
 
-def give_nested_int(builder: Any, fake: Any, value: torch.Tensor, source: Any) -> None:
+def give_nested_int(builder: GraphBuilder, fake: Any, value: torch.Tensor, source: GuardNode | None) -> None:
     """Let the fake of a tensor of offsets stand for the same nested int as the tensor does."""
     known = nested_int_of(value)
     if known is not None:
@@ -123,7 +127,7 @@ def give_nested_int(builder: Any, fake: Any, value: torch.Tensor, source: Any) -
         fake.nested_int_memo = builder.symbols.nested_int(known, node, node.path)
 
 
-def _fake_whole(builder: Any, plan: _Tensor) -> tuple[torch.Tensor, Free]:
+def _fake_whole(builder: GraphBuilder, plan: _Tensor) -> tuple[torch.Tensor, Free]:
     value = plan.value
     names, context = value.__tensor_flatten__()
     made = {name: _fake(builder, part) for name, part in plan.parts.items()}
@@ -146,7 +150,7 @@ def _fake_whole(builder: Any, plan: _Tensor) -> tuple[torch.Tensor, Free]:
     return fake, _free(fake.shape, strides, {name: free for name, (_, free) in made.items()})
 
 
-def _outer(builder: Any, plan: _Tensor) -> tuple[Any, Any]:
+def _outer(builder: GraphBuilder, plan: _Tensor) -> tuple[Any, Any]:
     """The sizes and strides of the whole tensor. Where one is a nested int, they follow from the parts: one that stands for other
     offsets than its own (`copy.deepcopy` makes such tensors) is none for a graph."""
     value, symbols = plan.value, builder.symbols
@@ -183,7 +187,7 @@ def _agree(sym: Any, real: Any) -> bool:
     return is_nested(sym) == is_nested(real) and (is_nested(sym) or sym.node.hint in (None, real))
 
 
-def settle_inputs(builder: Any) -> None:
+def settle_inputs(builder: GraphBuilder) -> None:
     """Have guards tell tensors of offsets apart that the traced code made the first jagged tensor with. Compilers trace the graph anew:
     they have to find these tensors as they were, and count from where the trace began."""
     for node, source, value in builder.inputs:
@@ -195,7 +199,7 @@ def settle_inputs(builder: Any) -> None:
     builder.propagator.mode.reset_nt_tensor_id_counter()
 
 
-def _settle(builder: Any, fake: Any, value: torch.Tensor, source: Any) -> None:
+def _settle(builder: GraphBuilder, fake: Any, value: torch.Tensor, source: GuardNode | None) -> None:
     if is_wrapper(fake):
         for name in part_names(fake):
             _settle(builder, getattr(fake, name), getattr(value, name), builder.tr.source(source, ir.ATTR, name))

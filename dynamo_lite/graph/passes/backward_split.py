@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import Node
@@ -24,13 +24,16 @@ from dynamo_lite.graph.core.values import TensorValue, requires_grad
 from . import module_hooks
 from .gradients import SLUG, history
 
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+
 HOOKS = (module_hooks.arguments, module_hooks.results)
 
 
 class Reached:
     """The nodes that the gradients of some outputs flow through, and their positions in the graph."""
 
-    def __init__(self, builder: Any, outputs: list[Node]) -> None:
+    def __init__(self, builder: GraphBuilder, outputs: list[Node]) -> None:
         self.builder = builder
         self.nodes = {node for node, _, _ in history(builder, outputs)}
         self.position = {node: i for i, node in enumerate(builder.graph.nodes)}
@@ -49,7 +52,7 @@ class Reached:
         return [user for user in node.users if user in self.nodes]
 
 
-def cut(builder: Any, outputs: list[Node], hooks: list[Node]) -> list[Node]:
+def cut(builder: GraphBuilder, outputs: list[Node], hooks: list[Node]) -> list[Node]:
     """Have what the gradients of these outputs flow through use, behind each hook's node, aliases without a history of what was made
     up to there. The outputs to begin with."""
     nodes = Reached(builder, outputs).nodes
@@ -73,7 +76,7 @@ def cut(builder: Any, outputs: list[Node], hooks: list[Node]) -> list[Node]:
     return outputs
 
 
-def cut_leaf(builder: Any, outputs: list[Node], leaf: Node) -> Node:
+def cut_leaf(builder: GraphBuilder, outputs: list[Node], leaf: Node) -> Node:
     """An alias of an input, whose hooks autograd does not know, in the place of that where these outputs come from."""
     cuts = builder.cuts.setdefault(leaf, {})
     if leaf not in cuts:
@@ -85,7 +88,7 @@ def cut_leaf(builder: Any, outputs: list[Node], leaf: Node) -> Node:
     return cuts[leaf]
 
 
-def _check_others(builder: Any) -> None:
+def _check_others(builder: GraphBuilder) -> None:
     """Break if gradients that are asked for elsewhere in the graph flow through a cut."""
     for node in builder.graph.nodes:
         if node.target is torch.autograd.grad and node not in builder.stages:
@@ -101,18 +104,18 @@ def last_item(hook: Node) -> Node:
     return node
 
 
-def _split(builder: Any, last: Node) -> tuple[list[Node], set[Node]]:
+def _split(builder: GraphBuilder, last: Node) -> tuple[list[Node], set[Node]]:
     nodes = list(builder.graph.nodes)
     n = nodes.index(last) + 1
     return nodes[:n], set(nodes[n:])
 
 
-def _may_be_cut(builder: Any, node: Node) -> bool:
+def _may_be_cut(builder: GraphBuilder, node: Node) -> bool:
     """Whether a node stands for a tensor with a history."""
     return requires_grad(node) and not node.meta.subject.meta.is_leaf
 
 
-def _move_items(builder: Any) -> None:
+def _move_items(builder: GraphBuilder) -> None:
     """Have tensors that an operator returns together follow it."""
     for node in list(builder.graph.nodes):
         if node.target is operator.getitem and not _is_tensor(node.args[0]):
@@ -133,7 +136,7 @@ def _follows(item: Node, parent: Node) -> bool:
     return node is parent
 
 
-def check_escape(builder: Any) -> None:
+def check_escape(builder: GraphBuilder) -> None:
     """Break if gradients of an output are to flow by hooks that nobody outside knows, or through a cut."""
     freed = {builder.outputs[i] for i in builder.freed}
     for output in builder.outputs:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -24,11 +24,16 @@ from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.graph.core.varying_floats import operator_name
 from dynamo_lite.guards import ir
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.graph.builder import GraphBuilder
+    from dynamo_lite.guards.ir import GuardNode
+
 _ASKED = object()
 _VARIES = object()
 
 
-def known_number(tr: Any, value: torch.Tensor, source: Any) -> bool:
+def known_number(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> bool:
     """Whether the data of an input are known; then guarded. Remembers them for the next compilation."""
     if not _is_kept(value, source):
         return False
@@ -45,7 +50,7 @@ def known_number(tr: Any, value: torch.Tensor, source: Any) -> bool:
     return True
 
 
-def _is_kept(value: torch.Tensor, source: Any) -> bool:
+def _is_kept(value: torch.Tensor, source: GuardNode | None) -> bool:
     return (
         dynamic_shapes.is_buffer(source)
         and type(value) is torch.Tensor
@@ -65,7 +70,7 @@ def number_of(tensor: torch.Tensor) -> int | None:
         return tensor.item() if users <= _OURS else None
 
 
-def input_number(builder: Any, value: TensorValue, real: Any) -> int | None:
+def input_number(builder: GraphBuilder, value: TensorValue, real: Any) -> int | None:
     """The number in a tensor without dimensions that the frame is given and the graph does not change; None for any other tensor. Guards
     have to read it again with `number_of`."""
     meta = value.meta
@@ -81,7 +86,7 @@ def input_number(builder: Any, value: TensorValue, real: Any) -> int | None:
 _OURS = 2  # the tensor, and the storage object that was made to ask
 
 
-def ask(builder: Any, values: Iterable[TensorValue]) -> None:
+def ask(builder: GraphBuilder, values: Iterable[TensorValue]) -> None:
     """Analyse again with what these are computed from as known numbers, if that is all that is missing."""
     wanted: dict[Any, None] = {}
     for value in values:
@@ -95,7 +100,7 @@ def ask(builder: Any, values: Iterable[TensorValue]) -> None:
         raise Restart(f"the program reads {new[0][1]}")
 
 
-def _inputs_of(builder: Any, value: TensorValue) -> list[tuple[Any, Any]]:
+def _inputs_of(builder: GraphBuilder, value: TensorValue) -> list[tuple[Any, Any]]:
     """`(source, real tensor)` of all inputs that a value is computed from."""
     found: dict[Any, Any] = {}
     seen: set[Node] = set()
@@ -120,7 +125,7 @@ def _inputs_of(builder: Any, value: TensorValue) -> list[tuple[Any, Any]]:
     return list(found.items())
 
 
-def truth(builder: Any, value: TensorValue) -> bool | None:
+def truth(builder: GraphBuilder, value: TensorValue) -> bool | None:
     """The truth of a tensor that is computed from such integers alone, guarded; None for any other."""
     inputs = _inputs_of(builder, value)
     if not inputs or any(not _is_kept(real, source) or number_of(real) is None for source, real in inputs):
@@ -142,7 +147,7 @@ class _Step(NamedTuple):
     operands: tuple[tuple[bool, Any], ...]  # whether it is a result; which one, or the number
 
 
-def _steps(builder: Any, last: Node, sources: list[Any]) -> list[_Step] | None:
+def _steps(builder: GraphBuilder, last: Node, sources: list[Any]) -> list[_Step] | None:
     """How the value of a node is computed from these inputs; None if anything but operators that are listed takes part."""
     steps: list[_Step] = []
     at: dict[Node, int] = {}
@@ -168,7 +173,7 @@ def _steps(builder: Any, last: Node, sources: list[Any]) -> list[_Step] | None:
     return None if position(last) is None else steps
 
 
-def _input(builder: Any, node: Node, sources: list[Any]) -> int | None:
+def _input(builder: GraphBuilder, node: Node, sources: list[Any]) -> int | None:
     """Which input a placeholder is, if nothing in the graph has written to it."""
     value = node.meta.subject
     if _may_be_changed(builder, value):
@@ -176,7 +181,7 @@ def _input(builder: Any, node: Node, sources: list[Any]) -> int | None:
     return next(i for i, source in enumerate(sources) if source is value.origin[1])
 
 
-def _may_be_changed(builder: Any, value: TensorValue) -> bool:
+def _may_be_changed(builder: GraphBuilder, value: TensorValue) -> bool:
     """Whether the graph writes to an input, or has views through which it could."""
     return value.family is not None or any(other is value for other in builder.written)
 

@@ -9,7 +9,7 @@ fails, the frame starts again as ordinary Python, and raises what the program ra
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -19,6 +19,9 @@ from dynamo_lite.exc import Unsupported, format_location
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.failure import CheckFailed, trace_left
 from dynamo_lite.record import STATS
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 CHECKS = "dynamo_lite_checks"
 """In the `meta` of a graph module with checks: its `Conditions`."""
@@ -76,7 +79,7 @@ class Checks:
 
     # -- while the program is followed
 
-    def accepts(self, builder: Any, value: Any, place: Place) -> bool:
+    def accepts(self, builder: GraphBuilder, value: Any, place: Place) -> bool:
         """Whether the truth of a tensor can be a check here."""
         meta = value.meta
         return (
@@ -98,7 +101,7 @@ class Checks:
 
     # -- when it is complete
 
-    def results(self, builder: Any) -> list[Node]:
+    def results(self, builder: GraphBuilder) -> list[Node]:
         """One node for each device, true if a check fails."""
         combined: dict[torch.device, Node] = {}
         for check in self.found:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -22,8 +22,11 @@ from dynamo_lite.graph.core.varying_floats import operator_name
 from .gradients import at_the_end
 from .output_aliasing import counter, is_made_after, origin
 
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
-def versions(builder: Any, nodes: Sequence[Node]) -> int:
+
+def versions(builder: GraphBuilder, nodes: Sequence[Node]) -> int:
     """How many times the values of these nodes are changed in place by the graph."""
     return at_the_end(builder, lambda values: sum(values[node]._version for node in nodes))
 
@@ -35,7 +38,7 @@ class DataVersion(NamedTuple):
     n: int
 
 
-def version_of(builder: Any, value: TensorValue) -> DataVersion | None:
+def version_of(builder: GraphBuilder, value: TensorValue) -> DataVersion | None:
     """The version of a value; None if it can't be known: inputs may share a counter, so that no other one may have been changed."""
     node = builder.node(value)
     inputs = [item for item in builder.inputs if isinstance(item.node.meta.subject, TensorValue)]
@@ -53,7 +56,7 @@ def version_of(builder: Any, value: TensorValue) -> DataVersion | None:
     return at_the_end(builder, ask)
 
 
-def changed_results(builder: Any) -> list[tuple[int, int]]:
+def changed_results(builder: GraphBuilder) -> list[tuple[int, int]]:
     """The outputs that the graph has changed in place and that no input shares a counter with, and how many times it has. Compilers count
     nothing. What they keep for gradients looks at the counters of results: of these only those that begin after the graph are told."""
     if not builder.writes:
@@ -73,7 +76,7 @@ def changed_results(builder: Any) -> list[tuple[int, int]]:
     return found
 
 
-def check_views(builder: Any, value: TensorValue, error: Unsupported) -> None:
+def check_views(builder: GraphBuilder, value: TensorValue, error: Unsupported) -> None:
     """Raise `error` if a value is one of several views that an operator has returned, or a view of one: autograd refuses to change it in
     place. If the operator is in the graph, that ends before it: compilers return views of another kind."""
     members = [member for member in value.family or (value,) if member.origin is not None]
@@ -116,7 +119,7 @@ def with_counts(counts: list[tuple[int, int]], compiled: Callable[..., Any]) -> 
     return run
 
 
-def written_past(builder: Any) -> list[tuple[int, int, bool]]:
+def written_past(builder: GraphBuilder) -> list[tuple[int, int, bool]]:
     """The inputs that the graph writes to through their `data`, or whose counter the program reads: position, how many times it changes
     them otherwise, and whether the compiled graph gets their `data` in their place. Then what it keeps for gradients has a counter of its
     own; results in that memory would have it too."""
@@ -161,7 +164,7 @@ def _may_write(node: Node) -> bool:
     return name is None or name.endswith("_") or name == "setitem" or "out" in node.kwargs
 
 
-def _input_behind(builder: Any, node: Node) -> int | None:
+def _input_behind(builder: GraphBuilder, node: Node) -> int | None:
     """The position of the input whose memory a value has."""
     value = getattr(node.meta, "subject", None)
     members = (value.family or [value]) if isinstance(value, TensorValue) else []
@@ -186,7 +189,7 @@ def with_versions(written: list[tuple[int, int, bool]], compiled: Callable[..., 
     return run
 
 
-def replaced_inputs(builder: Any) -> list[int]:
+def replaced_inputs(builder: GraphBuilder) -> list[int]:
     """The positions of the inputs to whose `data` something is assigned after the graph, if it keeps anything for gradients."""
     if not any(map(requires_grad, builder.outputs)):
         return []

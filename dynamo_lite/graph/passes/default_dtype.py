@@ -6,7 +6,7 @@ Invariant: a graph runs under one default dtype, since compilers keep operators 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
@@ -17,9 +17,12 @@ from dynamo_lite.graph.core.values import ConstantResult, SequenceResult, Tensor
 from dynamo_lite.graph.core.varying_floats import FloatValue
 from dynamo_lite.graph.core.wrapper_tensors import may_write
 
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+
 
 def needed_dtype(
-    builder: Any,
+    builder: GraphBuilder,
     op: str,
     target: Any,
     args: tuple[Any, ...],

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -28,6 +28,9 @@ from dynamo_lite.graph.core.saved_tensors import closed, enter
 from dynamo_lite.graph.core.state import leave_autocast
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 from dynamo_lite.signals import let_through
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 SLUG = "backward-call"
 
@@ -44,7 +47,7 @@ _OF_THE_PROCESS = frozenset(
 
 
 def gradients(
-    builder: Any,
+    builder: GraphBuilder,
     outputs: list[Node],
     inputs: list[Node],
     cotangents: Any,
@@ -92,7 +95,7 @@ def _told(inputs: tuple[torch.Tensor, ...], order: list[int] | None) -> Iterator
 class Rerun:
     """The graph so far run on fakes with a history, which goes on where it ended when more has been added."""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
         self.values: dict[Node, Any] = {}
         self._ambient: dict[Any, Any] = {}
@@ -116,7 +119,7 @@ class _Saved:
         self.tensor = tensor
 
 
-def at_the_end(builder: Any, ask: Callable[[dict[Node, Any]], Any]) -> Any:
+def at_the_end(builder: GraphBuilder, ask: Callable[[dict[Node, Any]], Any]) -> Any:
     """The result of `ask` for the values of all nodes, as fakes, after a run of the graph so far."""
     try:
         with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
@@ -131,7 +134,7 @@ class _Hooks(NamedTuple):
     unpack: Callable[[Any], torch.Tensor]
 
 
-def is_kept(builder: Any, node: Node) -> bool:
+def is_kept(builder: GraphBuilder, node: Node) -> bool:
     """Whether an operator of the graph so far keeps the value of a node for a gradient that may still be asked for."""
     if torch._C._autograd._saved_tensors_hooks_get_disabled_error_message() is not None:
         return True
@@ -166,7 +169,7 @@ def memory_of(value: Any) -> Any:
     return value.untyped_storage()._cdata if is_strided else None
 
 
-def history(builder: Any, outputs: list[Node]) -> Iterator[tuple[Node, Any, bool]]:
+def history(builder: GraphBuilder, outputs: list[Node]) -> Iterator[tuple[Node, Any, bool]]:
     """`(node, its value, whether the history ends there)` of what the gradients of these outputs flow through."""
     seen, pending = set(), list(outputs)
     while pending:
@@ -193,7 +196,7 @@ def may_ask_inside(code: CodeType, namespace: dict[str, Any]) -> bool:
 _ASKING = frozenset({"register_hook", "retain_grad"})
 
 
-def first_between(builder: Any) -> Node | None:
+def first_between(builder: GraphBuilder) -> Node | None:
     """The first operator between two outputs, through which the gradients of one flow to the other. To autograd the outputs of a compiled
     graph have nothing to do with each other."""
     outputs = [node for node in builder.outputs if requires_grad(node)]
@@ -205,7 +208,7 @@ def first_between(builder: Any) -> Node | None:
     return next((node for node in builder.graph.nodes if node in between), None)
 
 
-def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:
+def reached_leaves(builder: GraphBuilder, outputs: list[Node]) -> list[TensorValue]:
     """The leaves to which `backward` of these outputs would add gradients. Breaks if the history of an input goes on outside."""
     found: list[TensorValue] = []
     for _, subject, is_end in history(builder, outputs):
@@ -216,7 +219,7 @@ def reached_leaves(builder: Any, outputs: list[Node]) -> list[TensorValue]:
     return found[::-1]
 
 
-def saved_tensors(builder: Any, hooks: dict[Node, Any], decomposed: bool) -> dict[Node, Any]:
+def saved_tensors(builder: GraphBuilder, hooks: dict[Node, Any], decomposed: bool) -> dict[Node, Any]:
     """The values of all nodes so far, as fakes. `hooks` get what operators save in blocks, by the nodes that begin these; if
     `decomposed`, operators that have a form in Python which compilers follow are taken in it. Raises `Unsupported` if one of them raises.
     """
@@ -238,7 +241,7 @@ def saved_tensors(builder: Any, hooks: dict[Node, Any], decomposed: bool) -> dic
 HOOKS = "grad-mode"
 
 
-def _run(builder: Any, instead: dict[Node, Callable[[], Any]] | None = None) -> dict[Node, Any]:
+def _run(builder: GraphBuilder, instead: dict[Node, Callable[[], Any]] | None = None) -> dict[Node, Any]:
     """The values of all nodes so far, as fakes with a history. `instead`: what to do for some of them."""
     values: dict[Node, Any] = {}
     with closed():
@@ -246,7 +249,7 @@ def _run(builder: Any, instead: dict[Node, Callable[[], Any]] | None = None) -> 
     return values
 
 
-def _run_nodes(builder: Any, values: dict[Node, Any], instead: dict[Node, Callable[[], Any]]) -> None:
+def _run_nodes(builder: GraphBuilder, values: dict[Node, Any], instead: dict[Node, Callable[[], Any]]) -> None:
     bodies = builder.bodies if builder.scope is None else builder.scope.bodies
     for node in builder.graph.nodes:
         if node in values:
@@ -284,7 +287,7 @@ def _fresh(propagator: Any, node: Node) -> Any:
 # -- results whose history is gone
 
 
-def freed_outputs(builder: Any) -> list[int]:
+def freed_outputs(builder: GraphBuilder) -> list[int]:
     """The outputs whose gradients a call of `torch.autograd.grad` in the graph has used up: they require gradients, and asking for these
     raises."""
 

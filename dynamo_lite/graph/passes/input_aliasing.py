@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from operator import add
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -23,6 +23,9 @@ from dynamo_lite.graph.core.values import TensorValue
 
 from .output_aliasing import origin, origins
 
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+
 
 class Reach(NamedTuple):
     """Input number `index`: how many bytes it reaches from its first element on, None if that differs from call to call."""
@@ -32,7 +35,7 @@ class Reach(NamedTuple):
     size: int | None
 
 
-def reaches(builder: Any) -> list[Reach]:
+def reaches(builder: GraphBuilder) -> list[Reach]:
     """The inputs, if one of several tensors is changed in place; else nothing."""
     tensors = [(i, item) for i, item in enumerate(builder.inputs) if type(item.value) in _PLAIN]
     if len(tensors) < 2 or not builder.changed:

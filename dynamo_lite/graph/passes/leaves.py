@@ -10,7 +10,7 @@ Mirrors `torch/csrc/autograd/functions/accumulate_grad.h` and `torch/nn/paramete
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -23,6 +23,9 @@ from dynamo_lite.guards import ir
 
 from .gradients import SLUG, history
 from .output_aliasing import may_follow
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 
 class MadeLeaf:
@@ -59,7 +62,7 @@ def as_leaf(data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
     return data.requires_grad_(requires_grad)
 
 
-def outlet(builder: Any, value: TensorValue) -> Node | None:
+def outlet(builder: GraphBuilder, value: TensorValue) -> Node | None:
     """The output for a leaf made in the graph: its data; None for other tensors. Breaks before a view that is a leaf as well and
     can't be made after the graph: compilers make it anew in the grad mode in which the graph began."""
     base = _base(builder, value)
@@ -76,7 +79,7 @@ def outlet(builder: Any, value: TensorValue) -> Node | None:
     return leaf.escaping
 
 
-def _base(builder: Any, value: TensorValue) -> TensorValue:
+def _base(builder: GraphBuilder, value: TensorValue) -> TensorValue:
     """The tensor of which this one is a view made under `no_grad`: who has that tensor makes the view anew. Such a view of a leaf is a leaf
     that requires gradients too; once one of the two is changed in place, torch refuses to say whether the view is a leaf."""
     while value in builder.viewed_leaves:
@@ -84,7 +87,7 @@ def _base(builder: Any, value: TensorValue) -> TensorValue:
     return value
 
 
-def is_unused(builder: Any, value: TensorValue) -> bool:
+def is_unused(builder: GraphBuilder, value: TensorValue) -> bool:
     """Whether a tensor is a leaf made in the graph of which nothing has gradients."""
     if value not in builder.made_leaves or builder.has_gradients:
         return False
@@ -95,7 +98,7 @@ def is_unused(builder: Any, value: TensorValue) -> bool:
     )
 
 
-def settle(builder: Any) -> None:
+def settle(builder: GraphBuilder) -> None:
     """Make the leaves that gradients from outside reach inputs of the graph. Raises `Unsupported` for one that can't be."""
     reached: list[tuple[dict[TensorValue, MadeLeaf], bool]] = []
     inputs: set[TensorValue] = set()
@@ -138,7 +141,7 @@ def _refuse(leaf: MadeLeaf) -> None:
     raise error
 
 
-def _is_made_alone(builder: Any, value: TensorValue, leaf: MadeLeaf) -> bool:
+def _is_made_alone(builder: GraphBuilder, value: TensorValue, leaf: MadeLeaf) -> bool:
     """Whether one operator is all that made it a leaf: `requires_grad_`, or one that makes tensors."""
     node = leaf.nodes[0]
     if len(leaf.nodes) > 1 or value in builder.viewed_leaves or node.graph is not builder.graph:
@@ -150,7 +153,7 @@ def _is_switch(node: Node) -> bool:
     return node.op == "call_method" and node.target == "requires_grad_"
 
 
-def _make_input(builder: Any, value: TensorValue, leaf: MadeLeaf) -> None:
+def _make_input(builder: GraphBuilder, value: TensorValue, leaf: MadeLeaf) -> None:
     if leaf.input is not None:
         return
     meta, node = value.meta, leaf.nodes[0]
@@ -176,7 +179,7 @@ def _make_input(builder: Any, value: TensorValue, leaf: MadeLeaf) -> None:
     _forget(builder, value, node)
 
 
-def _forget(builder: Any, value: TensorValue, node: Node) -> None:
+def _forget(builder: GraphBuilder, value: TensorValue, node: Node) -> None:
     """Leave out that the tensor requires gradients."""
     if _is_switch(node):
         _replace(builder, value, node, node.args[0])
@@ -185,7 +188,7 @@ def _forget(builder: Any, value: TensorValue, node: Node) -> None:
         node.kwargs = {name: arg for name, arg in node.kwargs.items() if name != "requires_grad"}
 
 
-def _replace(builder: Any, value: TensorValue, node: Node, new: Node) -> None:
+def _replace(builder: GraphBuilder, value: TensorValue, node: Node, new: Node) -> None:
     node.replace_all_uses_with(new, lambda user: user is not new)
     builder.outputs = [new if output is node else output for output in builder.outputs]
     if value.node is node:
@@ -205,7 +208,7 @@ class Revived(NamedTuple):
     device: torch.device
 
 
-def revived_inputs(builder: Any) -> list[Revived]:
+def revived_inputs(builder: GraphBuilder) -> list[Revived]:
     """With the positions of the inputs."""
     at = {item.node: i for i, item in enumerate(builder.inputs)}
     return [item._replace(before=at.get(item.before), after=at[item.after]) for item in builder.revived]

@@ -11,7 +11,7 @@ Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`) and `torch/csrc/aut
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -19,6 +19,9 @@ from torch.fx import Node
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 
 from .gradients import history
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 
 class Step(NamedTuple):
@@ -43,7 +46,7 @@ class Aliases(NamedTuple):
     results: list[tuple[bool, int]]
 
 
-def aliases(builder: Any) -> tuple[Aliases | None, list[Node]]:
+def aliases(builder: GraphBuilder) -> tuple[Aliases | None, list[Node]]:
     """The operators that run after the graph, None if there are none, and the outputs of the compiled graph."""
     outputs = list(builder.outputs)
     values = [node.meta.subject for node in outputs]
@@ -57,13 +60,13 @@ def aliases(builder: Any) -> tuple[Aliases | None, list[Node]]:
     return made.choose(chains, chosen)
 
 
-def _has_following(builder: Any) -> bool:
+def _has_following(builder: GraphBuilder) -> bool:
     """Whether anything can be done after the graph."""
     is_plain = builder.computes and not builder.state.has_inference
     return is_plain and not any(map(_replaces_memory, builder.graph.nodes))
 
 
-def may_follow(builder: Any, value: TensorValue) -> bool:
+def may_follow(builder: GraphBuilder, value: TensorValue) -> bool:
     """Whether a result can be made after the graph."""
     chain = _chain(value, ())
     return _has_following(builder) and _is_detached(chain) and _may_run_again(builder, chain)
@@ -194,7 +197,7 @@ _OTHER_MEMORY = frozenset(
 
 
 class _Making:
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
         self.inputs = {item.node.meta.subject: i for i, item in enumerate(builder.inputs)}
         self.modes = dict(_grad_modes(builder.graph.nodes))
@@ -249,7 +252,7 @@ class _Making:
         return Step(of, node.op, node.target, tuple(node.args[1:]), dict(node.kwargs), self.modes[node], path)
 
 
-def _may_run_again(builder: Any, chain: list[TensorValue]) -> bool:
+def _may_run_again(builder: GraphBuilder, chain: list[TensorValue]) -> bool:
     """Whether the operators are aliases of one tensor by constants only."""
     if chain[-1] in builder.made_leaves or any(value.pinned or not _is_plain(value) for value in chain):
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
@@ -24,11 +24,14 @@ from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.nodes import NodeMeta
 from dynamo_lite.graph.core.values import SymValue, TensorValue
 
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+
 _UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 _set_meta = torch._C._NodeBase.meta.__set__
 
 
-def add_runtime_asserts(builder: Any, symbols: Any) -> None:
+def add_runtime_asserts(builder: GraphBuilder, symbols: Any) -> None:
     """Add the nodes."""
     known = set(builder.graph.nodes)
     with without_compiler:
@@ -94,7 +97,7 @@ class _Place:
         self.dim = dim
 
 
-def _places(builder: Any, symbols: Any) -> dict[Any, _Place]:
+def _places(builder: GraphBuilder, symbols: Any) -> dict[Any, _Place]:
     """The symbols that nodes of the graph make. Numbers may have become known since: what counts is what they were made as."""
     found: dict[Any, _Place] = {}
     inputs = symbols.inputs
@@ -116,7 +119,7 @@ def _places(builder: Any, symbols: Any) -> dict[Any, _Place]:
 
 
 class _Writer:
-    def __init__(self, builder: Any, symbols: Any) -> None:
+    def __init__(self, builder: GraphBuilder, symbols: Any) -> None:
         self.builder = builder
         self.inputs = symbols.inputs
         self.graph = builder.graph

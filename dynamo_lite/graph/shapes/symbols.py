@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 import sympy
@@ -51,6 +51,11 @@ from .shape_env import Env
 from .size_algebra import Extents
 from .sizes import UNBOUNDED, Number, size_getter, stride_getter
 from .symbolic_meta import SymbolicMetas
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.graph.builder import GraphBuilder
+    from dynamo_lite.guards.ir import GuardNode
 
 without_compiler.loggers.extend(
     (symbolic_shapes, name) for name in ("trace_structured", "dtrace_structured") if hasattr(symbolic_shapes, name)
@@ -95,7 +100,7 @@ class Tracked(NamedTuple):
 class Symbols:
     """The symbols of one trace; `here()` tells the user's line."""
 
-    def __init__(self, mode: Any, tr: Any) -> None:
+    def __init__(self, mode: Any, tr: Trace) -> None:
         self.tr = tr
         with without_compiler:
             self.env = Env(
@@ -136,7 +141,7 @@ class Symbols:
     def shape_of(
         self,
         tensor: torch.Tensor,
-        source: Any,
+        source: GuardNode | None,
         dynamic: frozenset[int],
         strict: frozenset[int],
         unbacked: frozenset[int] = frozenset(),
@@ -223,7 +228,7 @@ class Symbols:
         return self.inputs.get(expr) or self.ragged.get(expr, value)
 
     def _strides(
-        self, tensor: torch.Tensor, sizes: list[Any], own: frozenset[int], source: Any, path: str
+        self, tensor: torch.Tensor, sizes: list[Any], own: frozenset[int], source: GuardNode | None, path: str
     ) -> list[Any]:
         """Strides as products of an inner size and stride, wherever they are such products; those of `own` as symbols of their own."""
         strides: list[Any] = list(tensor.stride())
@@ -236,14 +241,14 @@ class Symbols:
                 strides[dim] = strides[followed] * sizes[followed]
         return strides
 
-    def int_of(self, value: int, source: Any) -> SymValue:
+    def int_of(self, value: int, source: GuardNode | None) -> SymValue:
         """The graph value of an int input."""
         known = self.ints.get(source)
         if known is None:
             known = self.ints[source] = self._int_of(value, source)
         return known
 
-    def _int_of(self, value: int, source: Any) -> SymValue:
+    def _int_of(self, value: int, source: GuardNode | None) -> SymValue:
         self.made_for.append((source, (), ()))
         if config.automatic_dynamic_shapes_mark_as == "unbacked" and self.tr.region.dynamic is None:
             sym = self._unbacked(value, source, spoken(source, self.tr), None, None)
@@ -341,7 +346,7 @@ class Symbols:
 
     # -- floats
 
-    def float_of(self, value: float, source: Any) -> FloatValue:
+    def float_of(self, value: float, source: GuardNode | None) -> FloatValue:
         """The graph value of a float input."""
         found = self.floats.get(source)
         if found is None:
@@ -363,7 +368,7 @@ class Symbols:
                 self.first_ranges.setdefault(symbol, self.env.var_to_range.get(symbol))
         return has_made
 
-    def add_runtime_asserts(self, builder: Any) -> None:
+    def add_runtime_asserts(self, builder: GraphBuilder) -> None:
         """Have the graph assert what was assumed about numbers that it makes."""
         if not self.is_of_inputs():
             add_runtime_asserts(builder, self)

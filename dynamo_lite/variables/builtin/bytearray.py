@@ -9,7 +9,7 @@ Mirrors `Objects/bytearrayobject.c`.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import NotConstant
 from dynamo_lite.guards import ir
@@ -23,6 +23,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 
 from .host_proxy import run_host, to_host
 from .iter import IteratorVariable, emit_position
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 
 def contents(real: Any) -> bytes:
@@ -48,26 +54,26 @@ class BytearrayVariable(NativeVariable):
         self.host_data = bytearray(now)
         return self.host_data
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return BytearrayIterator(self)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(f"{self.python_type().__name__}({bytes(self.host_data)!r})")
 
     tp_str = tp_repr
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cls is bytearray:
             cg.load_callable(bytearray)
             cg.asm.call(0)
         else:
             emit_bare(cg, bytearray, self.cls)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if self.host_data:
             self.emit_update(cg)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         emit_call(cg, _replace, self, ConstantVariable(bytes(self.host_data)))
         cg.asm.pop_top()
 
@@ -86,7 +92,7 @@ class BytearrayIterator(IteratorVariable):
         self.seq = seq
         self.index = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
             return None
         i = self.index
@@ -96,23 +102,23 @@ class BytearrayIterator(IteratorVariable):
         self.seq = None
         return None
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.seq is None else max(len(self.seq.host_data) - self.index, 0)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_position(cg, self.seq, self.index, bytearray)
 
 
 @builds(bytearray)
-def build_bytearray(tr: Any, value: bytearray, source: Any) -> BytearrayVariable:
+def build_bytearray(tr: Trace, value: bytearray, source: GuardNode | None) -> BytearrayVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = BytearrayVariable.__new__(BytearrayVariable)
     result._tr, result.value, result.source = tr, value, source
     return result
 
 
-def _host(tx: Any, v: VariableTracker) -> Any:
+def _host(tx: Frame, v: VariableTracker) -> Any:
     """An argument for the real method; an iterable of the program as a list of its items."""
     try:
         return to_host(tx, v)
@@ -128,14 +134,14 @@ def _host(tx: Any, v: VariableTracker) -> Any:
 
 @constructor(bytearray)
 def new_bytearray(
-    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> BytearrayVariable:
     result = BytearrayVariable()
     _call(tx, bytearray.__init__, result, args, kwargs)
     return result
 
 
-def _call(tx: Any, real: Any, self: BytearrayVariable, args: Any, kwargs: Any = None) -> VariableTracker:
+def _call(tx: Frame, real: Any, self: BytearrayVariable, args: Any, kwargs: Any = None) -> VariableTracker:
     host = [_host(tx, a) for a in args]
     host_kwargs = {name: _host(tx, a) for name, a in (kwargs or {}).items()}
     if real.__name__ in _CHANGING:
@@ -181,7 +187,9 @@ _SEQUENCE_SLOTS = {
 
 def _register(name: str, real: Any) -> None:
     @method(real)
-    def call(tx: Any, self: BytearrayVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def call(
+        tx: Frame, self: BytearrayVariable, /, *args: VariableTracker, **kwargs: VariableTracker
+    ) -> VariableTracker:
         return _call(tx, real, self, args, kwargs)
 
     if name in SLOTDEFS:
@@ -195,7 +203,7 @@ for _name, _real in vars(bytearray).items():
 pure(bytearray.maketrans, bytearray.fromhex, bytearray.__dict__["fromhex"])
 
 
-def _compare(self: BytearrayVariable, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+def _compare(self: BytearrayVariable, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
     try:
         return _call(tx, _COMPARE[op], self, [other])
     except NotConstant:
@@ -210,7 +218,7 @@ _COMPARE = {
 BytearrayVariable.tp_richcompare = _compare
 
 
-def _assign(self: BytearrayVariable, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+def _assign(self: BytearrayVariable, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
     if value is None:
         _call(tx, bytearray.__delitem__, self, [key])
     else:
@@ -221,7 +229,7 @@ BytearrayVariable.mp_ass_subscript = _assign
 BytearrayVariable.sq_ass_item = _assign
 
 
-def _remainder(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+def _remainder(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     if not hasattr(v, "host_data"):
         return NOT_IMPLEMENTED
     return HANDLERS[bytearray.__mod__](tx, v, w)

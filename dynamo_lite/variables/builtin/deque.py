@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -41,6 +41,12 @@ from .iter import IteratorVariable
 from .sequence import clamp, compare_items, slice_bound
 from .tuple import TupleVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 deque = collections.deque
 
 
@@ -69,21 +75,23 @@ class DequeVariable(NativeVariable):
     def children(self) -> Any:
         return list(self.__dict__.get("items", ()))
 
-    def let_go(self, tr: Any) -> Any:
+    def let_go(self, tr: Trace) -> Any:
         return missing_from(self.items, sourced_objects(self.original)) if "items" in self.__dict__ else ()
 
     # -- slots
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(len(self.items))
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return DequeIterator(self)
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         return boolean(any(self.compare_each(tx, item)))
 
-    def compare_each(self, tx: Any, value: VariableTracker, first: int = 0, last: int | None = None) -> Iterator[bool]:
+    def compare_each(
+        self, tx: Frame, value: VariableTracker, first: int = 0, last: int | None = None
+    ) -> Iterator[bool]:
         """Whether each of the items equals `value`, one after the other. A comparison that changes the deque is an error when the
         next result is asked for.
         """
@@ -93,7 +101,7 @@ class DequeVariable(NativeVariable):
             if changed_since(token):
                 tx.raises(RuntimeError, "deque mutated during iteration")
 
-    def sq_item(self, tx: Any, index: VariableTracker) -> VariableTracker:
+    def sq_item(self, tx: Frame, index: VariableTracker) -> VariableTracker:
         if index.nb_index is None:
             return tx.raises(TypeError, f"sequence index must be integer, not '{type_name(index)}'")
         try:
@@ -101,7 +109,7 @@ class DequeVariable(NativeVariable):
         except IndexError:
             return tx.raises(IndexError, "deque index out of range")
 
-    def sq_ass_item(self, tx: Any, index: VariableTracker, value: VariableTracker | None) -> None:
+    def sq_ass_item(self, tx: Frame, index: VariableTracker, value: VariableTracker | None) -> None:
         i = host_int(index)
         if not -len(self.items) <= i < len(self.items):
             tx.raises(IndexError, "deque index out of range")
@@ -111,38 +119,38 @@ class DequeVariable(NativeVariable):
         else:
             self.items[i] = value
 
-    def sq_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def sq_concat(self, tx: Frame, other: VariableTracker) -> VariableTracker:
         if not issubclass(other.python_type(), deque):
             return tx.raises(TypeError, f'can only concatenate deque (not "{type_name(other)}") to deque')
         result = deque_copy(tx, self)
         deque_extend(tx, result, other)
         return result
 
-    def sq_inplace_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def sq_inplace_concat(self, tx: Frame, other: VariableTracker) -> VariableTracker:
         deque_extend(tx, self, other)
         return self
 
-    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+    def sq_repeat(self, tx: Frame, count: VariableTracker) -> VariableTracker:
         return DequeVariable.sq_inplace_repeat(deque_copy(tx, self), tx, count)
 
-    def sq_inplace_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+    def sq_inplace_repeat(self, tx: Frame, count: VariableTracker) -> VariableTracker:
         items = self._repeated(tx, count)
         self.changing(tx)
         self.items.clear()
         self.items.extend(items)
         return self
 
-    def _repeated(self, tx: Any, count: VariableTracker) -> list[VariableTracker]:
+    def _repeated(self, tx: Frame, count: VariableTracker) -> list[VariableTracker]:
         n = max(host_index(tx, count), 0)
         checked_size(n * len(self.items))
         return list(self.items) * n
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not issubclass(other.python_type(), deque):
             return NOT_IMPLEMENTED
         return compare_items(tx, list(self.items), list(other.items), op)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         def text() -> str:
             items = ", ".join([part_text(tx, item) for item in self.items])
             bound = f", maxlen={self.items.maxlen}" if self.items.maxlen is not None else ""
@@ -152,7 +160,7 @@ class DequeVariable(NativeVariable):
 
     # -- code generation
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cls is not deque:
             emit_bare(cg, deque, self.cls)
             return
@@ -161,20 +169,20 @@ class DequeVariable(NativeVariable):
         cg.load_const(self.items.maxlen)
         cg.asm.call(2)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if self.cls is not deque and self.items.maxlen is not None:
             emit_call(cg, deque.__init__, self, ConstantVariable(()), ConstantVariable(self.items.maxlen))
             cg.asm.pop_top()
         self._emit_extend(cg)
 
-    def _emit_extend(self, cg: Any) -> None:
+    def _emit_extend(self, cg: Codegen) -> None:
         cg.load_callable(deque.extend)
         cg.load(self)
         emit_list(cg, list(self.items))
         cg.asm.call(2)
         cg.asm.pop_top()
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if "items" not in self.__dict__:
             return  # a subclass's attributes were changed
         if self._only_items_changed():
@@ -223,7 +231,7 @@ class DequeIterator(IteratorVariable):
         self.cls = type(self.host)
         self.consumed = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         try:
             item = next(self.host)
         except StopIteration:
@@ -233,10 +241,10 @@ class DequeIterator(IteratorVariable):
         self.consumed += 1
         return item
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.cls, (self.seq, self.consumed)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         # The type takes the deque and a position.
         cg.load_callable(self.cls)
         load_filled(cg, self.seq)
@@ -247,7 +255,7 @@ class DequeIterator(IteratorVariable):
 def _new_iterator(cls: type, backwards: bool) -> None:
     @constructor(cls)
     def new_iterator(
-        tx: Any, tracker: VariableTracker, seq: VariableTracker, index: VariableTracker | None = None, /
+        tx: Frame, tracker: VariableTracker, seq: VariableTracker, index: VariableTracker | None = None, /
     ) -> VariableTracker:
         if not isinstance(seq, DequeVariable):
             return unsupported("call-c-function", f"{cls.__name__} of a {type_name(seq)}")
@@ -263,7 +271,7 @@ _new_iterator(type(reversed(deque())), True)
 
 
 @builds(deque)
-def build_deque(tr: Any, value: Any, source: Any) -> DequeVariable:
+def build_deque(tr: Trace, value: Any, source: GuardNode | None) -> DequeVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     tr.guard(tr.source(source, ir.ATTR, "maxlen"), ir.EQUALS, value.maxlen)
     result = DequeVariable.__new__(DequeVariable)
@@ -272,14 +280,14 @@ def build_deque(tr: Any, value: Any, source: Any) -> DequeVariable:
 
 
 @constructor(deque)
-def new_deque(tx: Any, cls: VariableTracker, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
+def new_deque(tx: Frame, cls: VariableTracker, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
     result = DequeVariable()
     deque_init(tx, result, iterable, maxlen)
     return result
 
 
 @method(deque.__init__)
-def deque_init(tx: Any, self: DequeVariable, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
+def deque_init(tx: Frame, self: DequeVariable, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
     bound = None
     if not is_none(maxlen):
         if maxlen.nb_index is None:
@@ -295,7 +303,7 @@ def deque_init(tx: Any, self: DequeVariable, iterable: Any = None, maxlen: Any =
 
 
 @getset(deque.__dict__["maxlen"], readonly(deque.__dict__["maxlen"]))
-def deque_maxlen(tx: Any, self: DequeVariable, /) -> VariableTracker:
+def deque_maxlen(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     return ConstantVariable(self.items.maxlen)
 
 
@@ -303,7 +311,7 @@ def deque_maxlen(tx: Any, self: DequeVariable, /) -> VariableTracker:
 
 
 def _adder(name: str) -> Callable[..., VariableTracker]:
-    def add(tx: Any, self: DequeVariable, item: VariableTracker) -> VariableTracker:
+    def add(tx: Frame, self: DequeVariable, item: VariableTracker) -> VariableTracker:
         self.changing(tx)
         getattr(self.items, name)(item)
         return NONE
@@ -316,7 +324,7 @@ _adder("appendleft")
 
 
 def _remover(name: str) -> Callable[..., VariableTracker]:
-    def remove(tx: Any, self: DequeVariable) -> VariableTracker:
+    def remove(tx: Frame, self: DequeVariable) -> VariableTracker:
         if not self.items:
             return tx.raises(IndexError, "pop from an empty deque")
         self.changing(tx)
@@ -330,16 +338,16 @@ _remover("popleft")
 
 
 @method(deque.extend)
-def deque_extend(tx: Any, self: DequeVariable, iterable: VariableTracker, /) -> VariableTracker:
+def deque_extend(tx: Frame, self: DequeVariable, iterable: VariableTracker, /) -> VariableTracker:
     return _extend(tx, self, iterable, "append")
 
 
 @method(deque.extendleft)
-def deque_extendleft(tx: Any, self: DequeVariable, iterable: VariableTracker, /) -> VariableTracker:
+def deque_extendleft(tx: Frame, self: DequeVariable, iterable: VariableTracker, /) -> VariableTracker:
     return _extend(tx, self, iterable, "appendleft")
 
 
-def _extend(tx: Any, self: DequeVariable, iterable: VariableTracker, name: str) -> VariableTracker:
+def _extend(tx: Frame, self: DequeVariable, iterable: VariableTracker, name: str) -> VariableTracker:
     self.changing(tx)
     if iterable is self:
         for item in list(self.items):
@@ -352,14 +360,14 @@ def _extend(tx: Any, self: DequeVariable, iterable: VariableTracker, name: str) 
 
 
 @method(deque.clear)
-def deque_clear(tx: Any, self: DequeVariable, /) -> VariableTracker:
+def deque_clear(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.clear()
     return NONE
 
 
 @method(deque.copy, deque.__copy__)
-def deque_copy(tx: Any, self: DequeVariable, /) -> VariableTracker:
+def deque_copy(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     if self.python_type() is deque:
         return DequeVariable(self.items, self.items.maxlen)
     bound = [] if self.items.maxlen is None else [ConstantVariable(self.items.maxlen)]
@@ -370,14 +378,14 @@ def deque_copy(tx: Any, self: DequeVariable, /) -> VariableTracker:
 
 
 @method(deque.reverse)
-def deque_reverse(tx: Any, self: DequeVariable, /) -> VariableTracker:
+def deque_reverse(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.reverse()
     return NONE
 
 
 @method(deque.rotate)
-def deque_rotate(tx: Any, self: DequeVariable, n: VariableTracker | None = None, /) -> VariableTracker:
+def deque_rotate(tx: Frame, self: DequeVariable, n: VariableTracker | None = None, /) -> VariableTracker:
     steps = 1 if n is None else host_index(tx, n)
     self.changing(tx)
     self.items.rotate(steps)
@@ -385,13 +393,13 @@ def deque_rotate(tx: Any, self: DequeVariable, n: VariableTracker | None = None,
 
 
 @method(deque.count)
-def deque_count(tx: Any, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
+def deque_count(tx: Frame, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(sum(self.compare_each(tx, value)))
 
 
 @method(deque.index)
 def deque_index(
-    tx: Any,
+    tx: Frame,
     self: DequeVariable,
     value: VariableTracker,
     start: VariableTracker | None = None,
@@ -408,7 +416,7 @@ def deque_index(
 
 
 @method(deque.insert)
-def deque_insert(tx: Any, self: DequeVariable, index: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+def deque_insert(tx: Frame, self: DequeVariable, index: VariableTracker, value: VariableTracker, /) -> VariableTracker:
     i = host_index(tx, index)
     if self.items.maxlen == len(self.items):
         return tx.raises(IndexError, "deque already at its maximum size")
@@ -418,7 +426,7 @@ def deque_insert(tx: Any, self: DequeVariable, index: VariableTracker, value: Va
 
 
 @method(deque.remove)
-def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
+def deque_remove(tx: Frame, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
     for i, item in enumerate(list(self.items)):
         token = iter(self.items)
         equal = same_or_equal(tx, item, value)
@@ -432,12 +440,12 @@ def deque_remove(tx: Any, self: DequeVariable, value: VariableTracker, /) -> Var
 
 
 @method(deque.__reversed__)
-def deque_reversed(tx: Any, self: DequeVariable, /) -> VariableTracker:
+def deque_reversed(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     return DequeIterator(self, backwards=True)
 
 
 @method(deque.__reduce__)
-def deque_reduce(tx: Any, self: DequeVariable, /) -> VariableTracker:
+def deque_reduce(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     bound = self.items.maxlen
     args = [] if bound is None else [TupleVariable([]), ConstantVariable(bound)]
     state = object_state(tx, self)

@@ -17,7 +17,7 @@ import operator
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.dynamism.dynamic_shapes import varying_keys
 from dynamo_lite.exc import unsupported
@@ -77,6 +77,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 from .dictview import VIEW_TYPES, DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .tuple import TupleVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class DictVariable(NativeVariable):
     """A dict or the native part of an instance of a subclass; `base` is the builtin type whose storage it has."""
@@ -96,7 +102,7 @@ class DictVariable(NativeVariable):
 
     # -- a real dict, read as far as needed
 
-    def load_from(self, tr: Any, value: Any, source: Any) -> None:
+    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
         """Stand for the real `value`."""
         self._tr, self.value, self.source = tr, value, source
         self.read: dict[Any, VariableTracker | None] = {}
@@ -132,7 +138,7 @@ class DictVariable(NativeVariable):
         self.items = items
         return items
 
-    def real_items(self, tr: Any) -> tuple[list[tuple[Any, Any]], dict[int, VariableTracker]]:
+    def real_items(self, tr: Trace) -> tuple[list[tuple[Any, Any]], dict[int, VariableTracker]]:
         """The real keys and values, in order, and the numbers among the keys that vary, by position; the other keys are guarded."""
         if self.value is sys.modules:
             unsupported("import", "all of sys.modules, to which the analysis may add")
@@ -149,7 +155,7 @@ class DictVariable(NativeVariable):
                 tr.guard(tr.source(self.source, ir.DICT_KEY, i), ir.EQUALS, key)
         return pairs, numbers
 
-    def _varying_keys(self, tr: Any, keys: tuple[Any, ...]) -> dict[int, VariableTracker]:
+    def _varying_keys(self, tr: Trace, keys: tuple[Any, ...]) -> dict[int, VariableTracker]:
         numbers = {}
         for i in varying_keys(tr, self.source, keys) if len(keys) <= MAX_NUMBERS else ():
             if keys[i] not in self.read and keys[i] not in self.pending:
@@ -188,13 +194,13 @@ class DictVariable(NativeVariable):
 
     # -- access by host key
 
-    def key(self, tx: Any, v: VariableTracker) -> Any:
+    def key(self, tx: Frame, v: VariableTracker) -> Any:
         """The host key of an object in this table."""
         key = number_key(tx, v, self.items) if v.is_symbolic or self.numbered else key_of(tx, v)
         check_address(key, self)
         return key
 
-    def key_as_here(self, tx: Any, key: Any) -> Any:
+    def key_as_here(self, tx: Frame, key: Any) -> Any:
         """The host key that stands here for the object that this one stands for in another table."""
         return self.key(tx, key_tracker(key)) if self.numbered or type(key) is NumberKey else key
 
@@ -209,7 +215,7 @@ class DictVariable(NativeVariable):
                 return self._read(known)
         return self.items.get(key)
 
-    def store(self, tx: Any, key: Any, value: VariableTracker) -> None:
+    def store(self, tx: Frame, key: Any, value: VariableTracker) -> None:
         """`d[key] = value` for a host key."""
         if type(key) is NumberKey:
             self.numbered = True
@@ -223,7 +229,7 @@ class DictVariable(NativeVariable):
                 return
         self.items[key] = value
 
-    def discard(self, tx: Any, key: Any) -> VariableTracker | None:
+    def discard(self, tx: Frame, key: Any) -> VariableTracker | None:
         """Remove a host key; its value, None if it was not there."""
         if self.source is None:
             return self.items.pop(key, None)
@@ -239,12 +245,12 @@ class DictVariable(NativeVariable):
             self.pending[key] = (True, None)
         return found
 
-    def lookup(self, tx: Any, key: VariableTracker) -> VariableTracker | None:
+    def lookup(self, tx: Frame, key: VariableTracker) -> VariableTracker | None:
         """The value for a key, or None. Of a dict from outside that one key is guarded: in a table of classes (`copyreg.dispatch_table`) a
         guard on all keys would depend on every class that a library registers."""
         return self.find(self.key(tx, key))
 
-    def pairs(self, tx: Any = None) -> list[tuple[VariableTracker, VariableTracker]]:
+    def pairs(self, tx: Frame = None) -> list[tuple[VariableTracker, VariableTracker]]:
         """Keys and values."""
         return [(key_tracker(key), value) for key, value in self.items.items()]
 
@@ -254,7 +260,7 @@ class DictVariable(NativeVariable):
             return [value for _, value in self.pending.values() if value is not None]
         return [*map(key_tracker, items), *map(key_tracker, self.deleted_keys()), *items.values()]
 
-    def let_go(self, tr: Any) -> Any:
+    def let_go(self, tr: Trace) -> Any:
         items = self.__dict__.get("items")
         if items is None:
             values = [value for _, value in self.pending.values() if value is not None]
@@ -303,7 +309,7 @@ class DictVariable(NativeVariable):
 
     # -- slots
 
-    def used(self, tx: Any) -> VariableTracker:
+    def used(self, tx: Frame) -> VariableTracker:
         """`ma_used`: the length, whatever a subclass says."""
         if "items" not in self.__dict__ and not self.pending:
             n = dict.__len__(self.value)
@@ -313,7 +319,7 @@ class DictVariable(NativeVariable):
 
     mp_length = used
 
-    def is_empty(self, tx: Any) -> bool:
+    def is_empty(self, tx: Frame) -> bool:
         """Whether nothing is in it."""
         if "items" not in self.__dict__ and self.pending:
             return False
@@ -322,7 +328,7 @@ class DictVariable(NativeVariable):
             return False
         return self.used(tx).value == 0
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         found = self.find(self.key(tx, key))
         if found is not None:
             return found
@@ -332,25 +338,25 @@ class DictVariable(NativeVariable):
                 return tx.call(missing, [key])
         return raise_with(tx, KeyError, key)
 
-    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+    def mp_ass_subscript(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
         host_key = self.key(tx, key)
         if value is not None:
             self.store(tx, host_key, value)
         elif self.discard(tx, host_key) is None:
             raise_with(tx, KeyError, key)
 
-    def sq_contains(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return boolean(self.find(self.key(tx, key)) is not None)
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return DictIterator(self, "keys")
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if op not in ("==", "!=") or not issubclass(other.python_type(), dict):
             return NOT_IMPLEMENTED
         return boolean(self.equals(tx, other) is (op == "=="))
 
-    def equals(self, tx: Any, other: Any) -> bool:
+    def equals(self, tx: Frame, other: Any) -> bool:
         """`dict_equal`."""
         if len(self.items) != len(other.items):
             return False
@@ -361,32 +367,32 @@ class DictVariable(NativeVariable):
         return True
 
     @staticmethod
-    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not issubclass(v.python_type(), dict) or not issubclass(w.python_type(), dict):
             return NOT_IMPLEMENTED
         result = v.or_copy(tx)
         result.merge(tx, w)
         return result
 
-    def or_copy(self, tx: Any) -> DictVariable:
+    def or_copy(self, tx: Frame) -> DictVariable:
         """The new dict that `self | other` starts from."""
         return DictVariable(dict(self.items))
 
     @staticmethod
-    def nb_inplace_or(tx: Any, v: Any, w: VariableTracker) -> VariableTracker:
+    def nb_inplace_or(tx: Frame, v: Any, w: VariableTracker) -> VariableTracker:
         update_from(tx, v, w)
         return v
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return recursive_repr(tx, self, "{...}", lambda: f"{{{self.repr_items(tx)}}}")
 
-    def repr_items(self, tx: Any) -> str:
+    def repr_items(self, tx: Frame) -> str:
         """`key: value` texts with commas between."""
         return ", ".join([f"{part_text(tx, k)}: {part_text(tx, v)}" for k, v in self.pairs()])
 
     # -- merging
 
-    def merge(self, tx: Any, other: VariableTracker, unique_for: VariableTracker | None = None) -> None:
+    def merge(self, tx: Frame, other: VariableTracker, unique_for: VariableTracker | None = None) -> None:
         """`dict_merge` with a mapping; `unique_for`: the function whose keyword arguments are collected."""
         direct = isinstance(other, DictVariable) and other.python_type().__iter__ is other.base.__iter__
         loaded = "items" in self.__dict__
@@ -408,7 +414,9 @@ class DictVariable(NativeVariable):
                 )
             self.store(tx, key, value)
 
-    def _foreign_pairs(self, tx: Any, other: VariableTracker, unique_for: Any) -> Iterator[tuple[Any, VariableTracker]]:
+    def _foreign_pairs(
+        self, tx: Frame, other: VariableTracker, unique_for: Any
+    ) -> Iterator[tuple[Any, VariableTracker]]:
         keys = optional_attr(tx, other, "keys")
         if keys is None:
             if unique_for is None:
@@ -421,7 +429,7 @@ class DictVariable(NativeVariable):
 
     # -- code generation
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cls is dict:
             cg.asm.build_map(0)
         else:
@@ -430,10 +438,10 @@ class DictVariable(NativeVariable):
     def hashes_program_objects(self) -> bool:
         return any(map(runs_program, self.items))
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         self.emit_stores(cg, self.items.items())
 
-    def emit_stores(self, cg: Any, pairs: Any) -> None:
+    def emit_stores(self, cg: Codegen, pairs: Any) -> None:
         """Store (host key, value) pairs past any `__setitem__` of a subclass."""
         for key, value in pairs:
             if self.cls is dict:
@@ -445,19 +453,19 @@ class DictVariable(NativeVariable):
                 emit_call(cg, self.base.__setitem__, self, key_tracker(key), value)
                 cg.asm.pop_top()
 
-    def emit_deletions(self, cg: Any, keys: Any) -> None:
+    def emit_deletions(self, cg: Codegen, keys: Any) -> None:
         """Delete host keys."""
         for key in keys:
             emit_call(cg, self.base.__delitem__, self, key_tracker(key))
             cg.asm.pop_top()
 
-    def emit_pops(self, cg: Any, n: int) -> None:
+    def emit_pops(self, cg: Codegen, n: int) -> None:
         """Take the last n items off, as the program did: it changes the layout of the table."""
         for _ in range(n):
             emit_call(cg, self.base.popitem, self)
             cg.asm.pop_top()
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if "items" not in self.__dict__:
             self.emit_pending(cg)
             return
@@ -478,7 +486,7 @@ class DictVariable(NativeVariable):
             cg.asm.pop_top()
             self.emit_stores(cg, final.items())
 
-    def emit_pending(self, cg: Any) -> None:
+    def emit_pending(self, cg: Codegen) -> None:
         """Replay the changes of single keys."""
         for key, (deleted, value) in self.pending.items():
             if deleted:  # the real dict need not have had it: the traced code may have stored it before
@@ -499,7 +507,7 @@ def same_key(a: Any, b: Any) -> bool:
     return a is b or (is_constant_key(a) and is_constant_key(b) and a == b)
 
 
-def function_text(tx: Any, function: VariableTracker) -> str:
+def function_text(tx: Frame, function: VariableTracker) -> str:
     """`_PyObject_FunctionStr`."""
     qualname = optional_attr(tx, function, "__qualname__")
     if qualname is None:
@@ -512,7 +520,7 @@ def function_text(tx: Any, function: VariableTracker) -> str:
 
 
 @builds(dict)
-def build_dict(tr: Any, value: dict[Any, Any], source: Any) -> DictVariable:
+def build_dict(tr: Trace, value: dict[Any, Any], source: GuardNode | None) -> DictVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = DictVariable.__new__(DictVariable)
     result.load_from(tr, value, source)
@@ -523,25 +531,25 @@ def build_dict(tr: Any, value: dict[Any, Any], source: Any) -> DictVariable:
 
 
 @constructor(dict)
-def new_dict(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_dict(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     result = DictVariable()
     dict_update_common(tx, result, "dict", args, kwargs)
     return result
 
 
 @method(dict.__init__)
-def dict_init(tx: Any, self: DictVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def dict_init(tx: Frame, self: DictVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     dict_update_common(tx, self, "dict", args, kwargs)
     return NONE
 
 
 @method(dict.update)
-def dict_update(tx: Any, self: DictVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def dict_update(tx: Frame, self: DictVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     dict_update_common(tx, self, "update", args, kwargs)
     return NONE
 
 
-def dict_update_common(tx: Any, self: DictVariable, name: str, args: Any, kwargs: dict[str, VariableTracker]) -> None:
+def dict_update_common(tx: Frame, self: DictVariable, name: str, args: Any, kwargs: dict[str, VariableTracker]) -> None:
     """`dict_update_common`: at most one mapping or iterable of pairs, then keywords."""
     if len(args) > 1:
         tx.raises(TypeError, f"{name} expected at most 1 argument, got {len(args)}")
@@ -551,7 +559,7 @@ def dict_update_common(tx: Any, self: DictVariable, name: str, args: Any, kwargs
         self.store(tx, key, value)
 
 
-def update_from(tx: Any, self: DictVariable, other: VariableTracker) -> None:
+def update_from(tx: Frame, self: DictVariable, other: VariableTracker) -> None:
     """`dict_update_arg`."""
     if other.python_type() is dict or optional_attr(tx, other, "keys") is not None:
         self.merge(tx, other)
@@ -559,7 +567,7 @@ def update_from(tx: Any, self: DictVariable, other: VariableTracker) -> None:
         merge_pairs(tx, self, other)
 
 
-def merge_pairs(tx: Any, self: DictVariable, iterable: VariableTracker) -> None:
+def merge_pairs(tx: Frame, self: DictVariable, iterable: VariableTracker) -> None:
     """`PyDict_MergeFromSeq2`."""
     iterator = get_iter(tx, iterable)
     i = 0
@@ -589,7 +597,7 @@ def _entries(table: Any) -> Iterator[Any]:
 
 @method(dict.__dict__["fromkeys"])
 def dict_fromkeys(
-    tx: Any, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE, /
+    tx: Frame, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE, /
 ) -> VariableTracker:
     result = tx.call(cls, [])
     direct = result.python_type() is dict
@@ -611,14 +619,16 @@ def dict_fromkeys(
 
 
 @method(dict.get)
-def dict_get(tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /) -> VariableTracker:
+def dict_get(
+    tx: Frame, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /
+) -> VariableTracker:
     found = self.find(self.key(tx, key))
     return default if found is None else found
 
 
 @method(dict.setdefault)
 def dict_setdefault(
-    tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /
+    tx: Frame, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /
 ) -> VariableTracker:
     host_key = self.key(tx, key)
     if self.source is None and type(host_key) is not NumberKey:
@@ -632,7 +642,7 @@ def dict_setdefault(
 
 @method(dict.pop)
 def dict_pop(
-    tx: Any, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None, /
+    tx: Frame, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
     # No hash is asked for where the dict is empty: that can be told where hashing has effects.
     found = self.discard(tx, self.key(tx, key)) if key.is_python_constant() or not self.is_empty(tx) else None
@@ -642,7 +652,7 @@ def dict_pop(
 
 
 @method(dict.popitem)
-def dict_popitem(tx: Any, self: DictVariable, /) -> VariableTracker:
+def dict_popitem(tx: Frame, self: DictVariable, /) -> VariableTracker:
     if not self.items:
         return tx.raises(KeyError, "popitem(): dictionary is empty")
     self.changing(tx)
@@ -652,44 +662,44 @@ def dict_popitem(tx: Any, self: DictVariable, /) -> VariableTracker:
 
 
 @method(dict.clear)
-def dict_clear(tx: Any, self: DictVariable, /) -> VariableTracker:
+def dict_clear(tx: Frame, self: DictVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.clear()
     return NONE
 
 
 @method(dict.copy)
-def dict_copy(tx: Any, self: DictVariable, /) -> VariableTracker:
+def dict_copy(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictVariable(dict(self.items))
 
 
 @method(dict.keys)
-def dict_keys(tx: Any, self: DictVariable, /) -> VariableTracker:
+def dict_keys(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictKeysVariable(self)
 
 
 @method(dict.values)
-def dict_values(tx: Any, self: DictVariable, /) -> VariableTracker:
+def dict_values(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictValuesVariable(self)
 
 
 @method(dict.items)
-def dict_items(tx: Any, self: DictVariable, /) -> VariableTracker:
+def dict_items(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictItemsVariable(self)
 
 
 @method(dict.__getitem__)
-def dict_getitem(tx: Any, self: DictVariable, key: VariableTracker, /) -> VariableTracker:
+def dict_getitem(tx: Frame, self: DictVariable, key: VariableTracker, /) -> VariableTracker:
     return DictVariable.mp_subscript(self, tx, key)
 
 
 @method(dict.__contains__)
-def dict_contains(tx: Any, self: DictVariable, key: VariableTracker, /) -> VariableTracker:
+def dict_contains(tx: Frame, self: DictVariable, key: VariableTracker, /) -> VariableTracker:
     return DictVariable.sq_contains(self, tx, key)
 
 
 @method(dict.__reversed__)
-def dict_reversed(tx: Any, self: DictVariable, /) -> VariableTracker:
+def dict_reversed(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictIterator(self, "keys", backwards=True)
 
 
@@ -703,49 +713,49 @@ class MappingProxyVariable(NativeVariable):
 
     cls = types.MappingProxyType
 
-    def __init__(self, mapping: VariableTracker, source: Any = None) -> None:
+    def __init__(self, mapping: VariableTracker, source: GuardNode | None = None) -> None:
         self.mapping = mapping
         self.source = source
 
     def children(self) -> Any:
         return (self.mapping,)
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         return length(tx, self.mapping)
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return get_item(tx, self.mapping, key)
 
-    def sq_contains(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return self.mapping.sq_contains(tx, key)
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return get_iter(tx, self.mapping)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         return richcompare(tx, self.mapping, other, op)
 
     @staticmethod
-    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         v, w = [x.mapping if isinstance(x, MappingProxyVariable) else x for x in (v, w)]
         return binary_op(tx, operator.or_, v, w)
 
     @staticmethod
-    def nb_inplace_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_inplace_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         return tx.raises(TypeError, "'|=' is not supported by mappingproxy; use '|' instead")
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(f"mappingproxy({repr_text(tx, self.mapping)})")
 
-    def tp_str(self, tx: Any) -> VariableTracker:
+    def tp_str(self, tx: Frame) -> VariableTracker:
         return object_str(tx, self.mapping)
 
     if types.MappingProxyType.__hash__ is not None:  # from 3.12 on
 
-        def tp_hash(self, tx: Any) -> VariableTracker:
+        def tp_hash(self, tx: Frame) -> VariableTracker:
             return tx.call(tx.tr.wrap_callable(hash), [self.mapping])
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, types.MappingProxyType, self.mapping)
 
 
@@ -755,13 +765,13 @@ def mapping_behind(proxy: Any) -> Any:
 
 
 @builds(types.MappingProxyType)
-def build_mapping_proxy(tr: Any, value: Any, source: Any) -> MappingProxyVariable:
+def build_mapping_proxy(tr: Trace, value: Any, source: GuardNode | None) -> MappingProxyVariable:
     tr.guard(source, ir.TYPE_IS, types.MappingProxyType)
     return MappingProxyVariable(tr.wrap(mapping_behind(value), tr.source(source, ir.CALL, mapping_behind)), source)
 
 
 @constructor(types.MappingProxyType)
-def new_mapping_proxy(tx: Any, cls: VariableTracker, mapping: VariableTracker) -> VariableTracker:
+def new_mapping_proxy(tx: Frame, cls: VariableTracker, mapping: VariableTracker) -> VariableTracker:
     if mapping.mp_subscript is None or issubclass(mapping.python_type(), (list, tuple)):
         return tx.raises(TypeError, f"mappingproxy() argument must be a mapping, not {type_name(mapping)}")
     return MappingProxyVariable(mapping)
@@ -770,13 +780,13 @@ def new_mapping_proxy(tx: Any, cls: VariableTracker, mapping: VariableTracker) -
 @getset(DICT_KEYS.__dict__["mapping"], readonly(DICT_KEYS.__dict__["mapping"]))
 @getset(DICT_VALUES.__dict__["mapping"], readonly(DICT_VALUES.__dict__["mapping"]))
 @getset(DICT_ITEMS.__dict__["mapping"], readonly(DICT_ITEMS.__dict__["mapping"]))
-def view_mapping(tx: Any, self: DictKeysVariable, /) -> VariableTracker:
+def view_mapping(tx: Frame, self: DictKeysVariable, /) -> VariableTracker:
     return MappingProxyVariable(self.mapping)
 
 
 def _forward(name: str) -> None:
     @method(getattr(types.MappingProxyType, name))
-    def forward(tx: Any, self: MappingProxyVariable, /, *args: VariableTracker) -> VariableTracker:
+    def forward(tx: Frame, self: MappingProxyVariable, /, *args: VariableTracker) -> VariableTracker:
         return tx.call(get_attr(tx, self.mapping, name), list(args))
 
 

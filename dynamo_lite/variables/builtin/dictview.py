@@ -12,7 +12,7 @@ import collections
 import gc
 import operator
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -34,6 +34,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 from .iter import IteratorVariable, advance
 from .tuple import TupleVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 OrderedDict = collections.OrderedDict
 
 
@@ -42,7 +48,7 @@ class DictViewVariable(NativeVariable):
 
     kind: str
 
-    def __init__(self, mapping: Any, cls: type | None = None, source: Any = None) -> None:
+    def __init__(self, mapping: Any, cls: type | None = None, source: GuardNode | None = None) -> None:
         # The type of a real view is known: the dict behind it may be lazy, and is left so.
         self.cls = VIEW_TYPES[mapping.base is OrderedDict, self.kind] if cls is None else cls
         self.mapping = mapping
@@ -51,23 +57,23 @@ class DictViewVariable(NativeVariable):
     def children(self) -> Any:
         return (self.mapping,)
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         return self.mapping.used(tx)
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return DictIterator(self.mapping, self.kind)
 
     def objects(self) -> list[VariableTracker]:
         """The items of the view, in order."""
         return [item_of(self.kind, *pair) for pair in self.mapping.items.items()]
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         def text() -> str:
             return f"{self.python_type().__name__}([{', '.join([part_text(tx, v) for v in self.objects()])}])"
 
         return recursive_repr(tx, self, "...", text)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, getattr(self.mapping.base, self.kind), self.mapping)
 
 
@@ -87,7 +93,7 @@ class DictValuesVariable(DictViewVariable):
 class SetLike(DictViewVariable):
     """Keys and items views compare as sets; their set algebra is in `set.py`."""
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         """`dictview_richcompare`: by lengths first, then containment of the smaller one."""
         if not is_set_like(other):
             return NOT_IMPLEMENTED
@@ -106,7 +112,7 @@ def is_set_like(v: VariableTracker) -> bool:
     return isinstance(v, SetLike) or issubclass(v.python_type(), (set, frozenset))
 
 
-def all_contained(tx: Any, small: VariableTracker, large: VariableTracker) -> bool:
+def all_contained(tx: Frame, small: VariableTracker, large: VariableTracker) -> bool:
     """`all_contained_in`."""
     return all(contains(tx, large, item).value for item in unpack(tx, small))
 
@@ -116,7 +122,7 @@ class DictKeysVariable(SetLike):
 
     kind = "keys"
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         return boolean(self.mapping.find(self.mapping.key(tx, item)) is not None)
 
 
@@ -125,7 +131,7 @@ class DictItemsVariable(SetLike):
 
     kind = "items"
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         if not issubclass(item.python_type(), tuple) or len(item.items) != 2:
             return boolean(False)
         found = self.mapping.find(self.mapping.key(tx, item.items[0]))
@@ -167,7 +173,7 @@ class DictIterator(IteratorVariable):
     def children(self) -> Any:
         return () if self.done else (self.mapping,)
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.done:
             return None
         try:
@@ -180,11 +186,11 @@ class DictIterator(IteratorVariable):
         self.consumed += 1
         return item_of(self.kind, key, value)
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.done else operator.length_hint(self.host)
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         if self.done:
             return iter, ([],)
         try:
@@ -206,7 +212,7 @@ class DictIterator(IteratorVariable):
             id(v) for _, v in (items[::-1] if self.backwards else items)[self.consumed :]
         ]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if not self.done and not self.can_be_made_again():
             unsupported("reconstruct", "an iterator over a dict that has changed since")
         cg.load_callable(advance)
@@ -238,7 +244,7 @@ for _cls in dict.fromkeys(ITERATOR_TYPES.values()):
     if hasattr(_cls, "__length_hint__"):
 
         @method(_cls.__length_hint__)
-        def dict_iterator_length_hint(tx: Any, self: Any, /) -> VariableTracker:
+        def dict_iterator_length_hint(tx: Frame, self: Any, /) -> VariableTracker:
             return ConstantVariable(self.remaining(tx))
 
 
@@ -248,12 +254,12 @@ for _cls in dict.fromkeys(ITERATOR_TYPES.values()):
 for _cls in VIEW_TYPES.values():
 
     @method(_cls.__reversed__)
-    def view_reversed(tx: Any, self: DictViewVariable, /) -> VariableTracker:
+    def view_reversed(tx: Frame, self: DictViewVariable, /) -> VariableTracker:
         return DictIterator(self.mapping, self.kind, backwards=True)
 
 
 @method(VIEW_TYPES[False, "keys"].isdisjoint, VIEW_TYPES[False, "items"].isdisjoint)
-def view_isdisjoint(tx: Any, self: SetLike, other: VariableTracker, /) -> VariableTracker:
+def view_isdisjoint(tx: Frame, self: SetLike, other: VariableTracker, /) -> VariableTracker:
     return boolean(not any(contains(tx, self, item).value for item in unpack(tx, other)))
 
 
@@ -266,7 +272,7 @@ def dict_behind(view: Any) -> Any:
 
 
 @builds(*dict.fromkeys(VIEW_TYPES.values()))
-def build_view(tr: Any, value: Any, source: Any) -> DictViewVariable:
+def build_view(tr: Trace, value: Any, source: GuardNode | None) -> DictViewVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     mapping = tr.wrap(dict_behind(value), tr.source(source, ir.CALL, dict_behind))
     ordered, kind = next(key for key, cls in VIEW_TYPES.items() if cls is type(value))

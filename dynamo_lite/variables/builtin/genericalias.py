@@ -18,7 +18,7 @@ import re
 import types
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -32,8 +32,13 @@ from dynamo_lite.variables.protocol.wrap import builds
 
 from .tuple import TupleVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
-def combine(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+
+def combine(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     """`v | w` of constants. The parts are compared with each other, for which a metaclass may have a method of its own."""
     if not (_is_quiet(v.value) and _is_quiet(w.value)):
         unsupported("class-definition", "a union with a class whose metaclass compares")
@@ -50,10 +55,10 @@ class TypeExpressionVariable(ConstantVariable):
     """The base of aliases and unions."""
 
     @staticmethod
-    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         return combine(tx, v, w) if is_constant(v, w) else NOT_IMPLEMENTED
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return fold(tx, operator.getitem, [self, key], {})
 
 
@@ -84,13 +89,13 @@ def _is_of_origin(name: str) -> bool:
 class AliasVariable(TypeExpressionVariable):
     """`list[int]`: it is called as its origin, and has most of its attributes."""
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         """`ga_getattro`."""
         if _is_of_origin(name):
             return get_attr(tx, tx.tr.type_tracker(self.value.__origin__), name)
         return super().tp_getattro(tx, name)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """`ga_call`: what is made is told of the alias, if it can be."""
         made = tx.call(tx.tr.type_tracker(self.value.__origin__), args, kwargs)
         if made.is_user_made:
@@ -101,7 +106,7 @@ class AliasVariable(TypeExpressionVariable):
                     raise
         return made
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return unsupported("call-c-function", f"iteration over {self.value!r}")
 
 
@@ -110,19 +115,19 @@ class UnionVariable(TypeExpressionVariable):
 
 
 @builds(types.GenericAlias)
-def build_alias(tr: Any, value: Any, source: Any) -> AliasVariable:
+def build_alias(tr: Trace, value: Any, source: GuardNode | None) -> AliasVariable:
     tr.guard(source, ir.EQUALS, value)
     return AliasVariable(value, source)
 
 
 @builds(types.UnionType)
-def build_union(tr: Any, value: Any, source: Any) -> UnionVariable:
+def build_union(tr: Trace, value: Any, source: GuardNode | None) -> UnionVariable:
     tr.guard(source, ir.EQUALS, value)
     return UnionVariable(value, source)
 
 
 @constructor(types.GenericAlias)
-def new_alias(tx: Any, cls: VariableTracker, origin: VariableTracker, args: VariableTracker, /) -> VariableTracker:
+def new_alias(tx: Frame, cls: VariableTracker, origin: VariableTracker, args: VariableTracker, /) -> VariableTracker:
     return fold(tx, types.GenericAlias, [origin, args], {})
 
 
@@ -136,16 +141,16 @@ def _generic_classes() -> Iterator[Any]:
 
 
 @method(*dict.fromkeys(_generic_classes()))
-def class_getitem(tx: Any, cls: VariableTracker, item: VariableTracker, /) -> VariableTracker:
+def class_getitem(tx: Frame, cls: VariableTracker, item: VariableTracker, /) -> VariableTracker:
     """`Py_GenericAlias`."""
     return fold(tx, types.GenericAlias, [cls, item], {})
 
 
 @method(types.GenericAlias.__mro_entries__)
-def alias_mro_entries(tx: Any, self: VariableTracker, bases: VariableTracker, /) -> VariableTracker:
+def alias_mro_entries(tx: Frame, self: VariableTracker, bases: VariableTracker, /) -> VariableTracker:
     return TupleVariable([tx.tr.type_tracker(self.value.__origin__)])
 
 
 @method(types.GenericAlias.__instancecheck__, types.GenericAlias.__subclasscheck__)
-def alias_check(tx: Any, alias: VariableTracker, obj: VariableTracker, /) -> VariableTracker:
+def alias_check(tx: Frame, alias: VariableTracker, obj: VariableTracker, /) -> VariableTracker:
     return run(tx, isinstance, None, alias.value)  # TypeError

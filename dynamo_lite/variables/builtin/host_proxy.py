@@ -10,7 +10,7 @@ Mirrors nothing: conversions and formatting of `Objects/` run as they are, so no
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.isa.typeobject import dict_of, is_heap_type, module_of, mro_of, name_of
@@ -22,6 +22,9 @@ from dynamo_lite.variables.protocol.slots import COMPARISONS, SLOTDEFS
 
 from .list import ListVariable
 from .tuple import TupleVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 FORWARDED = (
     "__abs__ __add__ __and__ __bool__ __bytes__ __call__ __ceil__ __complex__ __contains__ __divmod__ __eq__ __float__ __floor__ "
@@ -90,7 +93,7 @@ def _forwarder(dunder: str) -> Any:
     strict = _STRICT.get(dunder)
 
     def method(self: Any, *args: Any) -> Any:
-        def operation(tx: Any, vt: VariableTracker) -> VariableTracker:
+        def operation(tx: Frame, vt: VariableTracker) -> VariableTracker:
             bound = tx.tr.lookup_special(tx, vt, dunder)
             result = tx.call(bound, [from_host(tx, a) for a in args])
             cls = result.python_type()
@@ -106,7 +109,7 @@ def _forwarder(dunder: str) -> Any:
 class _Iterator:
     """The iterator of a stand."""
 
-    def __init__(self, tx: Any, vt: VariableTracker) -> None:
+    def __init__(self, tx: Frame, vt: VariableTracker) -> None:
         self.tx = tx
         self.iterator = shielded(lambda: get_iter(tx, vt))
 
@@ -128,7 +131,7 @@ _OBJECT_METHODS = {
 }
 
 
-def stand_class(tx: Any, cls: type) -> type:
+def stand_class(tx: Frame, cls: type) -> type:
     """The class of stands for instances of `cls`."""
     known = tx.tr.stand_classes
     found = known.get(cls)
@@ -157,7 +160,7 @@ def _make_class(cls: type) -> type:
 # -- across
 
 
-def to_host(tx: Any, vt: VariableTracker) -> Any:
+def to_host(tx: Frame, vt: VariableTracker) -> Any:
     """The object that C code gets for an argument. Raises `NotConstant` if no stand is possible."""
     if isinstance(vt, ConstantVariable):
         return vt.value
@@ -178,7 +181,7 @@ def to_host(tx: Any, vt: VariableTracker) -> Any:
     return vt.as_python_constant()
 
 
-def from_host(tx: Any, value: Any) -> VariableTracker:
+def from_host(tx: Frame, value: Any) -> VariableTracker:
     """The tracker of what C code made, or passes to a special method."""
     cls = type(value)
     if cls in ATOMIC_TYPES:
@@ -191,14 +194,14 @@ def from_host(tx: Any, value: Any) -> VariableTracker:
     return tx.tr.wrap_new(value)
 
 
-def call_host(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
+def call_host(tx: Frame, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
     """`function(*args, **kwargs)` by the real C function. Raises `NotConstant`, before the call, for arguments that can't be stood for."""
     host_args = [to_host(tx, arg) for arg in args]
     host_kwargs = {name: to_host(tx, arg) for name, arg in kwargs.items()} if kwargs else {}
     return run_host(tx, function, host_args, host_kwargs)
 
 
-def run_host(tx: Any, function: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> VariableTracker:
+def run_host(tx: Frame, function: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> VariableTracker:
     """The same on what stands for the arguments already."""
     if any(type(a) in (set, frozenset) for a in args):
         tx.tr.bound_to_process("the order of a set")

@@ -18,7 +18,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -30,6 +30,12 @@ from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.native import NativeVariable, host_index, host_int, load_filled, same_or_equal
 from dynamo_lite.variables.protocol.wrap import builds
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class IteratorVariable(NativeVariable):
     """An iterator implemented in C. `parts` names the attributes that hold trackers (or are None)."""
@@ -37,17 +43,17 @@ class IteratorVariable(NativeVariable):
     parts: tuple[str, ...] = ()
     owned = False  # another iterator from outside goes through it, and moves it when that is replayed
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return self
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         raise NotImplementedError
 
     def own(self) -> bool:
         """Give the replay to another iterator, which calls `take`. False where that can't be."""
         return False
 
-    def take(self, tx: Any) -> VariableTracker | None:
+    def take(self, tx: Frame) -> VariableTracker | None:
         """`tp_iternext` for the owner."""
         raise NotImplementedError
 
@@ -58,11 +64,11 @@ class IteratorVariable(NativeVariable):
                 "iterator-state", f"a {self.cls.__name__} from outside that an enumerate object goes through as well"
             )
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         """The result of `__reduce__`: host values with trackers in them."""
         raise NotImplementedError
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         """`__setstate__`"""
         raise NotImplementedError
 
@@ -75,7 +81,7 @@ def is_stop_iteration(error: ObservedException) -> bool:
     return issubclass(error.exc.python_type(), StopIteration)
 
 
-def call_or_stop(tx: Any, function: VariableTracker, args: list[VariableTracker]) -> VariableTracker | None:
+def call_or_stop(tx: Frame, function: VariableTracker, args: list[VariableTracker]) -> VariableTracker | None:
     """Call from within a C `tp_iternext`: None if the function raises StopIteration."""
     try:
         return tx.call(function, args)
@@ -101,7 +107,7 @@ class ListIterator(IteratorVariable):
     def python_type(self) -> type:
         return LIST_ITERATORS[self.base]
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         seq = self.seq
         if seq is None:
             return None
@@ -112,19 +118,19 @@ class ListIterator(IteratorVariable):
         self.seq = None
         return None
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.seq is None else max(len(self.seq.items) - self.index, 0)
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return (iter, (self.base(),)) if self.seq is None else (iter, (self.seq,), self.index)
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         i = host_index(tx, state)
         if self.seq is not None:
             self.index = min(max(i, 0), len(self.seq.items))
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.seq is not None:
             refuse_past_end(self.seq, self.index)
         emit_position(cg, self.seq, self.index, self.base)
@@ -163,7 +169,7 @@ class ConstantIterator(IteratorVariable):
         self.size = values.index(values[-1]) + 1 if isinstance(values, range) and values else len(values)
         self.index = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
             return None
         i = self.index
@@ -173,11 +179,11 @@ class ConstantIterator(IteratorVariable):
         self.seq = None
         return None
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.seq is None else self.size - self.index
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         if isinstance(self.seq, ConstantVariable):
             host = iter(self.values)
             host.__setstate__(self.index)
@@ -188,18 +194,18 @@ class ConstantIterator(IteratorVariable):
         next(host, None)
         return host.__reduce__()
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         i = host_index(tx, state)
         if self.seq is not None:
             start = self.index if RELATIVE_STATE and isinstance(self.values, range) else 0
             self.index = min(start + max(i, 0), self.size)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         base = type(self.values)
         emit_position(cg, self.seq, self.index, functools.partial(base, 0) if base is range else base)
 
 
-def emit_position(cg: Any, seq: VariableTracker | None, index: int, empty: Any) -> None:
+def emit_position(cg: Codegen, seq: VariableTracker | None, index: int, empty: Any) -> None:
     """Push an iterator over `seq` that has advanced to `index`; an iterator over `empty()` if it is exhausted."""
     if seq is None:
         cg.load_callable(_exhausted)
@@ -240,7 +246,7 @@ class SequenceIteratorVariable(IteratorVariable):
         self.seq: VariableTracker | None = seq
         self.index = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
             return None
         if self.index == sys.maxsize:
@@ -255,15 +261,15 @@ class SequenceIteratorVariable(IteratorVariable):
         self.index += 1
         return item
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return (iter, ((),)) if self.seq is None else (iter, (self.seq,), self.index)
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         i = host_index(tx, state)
         if self.seq is not None:
             self.index = max(i, 0)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_position(cg, self.seq, self.index, list)
 
 
@@ -277,7 +283,7 @@ class CallIterator(IteratorVariable):
         self.function: VariableTracker | None = function
         self.sentinel = sentinel
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.function is None:
             return None
         result = call_or_stop(tx, self.function, [])
@@ -288,10 +294,10 @@ class CallIterator(IteratorVariable):
             return None
         return result
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return (iter, ((),)) if self.function is None else (iter, (self.function, self.sentinel))
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(iter)
         if self.function is None:
             cg.load_const(int)
@@ -312,7 +318,7 @@ class ReversedVariable(IteratorVariable):
         self.index = index
         self.cls = self.base = cls
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         seq, i = self.seq, self.index
         if seq is None:
             return None
@@ -325,7 +331,7 @@ class ReversedVariable(IteratorVariable):
         self.index = i - 1
         return item
 
-    def _get(self, tx: Any, i: int) -> VariableTracker | None:
+    def _get(self, tx: Frame, i: int) -> VariableTracker | None:
         try:
             return get_item(tx, self.seq, ConstantVariable(i))
         except ObservedException as error:
@@ -333,14 +339,14 @@ class ReversedVariable(IteratorVariable):
                 return None
             raise
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         if self.seq is None:
             return 0
         position = self.index + 1
         return position if host_int(length(tx, self.seq)) >= position else 0
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         if self.base is reversed:
             cls = self.python_type()
             return (cls, ((),)) if self.seq is None else (cls, (self.seq,), self.index)
@@ -353,12 +359,12 @@ class ReversedVariable(IteratorVariable):
                 return parts
         return reversed, (self.seq,), self.index
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         i = host_index(tx, state)
         if self.seq is not None:
             self.index = max(min(i, host_int(length(tx, self.seq)) - 1), -1)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.python_type() is not self.base:
             unsupported("reconstruct", f"a {self.python_type().__name__} object")
         cg.load_callable(_reversed_at)
@@ -379,7 +385,7 @@ def _reversed_at(seq: Any, index: int) -> Iterator[Any]:
 
 
 @constructor(reversed)
-def new_reversed(tx: Any, cls: VariableTracker, sequence: VariableTracker, /) -> VariableTracker:
+def new_reversed(tx: Frame, cls: VariableTracker, sequence: VariableTracker, /) -> VariableTracker:
     special = tx.tr.lookup_special(tx, sequence, "__reversed__")
     if special is not None:
         if isinstance(special, ConstantVariable) and special.value is None:
@@ -412,7 +418,7 @@ def is_mapping(v: VariableTracker) -> bool:
         )
     )
 )
-def iterator_length_hint(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def iterator_length_hint(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(self.remaining(tx))
 
 
@@ -425,7 +431,7 @@ class SourcedIterator(IteratorVariable):
     Invariant: the k-th item that it will give is guarded to be there when it is read; how many it gave is replayed.
     """
 
-    def __init__(self, tr: Any, value: Any, source: Any) -> None:
+    def __init__(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
         self.value = value
         self.source = source
         self.cls = type(value)
@@ -443,7 +449,7 @@ class SourcedIterator(IteratorVariable):
         self.kind = ir.ITER_ITEM if direct else ir.INDEX
         self.node = source if direct else tr.source(source, ir.CALL, items_to_come)
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         self.refuse_if_owned()
         return self.take(tx)
 
@@ -451,7 +457,7 @@ class SourcedIterator(IteratorVariable):
         self.owned = True
         return True
 
-    def take(self, tx: Any) -> VariableTracker | None:
+    def take(self, tx: Frame) -> VariableTracker | None:
         tr, k = tx.tr, self.consumed
         self._check_container(tx)
         tr.mutating(self)
@@ -464,25 +470,25 @@ class SourcedIterator(IteratorVariable):
         tr.expect(node)
         return tr.wrap(self.items[k], node)
 
-    def _check_container(self, tx: Any) -> None:
+    def _check_container(self, tx: Frame) -> None:
         for container in gc.get_referents(self.value):
             found = tx.tr.heap.get(id(container))
             if found is not None and found.__dict__.get("mutated"):
                 unsupported("iterator-state", "the container of an iterator from outside was changed")
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         tx.tr.guard(self.node, ir.LEN, len(self.items))
         return len(self.items) - self.consumed
 
     is_moved_first = True
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if not self.owned:
             emit_advance(cg, self, self.consumed + self.done)
 
 
-def emit_advance(cg: Any, vt: VariableTracker, n: int) -> None:
+def emit_advance(cg: Codegen, vt: VariableTracker, n: int) -> None:
     """Take n items off the real iterator behind `vt`."""
     cg.load_callable(advance)
     cg.load(vt)
@@ -540,7 +546,7 @@ OTHERS = (
 
 
 @builds(*dict.fromkeys((*RESUMABLE, *OTHERS)))
-def build_iterator(tr: Any, value: Any, source: Any) -> SourcedIterator:
+def build_iterator(tr: Trace, value: Any, source: GuardNode | None) -> SourcedIterator:
     tr.guard(source, ir.TYPE_IS, type(value))
     return SourcedIterator(tr, value, source)
 
@@ -548,12 +554,12 @@ def build_iterator(tr: Any, value: Any, source: Any) -> SourcedIterator:
 class OpaqueIterator(IteratorVariable):
     """A real iterator whose state can't be seen: each step is left to the real one."""
 
-    def __init__(self, value: Any, source: Any) -> None:
+    def __init__(self, value: Any, source: GuardNode | None) -> None:
         self.value = value
         self.source = source
         self.cls = type(value)
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         return unsupported("iterator-state", self.cls.__name__)
 
     def refuses(self, method: Any) -> bool:
@@ -565,7 +571,7 @@ class OpaqueIterator(IteratorVariable):
     CallIterator.cls,
     *[t for t in vars(itertools).values() if isinstance(t, type) and hasattr(t, "__next__")],
 )
-def build_opaque(tr: Any, value: Any, source: Any) -> OpaqueIterator:
+def build_opaque(tr: Trace, value: Any, source: GuardNode | None) -> OpaqueIterator:
     tr.guard(source, ir.TYPE_IS, type(value))
     return OpaqueIterator(value, source)
 
@@ -587,7 +593,7 @@ def reduced_shape(value: Any) -> str:
     return f"{len(args)} {len(state)}"
 
 
-def wrapped_args(tr: Any, value: Any, source: Any) -> list[VariableTracker]:
+def wrapped_args(tr: Trace, value: Any, source: GuardNode | None) -> list[VariableTracker]:
     """Models of the constructor arguments of a real zip, map, filter … object."""
     args = value.__reduce__()[1]
     tr.guard(source, ir.TYPE_IS, type(value))

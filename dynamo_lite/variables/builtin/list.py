@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import (
@@ -40,6 +40,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 from .iter import ReversedVariable
 from .sequence import SequenceVariable, host_items
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class ListVariable(SequenceVariable):
     """A list or the native part of an instance of a subclass."""
@@ -65,13 +71,13 @@ class ListVariable(SequenceVariable):
         is_new = self.value is MISSING
         return items[arg] if is_new or len(items) == list.__len__(self.value) else None
 
-    def let_go(self, tr: Any) -> Any:
+    def let_go(self, tr: Trace) -> Any:
         held = enumerate(list.__iter__(self.value))
         return [(tr.source(self.source, ir.INDEX, i), real) for i, real in missing_from(self.items, held)]
 
     # -- slots
 
-    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+    def mp_ass_subscript(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
         if issubclass(key.python_type(), slice):
             self.assign_slice(tx, key, value)
             return
@@ -86,10 +92,10 @@ class ListVariable(SequenceVariable):
         else:
             self.items[i] = value
 
-    def sq_ass_item(self, tx: Any, index: VariableTracker, value: VariableTracker | None) -> None:
+    def sq_ass_item(self, tx: Frame, index: VariableTracker, value: VariableTracker | None) -> None:
         self.mp_ass_subscript(tx, index, value)
 
-    def assign_slice(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+    def assign_slice(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
         """`self[a:b:c] = value`, `del self[a:b:c]`."""
         new: list[VariableTracker] = []
         if value is not None:
@@ -107,35 +113,35 @@ class ListVariable(SequenceVariable):
         except ValueError as error:
             tx.raises_like(error)
 
-    def sq_inplace_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def sq_inplace_concat(self, tx: Frame, other: VariableTracker) -> VariableTracker:
         list_extend(tx, self, other)
         return self
 
-    def sq_inplace_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+    def sq_inplace_repeat(self, tx: Frame, count: VariableTracker) -> VariableTracker:
         items = self.repeated(tx, count)
         self.changing(tx)
         self.items[:] = items
         return self
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return recursive_repr(tx, self, "[...]", lambda: f"[{self.repr_items(tx)}]")
 
     # -- code generation
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cls is list:
             cg.asm.build_list(0)
         else:
             emit_bare(cg, list, self.cls)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if self.items:
             cg.load(self)
             emit_list(cg, self.items)
             cg.asm.list_extend(1)
             cg.asm.pop_top()
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if "items" not in self.__dict__:
             return  # a subclass's attributes were changed
         cg.load_callable(_replace_items)
@@ -150,7 +156,7 @@ def _replace_items(real: list[Any], items: list[Any]) -> None:
 
 
 @builds(list)
-def build_list(tr: Any, value: list[Any], source: Any) -> ListVariable:
+def build_list(tr: Trace, value: list[Any], source: GuardNode | None) -> ListVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = ListVariable.__new__(ListVariable)
     result.load_from(tr, value, source)
@@ -158,13 +164,13 @@ def build_list(tr: Any, value: list[Any], source: Any) -> ListVariable:
 
 
 @constructor(list)
-def new_list(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> ListVariable:
+def new_list(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> ListVariable:
     return ListVariable([] if iterable is None else iterate(tx, iterable))
 
 
 @method(list.__init__)
 def list_init(
-    tx: Any, self: ListVariable, iterable: VariableTracker | None = None, /, **kwargs: VariableTracker
+    tx: Frame, self: ListVariable, iterable: VariableTracker | None = None, /, **kwargs: VariableTracker
 ) -> VariableTracker:
     if kwargs and self.python_type().__new__ is list.__new__:
         return tx.raises(TypeError, "list() takes no keyword arguments")
@@ -174,7 +180,7 @@ def list_init(
     return NONE
 
 
-def iterate(tx: Any, iterable: VariableTracker) -> list[VariableTracker]:
+def iterate(tx: Frame, iterable: VariableTracker) -> list[VariableTracker]:
     """A new list of the items of any iterable."""
     items = host_items(iterable)
     return unpack(tx, iterable) if items is None else list(items)
@@ -184,7 +190,7 @@ def iterate(tx: Any, iterable: VariableTracker) -> list[VariableTracker]:
 
 
 @method(list.append)
-def list_append(tx: Any, self: ListVariable, object: VariableTracker, /) -> VariableTracker:
+def list_append(tx: Frame, self: ListVariable, object: VariableTracker, /) -> VariableTracker:
     if self.source is not None:
         tx.tr.mutating(self)
     self.items.append(object)
@@ -192,7 +198,7 @@ def list_append(tx: Any, self: ListVariable, object: VariableTracker, /) -> Vari
 
 
 @method(list.extend)
-def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker, /) -> VariableTracker:
+def list_extend(tx: Frame, self: ListVariable, iterable: VariableTracker, /) -> VariableTracker:
     items = host_items(iterable)
     if items is not None:
         self.changing(tx)
@@ -208,7 +214,7 @@ def list_extend(tx: Any, self: ListVariable, iterable: VariableTracker, /) -> Va
 
 
 @method(list.insert)
-def list_insert(tx: Any, self: ListVariable, index: VariableTracker, object: VariableTracker, /) -> VariableTracker:
+def list_insert(tx: Frame, self: ListVariable, index: VariableTracker, object: VariableTracker, /) -> VariableTracker:
     i = host_index(tx, index)
     self.changing(tx)
     self.items.insert(i, object)
@@ -216,7 +222,7 @@ def list_insert(tx: Any, self: ListVariable, index: VariableTracker, object: Var
 
 
 @method(list.pop)
-def list_pop(tx: Any, self: ListVariable, index: VariableTracker | None = None, /) -> VariableTracker:
+def list_pop(tx: Frame, self: ListVariable, index: VariableTracker | None = None, /) -> VariableTracker:
     i = -1 if index is None else host_index(tx, index)
     if not self.items:
         return tx.raises(IndexError, "pop from empty list")
@@ -227,7 +233,7 @@ def list_pop(tx: Any, self: ListVariable, index: VariableTracker | None = None, 
 
 
 @method(list.remove)
-def list_remove(tx: Any, self: ListVariable, value: VariableTracker, /) -> VariableTracker:
+def list_remove(tx: Frame, self: ListVariable, value: VariableTracker, /) -> VariableTracker:
     i = self.index_of(tx, value, None, None)
     if i is None:
         return tx.raises(ValueError, "list.remove(x): x not in list")
@@ -237,7 +243,7 @@ def list_remove(tx: Any, self: ListVariable, value: VariableTracker, /) -> Varia
 
 
 @method(list.clear)
-def list_clear(tx: Any, self: ListVariable, /) -> VariableTracker:
+def list_clear(tx: Frame, self: ListVariable, /) -> VariableTracker:
     self.changing(tx)
     loaded = self.__dict__.get("items")
     if loaded is None:
@@ -248,13 +254,13 @@ def list_clear(tx: Any, self: ListVariable, /) -> VariableTracker:
 
 
 @method(list.copy)
-def list_copy(tx: Any, self: ListVariable, /) -> VariableTracker:
+def list_copy(tx: Frame, self: ListVariable, /) -> VariableTracker:
     return ListVariable(list(self.items))
 
 
 @method(list.index)
 def list_index(
-    tx: Any,
+    tx: Frame,
     self: ListVariable,
     value: VariableTracker,
     start: VariableTracker | None = None,
@@ -268,24 +274,24 @@ def list_index(
 
 
 @method(list.count, tuple.count)
-def sequence_count(tx: Any, self: SequenceVariable, value: VariableTracker, /) -> VariableTracker:
+def sequence_count(tx: Frame, self: SequenceVariable, value: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(sum(same_or_equal(tx, item, value) for item in self.items))
 
 
 @method(list.reverse)
-def list_reverse(tx: Any, self: ListVariable, /) -> VariableTracker:
+def list_reverse(tx: Frame, self: ListVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.reverse()
     return NONE
 
 
 @method(list.__reversed__)
-def list_reversed(tx: Any, self: ListVariable, /) -> VariableTracker:
+def list_reversed(tx: Frame, self: ListVariable, /) -> VariableTracker:
     return ReversedVariable(self, len(self.items) - 1, type(reversed([])))
 
 
 @method(list.__getitem__)
-def list_getitem(tx: Any, self: ListVariable, index: VariableTracker, /) -> VariableTracker:
+def list_getitem(tx: Frame, self: ListVariable, index: VariableTracker, /) -> VariableTracker:
     return SequenceVariable.mp_subscript(self, tx, index)
 
 
@@ -328,7 +334,7 @@ for _name in ("append", "extend", "insert", "__iadd__", "__setitem__"):
 
 @method(list.sort)
 def list_sort(
-    tx: Any, self: ListVariable, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+    tx: Frame, self: ListVariable, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
 ) -> VariableTracker:
     order = Sorting(tx, self.items, key, reverse)
     self.changing(tx)
@@ -344,7 +350,7 @@ def list_sort(
 
 
 def sorted_items(
-    tx: Any, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
+    tx: Frame, items: list[VariableTracker], key: VariableTracker | None, reverse: VariableTracker | None
 ) -> list[VariableTracker]:
     """A new list in the order in which `list.sort` puts the items."""
     order = Sorting(tx, items, key, reverse)
@@ -355,7 +361,7 @@ def sorted_items(
 class Sorting:
     """One sort, with the calls of the key function and the comparisons that CPython makes."""
 
-    def __init__(self, tx: Any, items: list[VariableTracker], key: Any, reverse: VariableTracker | None) -> None:
+    def __init__(self, tx: Frame, items: list[VariableTracker], key: Any, reverse: VariableTracker | None) -> None:
         self.tx = tx
         self.items = items
         self.key = key
@@ -373,7 +379,7 @@ class Sorting:
         return [self.items[i] for i in self.order]
 
 
-def sort_key(tx: Any, keys: Iterable[VariableTracker]) -> Callable[[VariableTracker], Any]:
+def sort_key(tx: Frame, keys: Iterable[VariableTracker]) -> Callable[[VariableTracker], Any]:
     """The function that makes trackers comparable by the host's sort: their values if these are all numbers or all strings."""
     kinds = {type(k.value) if isinstance(k, ConstantVariable) else None for k in keys}
     if kinds <= {int, float, bool} or kinds == {str}:
@@ -386,7 +392,7 @@ class _Ordered:
 
     __slots__ = ("tx", "vt")
 
-    def __init__(self, tx: Any, vt: VariableTracker) -> None:
+    def __init__(self, tx: Frame, vt: VariableTracker) -> None:
         self.tx, self.vt = tx, vt
 
     def __lt__(self, other: _Ordered) -> bool:

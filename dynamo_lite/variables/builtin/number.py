@@ -15,7 +15,7 @@ import operator
 import struct
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import qualname_of
@@ -27,6 +27,9 @@ from dynamo_lite.variables.protocol.native import atom_value, method_or_attribut
 from dynamo_lite.variables.protocol.slots import SLOTDEFS
 
 from .host_proxy import call_host
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 # -- every constant
 
@@ -44,7 +47,7 @@ def _declines(vt: ConstantVariable, other: VariableTracker) -> VariableTracker:
 def _binary(function: Callable[..., Any], dunder: str) -> Any:
     reflected = f"__r{dunder[2:]}"
 
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
             return fold(tx, function, [v, w], {})
         mine, other, name = (v, w, dunder) if isinstance(v, ConstantVariable) else (w, v, reflected)
@@ -69,7 +72,7 @@ LONG_TEXT = 5000
 
 
 def _text(function: Callable[..., Any]) -> Any:
-    def slot(vt: ConstantVariable, tx: Any) -> VariableTracker:
+    def slot(vt: ConstantVariable, tx: Frame) -> VariableTracker:
         if type(vt.value) is int and vt.value.bit_length() > 3 * LONG_TEXT:
             return unsupported("code-size", "the text of a number that Python code may convert")
         return fold(tx, function, [vt], {})
@@ -82,7 +85,7 @@ constant_slot("tp_str")(_text(str))
 
 
 @constant_slot("tp_hash")
-def constant_hash(vt: ConstantVariable, tx: Any) -> VariableTracker:
+def constant_hash(vt: ConstantVariable, tx: Frame) -> VariableTracker:
     if type(vt.value) in (float, complex):
         return float_hash(tx, vt)
     if not isinstance(vt.value, int):
@@ -91,13 +94,13 @@ def constant_hash(vt: ConstantVariable, tx: Any) -> VariableTracker:
 
 
 @method(float.__hash__, complex.__hash__)
-def float_hash(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def float_hash(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     value = atom_value(self)
     return ConstantVariable(hash(value)) if value == value else unsupported("object-identity", "hash of a nan")
 
 
 @constant_slot("tp_richcompare")
-def constant_richcompare(vt: ConstantVariable, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+def constant_richcompare(vt: ConstantVariable, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
     if isinstance(other, ConstantVariable) or (type(vt.value) not in ATOMIC_TYPES and other.is_python_constant()):
         return fold(tx, COMPARE_OPS[op], [vt, other], {})
     if other.is_atom:
@@ -109,12 +112,12 @@ _COMPARE_NAMES = {definition.kind: name for name, definition in SLOTDEFS.items()
 
 
 @constant_slot("tp_getattro")
-def constant_getattro(vt: ConstantVariable, tx: Any, name: str) -> VariableTracker:
+def constant_getattro(vt: ConstantVariable, tx: Frame, name: str) -> VariableTracker:
     return method_or_attribute(tx, vt, type(vt.value), name)
 
 
 @constant_slot("tp_setattro")
-def constant_setattro(vt: ConstantVariable, tx: Any, name: str, value: VariableTracker | None) -> None:
+def constant_setattro(vt: ConstantVariable, tx: Frame, name: str, value: VariableTracker | None) -> None:
     # Values of these types have no settable attribute, so the real operation fails with the right message.
     if type(vt.value) not in ATOMIC_TYPES:
         tx.raises(AttributeError, f"'{type(vt.value).__name__}' object has no attribute '{name}'")
@@ -128,17 +131,17 @@ def constant_setattro(vt: ConstantVariable, tx: Any, name: str, value: VariableT
 
 
 @constant_slot("nb_index", int)
-def int_index(vt: ConstantVariable, tx: Any) -> VariableTracker:
+def int_index(vt: ConstantVariable, tx: Frame) -> VariableTracker:
     return vt
 
 
 @constant_slot("nb_int", int, float)
-def number_int(vt: ConstantVariable, tx: Any) -> VariableTracker:
+def number_int(vt: ConstantVariable, tx: Frame) -> VariableTracker:
     return fold(tx, int, [vt], {})
 
 
 @constant_slot("nb_float", int, float)
-def number_float(vt: ConstantVariable, tx: Any) -> VariableTracker:
+def number_float(vt: ConstantVariable, tx: Frame) -> VariableTracker:
     return fold(tx, float, [vt], {})
 
 

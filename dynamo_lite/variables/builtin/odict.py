@@ -8,7 +8,7 @@ Mirrors `Objects/odictobject.c` and `Modules/_collectionsmodule.c` (defaultdict)
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -43,6 +43,12 @@ from .dict import DictVariable, dict_init
 from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .tuple import TupleVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 OrderedDict, defaultdict = collections.OrderedDict, collections.defaultdict
 
 
@@ -53,10 +59,10 @@ class OrderedDictVariable(DictVariable):
     host_type = OrderedDict
     attributes: DictVariable | None = None
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def instance_dict(self, tx: Any) -> DictVariable:
+    def instance_dict(self, tx: Frame) -> DictVariable:
         """The object's `__dict__`: OrderedDicts have one."""
         if self.attributes is None:
             if self.source is None:
@@ -84,7 +90,7 @@ class OrderedDictVariable(DictVariable):
             unsupported("call-c-function", "an OrderedDict whose table was changed past its order")
         return pairs
 
-    def equals(self, tx: Any, other: Any) -> bool:
+    def equals(self, tx: Frame, other: Any) -> bool:
         if issubclass(other.python_type(), OrderedDict):
             keys, others = list(self.items), [self.key_as_here(tx, key) for key in other.items]
             if len(keys) != len(others) or not all(a is b or a == b for a, b in zip(keys, others, strict=True)):
@@ -92,7 +98,7 @@ class OrderedDictVariable(DictVariable):
         return super().equals(tx, other)
 
     @staticmethod
-    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not issubclass(v.python_type(), dict) or not issubclass(w.python_type(), dict):
             return NOT_IMPLEMENTED
         owner = v if issubclass(v.python_type(), OrderedDict) else w
@@ -101,11 +107,11 @@ class OrderedDictVariable(DictVariable):
         return result
 
     @staticmethod
-    def nb_inplace_or(tx: Any, v: Any, w: VariableTracker) -> VariableTracker:
+    def nb_inplace_or(tx: Frame, v: Any, w: VariableTracker) -> VariableTracker:
         update_from(tx, v, w)
         return v
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         name = class_name(self.python_type())
 
         def text() -> str:
@@ -117,13 +123,13 @@ class OrderedDictVariable(DictVariable):
 
         return recursive_repr(tx, self, "...", text)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cls is OrderedDict:
             emit_call(cg, OrderedDict)
         else:
             emit_bare(cg, OrderedDict, self.cls)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         super().emit_fill(cg)
         if self.attributes is not None and self.attributes.source is None:
             for key, value in self.attributes.pairs():
@@ -137,7 +143,7 @@ PRINTED_AS_DICT = "{" in repr(OrderedDict(key=None))
 
 
 @builds(OrderedDict)
-def build_ordered_dict(tr: Any, value: Any, source: Any) -> OrderedDictVariable:
+def build_ordered_dict(tr: Trace, value: Any, source: GuardNode | None) -> OrderedDictVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = OrderedDictVariable.__new__(OrderedDictVariable)
     result.load_from(tr, value, source)
@@ -145,14 +151,14 @@ def build_ordered_dict(tr: Any, value: Any, source: Any) -> OrderedDictVariable:
 
 
 @constructor(OrderedDict)
-def new_ordered_dict(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+def new_ordered_dict(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
     result = OrderedDictVariable()
     ordered_dict_update(tx, result, *args, **kwargs)
     return result
 
 
 @method(OrderedDict.__init__, OrderedDict.update)
-def ordered_dict_update(tx: Any, self: DictVariable, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+def ordered_dict_update(tx: Frame, self: DictVariable, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
     """`mutablemapping_update`"""
     if len(args) > 1:
         tx.raises(TypeError, f"update() takes at most 1 positional argument ({len(args)} given)")
@@ -163,7 +169,7 @@ def ordered_dict_update(tx: Any, self: DictVariable, /, *args: VariableTracker, 
     return NONE
 
 
-def update_from(tx: Any, self: DictVariable, other: VariableTracker) -> None:
+def update_from(tx: Frame, self: DictVariable, other: VariableTracker) -> None:
     """`mutablemapping_update_arg`: unlike a dict it asks for `items` too, and stores through the slot, which may be a subclass's own."""
     if other.python_type() is dict:
         for key, value in other.pairs():
@@ -178,7 +184,7 @@ def update_from(tx: Any, self: DictVariable, other: VariableTracker) -> None:
         add_pairs(tx, self, other)
 
 
-def add_pairs(tx: Any, self: DictVariable, pairs: VariableTracker) -> None:
+def add_pairs(tx: Frame, self: DictVariable, pairs: VariableTracker) -> None:
     """`mutablemapping_add_pairs`"""
     iterator = get_iter(tx, pairs)
     while (pair := iter_next(tx, iterator)) is not None:
@@ -193,7 +199,7 @@ def add_pairs(tx: Any, self: DictVariable, pairs: VariableTracker) -> None:
 
 
 @method(OrderedDict.move_to_end)
-def move_to_end(tx: Any, self: OrderedDictVariable, key: VariableTracker, last: Any = None) -> VariableTracker:
+def move_to_end(tx: Frame, self: OrderedDictVariable, key: VariableTracker, last: Any = None) -> VariableTracker:
     host_key = self.key(tx, key)
     if host_key not in self.items:
         return raise_with(tx, KeyError, key)
@@ -203,7 +209,7 @@ def move_to_end(tx: Any, self: OrderedDictVariable, key: VariableTracker, last: 
 
 
 @method(OrderedDict.popitem)
-def ordered_popitem(tx: Any, self: OrderedDictVariable, last: VariableTracker | None = None) -> VariableTracker:
+def ordered_popitem(tx: Frame, self: OrderedDictVariable, last: VariableTracker | None = None) -> VariableTracker:
     if not self.items:
         return tx.raises(KeyError, "dictionary is empty")
     self.changing(tx)
@@ -213,7 +219,7 @@ def ordered_popitem(tx: Any, self: OrderedDictVariable, last: VariableTracker | 
 
 @method(OrderedDict.pop)
 def ordered_pop(
-    tx: Any, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker | None = None
+    tx: Frame, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker | None = None
 ) -> VariableTracker:
     found = self.discard(tx, self.key(tx, key))
     if found is not None:
@@ -223,7 +229,7 @@ def ordered_pop(
 
 @method(OrderedDict.setdefault)
 def ordered_setdefault(
-    tx: Any, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker = NONE
+    tx: Frame, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker = NONE
 ) -> VariableTracker:
     host_key = self.key(tx, key)
     found = self.find(host_key)
@@ -234,14 +240,14 @@ def ordered_setdefault(
 
 
 @method(OrderedDict.clear)
-def ordered_clear(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
+def ordered_clear(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     self.changing(tx)
     self.items.clear()
     return NONE
 
 
 @method(OrderedDict.copy)
-def ordered_copy(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
+def ordered_copy(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     if self.python_type() is OrderedDict:
         return OrderedDictVariable(OrderedDict(self.items))
     result = tx.call(tx.tr.type_of(tx, self), [])
@@ -251,28 +257,28 @@ def ordered_copy(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
 
 
 @method(OrderedDict.keys)
-def ordered_keys(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
+def ordered_keys(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     return DictKeysVariable(self)
 
 
 @method(OrderedDict.values)
-def ordered_values(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
+def ordered_values(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     return DictValuesVariable(self)
 
 
 @method(OrderedDict.items)
-def ordered_items(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
+def ordered_items(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     return DictItemsVariable(self)
 
 
 @method(OrderedDict.__reversed__)
-def ordered_reversed(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
+def ordered_reversed(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     return DictIterator(self, "keys", backwards=True)
 
 
 @method(OrderedDict.__dict__["fromkeys"])
 def ordered_fromkeys(
-    tx: Any, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE
+    tx: Frame, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE
 ) -> VariableTracker:
     result = tx.call(cls, [])
     for key in tx.tr.unpack(tx, iterable):
@@ -281,7 +287,7 @@ def ordered_fromkeys(
 
 
 @method(OrderedDict.__reduce__)
-def ordered_reduce(tx: Any, self: OrderedDictVariable, /) -> VariableTracker:
+def ordered_reduce(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     pairs = get_iter(tx, tx.call(get_attr(tx, self, "items"), []))
     return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([]), object_state(tx, self), NONE, pairs])
 
@@ -302,11 +308,11 @@ class DefaultDictVariable(DictVariable):
     def children(self) -> Any:
         return [self.factory, *super().children()]
 
-    def or_copy(self, tx: Any) -> DictVariable:
+    def or_copy(self, tx: Frame) -> DictVariable:
         return default_copy(tx, self)
 
     @staticmethod
-    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not issubclass(v.python_type(), dict) or not issubclass(w.python_type(), dict):
             return NOT_IMPLEMENTED
         owner = v if issubclass(v.python_type(), defaultdict) else w
@@ -314,7 +320,7 @@ class DefaultDictVariable(DictVariable):
         result.merge(tx, w)
         return result
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         """`defdict_repr`: what may hold the dict itself is its factory."""
         if self.items and is_being_printed(self.factory):
             unsupported("recursion-limit", "C forgets that the factory is being printed, and goes on for ever")
@@ -322,30 +328,30 @@ class DefaultDictVariable(DictVariable):
         factory = recursive_repr(tx, self.factory, "...", lambda: part_text(tx, self.factory))
         return joined(tx, [f"{class_name(self.python_type())}(", factory, ", ", table, ")"])
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cls is defaultdict:
             emit_call(cg, defaultdict, self.factory)
         else:
             emit_bare(cg, defaultdict, self.cls)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if self.cls is not defaultdict:
             self.emit_factory(cg)
         super().emit_fill(cg)
 
-    def emit_factory(self, cg: Any) -> None:
+    def emit_factory(self, cg: Codegen) -> None:
         cg.load(self.factory)
         cg.load(self)
         cg.asm.store_attr("default_factory")
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if self.factory_changed:
             self.emit_factory(cg)
         super().emit_update(cg)
 
 
 @builds(defaultdict)
-def build_default_dict(tr: Any, value: Any, source: Any) -> DefaultDictVariable:
+def build_default_dict(tr: Trace, value: Any, source: GuardNode | None) -> DefaultDictVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = DefaultDictVariable.__new__(DefaultDictVariable)
     result.load_from(tr, value, source)
@@ -355,14 +361,14 @@ def build_default_dict(tr: Any, value: Any, source: Any) -> DefaultDictVariable:
 
 
 @constructor(defaultdict)
-def new_default_dict(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+def new_default_dict(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
     result = DefaultDictVariable()
     default_init(tx, result, *args, **kwargs)
     return result
 
 
 @method(defaultdict.__init__)
-def default_init(tx: Any, self: DefaultDictVariable, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
+def default_init(tx: Frame, self: DefaultDictVariable, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
     if args:
         factory, args = args[0], args[1:]
         if not is_none(factory) and factory.tp_call is None:
@@ -371,19 +377,19 @@ def default_init(tx: Any, self: DefaultDictVariable, /, *args: VariableTracker, 
     return dict_init(tx, self, *args, **kwargs)
 
 
-def _set_factory(tx: Any, self: DefaultDictVariable, value: VariableTracker | None) -> None:
+def _set_factory(tx: Frame, self: DefaultDictVariable, value: VariableTracker | None) -> None:
     self.changing(tx)
     self.factory = NONE if value is None else value
     self.factory_changed = True
 
 
 @getset(defaultdict.__dict__["default_factory"], _set_factory)
-def default_factory(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
+def default_factory(tx: Frame, self: DefaultDictVariable, /) -> VariableTracker:
     return self.factory
 
 
 @method(defaultdict.__missing__)
-def default_missing(tx: Any, self: DefaultDictVariable, key: VariableTracker, /) -> VariableTracker:
+def default_missing(tx: Frame, self: DefaultDictVariable, key: VariableTracker, /) -> VariableTracker:
     if is_none(self.factory):
         return raise_with(tx, KeyError, key)
     value = tx.call(self.factory, [])
@@ -392,14 +398,14 @@ def default_missing(tx: Any, self: DefaultDictVariable, key: VariableTracker, /)
 
 
 @method(defaultdict.copy, defaultdict.__copy__)
-def default_copy(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
+def default_copy(tx: Frame, self: DefaultDictVariable, /) -> VariableTracker:
     if self.python_type() is defaultdict:
         return DefaultDictVariable(dict(self.items), self.factory)
     return tx.call(tx.tr.type_of(tx, self), [self.factory, self])
 
 
 @method(defaultdict.__reduce__)
-def default_reduce(tx: Any, self: DefaultDictVariable, /) -> VariableTracker:
+def default_reduce(tx: Frame, self: DefaultDictVariable, /) -> VariableTracker:
     args = TupleVariable([] if is_none(self.factory) else [self.factory])
     pairs = get_iter(tx, tx.call(get_attr(tx, self, "items"), []))
     return TupleVariable([tx.tr.type_of(tx, self), args, NONE, NONE, pairs])

@@ -9,7 +9,7 @@ Mirrors the common parts of `Objects/listobject.c` and `Objects/tupleobject.c`.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, richcompare, type_name
@@ -26,6 +26,11 @@ from dynamo_lite.variables.protocol.native import (
 )
 
 from .iter import ListIterator
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 POINTER = tuple.__itemsize__
 
@@ -46,7 +51,7 @@ class SequenceVariable(NativeVariable):
         self.items = items = [tr.wrap(item, tr.source(source, ir.INDEX, i)) for i, item in enumerate(real)]
         return items
 
-    def load_from(self, tr: Any, value: Any, source: Any) -> None:
+    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
         """Stand for the real `value`; its items are loaded when first used."""
         self._tr, self.value, self.source = tr, value, source
 
@@ -61,23 +66,23 @@ class SequenceVariable(NativeVariable):
 
     # -- slots
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         if "items" in self.__dict__:
             return ConstantVariable(len(self.items))
         n = self.base.__len__(self.value)
         self._tr.guard(self.source, ir.LEN, n)
         return ConstantVariable(n)
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return ListIterator(self)
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         return boolean(any(same_or_equal(tx, candidate, item) for candidate in self.items))
 
-    def sq_item(self, tx: Any, index: VariableTracker) -> VariableTracker:
+    def sq_item(self, tx: Frame, index: VariableTracker) -> VariableTracker:
         return self._at(tx, host_int(index))
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         if isinstance(key, ConstantVariable) and isinstance(key.value, int):
             return self._at(tx, key.value)
         if issubclass(key.python_type(), slice):
@@ -88,13 +93,13 @@ class SequenceVariable(NativeVariable):
             )
         return self._at(tx, host_index(tx, key))
 
-    def _at(self, tx: Any, i: int) -> VariableTracker:
+    def _at(self, tx: Frame, i: int) -> VariableTracker:
         try:
             return self.items[i]
         except IndexError as error:
             return tx.raises(IndexError, str(error).replace("list", self.base.__name__))
 
-    def sliced(self, tx: Any, s: slice) -> VariableTracker:
+    def sliced(self, tx: Frame, s: slice) -> VariableTracker:
         return self.make(self.items[s])
 
     @classmethod
@@ -102,16 +107,16 @@ class SequenceVariable(NativeVariable):
         """A new exact list or tuple."""
         raise NotImplementedError
 
-    def sq_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def sq_concat(self, tx: Frame, other: VariableTracker) -> VariableTracker:
         name = self.base.__name__
         if not issubclass(other.python_type(), self.base):
             return tx.raises(TypeError, f'can only concatenate {name} (not "{type_name(other)}") to {name}')
         return self.make(self.items + other.items)
 
-    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+    def sq_repeat(self, tx: Frame, count: VariableTracker) -> VariableTracker:
         return self.make(self.repeated(tx, count))
 
-    def repeated(self, tx: Any, count: VariableTracker) -> list[VariableTracker]:
+    def repeated(self, tx: Frame, count: VariableTracker) -> list[VariableTracker]:
         """The items `count` times."""
         n = host_index(tx, count)
         if not -sys.maxsize - 1 <= n <= sys.maxsize:
@@ -122,13 +127,13 @@ class SequenceVariable(NativeVariable):
         checked_size(n * len(self.items))
         return self.items * n
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not issubclass(other.python_type(), self.base):
             return NOT_IMPLEMENTED
         return compare_items(tx, self.items, other.items, op)
 
     def index_of(
-        self, tx: Any, value: VariableTracker, start: VariableTracker | None, stop: VariableTracker | None
+        self, tx: Frame, value: VariableTracker, start: VariableTracker | None, stop: VariableTracker | None
     ) -> int | None:
         """The first position in [start, stop) that holds an equal item."""
         n = len(self.items)
@@ -141,7 +146,7 @@ class SequenceVariable(NativeVariable):
             i += 1
         return None
 
-    def repr_items(self, tx: Any) -> str:
+    def repr_items(self, tx: Frame) -> str:
         """The items' reprs with commas between."""
         parts = []
         i = 0
@@ -158,14 +163,14 @@ def clamp(i: int, n: int) -> int:
     return i if i >= 0 else max(i + n, 0)
 
 
-def slice_bound(tx: Any, v: VariableTracker) -> int:
+def slice_bound(tx: Frame, v: VariableTracker) -> int:
     """`_PyEval_SliceIndexNotNone`."""
     if v.nb_index is None:
         tx.raises(TypeError, "slice indices must be integers or have an __index__ method")
     return host_index(tx, v)
 
 
-def compare_items(tx: Any, v: list[VariableTracker], w: list[VariableTracker], op: str) -> VariableTracker:
+def compare_items(tx: Frame, v: list[VariableTracker], w: list[VariableTracker], op: str) -> VariableTracker:
     """`list_richcompare`: the first differing items decide, else the lengths."""
     if len(v) != len(w) and op in ("==", "!="):
         return boolean(op == "!=")

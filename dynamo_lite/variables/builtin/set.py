@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator
 from itertools import starmap, zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
@@ -59,6 +59,12 @@ from .iter import IteratorVariable, advance, emit_position, items_to_come
 from .list import ListVariable
 from .tuple import TupleVariable, _Hash, item_hash
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class SetVariable(NativeVariable):
     """A set, or the native part of an instance of a subclass."""
@@ -82,7 +88,7 @@ class SetVariable(NativeVariable):
 
     # -- a real set
 
-    def load_from(self, tr: Any, value: Any, source: Any) -> None:
+    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
         """Stand for the real `value`; its elements are loaded when first used."""
         self._tr, self.value, self.source = tr, value, source
 
@@ -125,7 +131,7 @@ class SetVariable(NativeVariable):
         """True for a set from outside whose elements nobody has looked at."""
         return "_tr" in self.__dict__ and "items" not in self.__dict__
 
-    def has(self, tx: Any, key: Any) -> bool:
+    def has(self, tx: Frame, key: Any) -> bool:
         """Whether a host key is in the set. A sourced set is not loaded for a key that is known."""
         known = known_key(key) if self.is_unread else MISSING
         if known is MISSING:
@@ -139,7 +145,7 @@ class SetVariable(NativeVariable):
             return [*map(key_tracker, self.held[0]), *self.held[1]]
         return list(map(key_tracker, [*self.__dict__.get("items", ()), *self.removed()]))
 
-    def let_go(self, tr: Any) -> Any:
+    def let_go(self, tr: Trace) -> Any:
         return sourced_objects(map(key_tracker, self.removed()))
 
     def differs(self) -> bool:
@@ -157,7 +163,7 @@ class SetVariable(NativeVariable):
         """The host set of an all-constant one. Raises `NotConstant`."""
         return self.base([v.as_python_constant() for v in self.objects()])
 
-    def add(self, tx: Any, item: VariableTracker) -> None:
+    def add(self, tx: Frame, item: VariableTracker) -> None:
         """`set.add`, also for frozensets under construction."""
         if item.is_symbolic and type(self) is SetVariable and self.source is None and item.present() is not None:
             self.hold(item)
@@ -175,36 +181,36 @@ class SetVariable(NativeVariable):
     def describe(self) -> str:
         return self.source.path if self.source is not None else f"of {len(self.children())} elements"
 
-    def order_shows(self, tr: Any) -> None:
+    def order_shows(self, tr: Trace) -> None:
         """Note that the order of a set of texts or objects differs from process to process. That of one from outside is guarded."""
         if (self.source is None or self.mutated) and not all(type(key) is int for key in self.items):
             tr.bound_to_process("the order of a set")
 
     # -- slots
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         if self.is_unread:
             n = self.base.__len__(self.value)
             tx.tr.guard(self.source, ir.LEN, n)
             return ConstantVariable(n)
         return ConstantVariable(len(self.items))
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         self.order_shows(tx.tr)
         return SetIterator(self)
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         key = lookup_key(tx, item)
         check_address(key, self)
         return boolean(self.has(tx, key))
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, SetVariable):
             return NOT_IMPLEMENTED
         with host_table(tx):
             return boolean(COMPARE_OPS[op](self.items, other.items))
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         cls = self.python_type()
         name = class_name(cls)
         self.order_shows(tx.tr)
@@ -219,7 +225,7 @@ class SetVariable(NativeVariable):
 
     # -- code generation
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cls is set:
             cg.asm.build_set(0)
         else:
@@ -228,12 +234,12 @@ class SetVariable(NativeVariable):
     def hashes_program_objects(self) -> bool:
         return any(map(runs_program, self.items))
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if self.items:
             self.order_shows(cg.tr)
             emit_elements(cg, set.update, self, self.objects())
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if self.is_unread:
             return  # a subclass's attributes were changed
         items = self.items
@@ -251,7 +257,7 @@ class SetVariable(NativeVariable):
             emit_elements(cg, set.update, self, added)
 
 
-def emit_elements(cg: Any, function: Any, self: SetVariable, elements: list[VariableTracker]) -> None:
+def emit_elements(cg: Codegen, function: Any, self: SetVariable, elements: list[VariableTracker]) -> None:
     """Call a method of the real set with a list of elements."""
     cg.load_callable(function)
     cg.load(self)
@@ -286,14 +292,14 @@ class FrozenSetVariable(SetVariable):
             raise NotConstant(self.describe())
         return self.host_copy()
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         """`frozenset_hash`: of the hashes in the table, and only once."""
         if self.hash is None:
             tx.tr.bound_to_process("the hash of a set")
             self.hash = ConstantVariable(hash(frozenset([_Hash(key_hash(tx, key)) for key in self.items])))
         return self.hash
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(frozenset.__new__)
         cg.load_const(self.cls)
         self.order_shows(cg.tr)
@@ -303,7 +309,7 @@ class FrozenSetVariable(SetVariable):
     emit_fill = None
 
 
-def key_hash(tx: Any, key: Any) -> int:
+def key_hash(tx: Frame, key: Any) -> int:
     """The hash of the object for which a host key stands."""
     if is_constant_key(key):
         return hash(key)
@@ -322,7 +328,7 @@ class SetIterator(IteratorVariable):
         self.order = list(seq.in_order())
         self.consumed = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         try:
             next(self.host)
         except StopIteration:
@@ -333,18 +339,18 @@ class SetIterator(IteratorVariable):
         self.consumed += 1
         return key_tracker(self.order[self.consumed - 1])
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return self.host.__length_hint__()
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         try:
             self.host.__reduce__()  # does not move the iterator
         except RuntimeError as error:
             tx.raises_like(error)
         return iter, (list(map(key_tracker, self.order[self.consumed :])),)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.seq is None:
             emit_position(cg, None, 0, set)
             return
@@ -373,18 +379,18 @@ def _is_one_element(a: Any, b: Any) -> bool:
 
 
 @method(SetIterator.cls.__length_hint__)
-def set_iterator_length_hint(tx: Any, self: SetIterator, /) -> VariableTracker:
+def set_iterator_length_hint(tx: Frame, self: SetIterator, /) -> VariableTracker:
     return ConstantVariable(self.remaining(tx))
 
 
-def lookup_key(tx: Any, item: VariableTracker) -> Any:
+def lookup_key(tx: Frame, item: VariableTracker) -> Any:
     """The host key to search for: a set is searched for as a frozenset."""
     if isinstance(item, SetVariable) and item.python_type().__hash__ is None:
         return key_of(tx, FrozenSetVariable(item.items))
     return key_of(tx, item)
 
 
-def element_keys(tx: Any, v: VariableTracker, wanted: Any = ()) -> Any:
+def element_keys(tx: Frame, v: VariableTracker, wanted: Any = ()) -> Any:
     """The host keys of an iterable's items, as something that host set operations treat as they would the real
     object. An intersection stops where it has met all keys that are `wanted`.
     """
@@ -408,16 +414,16 @@ def element_keys(tx: Any, v: VariableTracker, wanted: Any = ()) -> Any:
 
 
 @builds(set)
-def build_set(tr: Any, value: Any, source: Any) -> SetVariable:
+def build_set(tr: Trace, value: Any, source: GuardNode | None) -> SetVariable:
     return _build(SetVariable, tr, value, source)
 
 
 @builds(frozenset)
-def build_frozenset(tr: Any, value: Any, source: Any) -> SetVariable:
+def build_frozenset(tr: Trace, value: Any, source: GuardNode | None) -> SetVariable:
     return _build(FrozenSetVariable, tr, value, source)
 
 
-def _build(model: type[SetVariable], tr: Any, value: Any, source: Any) -> SetVariable:
+def _build(model: type[SetVariable], tr: Trace, value: Any, source: GuardNode | None) -> SetVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = model.__new__(model)
     result.load_from(tr, value, source)
@@ -425,12 +431,12 @@ def _build(model: type[SetVariable], tr: Any, value: Any, source: Any) -> SetVar
 
 
 @constructor(set)
-def new_set(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+def new_set(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     return SetVariable() if iterable is None else SetVariable(element_keys(tx, iterable))
 
 
 @constructor(frozenset)
-def new_frozenset(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+def new_frozenset(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     if iterable is None:
         return FrozenSetVariable()
     if iterable.python_type() is frozenset:
@@ -439,7 +445,7 @@ def new_frozenset(tx: Any, cls: VariableTracker, iterable: VariableTracker | Non
 
 
 @builtin(frozenset.__new__)
-def frozenset_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+def frozenset_new(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     real = cls.value
     if real is frozenset:
         return new_frozenset(tx, cls, iterable)
@@ -449,7 +455,7 @@ def frozenset_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | Non
 
 
 @method(set.__init__)
-def set_init(tx: Any, self: SetVariable, iterable: VariableTracker | None = None, /) -> VariableTracker:
+def set_init(tx: Frame, self: SetVariable, iterable: VariableTracker | None = None, /) -> VariableTracker:
     keys = () if iterable is None else element_keys(tx, iterable)
     self.changing(tx)
     self.items.clear()
@@ -464,7 +470,7 @@ def _result_of(self: SetVariable, items: Any) -> SetVariable:
     return (FrozenSetVariable if self.base is frozenset else SetVariable)(items)
 
 
-def _keys_of_others(tx: Any, self: SetVariable, name: str, others: tuple[VariableTracker, ...]) -> list[Any]:
+def _keys_of_others(tx: Frame, self: SetVariable, name: str, others: tuple[VariableTracker, ...]) -> list[Any]:
     """The keys that a method asks the other operands for; those of `set_intersection_multi` one after the other."""
     if not name.startswith("intersection"):
         return [element_keys(tx, other) for other in others]
@@ -480,7 +486,7 @@ def _new_method(base: type, name: str) -> None:
     host = getattr(base, name)
 
     @method(host)
-    def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
+    def operation(tx: Frame, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
         keys = _keys_of_others(tx, self, name, others)
         with host_table(tx):
             return _result_of(self, host(self.items, *keys))
@@ -490,7 +496,7 @@ def _changing_method(name: str) -> None:
     host = getattr(set, name)
 
     @method(host)
-    def operation(tx: Any, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
+    def operation(tx: Frame, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
         keys = _keys_of_others(tx, self, name, others)
         self.changing(tx)
         with host_table(tx):
@@ -502,7 +508,7 @@ def _predicate(base: type, name: str) -> None:
     host = getattr(base, name)
 
     @method(host)
-    def operation(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
+    def operation(tx: Frame, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
         keys = element_keys(tx, other)
         with host_table(tx):
             return boolean(host(self.items, keys))
@@ -518,14 +524,14 @@ for _name in ("update", "intersection_update", "difference_update"):
 
 
 @method(set.symmetric_difference, frozenset.symmetric_difference)
-def set_symmetric_difference(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
+def set_symmetric_difference(tx: Frame, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
     keys = element_keys(tx, other)
     with host_table(tx):
         return _result_of(self, self.items.symmetric_difference(keys))
 
 
 @method(set.symmetric_difference_update)
-def set_symmetric_difference_update(tx: Any, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
+def set_symmetric_difference_update(tx: Frame, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
     keys = element_keys(tx, other)
     self.changing(tx)
     with host_table(tx):
@@ -534,18 +540,18 @@ def set_symmetric_difference_update(tx: Any, self: SetVariable, other: VariableT
 
 
 @method(set.copy, frozenset.copy)
-def set_copy(tx: Any, self: SetVariable, /) -> VariableTracker:
+def set_copy(tx: Frame, self: SetVariable, /) -> VariableTracker:
     return self if self.python_type() is frozenset else _result_of(self, self.items)
 
 
 @method(set.add)
-def set_add(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
+def set_add(tx: Frame, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     self.add(tx, object)
     return NONE
 
 
 @method(set.discard)
-def set_discard(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
+def set_discard(tx: Frame, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     key = lookup_key(tx, object)
     if self.has(tx, key):
         items = self.items
@@ -555,7 +561,7 @@ def set_discard(tx: Any, self: SetVariable, object: VariableTracker, /) -> Varia
 
 
 @method(set.remove)
-def set_remove(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
+def set_remove(tx: Frame, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     key = lookup_key(tx, object)
     if not self.has(tx, key):
         return raise_with(tx, KeyError, object)
@@ -566,7 +572,7 @@ def set_remove(tx: Any, self: SetVariable, object: VariableTracker, /) -> Variab
 
 
 @method(set.pop)
-def set_pop(tx: Any, self: SetVariable, /) -> VariableTracker:
+def set_pop(tx: Frame, self: SetVariable, /) -> VariableTracker:
     if not self.items:
         return tx.raises(KeyError, "pop from an empty set")
     self.changing(tx)
@@ -577,7 +583,7 @@ def set_pop(tx: Any, self: SetVariable, /) -> VariableTracker:
 
 
 @method(set.clear)
-def set_clear(tx: Any, self: SetVariable, /) -> VariableTracker:
+def set_clear(tx: Frame, self: SetVariable, /) -> VariableTracker:
     items = self.items
     self.changing(tx)
     items.clear()
@@ -585,12 +591,12 @@ def set_clear(tx: Any, self: SetVariable, /) -> VariableTracker:
 
 
 @method(set.__contains__, frozenset.__contains__)
-def set_contains(tx: Any, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
+def set_contains(tx: Frame, self: SetVariable, object: VariableTracker, /) -> VariableTracker:
     return SetVariable.sq_contains(self, tx, object)
 
 
 @method(set.__reduce__, frozenset.__reduce__)
-def set_reduce(tx: Any, self: SetVariable, /) -> VariableTracker:
+def set_reduce(tx: Frame, self: SetVariable, /) -> VariableTracker:
     state = object_state(tx, self)
     return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([ListVariable(unpack(tx, self))]), state])
 
@@ -599,7 +605,7 @@ def set_reduce(tx: Any, self: SetVariable, /) -> VariableTracker:
 
 
 def _operator(name: str) -> Any:
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not isinstance(v, SetVariable) or not isinstance(w, SetVariable):
             return NOT_IMPLEMENTED
         with host_table(tx):
@@ -609,7 +615,7 @@ def _operator(name: str) -> Any:
 
 
 def _inplace_operator(name: str) -> Any:
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if v.base is frozenset or not isinstance(w, SetVariable):
             return NOT_IMPLEMENTED
         keys, items = w.items, v.items
@@ -622,7 +628,7 @@ def _inplace_operator(name: str) -> Any:
 
 
 def _view_operator(name: str) -> Any:
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         """`dictviews_sub` and its kin: one operand is a view, the other any iterable."""
         if name == "intersection":
             return _intersect_views(tx, v, w)
@@ -632,7 +638,7 @@ def _view_operator(name: str) -> Any:
     return staticmethod(slot)
 
 
-def _intersect_views(tx: Any, v: VariableTracker, w: VariableTracker) -> SetVariable:
+def _intersect_views(tx: Frame, v: VariableTracker, w: VariableTracker) -> SetVariable:
     """`_PyDictView_Intersect`: a set that is not shorter goes through the view, whose items it hashes. Of two views the longer is asked."""
     if not isinstance(v, SetLike):
         v, w = w, v

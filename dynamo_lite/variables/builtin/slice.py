@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, is_true, richcompare, type_name
@@ -42,6 +42,12 @@ from .iter import RELATIVE_STATE, ConstantIterator, IteratorVariable, emit_posit
 from .sequence import compare_items
 from .tuple import TupleVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class SliceVariable(NativeVariable):
     """A slice object; the parts are any trackers."""
@@ -49,7 +55,11 @@ class SliceVariable(NativeVariable):
     cls = slice
 
     def __init__(
-        self, start: VariableTracker, stop: VariableTracker, step: VariableTracker = NONE, source: Any = None
+        self,
+        start: VariableTracker,
+        stop: VariableTracker,
+        step: VariableTracker = NONE,
+        source: GuardNode | None = None,
     ) -> None:
         self.start, self.stop, self.step = start, stop, step
         self.source = source
@@ -66,7 +76,7 @@ class SliceVariable(NativeVariable):
     def as_proxy(self) -> slice:
         return slice(*[part.as_proxy() for part in self.children()])
 
-    def host_slice(self, tx: Any) -> slice:
+    def host_slice(self, tx: Frame) -> slice:
         """The slice with int or None parts (`PySlice_Unpack`)."""
         parts = []
         for part in self.children():
@@ -80,32 +90,32 @@ class SliceVariable(NativeVariable):
             tx.raises(ValueError, "slice step cannot be zero")
         return slice(*parts)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, SliceVariable):
             return NOT_IMPLEMENTED
         return compare_items(tx, self.children(), other.children(), op)
 
     if slice.__hash__ is not None:  # from 3.12 on
 
-        def tp_hash(self, tx: Any) -> VariableTracker:
+        def tp_hash(self, tx: Frame) -> VariableTracker:
             return run(tx, hash, host_value(self, "unhashable-key"))
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(f"slice{TupleVariable(self.children()).tp_repr(tx).value}")
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, slice, self.start, self.stop, self.step)
 
 
 @builds(slice)
-def build_slice(tr: Any, value: slice, source: Any) -> SliceVariable:
+def build_slice(tr: Trace, value: slice, source: GuardNode | None) -> SliceVariable:
     tr.guard(source, ir.TYPE_IS, slice)
     parts = [tr.wrap(getattr(value, name), tr.source(source, ir.ATTR, name)) for name in ("start", "stop", "step")]
     return SliceVariable(*parts, source=source)
 
 
 @constructor(slice)
-def new_slice(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+def new_slice(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     if not 1 <= len(args) <= 3:
         few, n = ("at least", 1) if not args else ("at most", 3)
         return tx.raises(TypeError, f"slice expected {few} {n} argument{'s' * (n > 1)}, got {len(args)}")
@@ -117,7 +127,7 @@ for _name in ("start", "stop", "step"):
 
 
 @method(slice.indices)
-def slice_indices(tx: Any, self: SliceVariable, object: VariableTracker, /) -> VariableTracker:
+def slice_indices(tx: Frame, self: SliceVariable, object: VariableTracker, /) -> VariableTracker:
     n = host_index(tx, object)
     if n < 0:
         return tx.raises(ValueError, "length should not be negative")
@@ -125,7 +135,7 @@ def slice_indices(tx: Any, self: SliceVariable, object: VariableTracker, /) -> V
 
 
 @method(slice.__reduce__)
-def slice_reduce(tx: Any, self: SliceVariable, /) -> VariableTracker:
+def slice_reduce(tx: Frame, self: SliceVariable, /) -> VariableTracker:
     return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(self.children())])
 
 
@@ -139,7 +149,7 @@ class RangeVariable(NativeVariable):
 
     cls = range
 
-    def __init__(self, *parts: VariableTracker, source: Any = None) -> None:
+    def __init__(self, *parts: VariableTracker, source: GuardNode | None = None) -> None:
         self.parts = parts
         self.source = source
 
@@ -169,13 +179,13 @@ class RangeVariable(NativeVariable):
     def describe(self) -> str:
         return repr(self.value)
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         return run(tx, len, self.value)
 
-    def nb_bool(self, tx: Any) -> VariableTracker:
+    def nb_bool(self, tx: Frame) -> VariableTracker:
         return boolean(self.value)
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         if not self.varies:
             return ConstantIterator(self, self.value)
         if tx.step in tx.tr.analysis.open_ranges:
@@ -184,38 +194,38 @@ class RangeVariable(NativeVariable):
         iterator.made_at = tx.step
         return iterator
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(hash(self.value))
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(repr(self.value))
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, RangeVariable) or op not in ("==", "!="):
             return NOT_IMPLEMENTED
         return boolean(COMPARE_OPS[op](self.value, other.value))
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         if isinstance(key, SliceVariable):
             return RangeVariable.of(self.value[key.host_slice(tx)])
         if key.nb_index is None:
             return tx.raises(TypeError, f"range indices must be integers or slices, not {type_name(key)}")
         return run(tx, self.value.__getitem__, host_index(tx, key))
 
-    def sq_item(self, tx: Any, index: VariableTracker) -> VariableTracker:
+    def sq_item(self, tx: Frame, index: VariableTracker) -> VariableTracker:
         return run(tx, self.value.__getitem__, host_int(index))
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         if isinstance(item, ConstantVariable):
             return boolean(item.value in self.value)
         return boolean(self._position(tx, item) is not None)
 
-    def _position(self, tx: Any, item: VariableTracker) -> int | None:
+    def _position(self, tx: Frame, item: VariableTracker) -> int | None:
         if isinstance(item, ConstantVariable) and isinstance(item.value, int):
             return self.value.index(item.value) if item.value in self.value else None
         return next((i for i, n in enumerate(self.value) if same_or_equal(tx, ConstantVariable(n), item)), None)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.varies:
             emit_call(cg, range, *self.parts)
         else:
@@ -234,7 +244,7 @@ class OpenRangeIterator(IteratorVariable):
         self.step = seq.parts[2].as_python_constant()
         self.index = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
             return None
         start, stop, _ = self.seq.parts
@@ -246,22 +256,22 @@ class OpenRangeIterator(IteratorVariable):
         self.index += 1
         return number
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.seq is None else len(self.seq.value) - self.index
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         if self.seq is not None:
             return iter, (self.seq,), self.index
         host = iter(range(0))
         return host.__reduce__()
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         i = host_index(tx, state)
         if self.seq is not None:
             self.index = min((self.index if RELATIVE_STATE else 0) + max(i, 0), len(self.seq.value))
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_position(cg, self.seq, self.index, functools.partial(range, 0))
 
 
@@ -282,14 +292,14 @@ def open_ranges(held: Iterable[VariableTracker]) -> set[int]:
 
 
 @builds(range)
-def build_range(tr: Any, value: range, source: Any) -> RangeVariable:
+def build_range(tr: Trace, value: range, source: GuardNode | None) -> RangeVariable:
     tr.guard(source, ir.TYPE_IS, range)
     parts = [tr.wrap(getattr(value, name), tr.source(source, ir.ATTR, name)) for name in _PARTS]
     return RangeVariable(*parts, source=source)
 
 
 @constructor(range)
-def new_range(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+def new_range(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     parts = [arg if _varies(arg) else ConstantVariable(host_index(tx, arg)) for arg in args]
     if len(parts) == 1:
         parts.insert(0, ConstantVariable(0))
@@ -308,14 +318,14 @@ for _i, _name in enumerate(_PARTS):
 
 
 @method(range.count)
-def range_count(tx: Any, self: RangeVariable, value: VariableTracker, /) -> VariableTracker:
+def range_count(tx: Frame, self: RangeVariable, value: VariableTracker, /) -> VariableTracker:
     if isinstance(value, ConstantVariable):
         return ConstantVariable(self.value.count(value.value))
     return ConstantVariable(sum(same_or_equal(tx, ConstantVariable(n), value) for n in self.value))
 
 
 @method(range.index)
-def range_index(tx: Any, self: RangeVariable, value: VariableTracker, /) -> VariableTracker:
+def range_index(tx: Frame, self: RangeVariable, value: VariableTracker, /) -> VariableTracker:
     if isinstance(value, ConstantVariable):
         return run(tx, self.value.index, value.value)
     i = self._position(tx, value)
@@ -323,6 +333,6 @@ def range_index(tx: Any, self: RangeVariable, value: VariableTracker, /) -> Vari
 
 
 @method(range.__reversed__)
-def range_reversed(tx: Any, self: RangeVariable, /) -> VariableTracker:
+def range_reversed(tx: Frame, self: RangeVariable, /) -> VariableTracker:
     backwards = RangeVariable.of(self.value[::-1])
     return ConstantIterator(backwards, backwards.value)

@@ -12,7 +12,7 @@ import _string
 import functools
 import operator
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -40,6 +40,12 @@ from .list import ListVariable
 from .number import pure_methods
 from .tuple import TupleVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 CHAR = str, bytes
 
 
@@ -47,7 +53,7 @@ CHAR = str, bytes
 
 
 @constant_slot("tp_iter", *CHAR)
-def text_iter(vt: ConstantVariable, tx: Any) -> VariableTracker:
+def text_iter(vt: ConstantVariable, tx: Frame) -> VariableTracker:
     return ConstantIterator(vt, vt.value)
 
 
@@ -56,7 +62,7 @@ _WIDE_ITERATOR = type(iter("\N{EURO SIGN}"))
 
 
 @method(str.__iter__, bytes.__iter__)
-def text_dunder_iter(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def text_dunder_iter(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     made = ConstantIterator(self, atom_value(self))
     if self.is_atom and isinstance(self.atom, str):
         made.cls = _WIDE_ITERATOR
@@ -64,7 +70,7 @@ def text_dunder_iter(tx: Any, self: VariableTracker, /) -> VariableTracker:
 
 
 @constant_slot("mp_subscript", *CHAR)
-def text_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+def text_subscript(vt: ConstantVariable, tx: Frame, key: VariableTracker) -> VariableTracker:
     if key.is_python_constant():
         return run(tx, vt.value.__getitem__, key.as_python_constant())
     if issubclass(key.python_type(), slice):
@@ -77,7 +83,7 @@ def text_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> Varia
 
 
 @constant_slot("sq_contains", *CHAR)
-def text_contains(vt: ConstantVariable, tx: Any, item: VariableTracker) -> VariableTracker:
+def text_contains(vt: ConstantVariable, tx: Frame, item: VariableTracker) -> VariableTracker:
     if can_be_host(item) or isinstance(item, LateText):
         return call_host(tx, type(vt.value).__contains__, [vt, item])
     if isinstance(vt.value, str):
@@ -86,7 +92,7 @@ def text_contains(vt: ConstantVariable, tx: Any, item: VariableTracker) -> Varia
 
 
 @constant_slot("sq_concat", *CHAR)
-def text_concat(vt: ConstantVariable, tx: Any, other: VariableTracker) -> VariableTracker:
+def text_concat(vt: ConstantVariable, tx: Frame, other: VariableTracker) -> VariableTracker:
     if can_be_host(other):
         return call_host(tx, type(vt.value).__add__, [vt, other])
     if isinstance(vt.value, str):
@@ -97,13 +103,13 @@ def text_concat(vt: ConstantVariable, tx: Any, other: VariableTracker) -> Variab
 
 
 @constant_slot("sq_repeat", *CHAR)
-def text_repeat(vt: ConstantVariable, tx: Any, count: VariableTracker) -> VariableTracker:
+def text_repeat(vt: ConstantVariable, tx: Frame, count: VariableTracker) -> VariableTracker:
     n = host_index(tx, count)
     checked_size(n * len(vt.value))
     return ConstantVariable(vt.value * n)
 
 
-def _text_remainder(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+def _text_remainder(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     """`"…" % args`; for other constants the arithmetic operator."""
     if isinstance(v, ConstantVariable) and isinstance(v.value, CHAR):
         return remainder(tx, v, w)
@@ -115,7 +121,7 @@ ConstantVariable.nb_remainder = staticmethod(_text_remainder)
 
 
 @method(str.__mod__, bytes.__mod__)
-def remainder(tx: Any, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+def remainder(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
     operand = value
     if issubclass(value.python_type(), tuple) and not isinstance(value, ConstantVariable):
         operand = TupleVariable(value.items)
@@ -179,7 +185,7 @@ _PARTS = re.compile(r"\{[^{}!:]*[.\[]")
 _NUMBERS = frozenset({int, float, bool})
 
 
-def stand_in(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
+def stand_in(tx: Frame, vt: VariableTracker, marks: list[LateText]) -> Any:
     """A host value that can be formatted as the object would be."""
     if isinstance(vt, ConstantVariable) or vt.can_stand or vt.python_type() in _NUMBERS:  # symbolic ones too
         host = to_host(tx, vt)
@@ -191,7 +197,7 @@ def stand_in(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
     return _model_stand(tx, vt, marks)
 
 
-def _model_stand(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
+def _model_stand(tx: Frame, vt: VariableTracker, marks: list[LateText]) -> Any:
     if vt.mp_subscript is not None or vt.sq_item is not None:
         kind = ItemStand
     elif vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
@@ -204,13 +210,13 @@ def _model_stand(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
     return stand
 
 
-def _parted(tx: Any, vt: VariableTracker, marks: list[LateText]) -> Any:
+def _parted(tx: Frame, vt: VariableTracker, marks: list[LateText]) -> Any:
     """The same for an object whose parts are asked for: those of a constant that is known by identity may change."""
     known = isinstance(vt, ConstantVariable) and type(vt.value) not in ATOMIC_TYPES
     return (_model_stand if known else stand_in)(tx, vt, marks)
 
 
-def _formatted(tx: Any, marks: list[LateText], result: VariableTracker) -> Any:
+def _formatted(tx: Frame, marks: list[LateText], result: VariableTracker) -> Any:
     """The text that formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
     return mark(result, marks) if isinstance(result, LateText) else stand_in(tx, result, marks)
 
@@ -221,7 +227,9 @@ def _named(kind: type[ModelStand], name: str) -> type[ModelStand]:
     return type(name, (kind,), {})
 
 
-def formatting(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
+def formatting(
+    tx: Frame, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None
+) -> VariableTracker:
     """`function(*args, **kwargs)`, a real formatting function, on stands."""
     marks: list[LateText] = []
     inside = function.__name__ != "__mod__" and _PARTS.search(function.__self__) is not None
@@ -233,7 +241,7 @@ def formatting(tx: Any, function: Any, args: Any, kwargs: dict[str, VariableTrac
     return unmarked(tx, result.value, marks) if marks else result
 
 
-def format_object(tx: Any, v: VariableTracker, spec: VariableTracker) -> VariableTracker:
+def format_object(tx: Frame, v: VariableTracker, spec: VariableTracker) -> VariableTracker:
     """`PyObject_Format`."""
     if isinstance(v, ConstantVariable) and isinstance(spec, ConstantVariable):
         return fold(tx, format, [v, spec], {})
@@ -248,19 +256,21 @@ def format_object(tx: Any, v: VariableTracker, spec: VariableTracker) -> Variabl
 
 
 @method(object.__format__)
-def object_format(tx: Any, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
+def object_format(tx: Frame, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
     if atom_value(format_spec, "format"):
         return tx.raises(TypeError, f"unsupported format string passed to {type_name(self)}.__format__")
     return object_str(tx, self)
 
 
 @method(str.format)
-def str_format(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def str_format(
+    tx: Frame, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     return formatting(tx, atom_value(self).format, args, kwargs)
 
 
 @method(str.format_map)
-def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker, /) -> VariableTracker:
+def str_format_map(tx: Frame, self: VariableTracker, mapping: VariableTracker, /) -> VariableTracker:
     if isinstance(mapping, ConstantVariable):
         return fold(tx, str.format_map, [self, mapping], {})
     return formatting(tx, atom_value(self).format_map, [mapping])
@@ -270,7 +280,7 @@ def str_format_map(tx: Any, self: VariableTracker, mapping: VariableTracker, /) 
 
 
 @method(str.join, bytes.join)
-def text_join(tx: Any, self: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
+def text_join(tx: Frame, self: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
     if iterable.tp_iter is None and iterable.sq_item is None:
         return tx.raises(TypeError, "can only join an iterable")
     template = atom_value(self)
@@ -290,7 +300,7 @@ def _is_text(v: VariableTracker) -> bool:
 
 def _at_end(function: Any) -> None:
     @method(function)
-    def at_end(tx: Any, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+    def at_end(tx: Frame, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
         if isinstance(self, LateText) and len(args) == 1 and isinstance(args[0], ConstantVariable):
             text = self.parts[0 if function is str.startswith else -1]
             if type(text) is str and type(args[0].value) is str and len(args[0].value) <= len(text):
@@ -303,7 +313,7 @@ _at_end(str.endswith)
 
 
 @method(str.translate)
-def str_translate(tx: Any, self: VariableTracker, table: VariableTracker, /) -> VariableTracker:
+def str_translate(tx: Frame, self: VariableTracker, table: VariableTracker, /) -> VariableTracker:
     if table.python_type() in (dict, list, tuple):
         # With a builtin table, `str.translate` runs no code of the program. Entries that it never looks up need not be constants.
         return run_host(tx, atom_value(self).translate, [_Table(tx, table)])
@@ -313,7 +323,7 @@ def str_translate(tx: Any, self: VariableTracker, table: VariableTracker, /) -> 
 class _Table:
     """The mapping that the real `translate` reads."""
 
-    def __init__(self, tx: Any, vt: VariableTracker) -> None:
+    def __init__(self, tx: Frame, vt: VariableTracker) -> None:
         self._tx, self._vt = tx, vt
 
     def __getitem__(self, key: int) -> Any:
@@ -321,7 +331,7 @@ class _Table:
 
 
 @method(str.__dict__["maketrans"].__func__)
-def str_maketrans(tx: Any, x: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+def str_maketrans(tx: Frame, x: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     values = [v.host_copy() if hasattr(v, "host_copy") else host_value(v) for v in (x, *args)]
     try:
         table = str.maketrans(*values)
@@ -336,23 +346,23 @@ pure_methods(str, bytes)
 
 
 @builds(re.Pattern, re.Match)
-def build_pattern(tr: Any, value: Any, source: Any) -> ConstantVariable:
+def build_pattern(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
     tr.guard(source, ir.IS, value)
     return ConstantVariable(value, source)
 
 
 @constant_slot("mp_subscript", re.Match)
-def match_subscript(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+def match_subscript(vt: ConstantVariable, tx: Frame, key: VariableTracker) -> VariableTracker:
     return fold(tx, operator.getitem, [vt, key], {})
 
 
 @builtin(re._compile)
-def re_compile(tx: Any, pattern: VariableTracker, flags: VariableTracker, /) -> VariableTracker:
+def re_compile(tx: Frame, pattern: VariableTracker, flags: VariableTracker, /) -> VariableTracker:
     # Past the module's cache, which is no state of the program.
     return fold(tx, re.compile, [known(tx, pattern), known(tx, flags)], {})
 
 
-def known(tx: Any, v: VariableTracker) -> VariableTracker:
+def known(tx: Frame, v: VariableTracker) -> VariableTracker:
     """An argument as a constant: from 3.13 on the default of `count` and `flags` is an int of its own class."""
     if v.value is not MISSING and isinstance(v.value, int) and not v.is_python_constant():
         tx.tr.guard(v.source, ir.IS, v.value)
@@ -360,7 +370,7 @@ def known(tx: Any, v: VariableTracker) -> VariableTracker:
     return v
 
 
-def _replacer(tx: Any, function: VariableTracker) -> Any:
+def _replacer(tx: Frame, function: VariableTracker) -> Any:
     """A function of the program as the replacement that the real `sub` calls."""
 
     def replace(match: re.Match[Any]) -> Any:
@@ -372,7 +382,7 @@ def _replacer(tx: Any, function: VariableTracker) -> Any:
 def _substitution(function: Any) -> None:
     @method(function)
     def substitute(
-        tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+        tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
         args = tuple([known(tx, v) for v in args])
         kwargs = {name: known(tx, v) for name, v in kwargs.items()}
@@ -400,12 +410,12 @@ class MatchIterator(IteratorVariable):
         self.real = make()
         self.n = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         match = next(self.real, None)
         self.n += match is not None
         return None if match is None else ConstantVariable(match)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(_advanced)
         cg.load_const(self.make)
         cg.load_const(self.n)
@@ -418,7 +428,7 @@ def _advanced(make: Any, n: int) -> Any:
 
 @method(re.Pattern.finditer)
 def pattern_finditer(
-    tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     host = [host_value(v, "call-c-function") for v in args]
     host_kwargs = {name: host_value(v, "call-c-function") for name, v in kwargs.items()}
@@ -436,7 +446,7 @@ pure_methods(re.Match, re.Pattern)
 
 def _parsed(function: Any) -> None:
     @builtin(function)
-    def parse(tx: Any, text: VariableTracker, /) -> VariableTracker:
+    def parse(tx: Frame, text: VariableTracker, /) -> VariableTracker:
         try:
             made = function(atom_value(text))
             rest = list(made[1] if isinstance(made, tuple) else made)

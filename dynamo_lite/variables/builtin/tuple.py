@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -33,6 +33,12 @@ from dynamo_lite.variables.protocol.wrap import builds, builds_if
 
 from .list import iterate
 from .sequence import SequenceVariable, all_constant
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 
 class TupleVariable(SequenceVariable):
@@ -64,30 +70,30 @@ class TupleVariable(SequenceVariable):
 
     # -- slots
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if self.cls is not tuple and is_struct_sequence(self.cls) and name in self.cls.__match_args__:
             return self.items[self.cls.__match_args__.index(name)]
         return generic_getattr(tx, self, name)
 
-    def sliced(self, tx: Any, s: slice) -> VariableTracker:
+    def sliced(self, tx: Frame, s: slice) -> VariableTracker:
         if self.cls is tuple and s.indices(len(self.items)) == (0, len(self.items), 1):
             return self
         return TupleVariable(self.items[s])
 
-    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+    def sq_repeat(self, tx: Frame, count: VariableTracker) -> VariableTracker:
         items = self.repeated(tx, count)
         return self if self.cls is tuple and len(items) == len(self.items) else TupleVariable(items)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(hash(tuple([_Hash(item_hash(tx, item)) for item in self.items])))
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         custom = None if self.cls is tuple else type_attribute(tx, self.cls, "__repr__")
         if custom is not None and (custom.value is MISSING or isinstance(custom.value, types.FunctionType)):
             return tx.call(custom, [self])
         return tuple_repr(tx, self)
 
-    def _repr(self, tx: Any) -> str:
+    def _repr(self, tx: Frame) -> str:
         names = getattr(self.cls, "__match_args__", ()) if is_struct_sequence(self.cls) else ()
         if names:
             fields = ", ".join(f"{n}={part_text(tx, v)}" for n, v in zip(names, self.items, strict=False))
@@ -96,7 +102,7 @@ class TupleVariable(SequenceVariable):
 
     # -- code generation
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cls is tuple:
             if len(self.items) > LONG:
                 cg.load_callable(tuple)
@@ -112,7 +118,7 @@ class TupleVariable(SequenceVariable):
 
 
 @method(tuple.__repr__)
-def tuple_repr(tx: Any, self: TupleVariable, /) -> VariableTracker:
+def tuple_repr(tx: Frame, self: TupleVariable, /) -> VariableTracker:
     return recursive_repr(tx, self, "(...)", lambda: self._repr(tx))
 
 
@@ -126,7 +132,7 @@ class _Hash:
         return self.value
 
 
-def item_hash(tx: Any, v: VariableTracker) -> int:
+def item_hash(tx: Frame, v: VariableTracker) -> int:
     """`hash(v)` as a host int."""
     if v.tp_hash is None:
         if v.python_type().__hash__ is not None:
@@ -156,14 +162,14 @@ def is_plain_subclass(cls: type) -> bool:
 ATTRIBUTE_HOOKS = ("__getattr__", "__getattribute__", "__setattr__", "__delattr__")
 
 
-def _guard_class(tr: Any, cls: type) -> None:
+def _guard_class(tr: Trace, cls: type) -> None:
     """A named tuple's class gets no special methods later."""
     if cls is not tuple and not is_struct_sequence(cls) and is_plain_subclass(cls):
         tr.guards.class_check(cls, is_plain_subclass)
 
 
 @builds(tuple)
-def build_tuple(tr: Any, value: tuple[Any, ...], source: Any) -> TupleVariable:
+def build_tuple(tr: Trace, value: tuple[Any, ...], source: GuardNode | None) -> TupleVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     _guard_class(tr, type(value))
     result = TupleVariable.__new__(TupleVariable)
@@ -181,7 +187,7 @@ builds_if(lambda value: issubclass(type(value), tuple) and type(value) is not tu
 
 
 @constructor(tuple)
-def new_tuple(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+def new_tuple(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     if iterable is None:
         return TupleVariable([])
     if iterable.python_type() is tuple:
@@ -190,7 +196,7 @@ def new_tuple(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = 
 
 
 @builtin(tuple.__new__)
-def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+def tuple_new(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
     real = cls.value
     if real is tuple:
         return new_tuple(tx, cls, iterable)
@@ -208,7 +214,7 @@ def tuple_new(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = 
 
 @method(tuple.index)
 def tuple_index(
-    tx: Any,
+    tx: Frame,
     self: TupleVariable,
     value: VariableTracker,
     start: VariableTracker | None = None,
@@ -220,7 +226,7 @@ def tuple_index(
 
 
 @method(tuple.__getnewargs__)
-def tuple_getnewargs(tx: Any, self: TupleVariable, /) -> VariableTracker:
+def tuple_getnewargs(tx: Frame, self: TupleVariable, /) -> VariableTracker:
     return TupleVariable([TupleVariable(self.items)])
 
 
@@ -234,7 +240,9 @@ class TupleGetterVariable(NativeVariable):
 
     cls = TupleGetter
 
-    def __init__(self, index: int, doc: VariableTracker | None, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(
+        self, index: int, doc: VariableTracker | None, value: Any = MISSING, source: GuardNode | None = None
+    ) -> None:
         self.index = index
         self.doc = doc
         self.value = value
@@ -246,7 +254,7 @@ class TupleGetterVariable(NativeVariable):
     def as_python_constant(self) -> Any:
         return self.value if self.value is not MISSING else super().as_python_constant()
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None or is_none(obj):
             return self
         if not isinstance(obj, TupleVariable):
@@ -256,44 +264,46 @@ class TupleGetterVariable(NativeVariable):
             return tx.raises(IndexError, "tuple index out of range")
         return obj.items[self.index]
 
-    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+    def tp_descr_set(self, tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
         tx.raises(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")
 
     def children(self) -> Any:
         return () if self.doc is None else (self.doc,)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(TupleGetter)
         cg.load_const(self.index)
         cg.load(self.doc)
         cg.asm.call(2)
 
 
-def _set_doc(tx: Any, self: TupleGetterVariable, value: VariableTracker | None) -> None:
+def _set_doc(tx: Frame, self: TupleGetterVariable, value: VariableTracker | None) -> None:
     if self.source is not None:
         unsupported("mutation-of-unknown-object", "the docstring of a field of a named tuple")
     self.doc = ConstantVariable(None) if value is None else value
 
 
 @getset(TupleGetter.__dict__["__doc__"], _set_doc)
-def tuple_getter_doc(tx: Any, self: TupleGetterVariable, /) -> VariableTracker:
+def tuple_getter_doc(tx: Frame, self: TupleGetterVariable, /) -> VariableTracker:
     if self.doc is None:
         self.doc = tx.tr.wrap(self.value.__doc__, tx.tr.source(self.source, ir.ATTR, "__doc__"))
     return self.doc
 
 
 @method(TupleGetter.__reduce__)
-def tuple_getter_reduce(tx: Any, self: TupleGetterVariable, /) -> VariableTracker:
+def tuple_getter_reduce(tx: Frame, self: TupleGetterVariable, /) -> VariableTracker:
     parts = TupleVariable([ConstantVariable(self.index), tuple_getter_doc(tx, self)])
     return TupleVariable([tx.tr.type_tracker(TupleGetter), parts])
 
 
 @constructor(TupleGetter)
-def new_tuple_getter(tx: Any, cls: VariableTracker, index: VariableTracker, doc: VariableTracker, /) -> VariableTracker:
+def new_tuple_getter(
+    tx: Frame, cls: VariableTracker, index: VariableTracker, doc: VariableTracker, /
+) -> VariableTracker:
     return TupleGetterVariable(host_value(index), doc)
 
 
 @builds(TupleGetter)
-def build_tuple_getter(tr: Any, value: Any, source: Any) -> TupleGetterVariable:
+def build_tuple_getter(tr: Trace, value: Any, source: GuardNode | None) -> TupleGetterVariable:
     tr.guard(source, ir.IS, value)
     return TupleGetterVariable(value.__reduce__()[1][0], None, value, source)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -26,6 +26,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 from .iter import IteratorVariable, advance, call_or_stop, reduced_arg, wrapped_args
 from .tuple import TupleVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class ManyIterators(IteratorVariable):
     """Base of the types that hold a list of iterators."""
@@ -36,14 +42,14 @@ class ManyIterators(IteratorVariable):
         return [*self.iterators, *super().children()]
 
 
-def emit_with(cg: Any, function: Any, *args: Any, **kwargs: Any) -> None:
+def emit_with(cg: Codegen, function: Any, *args: Any, **kwargs: Any) -> None:
     """Push `function(*args, **kwargs)`; arguments are trackers, lists of trackers (for tuples), or host constants."""
     cg.load_callable(function)
     _emit_arguments(cg, args, kwargs)
     cg.asm.call(len(args) + len(kwargs), tuple(kwargs))
 
 
-def emit_instance(cg: Any, vt: IteratorVariable, base: type, *args: Any, **kwargs: Any) -> None:
+def emit_instance(cg: Codegen, vt: IteratorVariable, base: type, *args: Any, **kwargs: Any) -> None:
     """The same for the constructor `base` of the type of `vt`, which may be a subclass."""
     cls = vt.python_type()
     if cls is base:
@@ -52,7 +58,7 @@ def emit_instance(cg: Any, vt: IteratorVariable, base: type, *args: Any, **kwarg
         emit_with(cg, base.__new__, cls, *args, **kwargs)
 
 
-def _emit_arguments(cg: Any, args: Any, kwargs: dict[str, Any]) -> None:
+def _emit_arguments(cg: Codegen, args: Any, kwargs: dict[str, Any]) -> None:
     for arg in (*args, *kwargs.values()):
         if isinstance(arg, VariableTracker):
             cg.load(arg)
@@ -62,7 +68,7 @@ def _emit_arguments(cg: Any, args: Any, kwargs: dict[str, Any]) -> None:
             cg.load_const(arg)
 
 
-def emit_advanced(cg: Any, n: int, emit: Callable[[], None]) -> None:
+def emit_advanced(cg: Codegen, n: int, emit: Callable[[], None]) -> None:
     """Push the iterator that `emit` pushes, after taking n items off it."""
     cg.load_callable(advance)
     emit()
@@ -78,7 +84,7 @@ class ZipVariable(ManyIterators):
 
     cls = zip
 
-    def __init__(self, iterators: list[VariableTracker], strict: bool = False, source: Any = None) -> None:
+    def __init__(self, iterators: list[VariableTracker], strict: bool = False, source: GuardNode | None = None) -> None:
         self.iterators = iterators
         self.strict = strict
         self.source = source
@@ -89,11 +95,11 @@ class ZipVariable(ManyIterators):
         )
         return self.owned
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         self.refuse_if_owned()
         return self.take(tx)
 
-    def take(self, tx: Any) -> VariableTracker | None:
+    def take(self, tx: Frame) -> VariableTracker | None:
         items = []
         for i, iterator in enumerate(self.iterators):
             item = iterator.take(tx) if self.owned else iter_next(tx, iterator)
@@ -104,7 +110,7 @@ class ZipVariable(ManyIterators):
             items.append(item)
         return TupleVariable(items) if items else None
 
-    def _check_lengths(self, tx: Any, i: int) -> None:
+    def _check_lengths(self, tx: Frame, i: int) -> None:
         """Argument i is exhausted: all others have to be, too."""
         if i:
             plural = " " if i == 1 else "s 1-"
@@ -114,19 +120,19 @@ class ZipVariable(ManyIterators):
                 plural = " " if k == 1 else "s 1-"
                 tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return (self.python_type(), tuple(self.iterators), *([True] if self.strict else []))
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         self.strict = is_true(tx, state)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, zip, *self.iterators, **({"strict": True} if self.strict else {}))
 
 
 @constructor(zip)
 def new_zip(
-    tx: Any, cls: VariableTracker, /, *iterables: VariableTracker, strict: VariableTracker = FALSE
+    tx: Frame, cls: VariableTracker, /, *iterables: VariableTracker, strict: VariableTracker = FALSE
 ) -> ZipVariable:
     iterators = []
     for iterable in iterables:
@@ -137,7 +143,7 @@ def new_zip(
 
 
 @builds(zip)
-def build_zip(tr: Any, value: Any, source: Any) -> ZipVariable:
+def build_zip(tr: Trace, value: Any, source: GuardNode | None) -> ZipVariable:
     return ZipVariable(wrapped_args(tr, value, source), len(value.__reduce__()) > 2, source)
 
 
@@ -150,12 +156,14 @@ class MapVariable(ManyIterators):
     cls = map
     parts = ("function",)
 
-    def __init__(self, function: VariableTracker, iterators: list[VariableTracker], source: Any = None) -> None:
+    def __init__(
+        self, function: VariableTracker, iterators: list[VariableTracker], source: GuardNode | None = None
+    ) -> None:
         self.function = function
         self.iterators = iterators
         self.source = source
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         args = []
         for iterator in self.iterators:
             item = iter_next(tx, iterator)
@@ -164,22 +172,22 @@ class MapVariable(ManyIterators):
             args.append(item)
         return call_or_stop(tx, self.function, args)
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.python_type(), (self.function, *self.iterators)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, map, self.function, *self.iterators)
 
 
 @constructor(map)
-def new_map(tx: Any, cls: VariableTracker, /, *args: VariableTracker) -> MapVariable:
+def new_map(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> MapVariable:
     if len(args) < 2:
         return tx.raises(TypeError, "map() must have at least two arguments.")
     return MapVariable(args[0], [get_iter(tx, iterable) for iterable in args[1:]])
 
 
 @builds(map)
-def build_map(tr: Any, value: Any, source: Any) -> MapVariable:
+def build_map(tr: Trace, value: Any, source: GuardNode | None) -> MapVariable:
     function, *iterators = wrapped_args(tr, value, source)
     return MapVariable(function, iterators, source)
 
@@ -189,13 +197,15 @@ class FilterVariable(IteratorVariable):
 
     parts = ("function", "iterator")
 
-    def __init__(self, base: type, function: VariableTracker, iterator: VariableTracker, source: Any = None) -> None:
+    def __init__(
+        self, base: type, function: VariableTracker, iterator: VariableTracker, source: GuardNode | None = None
+    ) -> None:
         self.cls = self.base = base
         self.function = function
         self.iterator = iterator
         self.source = source
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         by_truth = is_none(self.function) or self.function.value is bool
         while (item := iter_next(tx, self.iterator)) is not None:
             verdict = item if by_truth else call_or_stop(tx, self.function, [item])
@@ -205,29 +215,29 @@ class FilterVariable(IteratorVariable):
                 return item
         return None
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.python_type(), (self.function, self.iterator)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, self.base, self.function, self.iterator)
 
 
 @constructor(filter)
 def new_filter(
-    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
+    tx: Frame, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
 ) -> FilterVariable:
     return FilterVariable(filter, function, get_iter(tx, iterable))
 
 
 @constructor(itertools.filterfalse)
 def new_filterfalse(
-    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
+    tx: Frame, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
 ) -> FilterVariable:
     return FilterVariable(itertools.filterfalse, function, get_iter(tx, iterable))
 
 
 @builds(filter)
-def build_filter(tr: Any, value: Any, source: Any) -> FilterVariable:
+def build_filter(tr: Trace, value: Any, source: GuardNode | None) -> FilterVariable:
     function, iterator = wrapped_args(tr, value, source)
     return FilterVariable(filter, function, iterator, source)
 
@@ -241,13 +251,13 @@ class EnumerateVariable(IteratorVariable):
     cls = enumerate
     parts = ("iterator",)
 
-    def __init__(self, iterator: VariableTracker, count: VariableTracker, source: Any = None) -> None:
+    def __init__(self, iterator: VariableTracker, count: VariableTracker, source: GuardNode | None = None) -> None:
         self.iterator = iterator
         self.count = count
         self.source = source
         self.consumed = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.source is None:
             item = iter_next(tx, self.iterator)
         else:
@@ -263,13 +273,13 @@ class EnumerateVariable(IteratorVariable):
     def children(self) -> Any:
         return [self.iterator, self.count]
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.python_type(), (self.iterator, self.count)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, enumerate, self.iterator, self.count)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         emit_with(cg, _step, self, self.consumed)
         cg.asm.pop_top()
 
@@ -282,7 +292,7 @@ def _step(iterator: Iterator[Any], n: int) -> None:
 
 @constructor(enumerate)
 def new_enumerate(
-    tx: Any, cls: VariableTracker, iterable: VariableTracker, start: VariableTracker | None = None
+    tx: Frame, cls: VariableTracker, iterable: VariableTracker, start: VariableTracker | None = None
 ) -> EnumerateVariable:
     count = ConstantVariable(0) if start is None else index(tx, start)
     if not count.is_symbolic:
@@ -291,7 +301,7 @@ def new_enumerate(
 
 
 @builds(enumerate)
-def build_enumerate(tr: Any, value: Any, source: Any) -> EnumerateVariable:
+def build_enumerate(tr: Trace, value: Any, source: GuardNode | None) -> EnumerateVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     inner, count = value.__reduce__()[1]
     number = tr.wrap(count, tr.source(source, ir.CALL, reduced_arg(1)))

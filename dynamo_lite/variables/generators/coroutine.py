@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -21,6 +21,10 @@ from dynamo_lite.variables.protocol.descr import generic_getattr
 from dynamo_lite.variables.protocol.dispatch import builtin, method
 
 from .generator import COROUTINE, GeneratorVariable, Thrown, finish, native, raise_stop_iteration
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 
 def _types() -> tuple[type, ...]:
@@ -53,26 +57,26 @@ class AwaitableVariable(VariableTracker):
     def python_type(self) -> type:
         return self.cls
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return self
 
-    def tp_iternext(self, tx: Any) -> VariableTracker:
+    def tp_iternext(self, tx: Frame) -> VariableTracker:
         return self.send(tx, NONE)
 
-    def send(self, tx: Any, value: VariableTracker) -> VariableTracker:
+    def send(self, tx: Frame, value: VariableTracker) -> VariableTracker:
         """Go on to the next value that is passed through to the driver; the end is an exception."""
         raise NotImplementedError(type(self).__name__)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
     def children(self) -> Any:
         return (self.target,)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         self.target.refuse_to_escape()
 
 
@@ -84,36 +88,36 @@ class CoroutineWrapperVariable(AwaitableVariable):
 
     cls = CoroutineWrapperType
 
-    def send(self, tx: Any, value: VariableTracker) -> VariableTracker:
+    def send(self, tx: Frame, value: VariableTracker) -> VariableTracker:
         return finish(tx, *self.target.resume(tx, value))
 
 
 @method(types.CoroutineType.__await__)
-def coroutine_await(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def coroutine_await(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return CoroutineWrapperVariable(native(tx, self))
 
 
 @method(CoroutineWrapperType.send, AsyncGenASendType.send, AsyncGenAThrowType.send)
-def awaitable_send(tx: Any, self: AwaitableVariable, value: VariableTracker, /) -> VariableTracker:
+def awaitable_send(tx: Frame, self: AwaitableVariable, value: VariableTracker, /) -> VariableTracker:
     return self.send(tx, value)
 
 
 @method(CoroutineWrapperType.throw)
-def wrapper_throw(tx: Any, self: CoroutineWrapperVariable, /, *args: VariableTracker) -> VariableTracker:
+def wrapper_throw(tx: Frame, self: CoroutineWrapperVariable, /, *args: VariableTracker) -> VariableTracker:
     return finish(tx, *self.target.throw(tx, Thrown(list(args))))
 
 
 @method(CoroutineWrapperType.close)
-def wrapper_close(tx: Any, self: CoroutineWrapperVariable, /) -> VariableTracker:
+def wrapper_close(tx: Frame, self: CoroutineWrapperVariable, /) -> VariableTracker:
     return self.target.close(tx)
 
 
 @method(AsyncGenASendType.__await__, AsyncGenAThrowType.__await__)
-def awaitable_await(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def awaitable_await(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return self
 
 
-def awaitable_iterator(tx: Any, v: VariableTracker) -> VariableTracker:
+def awaitable_iterator(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`_PyCoro_GetAwaitableIter`."""
     if isinstance(v, GeneratorVariable) and v.is_awaitable:
         return v
@@ -133,7 +137,7 @@ def awaitable_iterator(tx: Any, v: VariableTracker) -> VariableTracker:
 _ENTERING, _LEAVING = 1, 2  # the operand of GET_AWAITABLE inside `async with`
 
 
-def get_awaitable(tx: Any, v: VariableTracker, where: int) -> VariableTracker:
+def get_awaitable(tx: Frame, v: VariableTracker, where: int) -> VariableTracker:
     """GET_AWAITABLE."""
     if where in (_ENTERING, _LEAVING) and not _is_awaitable(tx, v):
         name = "__aenter__" if where == _ENTERING else "__aexit__"
@@ -145,13 +149,13 @@ def get_awaitable(tx: Any, v: VariableTracker, where: int) -> VariableTracker:
     return iterator
 
 
-def _is_awaitable(tx: Any, v: VariableTracker) -> bool:
+def _is_awaitable(tx: Frame, v: VariableTracker) -> bool:
     if isinstance(v, GeneratorVariable) and v.is_awaitable:
         return True
     return tx.tr.lookup_special(tx, v, "__await__") is not None
 
 
-def remembers_origin(tx: Any) -> bool:
+def remembers_origin(tx: Frame) -> bool:
     """Whether new coroutines note the frames that make them (`sys.set_coroutine_origin_tracking_depth`)."""
     depth = tx.tr.wrap(_depth(sys), tx.tr.source(tx.tr.constant_source(sys), ir.CALL, _depth))
     return depth.as_python_constant() > 0
@@ -164,7 +168,7 @@ def _depth(_: Any) -> int:
 # -- iteration
 
 
-def get_aiter(tx: Any, v: VariableTracker) -> VariableTracker:
+def get_aiter(tx: Frame, v: VariableTracker) -> VariableTracker:
     """GET_AITER."""
     getter = tx.tr.lookup_special(tx, v, "__aiter__")
     if getter is None:
@@ -176,7 +180,7 @@ def get_aiter(tx: Any, v: VariableTracker) -> VariableTracker:
     return result
 
 
-def get_anext(tx: Any, v: VariableTracker) -> VariableTracker:
+def get_anext(tx: Frame, v: VariableTracker) -> VariableTracker:
     """GET_ANEXT: what to await for the next item."""
     getter = tx.tr.lookup_special(tx, v, "__anext__")
     if getter is None:
@@ -197,7 +201,7 @@ def get_anext(tx: Any, v: VariableTracker) -> VariableTracker:
 
 
 @builtin(aiter)
-def builtin_aiter(tx: Any, iterable: VariableTracker, /) -> VariableTracker:
+def builtin_aiter(tx: Frame, iterable: VariableTracker, /) -> VariableTracker:
     getter = tx.tr.lookup_special(tx, iterable, "__aiter__")
     if getter is None:
         tx.raises(TypeError, f"'{type_name(iterable)}' object is not an async iterable")
@@ -208,7 +212,7 @@ def builtin_aiter(tx: Any, iterable: VariableTracker, /) -> VariableTracker:
 
 
 @builtin(anext)
-def builtin_anext(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
+def builtin_anext(tx: Frame, iterator: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
     getter = tx.tr.lookup_special(tx, iterator, "__anext__")
     if getter is None:
         tx.raises(TypeError, f"'{type_name(iterator)}' object is not an async iterator")
@@ -227,7 +231,7 @@ class YieldedVariable(VariableTracker):
         self.item = item
 
 
-def _unwrap(tx: Any, generator: GeneratorVariable, step: Any) -> VariableTracker:
+def _unwrap(tx: Frame, generator: GeneratorVariable, step: Any) -> VariableTracker:
     """`async_gen_unwrap_value` of the result of one step: an item ends the awaitable, with the item as its value."""
     try:
         finished, result = step()
@@ -257,7 +261,7 @@ class AsyncGenSendVariable(AwaitableVariable):
     def children(self) -> Any:
         return (self.target, self.value_to_send)
 
-    def send(self, tx: Any, value: VariableTracker) -> VariableTracker:
+    def send(self, tx: Frame, value: VariableTracker) -> VariableTracker:
         """`async_gen_asend_send`."""
         generator = self.target
         if self.done:
@@ -288,7 +292,7 @@ class AsyncGenThrowVariable(AwaitableVariable):
     def children(self) -> Any:
         return (self.target, *(self.thrown.arguments if self.thrown is not None else ()))
 
-    def send(self, tx: Any, value: VariableTracker) -> VariableTracker:
+    def send(self, tx: Frame, value: VariableTracker) -> VariableTracker:
         """`async_gen_athrow_send`."""
         generator = self.target
         if self.done:
@@ -313,7 +317,7 @@ class AsyncGenThrowVariable(AwaitableVariable):
         thrown = self.thrown or Thrown([tx.tr.type_tracker(GeneratorExit)])
         return self._guarded(tx, lambda: generator.throw(tx, thrown, False))
 
-    def _guarded(self, tx: Any, step: Any) -> VariableTracker:
+    def _guarded(self, tx: Frame, step: Any) -> VariableTracker:
         """One step. The end of the generator is what `aclose()` waits for; an item instead of it is an error."""
         generator = self.target
         try:
@@ -338,7 +342,7 @@ class AsyncGenThrowVariable(AwaitableVariable):
         return result
 
 
-def _first_use(tx: Any, self: VariableTracker) -> GeneratorVariable:
+def _first_use(tx: Frame, self: VariableTracker) -> GeneratorVariable:
     """`async_gen_init_hooks`: an event loop may want to know of the generator."""
     generator = native(tx, self)
     if not generator.hooked:
@@ -355,27 +359,27 @@ def _hook(_: Any) -> Any:
 
 
 @method(types.AsyncGeneratorType.__aiter__)
-def async_generator_aiter(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def async_generator_aiter(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return self
 
 
 @method(types.AsyncGeneratorType.__anext__)
-def async_generator_anext(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def async_generator_anext(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return AsyncGenSendVariable(_first_use(tx, self), NONE)
 
 
 @method(types.AsyncGeneratorType.asend)
-def async_generator_asend(tx: Any, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+def async_generator_asend(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
     return AsyncGenSendVariable(_first_use(tx, self), value)
 
 
 @method(types.AsyncGeneratorType.athrow)
-def async_generator_athrow(tx: Any, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+def async_generator_athrow(tx: Frame, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     if not 1 <= len(args) <= 3:
         unsupported("call-c-function", "athrow() with a wrong number of arguments")
     return AsyncGenThrowVariable(_first_use(tx, self), Thrown(list(args)))
 
 
 @method(types.AsyncGeneratorType.aclose)
-def async_generator_aclose(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def async_generator_aclose(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return AsyncGenThrowVariable(_first_use(tx, self), None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import inspect
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
@@ -21,12 +21,18 @@ from dynamo_lite.variables.protocol.wrap import builds
 
 from .generator import GeneratorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class ForeignGeneratorVariable(VariableTracker):
     """A generator that exists before the frame. One that has not started is followed (`inner`), and closed with the other effects once
     it has come to its end; the frame of any other is CPython's, and driving it breaks the graph."""
 
-    def __init__(self, value: Any, source: Any) -> None:
+    def __init__(self, value: Any, source: GuardNode | None) -> None:
         self.value = value
         self.source = source
         self.inner: GeneratorVariable | None = None
@@ -35,25 +41,25 @@ class ForeignGeneratorVariable(VariableTracker):
     def python_type(self) -> type:
         return type(self.value)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return self
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         return self.follow(tx)._iternext(tx)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
-    def follow(self, tx: Any) -> GeneratorVariable:
+    def follow(self, tx: Frame) -> GeneratorVariable:
         """The model that runs. Breaks the graph for one that has started."""
         if self.inner is None:
             self.inner = self._unstarted(tx)
         return self.inner
 
-    def _unstarted(self, tx: Any) -> GeneratorVariable:
+    def _unstarted(self, tx: Frame) -> GeneratorVariable:
         parts = unstarted_parts(self.value)
         if not parts or self.value.gi_code.co_flags & inspect.CO_ITERABLE_COROUTINE:
             unsupported("generator-escapes", "next() of a generator made outside of the captured code")
@@ -75,7 +81,7 @@ class ForeignGeneratorVariable(VariableTracker):
     def children(self) -> Any:
         return ()
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if self.inner.frame is not None:
             error = Unsupported("generator-escapes", f"{self.inner.describe()} from outside that is left suspended")
             error.break_step = self.followed_at
@@ -108,6 +114,6 @@ def _bound_slots(frame: Any) -> list[int]:
 
 
 @builds(types.GeneratorType)
-def build_generator(tr: Any, value: Any, source: Any) -> ForeignGeneratorVariable:
+def build_generator(tr: Trace, value: Any, source: GuardNode | None) -> ForeignGeneratorVariable:
     tr.guard(source, ir.TYPE_IS, types.GeneratorType)
     return ForeignGeneratorVariable(value, source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.isa.canon import Op
@@ -25,6 +25,10 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_n
 from dynamo_lite.variables.protocol.descr import foreign_attribute, generic_getattr, generic_setattr, getset
 from dynamo_lite.variables.protocol.dispatch import method
 from dynamo_lite.variables.protocol.native import load_filled
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 
 class ExcState:
@@ -93,10 +97,10 @@ class GeneratorVariable(VariableTracker):
         """True for a coroutine, or a generator that `types.coroutine` has marked as one."""
         return self.kind is COROUTINE or bool(self.function.code.co_flags & inspect.CO_ITERABLE_COROUTINE)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         generic_setattr(tx, self, name, value)
 
     @property
@@ -107,23 +111,23 @@ class GeneratorVariable(VariableTracker):
     def tp_iternext(self) -> Any:
         return self._iternext if self.kind is GENERATOR else None
 
-    def _iternext(self, tx: Any) -> VariableTracker | None:
+    def _iternext(self, tx: Frame) -> VariableTracker | None:
         finished, value = self.resume(tx, NONE)
         if not finished:
             return value
         return None if value.value is None else raise_stop_iteration(tx, value)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
-    def follow(self, tx: Any) -> GeneratorVariable:
+    def follow(self, tx: Frame) -> GeneratorVariable:
         """The model that runs."""
         return self
 
     # -- running
 
     def resume(
-        self, tx: Any, value: VariableTracker, exc: VariableTracker | None = None, closing: bool = False
+        self, tx: Frame, value: VariableTracker, exc: VariableTracker | None = None, closing: bool = False
     ) -> tuple[bool, VariableTracker]:
         """`gen_send_ex2`: run to the next yield (False, value) or to the end (True, return value); `exc` is thrown in."""
         if not self.started and self.frame is not None and exc is None and value.value is not None:
@@ -148,7 +152,7 @@ class GeneratorVariable(VariableTracker):
             self.frame = None
         return not self.suspended, result
 
-    def _run(self, tx: Any, value: VariableTracker, exc: VariableTracker | None) -> VariableTracker:
+    def _run(self, tx: Frame, value: VariableTracker, exc: VariableTracker | None) -> VariableTracker:
         frame, tr = self.frame, tx.tr
         frame.parent, frame.direct = tx, False
         self.started = self.running = True
@@ -175,7 +179,7 @@ class GeneratorVariable(VariableTracker):
             else:
                 tr.unclosed.pop(id(self), None)
 
-    def throw(self, tx: Any, thrown: Thrown, close_on_exit: bool = True) -> tuple[bool, VariableTracker]:
+    def throw(self, tx: Frame, thrown: Thrown, close_on_exit: bool = True) -> tuple[bool, VariableTracker]:
         """`_gen_throw`: into what a `yield from` waits for, else at the yield."""
         delegate = self.delegate()
         if delegate is None:
@@ -198,12 +202,12 @@ class GeneratorVariable(VariableTracker):
                 raise  # out of this generator, not out of the delegate
             return self._leave_delegate(tx, observed.exc)
 
-    def _frame_below(self, tx: Any) -> Any:
+    def _frame_below(self, tx: Frame) -> Any:
         """The suspended frame as the caller of its delegate."""
         self.frame.parent, self.frame.direct = tx, False
         return self.frame
 
-    def _leave_delegate(self, tx: Any, exc: ExceptionVariable) -> tuple[bool, VariableTracker]:
+    def _leave_delegate(self, tx: Frame, exc: ExceptionVariable) -> tuple[bool, VariableTracker]:
         """The delegate ended with `exc`. Newer bytecode looks at it itself; in older one the loop around SEND is left for it."""
         frame = self.frame
         instrs = frame.lifted.instrs
@@ -217,7 +221,7 @@ class GeneratorVariable(VariableTracker):
             return self.resume(tx, exc.get(tx, "value"))
         return self.resume(tx, NONE, exc)
 
-    def close(self, tx: Any) -> VariableTracker:
+    def close(self, tx: Frame) -> VariableTracker:
         """`gen_close`."""
         if self.frame is None or not self.started:
             self.frame = None
@@ -267,7 +271,7 @@ class GeneratorVariable(VariableTracker):
         handler = lifted.handler_at[self.frame.cur]
         return handler is not None and _has_effects(self.frame, handler.target)
 
-    def finalize(self, tx: Any) -> None:
+    def finalize(self, tx: Frame) -> None:
         """`_PyGen_Finalize` of a started one: the last reference is gone."""
         try:
             self.close(tx)
@@ -281,7 +285,7 @@ class GeneratorVariable(VariableTracker):
             return list(self.frame.held())
         return [self.function, *(v for v in self.arguments if v is not None)]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         """Call the function again; a generator that has started is made to continue where it is."""
         if self.names or self.running_async or self.running:
             unsupported("generator-escapes", self.describe())
@@ -374,7 +378,7 @@ def is_plain_iterator(v: VariableTracker) -> bool:
     return not hasattr(v.python_type(), "close")
 
 
-def optional_attribute(tx: Any, obj: VariableTracker, name: str) -> VariableTracker | None:
+def optional_attribute(tx: Frame, obj: VariableTracker, name: str) -> VariableTracker | None:
     """`_PyObject_LookupAttr`: None instead of an AttributeError."""
     try:
         return get_attr(tx, obj, name)
@@ -384,7 +388,7 @@ def optional_attribute(tx: Any, obj: VariableTracker, name: str) -> VariableTrac
         raise
 
 
-def close_iterator(tx: Any, delegate: VariableTracker) -> None:
+def close_iterator(tx: Frame, delegate: VariableTracker) -> None:
     """`gen_close_iter`."""
     if isinstance(delegate, GeneratorVariable) and delegate.kind is not ASYNC_GENERATOR:
         delegate.close(tx)
@@ -397,7 +401,7 @@ def close_iterator(tx: Any, delegate: VariableTracker) -> None:
         tx.call(closer, [])
 
 
-def stop_iteration_error(tx: Any, flags: int, exc: VariableTracker) -> VariableTracker:
+def stop_iteration_error(tx: Frame, flags: int, exc: VariableTracker) -> VariableTracker:
     """The RuntimeError that replaces a StopIteration (StopAsyncIteration) that leaves the body of a generator with these code flags;
     any other exception as it is."""
     kind = _kind(flags)
@@ -414,7 +418,7 @@ def stop_iteration_error(tx: Any, flags: int, exc: VariableTracker) -> VariableT
     return error
 
 
-def raise_stop_iteration(tx: Any, value: VariableTracker) -> Any:
+def raise_stop_iteration(tx: Frame, value: VariableTracker) -> Any:
     """`_PyGen_SetStopIterationValue`: the end of a generator, as an exception."""
     tx.raise_exception(make_exception(tx, StopIteration, [] if value.value is None else [value]))
 
@@ -457,14 +461,14 @@ class Thrown:
         first = self.arguments[0]
         return issubclass(first.value if is_exception_class(first) else first.python_type(), cls)
 
-    def exception(self, tx: Any) -> VariableTracker:
+    def exception(self, tx: Frame) -> VariableTracker:
         """The instance that the arguments mean (the end of `_gen_throw`)."""
         if self.known is None:
             self.known = self._instance(tx, *self.arguments)
         return self.known
 
     def _instance(
-        self, tx: Any, typ: VariableTracker, value: VariableTracker = NONE, tb: VariableTracker = NONE
+        self, tx: Frame, typ: VariableTracker, value: VariableTracker = NONE, tb: VariableTracker = NONE
     ) -> VariableTracker:
         if not is_traceback(tb):
             tx.raises(TypeError, "throw() third argument must be a traceback object")
@@ -484,7 +488,7 @@ class Thrown:
         return exc
 
     @staticmethod
-    def _normalize(tx: Any, cls: VariableTracker, value: VariableTracker | None) -> VariableTracker:
+    def _normalize(tx: Frame, cls: VariableTracker, value: VariableTracker | None) -> VariableTracker:
         """`PyErr_NormalizeException`."""
         if value is not None and issubclass(value.python_type(), cls.value):
             return value
@@ -495,7 +499,7 @@ class Thrown:
             return observed.exc  # which is thrown in instead
 
     @staticmethod
-    def _made(tx: Any, cls: VariableTracker, args: list[VariableTracker]) -> VariableTracker:
+    def _made(tx: Frame, cls: VariableTracker, args: list[VariableTracker]) -> VariableTracker:
         exc = tx.call(cls, args)
         if not isinstance(exc, ExceptionVariable):
             tx.raises(
@@ -508,23 +512,23 @@ class Thrown:
 # -- methods
 
 
-def native(tx: Any, self: VariableTracker) -> GeneratorVariable:
+def native(tx: Frame, self: VariableTracker) -> GeneratorVariable:
     """The model that runs: of one that exists before the frame there may be none."""
     return self.follow(tx) if hasattr(self, "follow") else unsupported("generator-escapes", self.describe())
 
 
-def finish(tx: Any, finished: bool, value: VariableTracker) -> VariableTracker:
+def finish(tx: Frame, finished: bool, value: VariableTracker) -> VariableTracker:
     """`gen_send_ex`: the value yielded; the end is an exception."""
     return raise_stop_iteration(tx, value) if finished else value
 
 
 @method(types.GeneratorType.send, types.CoroutineType.send)
-def generator_send(tx: Any, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+def generator_send(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
     return finish(tx, *native(tx, self).resume(tx, value))
 
 
 @method(types.GeneratorType.throw, types.CoroutineType.throw)
-def generator_throw(tx: Any, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+def generator_throw(tx: Frame, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     if not 1 <= len(args) <= 3:
         try:
             (_ for _ in ()).throw(*args)
@@ -534,29 +538,29 @@ def generator_throw(tx: Any, self: VariableTracker, /, *args: VariableTracker) -
 
 
 @method(types.GeneratorType.__iter__)
-def generator_iter(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def generator_iter(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return self
 
 
 @method(types.GeneratorType.__next__)
-def generator_next(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def generator_next(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return generator_send(tx, self, NONE)
 
 
 @method(types.GeneratorType.close, types.CoroutineType.close)
-def generator_close(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def generator_close(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return native(tx, self).close(tx)
 
 
 # -- members
 
 
-def _parts(self: VariableTracker, descriptor: Any, tx: Any, read: Any) -> VariableTracker:
+def _parts(self: VariableTracker, descriptor: Any, tx: Frame, read: Any) -> VariableTracker:
     followed = getattr(self, "inner", self)
     return read(tx, followed) if isinstance(followed, GeneratorVariable) else foreign_attribute(tx, self, descriptor)
 
 
-def _frame(tx: Any, self: GeneratorVariable) -> VariableTracker:
+def _frame(tx: Frame, self: GeneratorVariable) -> VariableTracker:
     return NONE if self.frame is None else frame_object(tx, self.frame)
 
 
@@ -572,14 +576,14 @@ _MEMBERS = {
 
 
 def _name_member(name: str) -> Any:
-    def read(tx: Any, self: GeneratorVariable) -> VariableTracker:
+    def read(tx: Frame, self: GeneratorVariable) -> VariableTracker:
         return self.names.get(name) or get_attr(tx, self.function, name)
 
     return read
 
 
 def _set_name(name: str) -> Any:
-    def write(tx: Any, self: VariableTracker, value: VariableTracker | None) -> None:
+    def write(tx: Frame, self: VariableTracker, value: VariableTracker | None) -> None:
         if value is None or not issubclass(value.python_type(), str):
             tx.raises(TypeError, f"{name} must be set to a string object")
         native(tx, self).names[name] = value
@@ -603,7 +607,7 @@ for _each in (GENERATOR, COROUTINE, ASYNC_GENERATOR):
 # -- delegation
 
 
-def yield_from_iter(tx: Any, v: VariableTracker) -> VariableTracker:
+def yield_from_iter(tx: Frame, v: VariableTracker) -> VariableTracker:
     """GET_YIELD_FROM_ITER."""
     if v.python_type() is types.CoroutineType:
         if not tx.code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE):
@@ -612,7 +616,7 @@ def yield_from_iter(tx: Any, v: VariableTracker) -> VariableTracker:
     return v if isinstance(v, GeneratorVariable) else get_iter(tx, v)
 
 
-def send(tx: Any, receiver: VariableTracker, value: VariableTracker) -> tuple[bool, VariableTracker]:
+def send(tx: Frame, receiver: VariableTracker, value: VariableTracker) -> tuple[bool, VariableTracker]:
     """`PyIter_Send`: (finished, value)."""
     if isinstance(receiver, GeneratorVariable):
         return receiver.resume(tx, value)

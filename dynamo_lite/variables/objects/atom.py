@@ -9,7 +9,7 @@ Mirrors the `*_subtype_new` functions of `Objects/longobject.c`, `floatobject.c`
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.host_proxy import call_host
@@ -21,6 +21,12 @@ from dynamo_lite.variables.protocol.native import NativeVariable, atom_value, re
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
 from .subclass import NATIVES, instance_class
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 _READERS: dict[type, Any] = {
     int: lambda v: int.__int__(v),
@@ -54,7 +60,7 @@ class AtomVariable(NativeVariable):
     def children(self) -> Any:
         return ()
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         base = atom_base(self.cls)
         cg.load_callable(base.__new__)
         cg.load_const(self.cls)
@@ -66,7 +72,7 @@ NATIVES.update(dict.fromkeys(ATOM_BASES, AtomVariable))
 
 
 @builds_subclasses(*ATOM_BASES)
-def build_atom_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_atom_instance(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     cls = type(value)
     tr.guard(source, ir.TYPE_IS, cls)
     model = instance_class(cls)(cls, value, source)
@@ -77,7 +83,7 @@ def build_atom_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
 def _new(base: type) -> None:
     @builtin(base.__new__)
     def atom_new(
-        tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+        tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
         real = cls.value
         if not isinstance(real, type) or atom_base(real) is not base or real is bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dynamo_lite.variables.protocol.abstract import get_attr, set_attr
 from dynamo_lite.variables.protocol.base import VariableTracker
@@ -19,9 +19,12 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, Handler, method
 
 from .instance import attribute_name
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 
 def _getattribute(owner: type) -> Handler:
-    def getattribute(tx: Any, self: VariableTracker, name: VariableTracker, /) -> VariableTracker:
+    def getattribute(tx: Frame, self: VariableTracker, name: VariableTracker, /) -> VariableTracker:
         text = attribute_name(tx, name)
         return get_attr(tx, self, text) if self.python_type() is owner else generic_getattr(tx, self, text)
 
@@ -29,20 +32,20 @@ def _getattribute(owner: type) -> Handler:
 
 
 def _setattr(owner: type) -> Handler:
-    def setattr(tx: Any, self: VariableTracker, name: VariableTracker, value: VariableTracker, /) -> None:
+    def setattr(tx: Frame, self: VariableTracker, name: VariableTracker, value: VariableTracker, /) -> None:
         _store(tx, owner, self, attribute_name(tx, name), value)
 
     return setattr
 
 
 def _delattr(owner: type) -> Handler:
-    def delattr(tx: Any, self: VariableTracker, name: VariableTracker, /) -> None:
+    def delattr(tx: Frame, self: VariableTracker, name: VariableTracker, /) -> None:
         _store(tx, owner, self, attribute_name(tx, name), None)
 
     return delattr
 
 
-def _store(tx: Any, owner: type, self: VariableTracker, name: str, value: VariableTracker | None) -> None:
+def _store(tx: Frame, owner: type, self: VariableTracker, name: str, value: VariableTracker | None) -> None:
     if self.python_type() is owner:
         set_attr(tx, self, name, value)
     else:

@@ -8,7 +8,7 @@ Mirrors `builtin___build_class__` of `Python/bltinmodule.c`.
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.builtin.dict import DictVariable
@@ -23,10 +23,13 @@ from .cell import CellVariable
 from .type import TypeVariable
 from .type_new import calculate_metaclass
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 
 @builtin(builtins.__build_class__)
 def build_class(
-    tx: Any, func: VariableTracker, name: VariableTracker, /, *bases: VariableTracker, **keywords: VariableTracker
+    tx: Frame, func: VariableTracker, name: VariableTracker, /, *bases: VariableTracker, **keywords: VariableTracker
 ) -> VariableTracker:
     """`builtin___build_class__`."""
     entries = _update_bases(tx, bases)
@@ -46,7 +49,7 @@ def build_class(
     return made
 
 
-def _update_bases(tx: Any, bases: Any) -> list[VariableTracker]:
+def _update_bases(tx: Frame, bases: Any) -> list[VariableTracker]:
     """`update_bases`: what bases that are no classes stand for."""
     entries: list[VariableTracker] = []
     for base in bases:
@@ -62,7 +65,11 @@ def _update_bases(tx: Any, bases: Any) -> list[VariableTracker]:
 
 
 def _prepare(
-    tx: Any, meta: VariableTracker, name: VariableTracker, bases: VariableTracker, keywords: dict[str, VariableTracker]
+    tx: Frame,
+    meta: VariableTracker,
+    name: VariableTracker,
+    bases: VariableTracker,
+    keywords: dict[str, VariableTracker],
 ) -> Any:
     hook = optional_attr(tx, meta, "__prepare__")
     if hook is None:
@@ -74,7 +81,7 @@ def _prepare(
     return namespace
 
 
-def _check_cell(tx: Any, cell: CellVariable, made: TypeVariable, name: str) -> None:
+def _check_cell(tx: Frame, cell: CellVariable, made: TypeVariable, name: str) -> None:
     content = cell.get(tx)
     if content is made:
         return

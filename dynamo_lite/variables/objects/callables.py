@@ -8,7 +8,7 @@ Mirrors `Objects/classobject.c`, `Objects/genericaliasobject.c`, `Objects/uniono
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import is_none
@@ -16,12 +16,15 @@ from dynamo_lite.variables.protocol.dispatch import constructor, method
 
 from .function import MethodVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 # -- bound methods
 
 
 @constructor(types.MethodType)
 def new_method(
-    tx: Any, cls: VariableTracker, function: VariableTracker, instance: VariableTracker, /
+    tx: Frame, cls: VariableTracker, function: VariableTracker, instance: VariableTracker, /
 ) -> VariableTracker:
     if function.tp_call is None:
         return tx.raises(TypeError, "first argument must be callable")
@@ -45,6 +48,6 @@ def new_method(
     ]
 )
 def call_callable(
-    tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     return tx.call(self, list(args), kwargs)

@@ -8,7 +8,7 @@ Mirrors `Objects/cellobject.c`.
 from __future__ import annotations
 
 from types import CellType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, richcompare
@@ -17,11 +17,17 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, boolean
 from dynamo_lite.variables.protocol.descr import generic_getattr, generic_setattr, getset
 from dynamo_lite.variables.protocol.wrap import builds
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class CellVariable(VariableTracker):
     """A cell. `content` is a tracker, None while empty, `MISSING` while the real cell has not been read."""
 
-    def __init__(self, content: Any = None, source: Any = None, value: Any = MISSING) -> None:
+    def __init__(self, content: Any = None, source: GuardNode | None = None, value: Any = MISSING) -> None:
         self.content = content
         self.source = source
         self.value = value
@@ -29,13 +35,13 @@ class CellVariable(VariableTracker):
     def python_type(self) -> type:
         return CellType
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         generic_setattr(tx, self, name, value)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, CellVariable):
             return NOT_IMPLEMENTED
         mine, its = self.get(tx), other.get(tx)
@@ -43,7 +49,7 @@ class CellVariable(VariableTracker):
             return richcompare(tx, mine, its, op)
         return boolean(COMPARE_OPS[op](its is None, mine is None))  # an empty cell is less than any other
 
-    def get(self, tx: Any) -> VariableTracker | None:
+    def get(self, tx: Frame) -> VariableTracker | None:
         """The content, or None for an empty cell."""
         if self.content is MISSING:
             tr = tx.tr
@@ -58,7 +64,7 @@ class CellVariable(VariableTracker):
                 self.content = tr.wrap(real, node)
         return self.content
 
-    def set(self, tx: Any, content: VariableTracker | None) -> None:
+    def set(self, tx: Frame, content: VariableTracker | None) -> None:
         """Store a tracker; None empties the cell."""
         tx.tr.mutating(self)
         self.content = content
@@ -69,7 +75,7 @@ class CellVariable(VariableTracker):
     def item_at(self, kind: int, arg: Any) -> Any:
         return self.content if self.content is not MISSING else None
 
-    def let_go(self, tr: Any) -> Any:
+    def let_go(self, tr: Trace) -> Any:
         try:
             content = self.value.cell_contents
         except ValueError:
@@ -77,15 +83,15 @@ class CellVariable(VariableTracker):
             return ()
         return missing_from(self.children(), [(tr.source(self.source, ir.CELL_CONTENTS, None), content)])
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(CellType)
         cg.asm.call(0)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if self.content is not None:
             self.emit_update(cg)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if self.content is MISSING:
             return
         if self.content is None:
@@ -98,16 +104,16 @@ class CellVariable(VariableTracker):
 
 
 @builds(CellType)
-def build_cell(tr: Any, value: CellType, source: Any) -> CellVariable:
+def build_cell(tr: Trace, value: CellType, source: GuardNode | None) -> CellVariable:
     tr.guard(source, ir.TYPE_IS, CellType)
     return CellVariable(MISSING, source, value)
 
 
-def _set_contents(tx: Any, self: CellVariable, value: VariableTracker | None) -> None:
+def _set_contents(tx: Frame, self: CellVariable, value: VariableTracker | None) -> None:
     self.set(tx, value)
 
 
 @getset(CellType.__dict__["cell_contents"], _set_contents)
-def cell_contents(tx: Any, self: CellVariable, /) -> VariableTracker:
+def cell_contents(tx: Frame, self: CellVariable, /) -> VariableTracker:
     content = self.get(tx)
     return content if content is not None else tx.raises(ValueError, "Cell is empty")

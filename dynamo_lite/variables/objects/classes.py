@@ -14,7 +14,7 @@ import gc
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import set_metaclass
 from dynamo_lite.exc import NotConstant, unsupported
@@ -35,6 +35,10 @@ from dynamo_lite.variables.protocol.native import emit_call, host_value
 from .function import FunctionVariable
 from .property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
 from .type import MetaInstance, TypeVariable, namespace_of
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 CONVERTED = {
     "__new__": StaticMethodVariable,
@@ -73,7 +77,7 @@ class ClassDictVariable(DictVariable):
     def children(self) -> Any:
         return (self.owner,)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, namespace_of, self.owner)
 
     emit_fill = None
@@ -109,7 +113,7 @@ class NewTypeVariable(TypeVariable):
         """The attribute that the class itself has under `name`."""
         return self.attributes.items.get(name)
 
-    def store_attribute(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def store_attribute(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         """`type_setattro`."""
         meta_attribute = type_attribute(tx, self.python_type(), name)
         if meta_attribute is not None and meta_attribute.tp_descr_set is not None:
@@ -117,7 +121,7 @@ class NewTypeVariable(TypeVariable):
         else:
             self.put(tx, name, value)
 
-    def put(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def put(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         """Store or delete in the class's dictionary."""
         if name in _REFUSED:
             unsupported(_REFUSED[name], f"{qualname_of(self.value)}.{name}")
@@ -128,7 +132,7 @@ class NewTypeVariable(TypeVariable):
             self._delete(tx, name)
         forget(tx.tr, name)
 
-    def _delete(self, tx: Any, name: str) -> None:
+    def _delete(self, tx: Frame, name: str) -> None:
         if name not in self.attributes.items:
             message = f"type object '{self.value.__name__}' has no attribute '{name}'"
             tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
@@ -139,7 +143,7 @@ class NewTypeVariable(TypeVariable):
         del self.attributes.items[name]
         self.template.pop(name, None)
 
-    def member(self, tx: Any, descriptor: Any) -> VariableTracker:
+    def member(self, tx: Frame, descriptor: Any) -> VariableTracker:
         if descriptor in self.kept:
             return self.kept[descriptor]
         reader = IN_DICT.get(descriptor)
@@ -154,7 +158,7 @@ class NewTypeVariable(TypeVariable):
             return TupleVariable([tx.tr.type_tracker(c) for c in real])
         return tx.tr.build_constant_object(real)
 
-    def store_member(self, tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
+    def store_member(self, tx: Frame, descriptor: Any, value: VariableTracker | None) -> None:
         try:
             if value is None:
                 descriptor.__delete__(self.value)
@@ -172,7 +176,7 @@ class NewTypeVariable(TypeVariable):
             self.template.pop(descriptor.__name__, None)
             forget(tx.tr, descriptor.__name__)
 
-    def namespace_proxy(self, tx: Any) -> VariableTracker:
+    def namespace_proxy(self, tx: Frame) -> VariableTracker:
         return MappingProxyVariable(self.attributes)
 
     # -- codegen
@@ -180,7 +184,7 @@ class NewTypeVariable(TypeVariable):
     def children(self) -> Any:
         return [*self.bases, *self.attributes.items.values(), *self.kept.values(), *self.registered]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(bare_class)
         cg.load_const(self.python_type())
         cg.load_const(self.name)
@@ -196,7 +200,7 @@ class NewTypeVariable(TypeVariable):
         cg.asm.build_map(len(shadowing))
         cg.asm.call(6)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         for name, value in self.attributes.items.items():
             placeholder = self.template.get(name, MISSING)
             if self.untouched.get(name) is value or (is_none(value) and placeholder is None) or name in self.shadowed:
@@ -215,11 +219,11 @@ class NewMetaTypeVariable(MetaInstance, NewTypeVariable):
     """A class made by the traced code, of a metaclass of its own."""
 
 
-def _own_doc(tx: Any, cls: NewTypeVariable) -> VariableTracker | None:
+def _own_doc(tx: Frame, cls: NewTypeVariable) -> VariableTracker | None:
     return type_attribute(tx, cls.value, "__doc__")
 
 
-def _own_annotations(tx: Any, cls: NewTypeVariable) -> VariableTracker:
+def _own_annotations(tx: Frame, cls: NewTypeVariable) -> VariableTracker:
     if cls.own("__annotations__") is None:
         cls.put(tx, "__annotations__", DictVariable())
     return cls.own("__annotations__")
@@ -253,7 +257,7 @@ _REAL_VALUES = {"__abstractmethods__": _host_names}
 """Attributes of a stand-in that C code looks into → how to make them from the model."""
 
 
-def new_class_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
+def new_class_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | None:
     """`type_attribute` for a class made by the traced code."""
     tr = tx.tr
     for base in mro_of(cls):
@@ -274,7 +278,7 @@ class StandIn:
     """Stands in a stand-in's namespace for an object without a value during the analysis."""
 
 
-def real_object(vt: Any) -> Any:
+def real_object(vt: VariableTracker) -> Any:
     """The object that represents another one in a stand-in: itself where it exists and can do no harm, a function of the same code, a
     descriptor of its kind, an opaque object."""
     if isinstance(vt, ConstantVariable):
@@ -285,7 +289,7 @@ def real_object(vt: Any) -> Any:
     return made
 
 
-def _stand_in(vt: Any) -> Any:
+def _stand_in(vt: VariableTracker) -> Any:
     if isinstance(vt, FunctionVariable):
         if vt.value is not MISSING:
             return vt.value
@@ -362,7 +366,7 @@ class _OfNewClass:
     def children(self) -> Any:
         return (self.owner,)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, own_attribute, self.owner, ConstantVariable(self.value.__name__))
 
 
@@ -382,7 +386,7 @@ class NewDictDescriptorVariable(_OfNewClass, InstanceDictDescriptorVariable):
 class NewWeakrefDescriptorVariable(_OfNewClass, InstanceDictDescriptorVariable):
     """`__weakref__`."""
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None:
             return self
         if obj.source is not None or id(obj) in tx.tr.proxies:

@@ -6,7 +6,7 @@ function, which is followed as part of the outer capture; a model that breaks wh
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite import _eval_frame
 from dynamo_lite.exc import NotConstant, unsupported
@@ -20,32 +20,38 @@ from dynamo_lite.variables.protocol.wrap import builds
 from .classes import CONVERTED
 from .function import FunctionVariable, MethodVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class CompiledVariable(DescriptorVariable):
     """A `Callable`. What it does not have itself it has from its function."""
 
-    def __init__(self, value: Any, source: Any, function: VariableTracker) -> None:
+    def __init__(self, value: Any, source: GuardNode | None, function: VariableTracker) -> None:
         super().__init__(value, source)
         self.function = function
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name in ("__wrapped__", "_torchdynamo_orig_callable"):
             return self.function if getattr(self.value, name) is self.function.value else self._own(tx, name)
         if name in _OF_FUNCTION and name not in self.value.__dict__:
             return self.function.tp_getattro(tx, name)
         return self._own(tx, name)
 
-    def _own(self, tx: Any, name: str) -> VariableTracker:
+    def _own(self, tx: Frame, name: str) -> VariableTracker:
         try:
             value = getattr(self.value, name)
         except AttributeError as error:
             tx.raises_like(error)
         return tx.tr.wrap(value, tx.tr.source(self.source, ir.ATTR, name))
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self if obj is None else MethodVariable(self, obj)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.function, args, kwargs)
 
 
@@ -56,7 +62,9 @@ _OF_FUNCTION = frozenset(
 
 
 @method(_eval_frame.Callable.__set_name__, _eval_frame.UncapturedFunction.__set_name__)
-def function_set_name(tx: Any, self: VariableTracker, owner: VariableTracker, name: VariableTracker) -> VariableTracker:
+def function_set_name(
+    tx: Frame, self: VariableTracker, owner: VariableTracker, name: VariableTracker
+) -> VariableTracker:
     """What a new class calls for the functions in its namespace."""
     if name.as_python_constant() in CONVERTED:
         unsupported("class-definition", f"compiled {name.as_python_constant()}")
@@ -82,18 +90,18 @@ class NewCompiledVariable(VariableTracker):
     def children(self) -> Any:
         return (self.function,)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name in ("__wrapped__", "_torchdynamo_orig_callable"):
             return self.function
         return self.function.tp_getattro(tx, name)
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self if obj is None else MethodVariable(self, obj)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.function, args, kwargs)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(self.compiler)
         cg.load(self.function)
         for value in self.options.values():
@@ -105,7 +113,7 @@ def nested_compiler(compile: Any) -> None:
     """Have calls of `compile` in captured code make models: of plain functions, with options that are constants."""
 
     @builtin(compile)
-    def compile_inside(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def compile_inside(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         try:
             options = {name: _option(value) for name, value in kwargs.items()}
         except NotConstant as error:
@@ -148,12 +156,12 @@ class PartialCompiledVariable(VariableTracker):
     def python_type(self) -> type:
         return type(self.compiler())
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if kwargs or len(args) != 1:
             return unsupported("nested-compiler", "compile")
         return _compiled(self.compiler, self.options, *args)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(self.compiler)
         for value in self.options.values():
             cg.load_const(value)
@@ -161,7 +169,7 @@ class PartialCompiledVariable(VariableTracker):
 
 
 @builds(_eval_frame.Callable)
-def build_callable(tr: Any, value: Any, source: Any) -> CompiledVariable:
+def build_callable(tr: Trace, value: Any, source: GuardNode | None) -> CompiledVariable:
     tr.guard(source, ir.IS, value)
     function = value._torchdynamo_orig_callable
     return CompiledVariable(value, source, tr.build_constant_object(function))
@@ -170,26 +178,26 @@ def build_callable(tr: Any, value: Any, source: Any) -> CompiledVariable:
 class SlotMethodVariable(DescriptorVariable):
     """A `SlotMethod`: a call is one of its object."""
 
-    def __init__(self, value: Any, source: Any, object: VariableTracker) -> None:
+    def __init__(self, value: Any, source: GuardNode | None, object: VariableTracker) -> None:
         super().__init__(value, source)
         self.object = object
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name in ("__self__", "_torchdynamo_orig_callable"):
             return self.object
         return super().tp_getattro(tx, name)
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if self.value.name == "__call__":
             return tx.call(self.object, args, kwargs)
         return tx.call(self.object.tp_getattro(tx, self.value.name), args, kwargs)
 
 
 @builds(_eval_frame.SlotMethod)
-def build_slot_method(tr: Any, value: Any, source: Any) -> SlotMethodVariable:
+def build_slot_method(tr: Trace, value: Any, source: GuardNode | None) -> SlotMethodVariable:
     tr.guard(source, ir.IS, value)
     return SlotMethodVariable(value, source, tr.wrap(value.__self__, tr.source(source, ir.ATTR, "__self__")))
 
@@ -197,10 +205,10 @@ def build_slot_method(tr: Any, value: Any, source: Any) -> SlotMethodVariable:
 class ModuleSlotVariable(DescriptorVariable):
     """The `__call__` or `forward` of the class of a compiled module: that of the class of the original."""
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self if obj is None else MethodVariable(self, obj)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         real = real_object(args[0]) if args else MISSING
         if not isinstance(real, self.value.owner):
             return unsupported(
@@ -214,7 +222,7 @@ class ModuleSlotVariable(DescriptorVariable):
 
 
 @builds(_eval_frame.SlotDescriptor)
-def build_slot_descriptor(tr: Any, value: Any, source: Any) -> ModuleSlotVariable:
+def build_slot_descriptor(tr: Trace, value: Any, source: GuardNode | None) -> ModuleSlotVariable:
     tr.guard(source, ir.IS, value)
     return ModuleSlotVariable(value, source)
 
@@ -222,14 +230,14 @@ def build_slot_descriptor(tr: Any, value: Any, source: Any) -> ModuleSlotVariabl
 class DisabledVariable(DescriptorVariable):
     """A function that must run as it is."""
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self if obj is None else MethodVariable(self, obj)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return unsupported("call-skipped-function", f"{getattr(self.value, '__qualname__', self.value)} is disabled")
 
 
 @builds(_eval_frame.Uncaptured, _eval_frame.UncapturedFunction)
-def build_uncaptured(tr: Any, value: Any, source: Any) -> DisabledVariable:
+def build_uncaptured(tr: Trace, value: Any, source: GuardNode | None) -> DisabledVariable:
     tr.guard(source, ir.IS, value)
     return DisabledVariable(value, source)

@@ -8,7 +8,7 @@ Mirrors `Lib/enum.py`.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import qualname_of
@@ -19,6 +19,12 @@ from dynamo_lite.variables.protocol.wrap import builds_if
 
 from .instance import InstanceVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 _SHORT = {enum.Enum.__dict__["name"]: "_name_", enum.Enum.__dict__["value"]: "_value_"}
 """Properties of Enum → the attribute that each returns for a member."""
 
@@ -28,21 +34,21 @@ class EnumVariable(InstanceVariable, ConstantVariable):
 
     folds = False
 
-    def __init__(self, value: enum.Enum, source: Any) -> None:
+    def __init__(self, value: enum.Enum, source: GuardNode | None) -> None:
         super().__init__(type(value), value, source)
 
     def describe(self) -> str:
         return f"{qualname_of(self.cls)}.{self.value._name_}"
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         short = _SHORT.get(type_lookup(self.cls, name)) if name in ("name", "value") else None
         return super().tp_getattro(tx, name if short is None else short)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_const(self.value)
 
 
 @builds_if(lambda value: issubclass(type(value), enum.Enum))
-def build_enum(tr: Any, value: enum.Enum, source: Any) -> EnumVariable:
+def build_enum(tr: Trace, value: enum.Enum, source: GuardNode | None) -> EnumVariable:
     tr.guard(source, ir.IS, value)
     return EnumVariable(value, source)

@@ -7,7 +7,7 @@ Mirrors the `*Error_init`, `*Error_str` functions of `Objects/exceptions.c`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.isa.typeobject import mro_of
 from dynamo_lite.variables.builtin.host_proxy import run_host, to_host
@@ -18,10 +18,13 @@ from dynamo_lite.variables.protocol.dispatch import builtin, method
 
 from .exception_instance import C_MEMBERS, EXCEPTION_CLASSES, ExceptionVariable, c_base, load_members
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 _UNICODE_ERRORS = (UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError)
 
 
-def _real(tx: Any, cls: type, args: Any) -> Any:
+def _real(tx: Frame, cls: type, args: Any) -> Any:
     """A real exception of a builtin class."""
     made: list[Any] = []
     host = [to_host(tx, a) for a in args]
@@ -31,7 +34,7 @@ def _real(tx: Any, cls: type, args: Any) -> Any:
 
 def _init(cls: type) -> None:
     @method(cls.__init__)
-    def init(tx: Any, self: ExceptionVariable, *args: VariableTracker) -> None:
+    def init(tx: Frame, self: ExceptionVariable, *args: VariableTracker) -> None:
         load_members(tx, self, _real(tx, cls, args))
 
 
@@ -50,7 +53,7 @@ def _parses_in_init(cls: type) -> bool:
 
 
 @builtin(*[cls.__new__ for cls in _with_own("__new__", OSError)])
-def os_error_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> Any:
+def os_error_new(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> Any:
     real = cls.value
     if _parses_in_init(real):
         exc = ExceptionVariable(real)
@@ -62,14 +65,14 @@ def os_error_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwa
 
 
 @method(*[cls.__init__ for cls in _with_own("__init__", OSError)])
-def os_error_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def os_error_init(tx: Frame, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     if _parses_in_init(self.cls):
         load_members(tx, self, _real(tx, c_base(self.cls), args))
 
 
 def _text(cls: type) -> None:
     @method(cls.__str__)
-    def text(tx: Any, self: ExceptionVariable) -> VariableTracker:
+    def text(tx: Frame, self: ExceptionVariable) -> VariableTracker:
         base = c_base(self.cls)
         real = base.__new__(base)
         real.args = tuple([to_host(tx, a) for a in self.get(tx, "args").items])
@@ -87,13 +90,13 @@ for _cls in _with_own("__str__", *C_MEMBERS):
 def _accessors(cls: type, name: str) -> None:
     descriptor = cls.__dict__[name]
 
-    def write(tx: Any, self: ExceptionVariable, value: VariableTracker | None) -> None:
+    def write(tx: Frame, self: ExceptionVariable, value: VariableTracker | None) -> None:
         host = [] if value is None else [to_host(tx, value)]
         change = descriptor.__delete__ if value is None else descriptor.__set__
         run_host(tx, lambda: change(cls.__new__(cls), *host))  # it may refuse the value
         self.put(tx, name, ConstantVariable(None) if value is None else value)
 
-    def read(tx: Any, self: ExceptionVariable) -> VariableTracker:
+    def read(tx: Frame, self: ExceptionVariable) -> VariableTracker:
         value = self.get(tx, name)
         if value.value is None:
             run_host(tx, lambda: descriptor.__get__(cls.__new__(cls)))  # one of them is not there until it is set

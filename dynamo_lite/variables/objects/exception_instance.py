@@ -7,7 +7,7 @@ Mirrors the `BaseException` part of `Objects/exceptions.c`, `do_raise` of `Pytho
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -33,13 +33,19 @@ from .frame_object import frame_object
 from .instance import InstanceVariable
 from .traceback_object import TracebackVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 FALSE = ConstantVariable(False)
 
 
 class ExceptionVariable(InstanceVariable):
     """An exception instance. `state` holds the members of its C struct as far as known: args, __cause__, __traceback__, name …"""
 
-    def __init__(self, cls: type, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(self, cls: type, value: Any = MISSING, source: GuardNode | None = None) -> None:
         super().__init__(cls, value, source)
         self.state: dict[str, VariableTracker] = {}
         self.written: dict[str, None] = {}
@@ -55,7 +61,7 @@ class ExceptionVariable(InstanceVariable):
 
     # -- state
 
-    def get(self, tx: Any, name: str) -> VariableTracker:
+    def get(self, tx: Frame, name: str) -> VariableTracker:
         """One of the C-level members."""
         if self.context_pending is not None and name == "__context__":
             self.settle_context()
@@ -66,7 +72,7 @@ class ExceptionVariable(InstanceVariable):
             found = self.state[name] = self._read(tx, name)
         return found
 
-    def _read(self, tx: Any, name: str) -> VariableTracker:
+    def _read(self, tx: Frame, name: str) -> VariableTracker:
         """`PyException_GetTraceback` and the like: the field itself. A class of the program may have methods and properties for the
         attribute of that name, which do not matter here."""
         node = tx.tr.source(self.source, ir.FIELD, name)
@@ -78,7 +84,7 @@ class ExceptionVariable(InstanceVariable):
         tx.tr.expect(node)
         return tx.tr.wrap(value, node)
 
-    def put(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def put(self, tx: Frame, name: str, value: VariableTracker) -> None:
         """Set one of the C-level members."""
         tx.tr.mutating(self)
         if name == "__context__":
@@ -86,12 +92,12 @@ class ExceptionVariable(InstanceVariable):
         self.state[name] = value
         self.written[name] = None
 
-    def set_cause(self, tx: Any, cause: VariableTracker) -> None:
+    def set_cause(self, tx: Frame, cause: VariableTracker) -> None:
         """`PyException_SetCause`: also suppresses the context."""
         self.put(tx, "__cause__", cause)
         self.put(tx, "__suppress_context__", ConstantVariable(True))
 
-    def chain(self, tx: Any) -> None:
+    def chain(self, tx: Frame) -> None:
         """The context that `_PyErr_SetObject` gives: the exception being handled."""
         handled = tx.tr.handled
         if handled is not None:
@@ -103,7 +109,7 @@ class ExceptionVariable(InstanceVariable):
             if outer is not None:
                 self._chain_to(tx, outer)
 
-    def _chain_to(self, tx: Any, handled: VariableTracker) -> None:
+    def _chain_to(self, tx: Frame, handled: VariableTracker) -> None:
         """Set the context, cutting the chain where it would lead back here. (One that is a cycle already is walked once.)"""
         if handled is self:
             return
@@ -129,7 +135,7 @@ class ExceptionVariable(InstanceVariable):
             self.state["__context__"] = outer
             self.written["__context__"] = None
 
-    def names(self, tr: Any) -> None:
+    def names(self, tr: Trace) -> None:
         """The message that was put together last is this exception's."""
         self.named, tr.named = self.named + tr.named, []
 
@@ -139,7 +145,7 @@ class ExceptionVariable(InstanceVariable):
             class_name(cls)
         self.named = []
 
-    def add_traceback(self, tx: Any) -> None:
+    def add_traceback(self, tx: Frame) -> None:
         """`PyTraceBack_Here`. Code of the engine stands for C code, which has no entries."""
         if trace_rules.is_internal(tx.code):
             return
@@ -159,7 +165,7 @@ class ExceptionVariable(InstanceVariable):
             self.settle_context()
         return [*self.state.values(), *super().children()]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(native_new(self.cls))
         cg.load_const(self.cls)
         arguments = CONSTRUCTOR_MEMBERS if issubclass(self.cls, BaseExceptionGroup) else ()
@@ -167,18 +173,18 @@ class ExceptionVariable(InstanceVariable):
             cg.load(self.state[name])
         cg.asm.call(1 + len(arguments))
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         names = [name for name, value in self.state.items() if value is not NONE and value is not FALSE]
         if "__cause__" in names:
             names.append("__suppress_context__")
         self.emit_state(cg, [name for name in names if name not in CONSTRUCTOR_MEMBERS])
         self.emit_attributes(cg)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         self.emit_state(cg, self.written)
         super().emit_update(cg)
 
-    def emit_state(self, cg: Any, names: Any) -> None:
+    def emit_state(self, cg: Codegen, names: Any) -> None:
         """Store C-level members (the cause before the suppression, which it sets)."""
         for name in sorted(dict.fromkeys(names), key=lambda n: n == "__suppress_context__"):
             cg.load_callable(field_descriptor(self.cls, name).__set__)
@@ -197,7 +203,7 @@ def native_new(cls: type) -> Any:
     return next(base for base in mro_of(cls) if "__new__" in dict_of(base) and not is_heap_type(base)).__new__
 
 
-def make_exception(tx: Any, cls: type[BaseException], args: list[VariableTracker]) -> ExceptionVariable:
+def make_exception(tx: Frame, cls: type[BaseException], args: list[VariableTracker]) -> ExceptionVariable:
     """`cls(*args)` for a builtin exception class."""
     exc = ExceptionVariable(cls)
     exc.state["args"] = TupleVariable(args)
@@ -206,7 +212,7 @@ def make_exception(tx: Any, cls: type[BaseException], args: list[VariableTracker
     return exc
 
 
-def exception_from(tx: Any, error: BaseException) -> ExceptionVariable:
+def exception_from(tx: Frame, error: BaseException) -> ExceptionVariable:
     """The model of an exception that a real call raised during the analysis."""
     cls = type(error)
     if cls.__init__ is not c_base(cls).__init__ and module_of(cls) == "builtins":
@@ -224,7 +230,7 @@ def exception_from(tx: Any, error: BaseException) -> ExceptionVariable:
     return exc
 
 
-def _modelled(tx: Any, error: BaseException, values: Any) -> list[VariableTracker]:
+def _modelled(tx: Frame, error: BaseException, values: Any) -> list[VariableTracker]:
     models = [tx.tr.wrap_new(value) for value in values]
     if any(model is None for model in models):
         unsupported("exception-unrepresentable", f"{type(error).__name__}: {error}")
@@ -253,7 +259,7 @@ C_MEMBERS: dict[type, tuple[str, ...]] = {
 """Builtin exception class → what its instances hold beside args, as attributes in C."""
 
 
-def load_members(tx: Any, exc: ExceptionVariable, error: BaseException) -> None:
+def load_members(tx: Frame, exc: ExceptionVariable, error: BaseException) -> None:
     """Give `exc` the arguments and the members that the real `error` has."""
     exc.put(tx, "args", TupleVariable(_modelled(tx, error, error.args)))
     for cls in mro_of(type(error)):
@@ -264,7 +270,7 @@ def load_members(tx: Any, exc: ExceptionVariable, error: BaseException) -> None:
 
 
 @builds_subclasses(BaseException)
-def build_exception(tr: Any, value: BaseException, source: Any) -> ExceptionVariable:
+def build_exception(tr: Trace, value: BaseException, source: GuardNode | None) -> ExceptionVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     return ExceptionVariable(type(value), value, source)
 
@@ -277,7 +283,7 @@ def is_exception_class(v: VariableTracker) -> bool:
     return issubclass(type(v.value), type) and issubclass(v.value, BaseException)
 
 
-def caught_classes(tx: Any, target: VariableTracker) -> list[VariableTracker]:
+def caught_classes(tx: Frame, target: VariableTracker) -> list[VariableTracker]:
     """`check_except_type_valid`: the class or classes after `except`."""
     classes = target.items if isinstance(target, TupleVariable) else [target]
     for cls in classes:
@@ -286,12 +292,12 @@ def caught_classes(tx: Any, target: VariableTracker) -> list[VariableTracker]:
     return classes
 
 
-def exception_match(tx: Any, exc: VariableTracker, target: VariableTracker) -> bool:
+def exception_match(tx: Frame, exc: VariableTracker, target: VariableTracker) -> bool:
     """CHECK_EXC_MATCH: `target` is an exception class or a tuple of them."""
     return any(is_subtype(tx, exc.python_type(), cls.value) for cls in caught_classes(tx, target))
 
 
-def raise_varargs(tx: Any, exc: VariableTracker | None = None, cause: VariableTracker | None = None) -> NoReturn:
+def raise_varargs(tx: Frame, exc: VariableTracker | None = None, cause: VariableTracker | None = None) -> NoReturn:
     """RAISE_VARARGS (`do_raise`)."""
     if exc is None:
         active = tx.tr.active_exception()
@@ -305,7 +311,7 @@ def raise_varargs(tx: Any, exc: VariableTracker | None = None, cause: VariableTr
     tx.raise_exception(instance)
 
 
-def _instantiate(tx: Any, exc: VariableTracker, message: str) -> ExceptionVariable:
+def _instantiate(tx: Frame, exc: VariableTracker, message: str) -> ExceptionVariable:
     if is_exception_class(exc):
         instance = tx.call(exc, [])
         if not isinstance(instance, ExceptionVariable):

@@ -8,7 +8,7 @@ Mirrors `Objects/exceptions.c`.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import mro_of
@@ -24,18 +24,21 @@ from dynamo_lite.variables.protocol.dispatch import builtin, method
 from .exception_instance import C_MEMBERS, CONSTRUCTOR_MEMBERS, EXCEPTION_CLASSES, ExceptionVariable, caught_classes
 from .traceback_object import is_traceback
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 # -- construction
 
 
 @method(BaseException.__init__)
-def exception_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def exception_init(tx: Frame, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     if kwargs:
         tx.raises(TypeError, f"{message_name(self.cls)}() takes no keyword arguments")
     self.put(tx, "args", TupleVariable(list(args)))
 
 
 def new_exception(
-    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> ExceptionVariable:
     """`BaseException_new`."""
     exc = ExceptionVariable(cls.value)
@@ -43,12 +46,14 @@ def new_exception(
     return exc
 
 
-def stop_iteration_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def stop_iteration_init(
+    tx: Frame, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> None:
     exception_init(tx, self, *args, **kwargs)
     self.put(tx, "value", args[0] if args else NONE)
 
 
-def system_exit_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def system_exit_init(tx: Frame, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     exception_init(tx, self, *args, **kwargs)
     self.put(tx, "code", args[0] if len(args) == 1 else (TupleVariable(list(args)) if args else NONE))
 
@@ -56,7 +61,7 @@ def system_exit_init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker
 def _init_with_names(cls: type) -> Any:
     """`AttributeError(…, name=, obj=)`, `NameError(…, name=)`, `ImportError(…, name=, path=)`."""
 
-    def init(tx: Any, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+    def init(tx: Frame, self: ExceptionVariable, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
         try:
             cls(**dict.fromkeys(kwargs))
         except TypeError as error:
@@ -94,7 +99,7 @@ for _cls in EXCEPTION_CLASSES:
 # -- members
 
 
-def _refused(tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
+def _refused(tx: Frame, descriptor: Any, value: VariableTracker | None) -> None:
     """Raise what the real member says about a value (None: a deletion) that it does not take."""
     owner = descriptor.__objclass__
     exc = owner.__new__(owner, *(("", [ValueError()]) if issubclass(owner, BaseExceptionGroup) else ()))
@@ -108,7 +113,7 @@ def _refused(tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
     unsupported("mutation-of-unknown-object", f"{descriptor!r}")
 
 
-def _write_args(tx: Any, self: ExceptionVariable, value: VariableTracker) -> None:
+def _write_args(tx: Frame, self: ExceptionVariable, value: VariableTracker) -> None:
     self.put(tx, "args", TupleVariable(tx.tr.unpack(tx, value)))
 
 
@@ -134,7 +139,7 @@ def _setter(descriptor: Any) -> Any:
     name = descriptor.__name__
     restriction = _RESTRICTED.get(name)
 
-    def write(tx: Any, self: ExceptionVariable, value: VariableTracker | None) -> None:
+    def write(tx: Frame, self: ExceptionVariable, value: VariableTracker | None) -> None:
         if restriction is None:
             self.put(tx, name, value if value is not None else NONE)
         elif value is None or not restriction[0](value):
@@ -159,13 +164,13 @@ for _cls in EXCEPTION_CLASSES:
 
 
 @method(BaseException.with_traceback)
-def with_traceback(tx: Any, self: ExceptionVariable, tb: VariableTracker) -> VariableTracker:
+def with_traceback(tx: Frame, self: ExceptionVariable, tb: VariableTracker) -> VariableTracker:
     _setter(BaseException.__dict__["__traceback__"])(tx, self, tb)
     return self
 
 
 @method(BaseException.add_note)
-def add_note(tx: Any, self: ExceptionVariable, note: VariableTracker) -> None:
+def add_note(tx: Frame, self: ExceptionVariable, note: VariableTracker) -> None:
     if not issubclass(note.python_type(), str):
         tx.raises(TypeError, f"note must be a str, not '{type_name(note)}'")
     try:
@@ -185,7 +190,7 @@ def add_note(tx: Any, self: ExceptionVariable, note: VariableTracker) -> None:
 
 
 @method(BaseException.__reduce__)
-def exception_reduce(tx: Any, self: ExceptionVariable) -> VariableTracker:
+def exception_reduce(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     parts = [tx.tr.type_of(tx, self), self.get(tx, "args")]
     attributes = self.instance_dict(tx)
     if attributes is not None and attributes.pairs():
@@ -196,7 +201,7 @@ def exception_reduce(tx: Any, self: ExceptionVariable) -> VariableTracker:
 
 
 @method(BaseException.__setstate__)
-def exception_setstate(tx: Any, self: ExceptionVariable, state: VariableTracker) -> None:
+def exception_setstate(tx: Frame, self: ExceptionVariable, state: VariableTracker) -> None:
     if is_none(state):
         return
     if not isinstance(state, DictVariable):
@@ -208,16 +213,16 @@ def exception_setstate(tx: Any, self: ExceptionVariable, state: VariableTracker)
 # -- text
 
 
-def _str(tx: Any, v: VariableTracker) -> str:
+def _str(tx: Frame, v: VariableTracker) -> str:
     return tx.call(tx.tr.type_tracker(str), [v]).as_python_constant()
 
 
-def _repr(tx: Any, v: VariableTracker) -> str:
+def _repr(tx: Frame, v: VariableTracker) -> str:
     return tx.call(tx.tr.wrap_callable(repr), [v]).as_python_constant()
 
 
 @method(BaseException.__str__)
-def exception_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
+def exception_str(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     args = self.get(tx, "args").items
     if not args:
         return ConstantVariable("")
@@ -225,19 +230,19 @@ def exception_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
 
 
 @method(KeyError.__str__)
-def key_error_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
+def key_error_str(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     args = self.get(tx, "args").items
     return ConstantVariable(_repr(tx, args[0])) if len(args) == 1 else exception_str(tx, self)
 
 
 @method(ImportError.__str__)
-def import_error_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
+def import_error_str(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     message = self.get(tx, "msg")
     return message if message.python_type() is str else exception_str(tx, self)
 
 
 @method(BaseExceptionGroup.__str__)
-def group_str(tx: Any, self: ExceptionVariable) -> VariableTracker:
+def group_str(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     n = len(self.get(tx, "exceptions").items)
     plural = "s" if n > 1 else ""
     return ConstantVariable(f"{_str(tx, self.get(tx, 'message'))} ({n} sub-exception{plural})")
@@ -250,7 +255,7 @@ for _cls in EXCEPTION_CLASSES:
 
 
 @method(BaseException.__repr__)
-def exception_repr(tx: Any, self: ExceptionVariable) -> VariableTracker:
+def exception_repr(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     parts = [_repr(tx, a) for a in self.get(tx, "args").items]
     return ConstantVariable(f"{class_name(self.cls)}({', '.join(parts)})")
 
@@ -259,7 +264,9 @@ def exception_repr(tx: Any, self: ExceptionVariable) -> VariableTracker:
 
 
 @builtin(BaseExceptionGroup.__new__)
-def group_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> ExceptionVariable:
+def group_new(
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> ExceptionVariable:
     """`BaseExceptionGroup_new`: the class follows from what is in the group."""
     stand_ins = [a.value if a.value is not MISSING else object() for a in args]
     if len(args) != 2 or not issubclass(args[0].python_type(), str) or not _is_sequence(args[1]):
@@ -288,7 +295,7 @@ def _is_sequence(v: VariableTracker) -> bool:
     )
 
 
-def _refused_group(tx: Any, cls: type, *args: Any) -> None:
+def _refused_group(tx: Frame, cls: type, *args: Any) -> None:
     """Raise what the real class says about wrong arguments."""
     try:
         cls(*args)
@@ -297,7 +304,7 @@ def _refused_group(tx: Any, cls: type, *args: Any) -> None:
     unsupported("call-c-function", f"{cls.__name__}() with such arguments")
 
 
-def match_group(tx: Any, exc: VariableTracker, target: VariableTracker) -> tuple[VariableTracker, VariableTracker]:
+def match_group(tx: Frame, exc: VariableTracker, target: VariableTracker) -> tuple[VariableTracker, VariableTracker]:
     """CHECK_EG_MATCH (`_PyEval_ExceptionGroupMatch`): (rest, match)."""
     classes = caught_classes(tx, target)
     for cls in classes:

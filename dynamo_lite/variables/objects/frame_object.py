@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.isa.resume import is_resumed
@@ -19,6 +19,10 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
 from dynamo_lite.variables.protocol.descr import foreign_attribute, getset
 from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.native import NativeVariable, host_index, readonly
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 
 class FrameVariable(NativeVariable):
@@ -33,7 +37,7 @@ class FrameVariable(NativeVariable):
     def describe(self) -> str:
         return f"frame of {self.frame.code.co_qualname}"
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         self.needs_real_frames(f"{self.describe()}, which escapes")
 
     def needs_real_frames(self, context: str) -> NoReturn:
@@ -46,7 +50,7 @@ class FrameVariable(NativeVariable):
         raise error
 
 
-def caller(tx: Any, depth: int) -> Any:
+def caller(tx: Frame, depth: int) -> Any:
     """The frame so many calls above the one that calls; None beyond the outermost traced one. Frames of polyfills are none."""
     frame = tx
     while frame is not None:
@@ -58,7 +62,7 @@ def caller(tx: Any, depth: int) -> Any:
     return None
 
 
-def frame_object(tx: Any, frame: Any) -> VariableTracker:
+def frame_object(tx: Frame, frame: Any) -> VariableTracker:
     """The one object of a traced frame."""
     known = tx.tr.frame_objects
     found = known.get(id(frame))
@@ -68,7 +72,7 @@ def frame_object(tx: Any, frame: Any) -> VariableTracker:
 
 
 @builtin(sys._getframe)
-def sys_getframe(tx: Any, depth: VariableTracker = ConstantVariable(0), /) -> VariableTracker:  # noqa: B008
+def sys_getframe(tx: Frame, depth: VariableTracker = ConstantVariable(0), /) -> VariableTracker:  # noqa: B008
     frame = caller(tx, host_index(tx, depth))
     if frame is None:
         return tx.needs_real_callers("frame-introspection", "sys._getframe()")
@@ -78,7 +82,7 @@ def sys_getframe(tx: Any, depth: VariableTracker = ConstantVariable(0), /) -> Va
 if hasattr(sys, "_getframemodulename"):
 
     @builtin(sys._getframemodulename)
-    def sys_getframemodulename(tx: Any, depth: VariableTracker = ConstantVariable(0)) -> VariableTracker:  # noqa: B008
+    def sys_getframemodulename(tx: Frame, depth: VariableTracker = ConstantVariable(0)) -> VariableTracker:  # noqa: B008
         frame = caller(tx, host_index(tx, depth))
         if frame is None:
             return tx.needs_real_callers("frame-introspection", "sys._getframemodulename()")
@@ -89,13 +93,13 @@ def _member(name: str, read: Any) -> None:
     descriptor = types.FrameType.__dict__[name]
 
     @getset(descriptor, readonly(descriptor))
-    def get(tx: Any, self: VariableTracker, /) -> VariableTracker:
+    def get(tx: Frame, self: VariableTracker, /) -> VariableTracker:
         if not isinstance(self, FrameVariable):
             return foreign_attribute(tx, self, descriptor)  # a real frame
         return read(tx, self)
 
 
-def _back(tx: Any, self: FrameVariable, /) -> VariableTracker:
+def _back(tx: Frame, self: FrameVariable, /) -> VariableTracker:
     if self.frame.generator is not None and not self.frame.generator.running:
         return NONE
     parent = caller(self.frame.parent, 0) if self.frame.parent is not None else None
@@ -108,7 +112,7 @@ def _refused(name: str) -> Any:
     return lambda tx, self: self.needs_real_frames(f"frame.{name}")
 
 
-def _code(tx: Any, self: FrameVariable, /) -> VariableTracker:
+def _code(tx: Frame, self: FrameVariable, /) -> VariableTracker:
     if is_resumed(self.frame.code):
         return self.needs_real_frames("frame.f_code after a graph break")
     return ConstantVariable(self.frame.code)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import TRACEBACK, NotConstant, unsupported
 from dynamo_lite.guards import ir
@@ -48,6 +48,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 
 from .cell import CellVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class FunctionVariable(VariableTracker):
     """A Python function.
@@ -57,7 +63,12 @@ class FunctionVariable(VariableTracker):
     """
 
     def __init__(
-        self, code: types.CodeType, globals_: Any, closure: list[CellVariable], value: Any = MISSING, source: Any = None
+        self,
+        code: types.CodeType,
+        globals_: Any,
+        closure: list[CellVariable],
+        value: Any = MISSING,
+        source: GuardNode | None = None,
     ) -> None:
         self.code = code
         self.globals = globals_
@@ -83,7 +94,7 @@ class FunctionVariable(VariableTracker):
 
     # -- parts
 
-    def default_values(self, tx: Any) -> list[VariableTracker]:
+    def default_values(self, tx: Frame) -> list[VariableTracker]:
         """Trackers of `__defaults__`."""
         if "__defaults__" in self.made:
             made = self.made["__defaults__"]
@@ -98,7 +109,7 @@ class FunctionVariable(VariableTracker):
         tx.tr.guard(node, ir.LEN, len(real))
         return [tx.tr.wrap(v, tx.tr.source(node, ir.INDEX, i)) for i, v in enumerate(real)]
 
-    def keyword_default(self, tx: Any, name: str) -> VariableTracker | None:
+    def keyword_default(self, tx: Frame, name: str) -> VariableTracker | None:
         """Tracker of one of `__kwdefaults__`, or None."""
         if "__kwdefaults__" in self.made:
             return self.made["__kwdefaults__"].lookup(tx, ConstantVariable(name))
@@ -116,7 +127,7 @@ class FunctionVariable(VariableTracker):
         tx.tr.expect(item)
         return tx.tr.wrap(real[name], item)
 
-    def set_made_attribute(self, tx: Any, flag: int, value: VariableTracker) -> None:
+    def set_made_attribute(self, tx: Frame, flag: int, value: VariableTracker) -> None:
         """What the compiler puts on the stack for a new function: a flag of MAKE_FUNCTION or SET_FUNCTION_ATTRIBUTE."""
         if flag == 8:
             self.closure = list(value.items)
@@ -128,7 +139,7 @@ class FunctionVariable(VariableTracker):
             value = annotations
         self.made[_ATTRIBUTE_OF_FLAG[flag]] = value
 
-    def instance_dict(self, tx: Any) -> DictVariable:
+    def instance_dict(self, tx: Frame) -> DictVariable:
         """The function's `__dict__`."""
         if self.dict is None:
             if self.source is None:
@@ -139,30 +150,30 @@ class FunctionVariable(VariableTracker):
 
     # -- slots
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self if obj is None else MethodVariable(self, obj)
 
-    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+    def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         """(function, arguments) if calling this object is exactly a call of a Python function."""
         return (self, args) if self.globals.resumable else None
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.tr.inline(tx, self, args, kwargs, False)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         generic_setattr(tx, self, name, value)
 
-    def store_member(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def store_member(self, tx: Frame, name: str, value: VariableTracker) -> None:
         """Store an attribute that C keeps in the function object."""
         if "__annotate__" in self.made and name == "__annotations__":
             del self.made["__annotate__"]
         tx.tr.mutating(self)
         self.made[name] = value
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
     # -- codegen
@@ -175,7 +186,7 @@ class FunctionVariable(VariableTracker):
             *([self.dict] if self.dict is not None else []),
         ]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         made, own_builtins = self.made, self.globals.own_builtins
         cg.load_callable(types.FunctionType if own_builtins is None else function_with_builtins)
         cg.load_const(self.code)
@@ -192,7 +203,7 @@ class FunctionVariable(VariableTracker):
             cg.load(own_builtins)
         cg.asm.call(5 if own_builtins is None else 6)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         self._emit_members(cg, [name for name in self.made if name != "__defaults__"])
         if self.dict is not None and self.dict.source is None:
             for key, value in self.dict.pairs():
@@ -200,10 +211,10 @@ class FunctionVariable(VariableTracker):
                 cg.load(self)
                 cg.asm.store_attr(key.value)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         self._emit_members(cg, self.made)
 
-    def _emit_members(self, cg: Any, names: Any) -> None:
+    def _emit_members(self, cg: Codegen, names: Any) -> None:
         for name in names:
             cg.load(self.made[name])
             cg.load(self)
@@ -226,7 +237,7 @@ def function_with_builtins(
 _ATTRIBUTE_OF_FLAG = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__", 16: "__annotate__"}
 
 
-def _new_annotations(tx: Any, f: FunctionVariable) -> VariableTracker:
+def _new_annotations(tx: Frame, f: FunctionVariable) -> VariableTracker:
     if "__annotate__" in f.made:
         # They are computed when first asked for and kept beside the function that computes them: no assignment to the
         # function that the replacement code makes has that effect.
@@ -237,14 +248,14 @@ def _new_annotations(tx: Any, f: FunctionVariable) -> VariableTracker:
 def _member(name: str, default: Any, kind: type | None = None, optional: bool = True) -> None:
     """An attribute of functions that can be stored: what a new function has, the type of its values, whether None will do."""
 
-    def read(tx: Any, f: FunctionVariable, /) -> VariableTracker:
+    def read(tx: Frame, f: FunctionVariable, /) -> VariableTracker:
         if name in f.made:
             return f.made[name]
         if f.value is MISSING:
             return default(tx, f)
         return tx.tr.wrap(getattr(f.value, name), tx.tr.source(f.source, ir.ATTR, name))
 
-    def write(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+    def write(tx: Frame, f: FunctionVariable, value: VariableTracker | None) -> None:
         absent = is_none(value)
         if kind is not None and not (absent and optional) and (absent or not issubclass(value.python_type(), kind)):
             what = "string" if kind is str else kind.__name__
@@ -269,7 +280,7 @@ if "__type_params__" in types.FunctionType.__dict__:
 
 
 def _readonly_member(name: str, read: Any) -> None:
-    def refuse(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+    def refuse(tx: Frame, f: FunctionVariable, value: VariableTracker | None) -> None:
         if isinstance(types.FunctionType.__dict__[name], types.MemberDescriptorType):
             tx.raises(AttributeError, "readonly attribute")
         unsupported("mutation-of-unknown-object", f"{f.describe()}.{name}")
@@ -277,7 +288,7 @@ def _readonly_member(name: str, read: Any) -> None:
     getset(types.FunctionType.__dict__[name], refuse)(read)
 
 
-def _set_code(tx: Any, f: FunctionVariable, value: VariableTracker | None) -> None:
+def _set_code(tx: Frame, f: FunctionVariable, value: VariableTracker | None) -> None:
     """`func_set_code`."""
     if value is None or value.python_type() is not types.CodeType:
         tx.raises(TypeError, "__code__ must be set to a code object")
@@ -300,7 +311,7 @@ _readonly_member("__dict__", lambda tx, f: f.instance_dict(tx))
 
 
 def make_function(
-    tx: Any,
+    tx: Frame,
     code: VariableTracker,
     defaults: VariableTracker | None,
     kwdefaults: VariableTracker | None,
@@ -320,7 +331,7 @@ def make_function(
 
 
 @builds(types.FunctionType)
-def build_function(tr: Any, value: types.FunctionType, source: Any) -> FunctionVariable:
+def build_function(tr: Trace, value: types.FunctionType, source: GuardNode | None) -> FunctionVariable:
     tr.guard(tr.source(source, ir.FUNC_CODE, None), ir.IS, value.__code__)
     closure = []
     if value.__closure__:
@@ -337,7 +348,7 @@ class MethodVariable(VariableTracker):
     """A bound method; `function` may be any callable."""
 
     def __init__(
-        self, function: VariableTracker, self_: VariableTracker, value: Any = MISSING, source: Any = None
+        self, function: VariableTracker, self_: VariableTracker, value: Any = MISSING, source: GuardNode | None = None
     ) -> None:
         self.function = function
         self.self = self_
@@ -364,7 +375,7 @@ class MethodVariable(VariableTracker):
     def describe(self) -> str:
         return f"method {self.function.describe()}"
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         cls = self.python_type()
         if cls is types.MethodType:
             names = (optional_attr(tx, self.function, name) for name in ("__qualname__", "__name__"))
@@ -376,13 +387,13 @@ class MethodVariable(VariableTracker):
         kind = f"method-wrapper '{name}'" if cls is types.MethodWrapperType else f"built-in method {name}"
         return joined(tx, [f"<{kind} of {owner} object at ", *address_part(tx, self.self), ">"])
 
-    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+    def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         return self.function.direct_call(tx, [self.self, *args])
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.function, [self.self, *args], kwargs)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name == "__self__":
             return self.self
         if name == "__func__" and self.python_type() is types.MethodType:
@@ -394,19 +405,19 @@ class MethodVariable(VariableTracker):
             return generic_getattr(tx, self, name)
         return self.function.tp_getattro(tx, name)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if op not in ("==", "!=") or not isinstance(other, MethodVariable):
             return ConstantVariable(NotImplemented)
         same = tx.tr.same_object(self.self, other.self) and tx.tr.same_object(self.function, other.function)
         return ConstantVariable(same is (op == "=="))
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
     def children(self) -> Any:
         return (self.function, self.self)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if is_none(self.self):
             cg.load_const(self.as_python_constant())
         elif isinstance(self.function, BuiltinVariable):
@@ -437,7 +448,7 @@ def _bind_anything(function: Any, self: Any) -> Any:
 
 
 @builds(types.MethodType)
-def build_method(tr: Any, value: types.MethodType, source: Any) -> MethodVariable:
+def build_method(tr: Trace, value: types.MethodType, source: GuardNode | None) -> MethodVariable:
     tr.guard(source, ir.TYPE_IS, types.MethodType)
     function = tr.wrap(value.__func__, tr.source(source, ir.METHOD_FUNC, None))
     self_ = tr.wrap(value.__self__, tr.source(source, ir.METHOD_SELF, None))
@@ -447,19 +458,19 @@ def build_method(tr: Any, value: types.MethodType, source: Any) -> MethodVariabl
 class BuiltinVariable(DescriptorVariable):
     """A callable without bytecode, known by identity: a builtin function or a method descriptor of a C type."""
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if not isinstance(self.value, METHOD_DESCRIPTORS) or obj is None:
             return self
         return MethodVariable(self, obj)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(repr(self.value))  # it is known by identity
 
-    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+    def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         target = DIRECT_CALLS.get(self.value)
         return target(args) if target is not None else None
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         fn = self.value
         handler = HANDLERS.get(fn)
         if handler is not None:
@@ -494,7 +505,7 @@ class BuiltinVariable(DescriptorVariable):
         return tx.tr.call_foreign(tx, fn, args, kwargs)
 
 
-def check_new(tx: Any, owner: type, args: list[VariableTracker]) -> None:
+def check_new(tx: Frame, owner: type, args: list[VariableTracker]) -> None:
     """What `tp_new_wrapper` of `Objects/typeobject.c` says of the class that `__new__` of a builtin type is called with."""
     name = tp_name(owner)
     if not args:
@@ -528,7 +539,7 @@ def _is_safe(owner: type, made_by: type) -> bool:
 
 
 def call_stand_in(
-    tx: Any, original: Any, stand_in: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, original: Any, stand_in: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Follow the Python function that stands for `original`; for arguments that don't fit, the original says so in its own words."""
     if not fits(stand_in, len(args), kwargs):
@@ -540,14 +551,14 @@ def call_stand_in(
     return tx.call(tx.tr.build_constant_object(stand_in), args, kwargs)
 
 
-def check_self(tx: Any, fn: Any, args: list[VariableTracker]) -> None:
+def check_self(tx: Frame, fn: Any, args: list[VariableTracker]) -> None:
     """`check_type`; refuse an instance that is modelled without the state of the method's type."""
     owner = check_type(tx, fn, args)
     if owner is not object and (args[0].lacks_layout(owner) or args[0].refuses(fn)):
         unsupported("call-c-function", f"{fn.__qualname__} of a {type_name(args[0])}")
 
 
-def check_type(tx: Any, fn: Any, args: list[VariableTracker]) -> type:
+def check_type(tx: Frame, fn: Any, args: list[VariableTracker]) -> type:
     """`descr_check`: a method of a builtin type wants an instance of it. Returns that type, `object` for other callables."""
     kind = type(fn)
     if not args or kind not in METHOD_DESCRIPTORS or fn.__objclass__ is object:
@@ -563,7 +574,7 @@ def check_type(tx: Any, fn: Any, args: list[VariableTracker]) -> type:
 
 
 def call_handler(
-    tx: Any, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Call a registered handler; for arguments that don't fit its signature the real callable raises its own error."""
     refuse_marked(fn)
@@ -593,7 +604,7 @@ _METHOD_WITH_CLASS = type(re.compile("").match)
 
 
 @builds(*{types.BuiltinFunctionType, _METHOD_WITH_CLASS})
-def build_builtin(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_builtin(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     owner = value.__self__
     if owner is not None and type(owner) is not types.ModuleType and value not in HANDLERS:
         # A bound method of a C object, list.append of one list, or of a class, dict.fromkeys.
@@ -616,7 +627,7 @@ def build_builtin(tr: Any, value: Any, source: Any) -> VariableTracker:
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
 )
-def build_descriptor(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_descriptor(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     tr.guard(source, ir.IS, value)
     if isinstance(value, types.ClassMethodDescriptorType):
         return BuiltinClassMethodVariable(value, source)
@@ -626,13 +637,13 @@ def build_descriptor(tr: Any, value: Any, source: Any) -> VariableTracker:
 class BuiltinClassMethodVariable(BuiltinVariable):
     """A class method of a C type (`dict.fromkeys`)."""
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if is_none(cls) and obj is not None:
             cls = tx.tr.type_of(tx, obj)
         self._check_class(tx, cls)
         return MethodVariable(self, cls)
 
-    def _check_class(self, tx: Any, cls: VariableTracker) -> None:
+    def _check_class(self, tx: Frame, cls: VariableTracker) -> None:
         """`classmethod_get`."""
         name, owner = self.value.__name__, tp_name(self.value.__objclass__)
         who = f"descriptor '{name}' for type '{owner}'"
@@ -645,7 +656,7 @@ class BuiltinClassMethodVariable(BuiltinVariable):
             what = f"descriptor '{name}' requires a subtype of '{owner}'"
             tx.raises(TypeError, f"{what} but received '{tp_name(cls.value)}'")
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         owner = self.value.__objclass__
         if self.value in PURE and args and args[0].value is not owner and is_subtype(args[0], owner):
             # What the C code makes is an instance of the builtin type, with which it calls the class.
@@ -660,7 +671,7 @@ def is_subtype(v: VariableTracker, cls: type) -> bool:
 
 
 @builds(types.MethodWrapperType)
-def build_method_wrapper(tr: Any, value: Any, source: Any) -> MethodVariable:
+def build_method_wrapper(tr: Trace, value: Any, source: GuardNode | None) -> MethodVariable:
     tr.guard(source, ir.TYPE_IS, types.MethodWrapperType)
     tr.guard(tr.source(source, ir.ATTR, "__name__"), ir.EQUALS, value.__name__)
     descriptor = getattr(value.__objclass__, value.__name__)

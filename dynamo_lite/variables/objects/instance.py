@@ -12,7 +12,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -52,6 +52,12 @@ from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
 from .function import BuiltinVariable, FunctionVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 STATELESS: set[type] = {object}
 """Types of C whose instances have no state but their `__dict__`."""
 
@@ -75,7 +81,7 @@ class InstanceDictVariable(DictVariable):
     def children(self) -> Any:
         return [self.owner, *super().children()]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         self.owner.load_dict(cg)
 
 
@@ -85,7 +91,7 @@ class InstanceVariable(UserSlots):
     dict_replaced = False  # `__dict__` was assigned to
     class_replaced: VariableTracker | None = None  # what was assigned to `__class__`
 
-    def __init__(self, cls: type, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(self, cls: type, value: Any = MISSING, source: GuardNode | None = None) -> None:
         self.cls = cls
         self.value = value
         self.source = source
@@ -111,7 +117,7 @@ class InstanceVariable(UserSlots):
 
     # -- storage
 
-    def instance_dict(self, tx: Any) -> DictVariable | None:
+    def instance_dict(self, tx: Frame) -> DictVariable | None:
         """The tracker of `__dict__`."""
         if self.dict is MISSING:
             if self.source is None:
@@ -126,7 +132,7 @@ class InstanceVariable(UserSlots):
                 )
         return self.dict
 
-    def replace_dict(self, tx: Any, value: VariableTracker | None) -> None:
+    def replace_dict(self, tx: Frame, value: VariableTracker | None) -> None:
         """`subtype_setdict`."""
         if value is None:
             value = DictVariable()
@@ -142,7 +148,7 @@ class InstanceVariable(UserSlots):
             before.__class__ = DictVariable  # it no longer comes with the object
         self.dict, self.dict_replaced = value, True
 
-    def replace_class(self, tx: Any, value: VariableTracker) -> None:
+    def replace_class(self, tx: Frame, value: VariableTracker) -> None:
         """`object_set_class`."""
         cls = value.value
         known = type(self) is InstanceVariable or hasattr(self, "native")
@@ -161,7 +167,7 @@ class InstanceVariable(UserSlots):
         if self.source is not None:
             self.class_replaced = value
 
-    def get_slot(self, tx: Any, descriptor: Any) -> VariableTracker | None:
+    def get_slot(self, tx: Frame, descriptor: Any) -> VariableTracker | None:
         """Value of a `__slots__` member, None while unset."""
         if descriptor not in self.slots and self.source is not None:
             if member_descriptor(type(self.value), descriptor.__name__) is not descriptor:
@@ -178,7 +184,7 @@ class InstanceVariable(UserSlots):
                 self.__dict__.setdefault("empty_slots", set()).add(descriptor)
         return self.slots.get(descriptor)
 
-    def set_slot(self, tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
+    def set_slot(self, tx: Frame, descriptor: Any, value: VariableTracker | None) -> None:
         """Store or delete a `__slots__` member."""
         self.get_slot(tx, descriptor)  # what was there says how to replay a deletion
         tx.tr.mutating(self)
@@ -191,7 +197,7 @@ class InstanceVariable(UserSlots):
         slots = self.slots.items() if kind == ir.MEMBER else ()
         return next((value for descriptor, value in slots if descriptor.__name__ == arg), None)
 
-    def let_go(self, tr: Any) -> Any:
+    def let_go(self, tr: Trace) -> Any:
         held = [(None, real_dict(self.value))] if self.dict_replaced else []
         for descriptor in self.__dict__.get("written_slots", ()):
             with contextlib.suppress(AttributeError):
@@ -201,7 +207,7 @@ class InstanceVariable(UserSlots):
 
     # -- attributes
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         custom = type_attribute(tx, self.cls, "__getattribute__")
         is_slot = isinstance(custom, BuiltinVariable) and isinstance(custom.value, types.WrapperDescriptorType)
         if not is_slot or custom.value in _LOOKUPS:
@@ -212,17 +218,17 @@ class InstanceVariable(UserSlots):
         found = generic_lookup(tx, self, name) if self._getters_cannot_raise(tx) else self._guarded_lookup(tx, name)
         return found if found is not None else self.missing_attribute(tx, name, None)
 
-    def _getters_cannot_raise(self, tx: Any) -> bool:
+    def _getters_cannot_raise(self, tx: Frame) -> bool:
         return type_attribute(tx, self.cls, "__getattr__") is None
 
-    def _guarded_lookup(self, tx: Any, name: str) -> VariableTracker | None:
+    def _guarded_lookup(self, tx: Frame, name: str) -> VariableTracker | None:
         """Lookup in a class with `__getattr__`: an AttributeError out of a property falls through to it."""
         try:
             return generic_lookup(tx, self, name)
         except ObservedException as observed:
             return self.missing_attribute(tx, name, observed)
 
-    def missing_attribute(self, tx: Any, name: str, observed: ObservedException | None) -> VariableTracker:
+    def missing_attribute(self, tx: Frame, name: str, observed: ObservedException | None) -> VariableTracker:
         """`slot_tp_getattr_hook`: `__getattr__` after an AttributeError."""
         is_missing = observed is None or issubclass(observed.exc.python_type(), AttributeError)
         hook = type_attribute(tx, self.cls, "__getattr__") if is_missing else None
@@ -236,7 +242,7 @@ class InstanceVariable(UserSlots):
         message = f"'{type_name(self)}' object has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         dunder = "__setattr__" if value is not None else "__delattr__"
         hook = type_attribute(tx, self.cls, dunder)
         if isinstance(hook, BuiltinVariable) and hook.value.__name__ == dunder:
@@ -245,13 +251,13 @@ class InstanceVariable(UserSlots):
         args = [ConstantVariable(name)] if value is None else [ConstantVariable(name), value]
         tx.call(self._bound(tx, hook), args)
 
-    def _bound(self, tx: Any, hook: VariableTracker) -> VariableTracker:
+    def _bound(self, tx: Frame, hook: VariableTracker) -> VariableTracker:
         """The hook of the class, bound as any attribute: it need not be a function, nor callable."""
         return hook.tp_descr_get(tx, self, tx.tr.type_tracker(self.cls)) if hook.tp_descr_get is not None else hook
 
     # -- calls
 
-    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+    def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         hook = type_attribute(tx, self.cls, "__call__")
         return hook.direct_call(tx, [self, *args]) if isinstance(hook, FunctionVariable) else None
 
@@ -259,7 +265,7 @@ class InstanceVariable(UserSlots):
     def tp_call(self) -> Any:
         return self._call if defines(self.cls, "__call__") else None
 
-    def _call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def _call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(special(tx, self, "__call__"), args, kwargs)
 
     # -- codegen
@@ -270,15 +276,15 @@ class InstanceVariable(UserSlots):
             attributes.append(self.class_replaced)
         return [*attributes, *(v for v in self.slots.values() if v is not None)]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(object.__new__)
         cg.load_const(self.cls)
         cg.asm.call(1)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         self.emit_attributes(cg)
 
-    def emit_attributes(self, cg: Any) -> None:
+    def emit_attributes(self, cg: Codegen) -> None:
         """Store the attributes of a new object."""
         if self.dict_replaced:
             self._emit_member(cg, "__dict__", self.dict)
@@ -301,7 +307,7 @@ class InstanceVariable(UserSlots):
         )
         return names if plain else None
 
-    def load_dict(self, cg: Any) -> None:
+    def load_dict(self, cg: Codegen) -> None:
         """Push the object's `__dict__`."""
         if self.cls.__getattribute__ is object.__getattribute__:
             cg.load(self)
@@ -311,7 +317,7 @@ class InstanceVariable(UserSlots):
             cg.load(self)
             cg.asm.call(1)
 
-    def _emit_member(self, cg: Any, name: str, value: VariableTracker) -> None:
+    def _emit_member(self, cg: Codegen, name: str, value: VariableTracker) -> None:
         """Store past any `__setattr__` of the program."""
         cg.load_callable(object.__setattr__)
         cg.load(self)
@@ -320,7 +326,7 @@ class InstanceVariable(UserSlots):
         cg.asm.call(3)
         cg.asm.pop_top()
 
-    def emit_slots(self, cg: Any, descriptors: Any) -> None:
+    def emit_slots(self, cg: Codegen, descriptors: Any) -> None:
         """Store `__slots__` members through their descriptors."""
         empty = self.__dict__.get("empty_slots", ())
         for descriptor in descriptors:
@@ -341,7 +347,7 @@ class InstanceVariable(UserSlots):
             cg.asm.call(1 if value is None else 2)
             cg.asm.pop_top()
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if self.class_replaced is not None:
             self._emit_member(cg, "__class__", self.class_replaced)
         if self.dict_replaced:
@@ -349,7 +355,7 @@ class InstanceVariable(UserSlots):
         self.emit_slots(cg, self.__dict__.get("written_slots", ()))
 
 
-def _load_setter(cg: Any, descriptor: Any) -> None:
+def _load_setter(cg: Codegen, descriptor: Any) -> None:
     """Push the `__set__` of a slot of a class that the traced code made."""
     cg.load_const(descriptor.__objclass__)
     cg.asm.load_attr(descriptor.__name__)
@@ -376,33 +382,33 @@ def real_dict(value: Any) -> dict[str, Any] | None:
 
 
 @method(object.__getattribute__)
-def object_getattribute(tx: Any, self: VariableTracker, name: VariableTracker) -> VariableTracker:
+def object_getattribute(tx: Frame, self: VariableTracker, name: VariableTracker) -> VariableTracker:
     """`PyObject_GenericGetAttr`. To it a class is an instance of its metaclass, whose `__dict__` is the namespace of the class."""
     if issubclass(self.python_type(), type):
         unsupported("attribute-of-unknown-object", "object.__getattribute__ of a class")
     return generic_getattr(tx, self, attribute_name(tx, name))
 
 
-def _hackcheck(tx: Any, self: VariableTracker, what: str) -> None:
+def _hackcheck(tx: Frame, self: VariableTracker, what: str) -> None:
     """`hackcheck`: the store of `object` would go past that of `type`."""
     if issubclass(self.python_type(), type):
         tx.raises(TypeError, f"can't apply this {what} to {type_name(self)} object")
 
 
 @method(object.__setattr__)
-def object_setattr(tx: Any, self: VariableTracker, name: VariableTracker, value: VariableTracker) -> None:
+def object_setattr(tx: Frame, self: VariableTracker, name: VariableTracker, value: VariableTracker) -> None:
     _hackcheck(tx, self, "__setattr__")
     generic_setattr(tx, self, attribute_name(tx, name), value)
 
 
 @method(object.__delattr__)
-def object_delattr(tx: Any, self: VariableTracker, name: VariableTracker) -> None:
+def object_delattr(tx: Frame, self: VariableTracker, name: VariableTracker) -> None:
     _hackcheck(tx, self, "__delattr__")
     generic_setattr(tx, self, attribute_name(tx, name), None)
 
 
 @method(object.__init__)
-def object_init(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
+def object_init(tx: Frame, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> None:
     if not args and not kwargs:
         return
     cls = self.python_type()
@@ -414,19 +420,19 @@ def object_init(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwa
 
 
 @method(object.__eq__)
-def object_eq(tx: Any, self: VariableTracker, other: VariableTracker) -> VariableTracker:
+def object_eq(tx: Frame, self: VariableTracker, other: VariableTracker) -> VariableTracker:
     return ConstantVariable(True if tx.tr.same_object(self, other) else NotImplemented)
 
 
 @method(object.__ne__)
-def object_ne(tx: Any, self: VariableTracker, other: VariableTracker) -> VariableTracker:
+def object_ne(tx: Frame, self: VariableTracker, other: VariableTracker) -> VariableTracker:
     if self.tp_richcompare is None:
         return ConstantVariable(NotImplemented)
     result = self.tp_richcompare(tx, other, "==")
     return result if result.value is NotImplemented else ConstantVariable(not result.as_python_constant())
 
 
-def _not_implemented(tx: Any, self: VariableTracker, other: VariableTracker) -> VariableTracker:
+def _not_implemented(tx: Frame, self: VariableTracker, other: VariableTracker) -> VariableTracker:
     return ConstantVariable(NotImplemented)
 
 
@@ -435,21 +441,21 @@ for _name in ("__lt__", "__le__", "__gt__", "__ge__"):
 
 
 @method(object.__hash__)
-def object_hash(tx: Any, self: VariableTracker) -> VariableTracker:
+def object_hash(tx: Frame, self: VariableTracker) -> VariableTracker:
     return tx.tr.identity_hash(self)
 
 
 @method(object.__repr__)
-def object_repr(tx: Any, self: VariableTracker) -> VariableTracker:
+def object_repr(tx: Frame, self: VariableTracker) -> VariableTracker:
     return default_text(tx, self)
 
 
 @method(object.__str__)
-def object_str(tx: Any, self: VariableTracker) -> VariableTracker:
+def object_str(tx: Frame, self: VariableTracker) -> VariableTracker:
     return self.tp_repr(tx) if self.tp_repr is not None else unsupported("object-identity", "str")
 
 
-def _slot_names(tx: Any, cls: type) -> list[str]:
+def _slot_names(tx: Frame, cls: type) -> list[str]:
     """What `copyreg._slotnames` finds, without the note that it leaves in the class."""
     known = cls.__dict__.get("__slotnames__")
     if known is not None:
@@ -463,7 +469,7 @@ def _slot_names(tx: Any, cls: type) -> list[str]:
 
 
 @method(object.__getstate__)
-def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
+def object_getstate(tx: Frame, self: VariableTracker) -> VariableTracker:
     """`object_getstate_default`: the attributes, and the slots of classes that have some."""
     dictionary = self.instance_dict(tx) if hasattr(self, "instance_dict") else None
     state: VariableTracker = ConstantVariable(None)
@@ -478,11 +484,11 @@ def object_getstate(tx: Any, self: VariableTracker) -> VariableTracker:
 
 
 @method(object.__dict__["__subclasshook__"])
-def object_subclasshook(tx: Any, *args: VariableTracker) -> VariableTracker:
+def object_subclasshook(tx: Frame, *args: VariableTracker) -> VariableTracker:
     return NOT_IMPLEMENTED
 
 
-def _set_class(tx: Any, self: VariableTracker, value: VariableTracker | None) -> None:
+def _set_class(tx: Frame, self: VariableTracker, value: VariableTracker | None) -> None:
     if value is None:
         tx.raises(TypeError, "can't delete __class__ attribute")
     if not issubclass(value.python_type(), type):
@@ -493,12 +499,12 @@ def _set_class(tx: Any, self: VariableTracker, value: VariableTracker | None) ->
 
 
 @getset(object.__dict__["__class__"], _set_class)
-def object_class(tx: Any, self: VariableTracker) -> VariableTracker:
+def object_class(tx: Frame, self: VariableTracker) -> VariableTracker:
     return tx.tr.type_of(tx, self)
 
 
 @builds_subclasses(object)
-def build_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_instance(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     cls = type(value)
     if any(adopt(base) for base in mro_of(cls)):  # built anew, now that there is a model
         return tr.build(value, source)

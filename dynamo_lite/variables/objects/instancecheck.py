@@ -13,7 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import dict_of, module_of, mro_of
@@ -31,6 +31,9 @@ from .type import TypeVariable
 from .type_new import visible_subclasses
 from .weakref import ProxyVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 _ARG_2 = {
     "isinstance": "isinstance() arg 2 must be a type, a tuple of types, or a union",
     "issubclass": "issubclass() arg 2 must be a class, a tuple of classes, or a union",
@@ -41,28 +44,28 @@ CHECKS: dict[Any, Callable[..., bool]] = {}
 
 
 @builtin(isinstance)
-def builtin_isinstance(tx: Any, obj: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
+def builtin_isinstance(tx: Frame, obj: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
     return boolean(is_instance(tx, obj, class_or_tuple))
 
 
 @builtin(issubclass)
-def builtin_issubclass(tx: Any, cls: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
+def builtin_issubclass(tx: Frame, cls: VariableTracker, class_or_tuple: VariableTracker, /) -> VariableTracker:
     return boolean(is_subclass(tx, cls, class_or_tuple))
 
 
-def is_instance(tx: Any, obj: VariableTracker, target: VariableTracker) -> bool:
+def is_instance(tx: Frame, obj: VariableTracker, target: VariableTracker) -> bool:
     """`object_isinstance` with its tuples, unions and hooks."""
     if obj.python_type() is target.value:
         return True
     return _check(tx, obj, target, "__instancecheck__", is_instance, _recursive_isinstance)
 
 
-def is_subclass(tx: Any, cls: VariableTracker, target: VariableTracker) -> bool:
+def is_subclass(tx: Frame, cls: VariableTracker, target: VariableTracker) -> bool:
     """`object_issubclass` with its tuples, unions and hooks."""
     return _check(tx, cls, target, "__subclasscheck__", is_subclass, _recursive_issubclass)
 
 
-def _check(tx: Any, obj: Any, target: VariableTracker, dunder: str, again: Any, plain: Any) -> bool:
+def _check(tx: Frame, obj: Any, target: VariableTracker, dunder: str, again: Any, plain: Any) -> bool:
     if type(target) is TypeVariable:
         return plain(tx, obj, target)
     if isinstance(target, TupleVariable):
@@ -92,7 +95,7 @@ def _check_depth(target: TupleVariable) -> None:
             unsupported("recursion-limit", "nested tuples of classes")
 
 
-def claimed_class(tx: Any, obj: VariableTracker) -> VariableTracker:
+def claimed_class(tx: Frame, obj: VariableTracker) -> VariableTracker:
     """`obj.__class__`, which a class may compute."""
     cls = obj.python_type()
     if not isinstance(obj, (UserSlots, ProxyVariable)) or (
@@ -107,7 +110,7 @@ def claimed_class(tx: Any, obj: VariableTracker) -> VariableTracker:
 _PLAIN_LOOKUPS = (object.__getattribute__, type.__getattribute__)
 
 
-def _recursive_isinstance(tx: Any, obj: VariableTracker, target: VariableTracker) -> bool:
+def _recursive_isinstance(tx: Frame, obj: VariableTracker, target: VariableTracker) -> bool:
     """`object_isinstance`."""
     if isinstance(target, TypeVariable):
         if is_subtype(tx, obj.python_type(), target.value):
@@ -118,7 +121,7 @@ def _recursive_isinstance(tx: Any, obj: VariableTracker, target: VariableTracker
     return _abstract_issubclass(tx, claimed_class(tx, obj), target)
 
 
-def _recursive_issubclass(tx: Any, cls: VariableTracker, target: VariableTracker) -> bool:
+def _recursive_issubclass(tx: Frame, cls: VariableTracker, target: VariableTracker) -> bool:
     """`recursive_issubclass`."""
     if isinstance(cls, TypeVariable) and isinstance(target, TypeVariable):
         return is_subtype(tx, cls.value, target.value)
@@ -127,18 +130,18 @@ def _recursive_issubclass(tx: Any, cls: VariableTracker, target: VariableTracker
     return _abstract_issubclass(tx, cls, target)
 
 
-def _check_class(tx: Any, cls: VariableTracker, message: str) -> None:
+def _check_class(tx: Frame, cls: VariableTracker, message: str) -> None:
     if _bases(tx, cls) is None:
         tx.raises(TypeError, message)
 
 
-def _bases(tx: Any, cls: VariableTracker) -> Any:
+def _bases(tx: Frame, cls: VariableTracker) -> Any:
     """`abstract_get_bases`."""
     found = optional_attr(tx, cls, "__bases__")
     return found.items if isinstance(found, TupleVariable) else None
 
 
-def _abstract_issubclass(tx: Any, derived: VariableTracker, cls: VariableTracker) -> bool:
+def _abstract_issubclass(tx: Frame, derived: VariableTracker, cls: VariableTracker) -> bool:
     while not tx.tr.same_object(derived, cls):
         bases = _bases(tx, derived)
         if not bases:
@@ -150,12 +153,12 @@ def _abstract_issubclass(tx: Any, derived: VariableTracker, cls: VariableTracker
 
 
 @method(type.__instancecheck__)
-def type_instancecheck(tx: Any, cls: VariableTracker, instance: VariableTracker, /) -> VariableTracker:
+def type_instancecheck(tx: Frame, cls: VariableTracker, instance: VariableTracker, /) -> VariableTracker:
     return boolean(_recursive_isinstance(tx, instance, cls))
 
 
 @method(type.__subclasscheck__)
-def type_subclasscheck(tx: Any, cls: VariableTracker, subclass: VariableTracker, /) -> VariableTracker:
+def type_subclasscheck(tx: Frame, cls: VariableTracker, subclass: VariableTracker, /) -> VariableTracker:
     return boolean(_recursive_issubclass(tx, subclass, cls))
 
 
@@ -167,7 +170,7 @@ CHECKS[type.__subclasscheck__] = lambda tx, cls, obj: _recursive_issubclass(tx, 
 
 
 @builtin(_abc._abc_init)
-def abc_init(tx: Any, cls: TypeVariable, /) -> None:
+def abc_init(tx: Frame, cls: TypeVariable, /) -> None:
     """`_abc__abc_init_impl`."""
     if not isinstance(cls, NewTypeVariable):
         unsupported("mutation-of-class", f"{cls.describe()}._abc_impl")
@@ -187,18 +190,18 @@ def abc_init(tx: Any, cls: TypeVariable, /) -> None:
     cls.put(tx, "__abstractmethods__", tx.tr.wrap_new(frozenset(names)))
 
 
-def _own(tx: Any, base: type) -> Any:
+def _own(tx: Frame, base: type) -> Any:
     found = tx.tr.new_classes[id(base)].own("__abstractmethods__")
     return [v.value for v in tx.tr.unpack(tx, found)] if found is not None else ()
 
 
-def _is_abstract(tx: Any, value: VariableTracker) -> bool:
+def _is_abstract(tx: Frame, value: VariableTracker) -> bool:
     flag = optional_attr(tx, value, "__isabstractmethod__")
     return flag is not None and is_true(tx, flag)
 
 
 @builtin(_abc._abc_register)
-def abc_register(tx: Any, cls: TypeVariable, subclass: VariableTracker, /) -> VariableTracker:
+def abc_register(tx: Frame, cls: TypeVariable, subclass: VariableTracker, /) -> VariableTracker:
     """`_abc__abc_register_impl`."""
     if not isinstance(subclass, TypeVariable):
         tx.raises(TypeError, "Can only register classes")
@@ -214,14 +217,14 @@ def abc_register(tx: Any, cls: TypeVariable, subclass: VariableTracker, /) -> Va
 
 
 @builtin(_abc._abc_instancecheck)
-def abc_instancecheck(tx: Any, cls: TypeVariable, instance: VariableTracker, /) -> VariableTracker:
+def abc_instancecheck(tx: Frame, cls: TypeVariable, instance: VariableTracker, /) -> VariableTracker:
     """`_abc__abc_instancecheck_impl`."""
     claimed, real = claimed_class(tx, instance), tx.tr.type_of(tx, instance)
     kinds = [claimed] if claimed is real else [claimed, real]
     return boolean(any(_subclasscheck(tx, cls, kind) for kind in kinds))
 
 
-def _subclasscheck(tx: Any, cls: TypeVariable, kind: VariableTracker) -> bool:
+def _subclasscheck(tx: Frame, cls: TypeVariable, kind: VariableTracker) -> bool:
     """`cls.__subclasscheck__(kind)`."""
     hook = type_attribute(tx, cls.python_type(), "__subclasscheck__")
     if hook.value is abc.ABCMeta.__subclasscheck__:
@@ -230,11 +233,11 @@ def _subclasscheck(tx: Any, cls: TypeVariable, kind: VariableTracker) -> bool:
 
 
 @builtin(_abc._abc_subclasscheck)
-def abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker, /) -> VariableTracker:
+def abc_subclasscheck(tx: Frame, cls: TypeVariable, subclass: VariableTracker, /) -> VariableTracker:
     return boolean(_abc_subclasscheck(tx, cls, subclass))
 
 
-def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) -> bool:
+def _abc_subclasscheck(tx: Frame, cls: TypeVariable, subclass: VariableTracker) -> bool:
     """`_abc__abc_subclasscheck_impl`, less its caches; where no code of the program is asked, the real one."""
     if not isinstance(subclass, TypeVariable):
         tx.raises(TypeError, "issubclass() arg 1 must be a class")
@@ -260,7 +263,7 @@ def _abc_subclasscheck(tx: Any, cls: TypeVariable, subclass: VariableTracker) ->
     return False
 
 
-def _guard_answer(tx: Any, abstract: type, cls: type, answer: bool) -> None:
+def _guard_answer(tx: Frame, abstract: type, cls: type, answer: bool) -> None:
     """Have the guards ask again, if the answer may be another one: classes are registered at any time, and stay so in this process. A
     version of another process may be for a class that is registered there."""
     if tx.tr.is_new_class(abstract) or tx.tr.is_new_class(cls):
@@ -274,12 +277,12 @@ def _is_of_python(*classes: type) -> bool:
     return all(str(module_of(cls)).partition(".")[0] in sys.stdlib_module_names for cls in classes)
 
 
-def _is_by_registration(tx: Any, abstract: type, cls: type) -> bool:
+def _is_by_registration(tx: Frame, abstract: type, cls: type) -> bool:
     """Whether neither the bases of a class, nor its methods, make it a subclass."""
     return not is_subtype(tx, cls, abstract) and abstract.__subclasshook__(cls) is not True
 
 
-def _subclasses(tx: Any, cls: TypeVariable) -> list[Any]:
+def _subclasses(tx: Frame, cls: TypeVariable) -> list[Any]:
     method_ = type_attribute(tx, cls.value, "__subclasses__") or type_attribute(tx, cls.python_type(), "__subclasses__")
     if method_.value is type.__subclasses__:
         return visible_subclasses(tx, cls.value)
@@ -302,7 +305,7 @@ def _is_of_program(hook: Any) -> bool:
     return isinstance(function, types.FunctionType) and module.partition(".")[0] not in sys.stdlib_module_names
 
 
-def _abc_instance_of(tx: Any, cls: VariableTracker, obj: VariableTracker) -> bool:
+def _abc_instance_of(tx: Frame, cls: VariableTracker, obj: VariableTracker) -> bool:
     return abc_instancecheck(tx, cls, obj).value
 
 
@@ -313,7 +316,7 @@ CHECKS[abc.ABCMeta.__subclasscheck__] = _abc_subclasscheck
 # -- protocols
 
 
-def _instance_of_protocol(tx: Any, target: VariableTracker, obj: VariableTracker) -> bool:
+def _instance_of_protocol(tx: Frame, target: VariableTracker, obj: VariableTracker) -> bool:
     """`isinstance(obj, Protocol)`: by the class where that decides it, else by the attributes of the object."""
     cls = target.value
     if not getattr(cls, "_is_protocol", False):
@@ -337,7 +340,7 @@ def _instance_of_protocol(tx: Any, target: VariableTracker, obj: VariableTracker
     return True
 
 
-def _subclass_of_protocol(tx: Any, target: VariableTracker, cls: VariableTracker) -> bool:
+def _subclass_of_protocol(tx: Frame, target: VariableTracker, cls: VariableTracker) -> bool:
     return run(tx, issubclass, cls.value if cls.value is not MISSING else None, target.value).value
 
 

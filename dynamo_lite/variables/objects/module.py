@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -21,6 +21,12 @@ from dynamo_lite.variables.protocol.descr import generic_getattr, type_attribute
 from dynamo_lite.variables.protocol.dispatch import builtin, method
 from dynamo_lite.variables.protocol.native import host_value
 from dynamo_lite.variables.protocol.wrap import builds, builds_subclasses
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 
 def is_module_level(value: Any) -> bool:
@@ -39,7 +45,9 @@ class GlobalsNamespace(VariableTracker):
     resumable = True  # a resume function can have these globals
     own_builtins = None
 
-    def __init__(self, value: dict[str, Any], source: Any, builtins: GlobalsNamespace | None = None) -> None:
+    def __init__(
+        self, value: dict[str, Any], source: GuardNode | None, builtins: GlobalsNamespace | None = None
+    ) -> None:
         self.value = value
         self.source = source
         self.builtins = builtins
@@ -50,7 +58,7 @@ class GlobalsNamespace(VariableTracker):
     def python_type(self) -> type:
         return dict
 
-    def load(self, tx: Any, name: str) -> VariableTracker | None:
+    def load(self, tx: Frame, name: str) -> VariableTracker | None:
         """The value of a global or builtin name, None if neither has it."""
         found = self.loaded.get(name) or self.from_builtins.get(name)
         if found is not None:
@@ -62,7 +70,7 @@ class GlobalsNamespace(VariableTracker):
                 self.from_builtins[name] = found
         return found
 
-    def own(self, tx: Any, name: str) -> VariableTracker | None:
+    def own(self, tx: Frame, name: str) -> VariableTracker | None:
         """The value of a name in this very dictionary, None if it has none."""
         found = self.loaded.get(name)
         if found is not None or name in self.stored:
@@ -76,12 +84,12 @@ class GlobalsNamespace(VariableTracker):
         found = self.loaded[name] = tr.wrap(self.value[name], node)
         return found
 
-    def store(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def store(self, tx: Frame, name: str, value: VariableTracker) -> None:
         """STORE_GLOBAL."""
         self._announce(tx)
         self.stored[name] = self.loaded[name] = value
 
-    def _announce(self, tx: Any) -> None:
+    def _announce(self, tx: Frame) -> None:
         """The dictionary itself, if the program holds it, has a model that would not see the change."""
         other = tx.tr.heap.get(id(self.value))
         if other is not None and not is_lazy(other):
@@ -93,7 +101,7 @@ class GlobalsNamespace(VariableTracker):
                 namespace.from_builtins.clear()
         tx.tr.mutating(self)
 
-    def delete(self, tx: Any, name: str) -> bool:
+    def delete(self, tx: Frame, name: str) -> bool:
         """DELETE_GLOBAL; False if the name is not there."""
         if name not in self.loaded and (name in self.stored or name not in self.value):
             if name not in self.stored:
@@ -106,7 +114,7 @@ class GlobalsNamespace(VariableTracker):
         self.stored[name] = None
         return True
 
-    def as_dict(self, tx: Any) -> VariableTracker:
+    def as_dict(self, tx: Frame) -> VariableTracker:
         """`__globals__` of a function."""
         return tx.tr.wrap(self.value, tx.tr.constant_source(self.value))
 
@@ -114,7 +122,7 @@ class GlobalsNamespace(VariableTracker):
         """The objects that generated code has to build for a function with these globals."""
         return ()
 
-    def emit_dict(self, cg: Any) -> None:
+    def emit_dict(self, cg: Codegen) -> None:
         """Push the dictionary."""
         cg.load_const(self.value)
 
@@ -124,10 +132,10 @@ class GlobalsNamespace(VariableTracker):
     def item_at(self, kind: int, arg: Any) -> Any:
         return self.stored.get(arg) if kind == ir.DICT_ITEM else None
 
-    def let_go(self, tr: Any) -> Any:
+    def let_go(self, tr: Trace) -> Any:
         return missing_from(self.children(), held_items(tr, self.source, self.value, self.stored))
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         for name, value in self.stored.items():
             if value is None and name not in self.value:
                 continue
@@ -144,7 +152,7 @@ class GlobalsNamespace(VariableTracker):
 class ModuleVariable(VariableTracker):
     """A module; its attributes are a namespace of their own."""
 
-    def __init__(self, value: types.ModuleType, source: Any) -> None:
+    def __init__(self, value: types.ModuleType, source: GuardNode | None) -> None:
         self.value = value
         self.source = source
 
@@ -165,7 +173,7 @@ class ModuleVariable(VariableTracker):
     def describe(self) -> str:
         return str(self.names.get("__name__", "?"))
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         """A class derived from `module` may have a lookup of its own."""
         self._guard_type(tx)
         if type(self.value) is not types.ModuleType:
@@ -174,7 +182,7 @@ class ModuleVariable(VariableTracker):
                 return tx.call(custom, [self, ConstantVariable(name)])
         return self.plain_getattr(tx, name)
 
-    def plain_getattr(self, tx: Any, name: str) -> VariableTracker:
+    def plain_getattr(self, tx: Frame, name: str) -> VariableTracker:
         """`module_getattro`, then the `__getattr__` of a class derived from `module` (`slot_tp_getattr_hook`)."""
         cls = type(self.value)
         namespace = tx.tr.namespace(self.names)
@@ -202,14 +210,14 @@ class ModuleVariable(VariableTracker):
         message = f"{who} has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
-    def _guard_type(self, tx: Any) -> None:
+    def _guard_type(self, tx: Frame) -> None:
         """A program may give a module of its own another class, whose attributes come before and after those of the module."""
         name = self.names.get("__name__")
         if type(name) is not str or name.partition(".")[0] not in LIBRARIES:
             node = tx.tr.source(tx.tr.constant_source(self.value), ir.TYPE, None)
             tx.tr.guard(node, ir.IS, type(self.value))
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         self._guard_type(tx)
         if type(self.value) is not types.ModuleType:
             dunder, args = ("__delattr__", []) if value is None else ("__setattr__", [value])
@@ -219,7 +227,7 @@ class ModuleVariable(VariableTracker):
                 return
         self.plain_setattr(tx, name, value)
 
-    def plain_setattr(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def plain_setattr(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         """`PyObject_GenericSetAttr`."""
         namespace = tx.tr.namespace(self.names)
         attribute = type_attribute(tx, type(self.value), name)
@@ -232,19 +240,19 @@ class ModuleVariable(VariableTracker):
 
 
 @method(types.ModuleType.__getattribute__)
-def module_getattribute(tx: Any, self: ModuleVariable, name: VariableTracker) -> VariableTracker:
+def module_getattribute(tx: Frame, self: ModuleVariable, name: VariableTracker) -> VariableTracker:
     return self.plain_getattr(tx, name.as_python_constant())
 
 
 @builds(types.ModuleType)
 @builds_subclasses(types.ModuleType)
-def build_module(tr: Any, value: types.ModuleType, source: Any) -> ModuleVariable:
+def build_module(tr: Trace, value: types.ModuleType, source: GuardNode | None) -> ModuleVariable:
     tr.guard(source, ir.IS, value)
     return ModuleVariable(value, source)
 
 
 @builtin(importlib.import_module)
-def import_module(tx: Any, name: VariableTracker, package: VariableTracker | None = None) -> VariableTracker:
+def import_module(tx: Frame, name: VariableTracker, package: VariableTracker | None = None) -> VariableTracker:
     absolute = host_value(name, "import")
     if package is not None or absolute.startswith(".") or absolute not in sys.modules:
         return unsupported("import", str(absolute))

@@ -8,7 +8,7 @@ Mirrors `Objects/namespaceobject.c`.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.variables.builtin.dict import dict_update_common
 from dynamo_lite.variables.protocol.abstract import class_name, richcompare
@@ -19,6 +19,10 @@ from dynamo_lite.variables.protocol.native import emit_call, part_text, recursiv
 
 from .instance import STATELESS, InstanceVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 Namespace = types.SimpleNamespace
 STATELESS.add(Namespace)
 
@@ -26,13 +30,13 @@ STATELESS.add(Namespace)
 class NamespaceVariable(InstanceVariable):
     """A namespace made by the traced code."""
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, Namespace)
 
 
 @constructor(Namespace)
 def new_namespace(
-    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     result = NamespaceVariable(Namespace)
     namespace_init(tx, result, *args, **kwargs)
@@ -51,7 +55,7 @@ MAX_POSITIONAL = int(_takes_mapping())
 
 
 @method(Namespace.__init__)
-def namespace_init(tx: Any, self: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def namespace_init(tx: Frame, self: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if len(args) > MAX_POSITIONAL:
         return run(tx, Namespace, *[{}] * len(args))  # for the message, which varies
     dict_update_common(tx, self.instance_dict(tx), "SimpleNamespace", args, kwargs)
@@ -60,7 +64,7 @@ def namespace_init(tx: Any, self: Any, /, *args: VariableTracker, **kwargs: Vari
 
 def _comparison(dunder: str, op: str) -> None:
     @method(getattr(Namespace, dunder))
-    def compare(tx: Any, self: Any, other: Any, /) -> VariableTracker:
+    def compare(tx: Frame, self: Any, other: Any, /) -> VariableTracker:
         if not issubclass(other.python_type(), Namespace):
             return NOT_IMPLEMENTED
         return richcompare(tx, self.instance_dict(tx), other.instance_dict(tx), op)
@@ -78,7 +82,7 @@ for _dunder, _op in {
 
 
 @method(Namespace.__repr__)
-def namespace_repr(tx: Any, self: Any, /) -> VariableTracker:
+def namespace_repr(tx: Frame, self: Any, /) -> VariableTracker:
     name = "namespace" if self.python_type() is Namespace else class_name(self.python_type())
 
     def text() -> str:

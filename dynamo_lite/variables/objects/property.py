@@ -9,7 +9,7 @@ Mirrors the property part of `Objects/descrobject.c`, and classmethod and static
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -23,13 +23,19 @@ from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, host_value, optional_attr, readonly
 from dynamo_lite.variables.protocol.wrap import builds
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class _HolderVariable(NativeVariable):
     """A descriptor whose members are trackers. `parts`: member name → tracker, as far as known; `base`: the type written in C."""
 
     base: Any
 
-    def __init__(self, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(self, value: Any = MISSING, source: GuardNode | None = None) -> None:
         self.value = value
         self.source = source
         self.parts: dict[str, VariableTracker] = {}
@@ -43,7 +49,7 @@ class _HolderVariable(NativeVariable):
     def describe(self) -> str:
         return repr(self.value) if self.value is not MISSING else f"new {self.python_type().__name__}"
 
-    def part(self, tx: Any, name: str) -> VariableTracker:
+    def part(self, tx: Frame, name: str) -> VariableTracker:
         """The tracker of a member; None of the program where C has NULL."""
         found = self.parts.get(name)
         if found is None:
@@ -53,13 +59,13 @@ class _HolderVariable(NativeVariable):
             found = self.parts[name] = tx.tr.wrap(real, tx.tr.source(self.source, ir.ATTR, name))
         return found
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
     def children(self) -> Any:
         return list(self.parts.values())
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(self.base.__new__)
         cg.load_const(self.python_type())
         cg.asm.call(1)
@@ -70,11 +76,11 @@ def _member(descriptor: Any) -> None:
     name = descriptor.__name__
 
     @getset(descriptor, readonly(descriptor))
-    def get(tx: Any, self: _HolderVariable, /) -> VariableTracker:
+    def get(tx: Frame, self: _HolderVariable, /) -> VariableTracker:
         return self.part(tx, name)
 
 
-def _is_abstract(tx: Any, *functions: VariableTracker) -> VariableTracker:
+def _is_abstract(tx: Frame, *functions: VariableTracker) -> VariableTracker:
     """`_PyObject_IsAbstract` of any."""
     for function in functions:
         flag = None if is_none(function) else optional_attr(tx, function, "__isabstractmethod__")
@@ -91,12 +97,12 @@ class PropertyVariable(_HolderVariable):
 
     cls = base = property
 
-    def __init__(self, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(self, value: Any = MISSING, source: GuardNode | None = None) -> None:
         super().__init__(value, source)
         self.name: VariableTracker | None = None
         self.getter_doc = False
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None or is_none(obj):
             return self
         getter = self.part(tx, "fget")
@@ -104,13 +110,13 @@ class PropertyVariable(_HolderVariable):
             return self._refuse(tx, obj, "getter")
         return tx.call(getter, [obj])
 
-    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+    def tp_descr_set(self, tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
         function = self.part(tx, "fdel" if value is None else "fset")
         if is_none(function):
             self._refuse(tx, obj, "deleter" if value is None else "setter")
         tx.call(function, [obj] if value is None else [obj, value])
 
-    def document(self, tx: Any, doc: VariableTracker) -> None:
+    def document(self, tx: Frame, doc: VariableTracker) -> None:
         """Store the docstring of an instance of a subclass, whose class would hide the member's."""
         try:
             set_attr(tx, self, "__doc__", doc)
@@ -118,7 +124,7 @@ class PropertyVariable(_HolderVariable):
             if not _DOCUMENTS_INSTANCES or not issubclass(observed.exc.python_type(), AttributeError):
                 raise
 
-    def _refuse(self, tx: Any, obj: VariableTracker, what: str) -> VariableTracker:
+    def _refuse(self, tx: Frame, obj: VariableTracker, what: str) -> VariableTracker:
         name = self._name_text()
         owner = guarded_name(obj.python_type(), qualname_of)
         return tx.raises(AttributeError, f"property{name} of {owner!r} object has no {what}")
@@ -135,7 +141,7 @@ class PropertyVariable(_HolderVariable):
             return str(error).removeprefix("property").partition(" of ")[0]
         return ""
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         doc = NONE if self.getter_doc else self.parts.get("__doc__", NONE)
         functions = [self.parts.get(name, NONE) for name in ("fget", "fset", "fdel")]
         emit_call(cg, property.__init__, self, *functions, doc)
@@ -149,20 +155,20 @@ class PropertyVariable(_HolderVariable):
 
 
 @builds(property)
-def build_property(tr: Any, value: property, source: Any) -> PropertyVariable:
+def build_property(tr: Trace, value: property, source: GuardNode | None) -> PropertyVariable:
     if type(value) is property:
         tr.guard(source, ir.IS, value)
     return PropertyVariable(value, source)
 
 
 @builtin(property.__new__)
-def new_property(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> Any:
+def new_property(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> Any:
     return PropertyVariable() if cls.value is property else tx.tr.new_instance(tx, cls.value)
 
 
 @constructor(property)
 def make_property(
-    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     result = PropertyVariable()
     property_init(tx, result, *args, **kwargs)
@@ -183,7 +189,7 @@ _DOCUMENTS_INSTANCES = _documents_instances()
 
 @method(property.__init__)
 def property_init(
-    tx: Any,
+    tx: Frame,
     self: PropertyVariable,
     fget: VariableTracker = NONE,
     fset: VariableTracker = NONE,
@@ -210,7 +216,7 @@ for _name in ("fget", "fset", "fdel"):
     _member(property.__dict__[_name])
 
 
-def _set_doc(tx: Any, self: PropertyVariable, value: VariableTracker | None) -> None:
+def _set_doc(tx: Frame, self: PropertyVariable, value: VariableTracker | None) -> None:
     if self.source is not None:
         unsupported("mutation-of-unknown-object", self.describe())
     self.parts["__doc__"] = NONE if value is None else value
@@ -218,16 +224,16 @@ def _set_doc(tx: Any, self: PropertyVariable, value: VariableTracker | None) -> 
 
 
 @getset(property.__dict__["__doc__"], _set_doc)
-def property_doc(tx: Any, self: PropertyVariable, /) -> VariableTracker:
+def property_doc(tx: Frame, self: PropertyVariable, /) -> VariableTracker:
     return self.part(tx, "__doc__")
 
 
 @getset(property.__dict__["__isabstractmethod__"])
-def property_is_abstract(tx: Any, self: PropertyVariable, /) -> VariableTracker:
+def property_is_abstract(tx: Frame, self: PropertyVariable, /) -> VariableTracker:
     return _is_abstract(tx, *(self.part(tx, name) for name in ("fget", "fset", "fdel")))
 
 
-def _copy(tx: Any, self: PropertyVariable, **changed: VariableTracker) -> VariableTracker:
+def _copy(tx: Frame, self: PropertyVariable, **changed: VariableTracker) -> VariableTracker:
     """`property_copy`."""
     parts = {name: self.part(tx, name) for name in ("fget", "fset", "fdel")}
     parts.update({name: value for name, value in changed.items() if not is_none(value)})
@@ -249,22 +255,22 @@ def _documented_by_getter(value: property) -> bool:
 
 
 @method(property.getter)
-def property_getter(tx: Any, self: PropertyVariable, getter: VariableTracker, /) -> VariableTracker:
+def property_getter(tx: Frame, self: PropertyVariable, getter: VariableTracker, /) -> VariableTracker:
     return _copy(tx, self, fget=getter)
 
 
 @method(property.setter)
-def property_setter(tx: Any, self: PropertyVariable, setter: VariableTracker, /) -> VariableTracker:
+def property_setter(tx: Frame, self: PropertyVariable, setter: VariableTracker, /) -> VariableTracker:
     return _copy(tx, self, fset=setter)
 
 
 @method(property.deleter)
-def property_deleter(tx: Any, self: PropertyVariable, deleter: VariableTracker, /) -> VariableTracker:
+def property_deleter(tx: Frame, self: PropertyVariable, deleter: VariableTracker, /) -> VariableTracker:
     return _copy(tx, self, fdel=deleter)
 
 
 @method(property.__set_name__)
-def property_set_name(tx: Any, self: PropertyVariable, *args: VariableTracker) -> None:
+def property_set_name(tx: Frame, self: PropertyVariable, *args: VariableTracker) -> None:
     if len(args) != 2:
         tx.raises(TypeError, f"__set_name__() takes 2 positional arguments but {len(args)} were given")
     if self.source is not None:
@@ -274,13 +280,13 @@ def property_set_name(tx: Any, self: PropertyVariable, *args: VariableTracker) -
 
 if "__name__" in property.__dict__:
 
-    def _set_name(tx: Any, self: PropertyVariable, value: VariableTracker | None) -> None:
+    def _set_name(tx: Frame, self: PropertyVariable, value: VariableTracker | None) -> None:
         if self.source is not None:
             unsupported("mutation-of-unknown-object", self.describe())
         self.name = value
 
     @getset(property.__dict__["__name__"], _set_name)
-    def property_name(tx: Any, self: PropertyVariable, /) -> VariableTracker:
+    def property_name(tx: Frame, self: PropertyVariable, /) -> VariableTracker:
         if self.name is not None:
             return self.name
         if self.value is not MISSING and self._name_text():
@@ -302,17 +308,19 @@ _COPIED = tuple(staticmethod(lambda: None).__dict__)
 class _FunctionHolderVariable(_HolderVariable):
     """The base of static methods and class methods: they hold one callable, whose name and documentation they take over."""
 
-    def __init__(self, value: Any = MISSING, source: Any = None, function: VariableTracker | None = None) -> None:
+    def __init__(
+        self, value: Any = MISSING, source: GuardNode | None = None, function: VariableTracker | None = None
+    ) -> None:
         super().__init__(value, source)
         self.dict: Any = MISSING
         if function is not None:
             self.parts["__func__"] = function
 
-    def function(self, tx: Any) -> VariableTracker:
+    def function(self, tx: Frame) -> VariableTracker:
         """The callable."""
         return self.part(tx, "__func__")
 
-    def instance_dict(self, tx: Any) -> Any:
+    def instance_dict(self, tx: Frame) -> Any:
         """The descriptor's `__dict__`, with what `functools_wraps` of funcobject.c copies."""
         if self.dict is MISSING:
             if self.source is not None:
@@ -322,7 +330,7 @@ class _FunctionHolderVariable(_HolderVariable):
                 self._wraps(tx)
         return self.dict
 
-    def _wraps(self, tx: Any) -> None:
+    def _wraps(self, tx: Frame) -> None:
         for name in _COPIED:
             found = optional_attr(tx, self.function(tx), name) if "__func__" in self.parts else None
             if found is not None:
@@ -331,7 +339,7 @@ class _FunctionHolderVariable(_HolderVariable):
     def children(self) -> Any:
         return [*self.parts.values(), *([self.dict] if self.dict is not MISSING else [])]
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if "__func__" in self.parts:
             emit_call(cg, self.base.__init__, self, self.parts["__func__"])
             cg.asm.pop_top()
@@ -349,12 +357,12 @@ class StaticMethodVariable(_FunctionHolderVariable):
 
     cls = base = staticmethod
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if self.source is None and "__func__" not in self.parts:
             tx.raises(RuntimeError, "uninitialized staticmethod object")
         return self.function(tx)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.tp_descr_get(tx, None, NONE), args, kwargs)
 
 
@@ -371,7 +379,7 @@ class ClassMethodVariable(_FunctionHolderVariable):
 
     cls = base = classmethod
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if self.source is None and "__func__" not in self.parts:
             tx.raises(RuntimeError, "uninitialized classmethod object")
         if is_none(cls):
@@ -386,17 +394,17 @@ def _register(model: Any) -> None:
     cls = model.cls
 
     @builds(cls)
-    def build(tr: Any, value: Any, source: Any) -> VariableTracker:
+    def build(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
         if type(value) is cls:
             tr.guard(source, ir.IS, value)
         return model(value, source)
 
     @builtin(cls.__new__)
-    def new(tx: Any, kind: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def new(tx: Frame, kind: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         return model() if kind.value is cls else tx.tr.new_instance(tx, kind.value)
 
     @method(cls.__init__)
-    def init(tx: Any, self: Any, function: VariableTracker, /) -> None:
+    def init(tx: Frame, self: Any, function: VariableTracker, /) -> None:
         if self.source is not None:
             unsupported("mutation-of-unknown-object", self.describe())
         self.parts["__func__"] = function
@@ -404,22 +412,22 @@ def _register(model: Any) -> None:
             self._wraps(tx)
 
     @constructor(cls)
-    def make(tx: Any, kind: VariableTracker, function: VariableTracker, /) -> VariableTracker:
+    def make(tx: Frame, kind: VariableTracker, function: VariableTracker, /) -> VariableTracker:
         return model(function=function)
 
     for name in ("__func__", "__wrapped__"):
         descriptor = cls.__dict__[name]
 
         @getset(descriptor, readonly(descriptor))
-        def get(tx: Any, self: Any, /) -> VariableTracker:
+        def get(tx: Frame, self: Any, /) -> VariableTracker:
             return self.function(tx)
 
     @getset(cls.__dict__["__isabstractmethod__"])
-    def is_abstract(tx: Any, self: Any, /) -> VariableTracker:
+    def is_abstract(tx: Frame, self: Any, /) -> VariableTracker:
         return _is_abstract(tx, self.function(tx))
 
     @getset(cls.__dict__["__dict__"])
-    def dictionary(tx: Any, self: Any, /) -> VariableTracker:
+    def dictionary(tx: Frame, self: Any, /) -> VariableTracker:
         return self.instance_dict(tx)
 
 

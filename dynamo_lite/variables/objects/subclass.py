@@ -7,7 +7,7 @@ Mirrors the layout part of `Objects/typeobject.c` (`best_base`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags, mro_of
@@ -17,6 +17,11 @@ from dynamo_lite.variables.protocol.wrap import BUILDERS, SUBCLASS_BUILDERS
 
 from .exception_instance import ExceptionVariable
 from .instance import InstanceVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
 
 NATIVES: dict[type, type[VariableTracker]] = {}
 """Builtin type that user classes may derive from → tracker class."""
@@ -74,7 +79,7 @@ class NativeInstance(InstanceVariable):
 
     native: type[VariableTracker]
 
-    def __init__(self, cls: type, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(self, cls: type, value: Any = MISSING, source: GuardNode | None = None) -> None:
         InstanceVariable.__init__(self, cls, value, source)
 
     def adopt(self, native: VariableTracker) -> None:
@@ -92,7 +97,7 @@ class NativeInstance(InstanceVariable):
     def children(self) -> Any:
         return [*InstanceVariable.children(self), *self.native.children(self)]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.native.emit_fill is None or self.native.emits_subclasses:
             self.native.emit_new(self, cg)
             return
@@ -100,18 +105,18 @@ class NativeInstance(InstanceVariable):
         cg.load_const(self.cls)
         cg.asm.call(1)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if self.native.emit_fill is not None:
             self.native.emit_fill(self, cg)
         self.emit_attributes(cg)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if self.native.emit_update is not VariableTracker.emit_update:
             self.native.emit_update(self, cg)
         InstanceVariable.emit_update(self, cg)
 
 
-def build_native_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_native_instance(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     """The model of a real instance: the native builder's, with attributes."""
     cls = type(value)
     base = native_base(cls)
@@ -121,7 +126,7 @@ def build_native_instance(tr: Any, value: Any, source: Any) -> VariableTracker:
     return model
 
 
-def new_instance(tr: Any, cls: type) -> VariableTracker:
+def new_instance(tr: Trace, cls: type) -> VariableTracker:
     """An empty new instance of a user class, or of a builtin container."""
     if cls in NATIVES:
         return empty_model(cls)

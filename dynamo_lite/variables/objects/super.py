@@ -7,7 +7,7 @@ Mirrors the super part of `Objects/typeobject.c` and LOAD_SUPER_ATTR of `Python/
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -22,6 +22,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 from .instancecheck import claimed_class
 from .type import TypeVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class SuperVariable(NativeVariable):
     """`super(start, obj)`: `start` a class, `obj` an instance or a class or None, `obj_type` the class whose MRO is searched."""
@@ -34,19 +40,19 @@ class SuperVariable(NativeVariable):
         self.obj_type: VariableTracker | None = None
 
     @classmethod
-    def of(cls, tx: Any, start: VariableTracker, obj: VariableTracker | None) -> SuperVariable:
+    def of(cls, tx: Frame, start: VariableTracker, obj: VariableTracker | None) -> SuperVariable:
         """A super object of exactly that type."""
         result = cls()
         result.bind(tx, start, obj)
         return result
 
-    def bind(self, tx: Any, start: VariableTracker, obj: VariableTracker | None) -> None:
+    def bind(self, tx: Frame, start: VariableTracker, obj: VariableTracker | None) -> None:
         """`super_init_impl`."""
         if obj is not None:
             self.obj_type = check(tx, start, obj)
         self.start, self.obj = start, obj
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         """`super_getattro`."""
         if self.obj_type is not None and name != "__class__":
             found = self._after_start(tx, name)
@@ -54,7 +60,7 @@ class SuperVariable(NativeVariable):
                 return found
         return generic_getattr(tx, self, name)
 
-    def _after_start(self, tx: Any, name: str) -> VariableTracker | None:
+    def _after_start(self, tx: Frame, name: str) -> VariableTracker | None:
         mro = known_mro(tx, self.obj_type.value)
         if mro is None or self.start.value not in mro:
             unsupported("class-definition", f"super() in a class whose MRO is being made: {name}")
@@ -66,25 +72,25 @@ class SuperVariable(NativeVariable):
                 return attribute.tp_descr_get(tx, None if self.obj is self.obj_type else self.obj, self.obj_type)
         return None
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None or self.obj is not None:
             return self
         if self.python_type() is super:
             return SuperVariable.of(tx, self.start, obj)
         return tx.call(tx.tr.type_of(tx, self), [self.start, obj])
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         what = "NULL" if self.obj_type is None else f"<{class_name(self.obj_type.value)} object>"
         return ConstantVariable(f"<super: <class '{class_name(self.start.value)}'>, {what}>")
 
     def children(self) -> Any:
         return [v for v in (self.start, self.obj, self.obj_type) if v is not None]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, super, *([self.start] if self.obj is None else [self.start, self.obj]))
 
 
-def check(tx: Any, start: VariableTracker, obj: VariableTracker) -> VariableTracker:
+def check(tx: Frame, start: VariableTracker, obj: VariableTracker) -> VariableTracker:
     """`supercheck`: the class in whose MRO to search."""
     if isinstance(obj, TypeVariable) and is_subtype(tx, obj.value, start.value):
         return obj
@@ -115,7 +121,7 @@ _READERS = {name: _reader(super.__dict__[name]) for name in ("__thisclass__", "_
 
 
 @builds(super)
-def build_super(tr: Any, value: Any, source: Any) -> SuperVariable:
+def build_super(tr: Trace, value: Any, source: GuardNode | None) -> SuperVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = SuperVariable()
     result.value, result.source = value, source
@@ -125,7 +131,7 @@ def build_super(tr: Any, value: Any, source: Any) -> SuperVariable:
 
 
 @constructor(super)
-def new_super(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_super(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if kwargs:
         return tx.raises(TypeError, "super() takes no keyword arguments")
     if len(args) > 2:
@@ -136,13 +142,13 @@ def new_super(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs
 
 
 @builtin(super.__new__)
-def super_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def super_new(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     return SuperVariable() if cls.value is super else tx.tr.new_instance(tx, cls.value)
 
 
 @method(super.__init__)
 def super_init(
-    tx: Any, self: SuperVariable, start: VariableTracker | None = None, obj: VariableTracker | None = None, /
+    tx: Frame, self: SuperVariable, start: VariableTracker | None = None, obj: VariableTracker | None = None, /
 ) -> None:
     """`super()`, `super(start)` and `super(start, obj)`; the empty form reads the frame's `__class__` cell and first argument."""
     if start is None:
@@ -152,7 +158,7 @@ def super_init(
     self.bind(tx, start, None if obj is None or is_none(obj) else obj)
 
 
-def _zero_arguments(tx: Any) -> tuple[VariableTracker, VariableTracker]:
+def _zero_arguments(tx: Frame) -> tuple[VariableTracker, VariableTracker]:
     if tx.code.co_argcount == 0:
         tx.raises(RuntimeError, "super(): no arguments")
     first = tx.locals[0]
@@ -172,7 +178,7 @@ def _zero_arguments(tx: Any) -> tuple[VariableTracker, VariableTracker]:
 
 
 @method(super.__getattribute__)
-def super_getattribute(tx: Any, self: SuperVariable, name: VariableTracker, /) -> VariableTracker:
+def super_getattribute(tx: Frame, self: SuperVariable, name: VariableTracker, /) -> VariableTracker:
     return SuperVariable.tp_getattro(self, tx, name.as_python_constant())
 
 
@@ -180,12 +186,12 @@ for _name in ("__thisclass__", "__self__", "__self_class__"):
     _part = {"__thisclass__": "start", "__self__": "obj", "__self_class__": "obj_type"}[_name]
 
     @getset(super.__dict__[_name], readonly(super.__dict__[_name]))
-    def super_member(tx: Any, self: Any, /, part: str = _part) -> VariableTracker:
+    def super_member(tx: Frame, self: Any, /, part: str = _part) -> VariableTracker:
         return getattr(self, part) or NONE
 
 
 def super_attribute(
-    tx: Any, super_type: VariableTracker, cls: VariableTracker, self: VariableTracker, name: str
+    tx: Frame, super_type: VariableTracker, cls: VariableTracker, self: VariableTracker, name: str
 ) -> VariableTracker:
     """LOAD_SUPER_ATTR; a `super` that was shadowed is called like any callable."""
     if super_type.value is not super:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import traceback
 import types
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -24,6 +24,12 @@ from dynamo_lite.variables.protocol.dispatch import builtin, constructor
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .frame_object import FrameVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 
 class TracebackVariable(VariableTracker):
@@ -38,19 +44,19 @@ class TracebackVariable(VariableTracker):
     def python_type(self) -> type:
         return TracebackType
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         generic_setattr(tx, self, name, value)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
     def children(self) -> Any:
         return (self.next,)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         frame = self.frame.frame
         cg.load_callable(make_entry)
         cg.load(self.next)
@@ -72,20 +78,20 @@ def make_entry(
 class SourcedTracebackVariable(VariableTracker):
     """A traceback that exists before the frame. Replayed is that its frames were cleared."""
 
-    def __init__(self, value: TracebackType, source: Any) -> None:
+    def __init__(self, value: TracebackType, source: GuardNode | None) -> None:
         self.value = value
         self.source = source
 
     def python_type(self) -> type:
         return TracebackType
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         cg.load_callable(traceback.clear_frames)
         cg.load(self)
         cg.asm.call(1)
@@ -93,12 +99,12 @@ class SourcedTracebackVariable(VariableTracker):
 
 
 @builds(TracebackType)
-def build_traceback(tr: Any, value: TracebackType, source: Any) -> SourcedTracebackVariable:
+def build_traceback(tr: Trace, value: TracebackType, source: GuardNode | None) -> SourcedTracebackVariable:
     tr.guard(source, ir.TYPE_IS, TracebackType)
     return SourcedTracebackVariable(value, source)
 
 
-def _set_next(tx: Any, self: VariableTracker, value: VariableTracker | None) -> None:
+def _set_next(tx: Frame, self: VariableTracker, value: VariableTracker | None) -> None:
     """`tb_next_set`."""
     if value is None:
         tx.raises(TypeError, "can't delete tb_next attribute")
@@ -118,7 +124,7 @@ def _member(name: str, read: Any, setter: Any = None) -> None:
     """Register a member that an entry of the traced program knows itself; a real traceback is asked."""
     descriptor = TracebackType.__dict__[name]
 
-    def get(tx: Any, self: VariableTracker) -> VariableTracker:
+    def get(tx: Frame, self: VariableTracker) -> VariableTracker:
         return read(self) if isinstance(self, TracebackVariable) else foreign_attribute(tx, self, descriptor)
 
     getset(descriptor, setter)(get)
@@ -131,12 +137,14 @@ _member("tb_lineno", lambda tb: ConstantVariable(tb.lineno))
 
 
 @constructor(TracebackType)
-def new_traceback(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_traceback(
+    tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     return unsupported("frame-introspection", "types.TracebackType()")
 
 
 @builtin(traceback.clear_frames)
-def clear_frames(tx: Any, tb: VariableTracker) -> None:
+def clear_frames(tx: Frame, tb: VariableTracker) -> None:
     """The frames that an exception of the traced code has left are gone: there is nothing to clear in them. Those of a real one
     are cleared with the other effects."""
     while isinstance(tb, TracebackVariable):

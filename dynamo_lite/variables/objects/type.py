@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -31,6 +31,12 @@ from dynamo_lite.variables.protocol.wrap import builds, builds_subclasses
 
 from .function import call_handler, call_stand_in
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 _MARKS = frozenset({"__final__", "__no_type_check__", "__override__"})
 """What the decorators of `typing` leave on classes, for which nobody looks in the real class."""
 
@@ -41,7 +47,7 @@ class TypeVariable(VariableTracker):
 
     written: dict[str, VariableTracker | None] = {}
 
-    def __init__(self, value: type, source: Any = None) -> None:
+    def __init__(self, value: type, source: GuardNode | None = None) -> None:
         self.value = value
         self.source = source
 
@@ -54,7 +60,7 @@ class TypeVariable(VariableTracker):
     def item_at(self, kind: int, arg: Any) -> Any:
         return self.written.get(arg) if kind == ir.TYPE_ATTR else None
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         for name, value in self.written.items():
             if value is None and name not in self.value.__dict__:
                 continue  # stored and deleted again
@@ -75,19 +81,19 @@ class TypeVariable(VariableTracker):
 
     # -- attributes
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         found = type_getattro(tx, self, name)
         return found if found is not None else self.missing_attribute(tx, name)
 
-    def missing_attribute(self, tx: Any, name: str) -> VariableTracker:
+    def missing_attribute(self, tx: Frame, name: str) -> VariableTracker:
         """Raise what `type_getattro` raises."""
         message = f"type object '{message_name(self.value)}' has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         self.store_attribute(tx, name, value)
 
-    def store_attribute(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def store_attribute(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         """`type_setattro`. Special methods are looked up in the real class in many places, which would not see the change."""
         cls = self.value
         if flags(cls) & Py_TPFLAGS_IMMUTABLETYPE:
@@ -105,7 +111,7 @@ class TypeVariable(VariableTracker):
             type_attribute(tx, cls, name)  # guards that the class does not get one meanwhile
         self._write(tx, name, value)
 
-    def _write(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def _write(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         tx.tr.mutating(self)
         if value is None:
             node = tx.tr.source(tx.tr.constant_source(self.value), ir.CALL, namespace_of)
@@ -115,7 +121,7 @@ class TypeVariable(VariableTracker):
         self.written = {**self.written, name: value}
         forget(tx.tr, name)
 
-    def member(self, tx: Any, descriptor: Any) -> VariableTracker:
+    def member(self, tx: Frame, descriptor: Any) -> VariableTracker:
         """An attribute that C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
         node = tx.tr.source(tx.tr.constant_source(self.value), ir.ATTR, descriptor.__name__)
         try:
@@ -126,11 +132,11 @@ class TypeVariable(VariableTracker):
         tx.tr.expect(node)
         return tx.tr.wrap(real, node)
 
-    def store_member(self, tx: Any, descriptor: Any, value: VariableTracker | None) -> None:
+    def store_member(self, tx: Frame, descriptor: Any, value: VariableTracker | None) -> None:
         """The setters of these."""
         self.store_attribute(tx, descriptor.__name__, value)
 
-    def namespace_proxy(self, tx: Any) -> VariableTracker:
+    def namespace_proxy(self, tx: Frame) -> VariableTracker:
         """`cls.__dict__`, which is another object at each access."""
         if self.written:
             unsupported("mutation-of-class", f"{qualname_of(self.value)}.__dict__ after a change")
@@ -139,10 +145,10 @@ class TypeVariable(VariableTracker):
 
     # -- slots
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return type_call(tx, self, args, kwargs)
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         """`PyObject_GetItem` of a class: the metatype's `__getitem__`, else `__class_getitem__`."""
         meta = self.python_type()
         meta_item = type_attribute(tx, meta, "__getitem__") if meta is not type else None
@@ -158,7 +164,7 @@ class TypeVariable(VariableTracker):
         return tx.call(self.tp_getattro(tx, "__class_getitem__"), [key])
 
     @staticmethod
-    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         """`int | None` at run time."""
         if is_constant(v, w):
             return combine(tx, v, w)
@@ -166,10 +172,10 @@ class TypeVariable(VariableTracker):
             return unsupported("class-definition", "a union with a class made by the traced code")
         return NOT_IMPLEMENTED
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         """`type_repr`."""
         class_path(self.value)
         return ConstantVariable(type.__repr__(self.value))
@@ -182,7 +188,7 @@ class MetaInstance(UserSlots):
     def cls(self) -> type:
         return self.python_type()
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         """`slot_tp_getattr_hook`."""
         meta = self.python_type()
         lookup = type_attribute(tx, meta, "__getattribute__")
@@ -196,17 +202,17 @@ class MetaInstance(UserSlots):
                 raise
         return tx.call(special(tx, self, "__getattr__"), [ConstantVariable(name)])
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         dunder, args = ("__delattr__", []) if value is None else ("__setattr__", [value])
         tx.call(special(tx, self, dunder), [ConstantVariable(name), *args])
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         hook = type_attribute(tx, self.python_type(), "__call__")
         if hook.value is type.__dict__["__call__"]:
             return type_call(tx, self, args, kwargs)
         return tx.call(special(tx, self, "__call__"), args, kwargs)
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return TypeVariable.mp_subscript(self, tx, key)
 
 
@@ -214,7 +220,7 @@ class MetaTypeVariable(MetaInstance, TypeVariable):
     """A class that exists before the frame, of a metaclass of its own."""
 
 
-def type_getattro(tx: Any, cls: TypeVariable, name: str) -> VariableTracker | None:
+def type_getattro(tx: Frame, cls: TypeVariable, name: str) -> VariableTracker | None:
     """`type_getattro`: metatype data descriptor, own MRO (descriptors bound to nothing), metatype attribute; None for none of these."""
     meta = cls.python_type()
     meta_attribute = type_attribute(tx, meta, name)
@@ -239,7 +245,7 @@ def namespace_of(cls: type) -> dict[str, Any]:
 
 def _register_member(descriptor: Any) -> None:
     @getset(descriptor, lambda tx, cls, value: cls.store_member(tx, descriptor, value))
-    def get(tx: Any, cls: TypeVariable, /) -> VariableTracker:
+    def get(tx: Frame, cls: TypeVariable, /) -> VariableTracker:
         return cls.member(tx, descriptor)
 
 
@@ -252,7 +258,7 @@ def lasting_flags(cls: type) -> int:
 
 
 @getset(type.__dict__["__flags__"], readonly(type.__dict__["__flags__"]))
-def type_flags(tx: Any, cls: TypeVariable, /) -> VariableTracker:
+def type_flags(tx: Frame, cls: TypeVariable, /) -> VariableTracker:
     if cls.is_python_constant():
         tx.tr.guard(
             tx.tr.source(tx.tr.constant_source(cls.value), ir.CALL, lasting_flags), ir.EQUALS, lasting_flags(cls.value)
@@ -280,14 +286,14 @@ def _check_names(cls: type) -> None:
 
 
 @builds(type)
-def build_type(tr: Any, value: type, source: Any) -> TypeVariable:
+def build_type(tr: Trace, value: type, source: GuardNode | None) -> TypeVariable:
     _check_names(value)
     tr.guard(source, ir.IS, value)
     return TypeVariable(value, source)
 
 
 @builds_subclasses(type)
-def build_meta_instance(tr: Any, value: type, source: Any) -> TypeVariable:
+def build_meta_instance(tr: Trace, value: type, source: GuardNode | None) -> TypeVariable:
     _check_names(value)
     tr.guard(source, ir.IS, value)
     return MetaTypeVariable(value, source)
@@ -297,7 +303,7 @@ def build_meta_instance(tr: Any, value: type, source: Any) -> TypeVariable:
 
 
 def type_call(
-    tx: Any, cls: TypeVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, cls: TypeVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """`type_call`: `__new__`, then `__init__` if the result is an instance."""
     real = cls.value
@@ -327,7 +333,7 @@ def type_call(
     return obj
 
 
-def _new_of(tx: Any, cls: TypeVariable) -> VariableTracker:
+def _new_of(tx: Frame, cls: TypeVariable) -> VariableTracker:
     """What makes an instance. `slot_tp_new`, which a class statement with a `__new__` installs, asks the class for it as Python code does,
     and so its metaclass; C code has it in a slot."""
     new = type_attribute(tx, cls.value, "__new__")
@@ -337,7 +343,9 @@ def _new_of(tx: Any, cls: TypeVariable) -> VariableTracker:
 
 
 @builtin(object.__new__)
-def object_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def object_new(
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     real = cls.value
     if (args or kwargs) and real.__new__ is not object.__new__:
         return tx.raises(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
@@ -356,28 +364,28 @@ def object_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwarg
 
 @method(type.__call__)
 def type_dunder_call(
-    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     return type_call(tx, cls, list(args), kwargs)
 
 
 @method(type.__getattribute__)
-def type_getattribute(tx: Any, cls: TypeVariable, name: VariableTracker, /) -> VariableTracker:
+def type_getattribute(tx: Frame, cls: TypeVariable, name: VariableTracker, /) -> VariableTracker:
     return TypeVariable.tp_getattro(cls, tx, attribute_name(tx, name))
 
 
 @method(type.__setattr__)
-def type_setattr(tx: Any, cls: TypeVariable, name: VariableTracker, value: VariableTracker, /) -> None:
+def type_setattr(tx: Frame, cls: TypeVariable, name: VariableTracker, value: VariableTracker, /) -> None:
     cls.store_attribute(tx, attribute_name(tx, name), value)
 
 
 @method(type.__delattr__)
-def type_delattr(tx: Any, cls: TypeVariable, name: VariableTracker, /) -> None:
+def type_delattr(tx: Frame, cls: TypeVariable, name: VariableTracker, /) -> None:
     cls.store_attribute(tx, attribute_name(tx, name), None)
 
 
 @method(type.mro)
-def type_mro(tx: Any, cls: VariableTracker, /) -> VariableTracker:
+def type_mro(tx: Frame, cls: VariableTracker, /) -> VariableTracker:
     if mro_of(cls.value) is None:  # asked for by a metaclass before the class is complete
         return unsupported("class-definition", "type.mro of a class in the making")
     known_mro(tx, cls.value)

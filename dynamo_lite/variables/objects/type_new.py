@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -43,6 +43,10 @@ from .function import BuiltinClassMethodVariable, BuiltinVariable, FunctionVaria
 from .subclass import NATIVE_MODELS, PLAIN_BASES
 from .type import TypeVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.interp.frame import Frame
+
 NATIVE_MODELS.update(
     {
         type: TypeVariable,
@@ -68,7 +72,9 @@ def _check_metaclass(meta: type) -> None:
 
 
 @builtin(type.__new__)
-def type_new(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> VariableTracker:
+def type_new(
+    tx: Frame, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker
+) -> VariableTracker:
     """`type_new`."""
     if len(args) != 3:
         return tx.raises(TypeError, f"type.__new__() takes exactly 3 arguments ({len(args)} given)")
@@ -90,14 +96,14 @@ def type_new(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywor
     return made
 
 
-def _bases_without_entries(tx: Any, bases: Any) -> VariableTracker:
+def _bases_without_entries(tx: Frame, bases: Any) -> VariableTracker:
     for base in bases:
         if not isinstance(base, TypeVariable) and optional_attr(tx, base, "__mro_entries__") is not None:
             tx.raises(TypeError, "type() doesn't support MRO entry resolution; use types.new_class() instead")
     return unsupported("class-definition", "bases that are no classes")
 
 
-def calculate_metaclass(tx: Any, meta: type, bases: Any) -> type:
+def calculate_metaclass(tx: Frame, meta: type, bases: Any) -> type:
     """`_PyType_CalculateMetaclass`."""
     for base in bases:
         candidate = base.python_type()
@@ -112,7 +118,7 @@ def calculate_metaclass(tx: Any, meta: type, bases: Any) -> type:
     return meta
 
 
-def _guard_mro(tr: Any, cls: type) -> None:
+def _guard_mro(tr: Trace, cls: type) -> None:
     """The order of lookups in a class made here is that of its bases, which an assignment to `__bases__` changes."""
     if not is_heap_type(cls) or tr.is_new_class(cls):
         return
@@ -123,7 +129,7 @@ def _guard_mro(tr: Any, cls: type) -> None:
 
 
 def make_class(
-    tx: Any, meta: type, name: str, bases: list[VariableTracker], namespace: DictVariable
+    tx: Frame, meta: type, name: str, bases: list[VariableTracker], namespace: DictVariable
 ) -> NewTypeVariable:
     """The class itself, before any hook is called."""
     _check_metaclass(meta)
@@ -157,7 +163,7 @@ def make_class(
     return made
 
 
-def _is_shadowed(tx: Any, meta: type, name: str) -> bool:
+def _is_shadowed(tx: Frame, meta: type, name: str) -> bool:
     attribute = type_attribute(tx, meta, name)
     return attribute is not None and attribute.tp_descr_set is not None
 
@@ -166,7 +172,7 @@ _SETTABLE = {"__qualname__", *(descriptor.__name__ for descriptor in IN_DICT)}
 _PASSED = ("__slots__", "__qualname__")
 
 
-def _template(tx: Any, attributes: dict[str, VariableTracker]) -> dict[str, Any]:
+def _template(tx: Frame, attributes: dict[str, VariableTracker]) -> dict[str, Any]:
     """The namespace for `bare_class`: the names in their order, with what decides the layout of the class."""
     template: dict[str, Any] = dict.fromkeys(attributes)
     if "__slots__" in attributes:
@@ -177,7 +183,7 @@ def _template(tx: Any, attributes: dict[str, VariableTracker]) -> dict[str, Any]
     return template
 
 
-def _slot_names(tx: Any, slots: VariableTracker) -> Any:
+def _slot_names(tx: Frame, slots: VariableTracker) -> Any:
     if isinstance(slots, ConstantVariable):
         return slots.value
     return tuple(host_value(item, "class-definition") for item in tx.tr.unpack(tx, slots))
@@ -191,7 +197,7 @@ def _converted(name: str, value: VariableTracker) -> VariableTracker:
     return model(function=value)
 
 
-def _fill_attributes(tx: Any, made: NewTypeVariable, attributes: dict[str, VariableTracker]) -> None:
+def _fill_attributes(tx: Frame, made: NewTypeVariable, attributes: dict[str, VariableTracker]) -> None:
     """The class's dictionary in the order that it really has."""
     for name, real in made.value.__dict__.items():
         value = attributes.get(name)
@@ -230,7 +236,7 @@ def _notes_set_name_errors() -> bool:
 _NOTES_SET_NAME_ERRORS = _notes_set_name_errors()
 
 
-def _set_names(tx: Any, made: NewTypeVariable) -> None:
+def _set_names(tx: Frame, made: NewTypeVariable) -> None:
     """`type_new_set_names`."""
     for name, value in list(made.attributes.items.items()):
         if name in made.untouched or isinstance(value, ConstantVariable):
@@ -253,7 +259,7 @@ def _set_names(tx: Any, made: NewTypeVariable) -> None:
             raise ObservedException(error) from observed
 
 
-def _init_subclass(tx: Any, made: NewTypeVariable, keywords: dict[str, VariableTracker]) -> None:
+def _init_subclass(tx: Frame, made: NewTypeVariable, keywords: dict[str, VariableTracker]) -> None:
     """`type_new_init_subclass`: that of the next class in the MRO."""
     for base in mro_of(made.value)[1:]:
         if "__init_subclass__" in dict_of(base):
@@ -264,7 +270,9 @@ def _init_subclass(tx: Any, made: NewTypeVariable, keywords: dict[str, VariableT
 
 
 @method(object.__dict__["__init_subclass__"])
-def object_init_subclass(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
+def object_init_subclass(
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker
+) -> None:
     name = f"{cls.value.__qualname__}.__init_subclass__()"
     if keywords:
         tx.raises(TypeError, f"{name} takes no keyword arguments")
@@ -273,7 +281,7 @@ def object_init_subclass(tx: Any, cls: VariableTracker, /, *args: VariableTracke
 
 
 @method(type.__init__)
-def type_init(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
+def type_init(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
     if keywords and len(args) == 1:
         tx.raises(TypeError, "type.__init__() takes no keyword arguments")
     if len(args) not in (1, 3):
@@ -281,12 +289,12 @@ def type_init(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywor
 
 
 @method(type.__dict__["__prepare__"])
-def type_prepare(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> Any:
+def type_prepare(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> Any:
     return DictVariable()
 
 
 @method(type.__subclasses__)
-def type_subclasses(tx: Any, cls: TypeVariable, /) -> VariableTracker:
+def type_subclasses(tx: Frame, cls: TypeVariable, /) -> VariableTracker:
     """The classes that are there when the program runs, and those that the traced code has made."""
     if not isinstance(cls, NewTypeVariable):
         node = tx.tr.source(tx.tr.constant_source(cls.value), ir.CALL, subclasses_of)
@@ -299,7 +307,7 @@ def subclasses_of(cls: type) -> list[type]:
     return [sub for sub in type.__subclasses__(cls) if id(sub) not in STAND_INS]
 
 
-def visible_subclasses(tx: Any, cls: type) -> list[type]:
+def visible_subclasses(tx: Frame, cls: type) -> list[type]:
     """Those, and the stand-ins of the classes that this trace has made."""
     found = type.__subclasses__(cls)
     return [sub for sub in found if id(sub) not in STAND_INS or id(sub) in tx.tr.new_classes]
@@ -311,7 +319,7 @@ def _same_classes(expected: list[type]) -> Callable[[list[type]], bool]:
 
 
 @constructor(type)
-def call_type(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> Any:
+def call_type(tx: Frame, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> Any:
     """`type(x)`; the three-argument form makes a class."""
     if len(args) == 1 and not keywords:
         return tx.tr.type_of(tx, args[0])
@@ -329,7 +337,7 @@ def call_type(tx: Any, meta: VariableTracker, /, *args: VariableTracker, **keywo
     return made
 
 
-def _with_module(tx: Any, namespace: DictVariable) -> DictVariable:
+def _with_module(tx: Frame, namespace: DictVariable) -> DictVariable:
     """`type_new_set_module`: where the call is."""
     own = DictVariable(dict(namespace.items))
     module = tx.globals.load(tx, "__name__")

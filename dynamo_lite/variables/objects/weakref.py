@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import types
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -44,13 +44,21 @@ from dynamo_lite.variables.protocol.wrap import builds
 from .cell import CellVariable
 from .module import is_module_level
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class Weak(NativeVariable):
     """A reference or proxy; `target` is what it refers to."""
 
     holds_weakly = True
 
-    def __init__(self, target: VariableTracker, callback: VariableTracker | None = None, source: Any = None) -> None:
+    def __init__(
+        self, target: VariableTracker, callback: VariableTracker | None = None, source: GuardNode | None = None
+    ) -> None:
         self.target = target
         self.callback = callback
         self.source = source
@@ -58,7 +66,7 @@ class Weak(NativeVariable):
     def children(self) -> Any:
         return (self.target,) if self.callback is None else (self.target, self.callback)
 
-    def referent(self, tx: Any) -> VariableTracker:
+    def referent(self, tx: Frame) -> VariableTracker:
         """The target, which must be alive."""
         if self.target.value is not None and not is_alive(tx, self.target):
             check_left_frames(tx, self.target)
@@ -66,7 +74,7 @@ class Weak(NativeVariable):
         return self.target
 
 
-def is_alive(tx: Any, target: VariableTracker) -> bool:
+def is_alive(tx: Frame, target: VariableTracker) -> bool:
     """Whether an object is known to be alive at this point of the program."""
     tr = tx.tr
     node = target.source
@@ -84,7 +92,7 @@ def is_alive(tx: Any, target: VariableTracker) -> bool:
     return all(still_held(tx, slot, target) for slot in slots) or (through_reference and tr.is_reachable(target))
 
 
-def still_held(tx: Any, slot: int, target: VariableTracker) -> bool:
+def still_held(tx: Frame, slot: int, target: VariableTracker) -> bool:
     """Whether an argument of the outermost frame is still in its variable."""
     frame = tx
     while frame.parent is not None:
@@ -102,14 +110,14 @@ def _content(v: Any) -> Any:
     return v.content if type(v) is CellVariable else v
 
 
-def check_left_frames(tx: Any, target: VariableTracker) -> None:
+def check_left_frames(tx: Frame, target: VariableTracker) -> None:
     """A traceback holds the variables of its frames: those that generated code makes for one hold none."""
     for frame in tx.tr.frame_objects.values():
         if frame.raise_step >= 0 and any(_content(v) is target for v in frame.frame.locals):
             frame.needs_real_frames(f"{target.describe()}, which a traceback may hold")
 
 
-def may_be_called_back(tx: Any, target: VariableTracker) -> bool:
+def may_be_called_back(tx: Frame, target: VariableTracker) -> bool:
     """Whether the death of an object could be due to what the traced code does, so that a callback would have to run: of one that it
     has made, or that a frame which goes on here after a break has on its stack."""
     node = target.source
@@ -119,13 +127,13 @@ def may_be_called_back(tx: Any, target: VariableTracker) -> bool:
     return node.kind == ir.LOCAL and is_resumed(tx.tr.root_frame.code) and names[node.arg].startswith("__")
 
 
-def check_referable(tx: Any, target: VariableTracker) -> None:
+def check_referable(tx: Frame, target: VariableTracker) -> None:
     """Objects of C types without a list of weak references refuse."""
     if target.python_type().__weakrefoffset__ == 0:
         tx.raises(TypeError, f"cannot create weak reference to '{type_name(target)}' object")
 
 
-def known_callback(tx: Any, target: VariableTracker, callback: VariableTracker | None) -> VariableTracker | None:
+def known_callback(tx: Frame, target: VariableTracker, callback: VariableTracker | None) -> VariableTracker | None:
     """The callback argument, None for none. Breaks if it could be due during the frame."""
     check_referable(tx, target)
     if is_none(callback):
@@ -141,7 +149,7 @@ _CALLBACK = weakref.ref.__dict__["__callback__"]
 
 
 @getset(_CALLBACK)
-def weakref_callback(tx: Any, self: Any, /) -> VariableTracker:
+def weakref_callback(tx: Frame, self: Any, /) -> VariableTracker:
     """`__callback__`"""
     if self.source is not None:
         return foreign_attribute(tx, self, _CALLBACK)
@@ -153,28 +161,28 @@ class WeakRefVariable(Weak):
 
     cls = weakref.ref
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if args or kwargs:
             return tx.raises(TypeError, "weakref.__call__() takes no arguments")
         return self.referent(tx)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         target = self.referent(tx)
         if isinstance(target.python_type().__hash__, types.FunctionType):
             unsupported("weakref", "the hash of a reference, which stays when the object goes")
         return target.tp_hash(tx)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, WeakRefVariable) or op not in ("==", "!="):
             return NOT_IMPLEMENTED
         return richcompare(tx, self.referent(tx), other.referent(tx), op)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, weakref.ref, *self.children())
 
 
 @hash_rule(weakref.ref.__hash__)
-def weakref_key(tx: Any, v: Any) -> Any:
+def weakref_key(tx: Frame, v: Any) -> Any:
     key = key_of(tx, v.referent(tx))
     if runs_program(
         key
@@ -183,7 +191,7 @@ def weakref_key(tx: Any, v: Any) -> Any:
     return Key(v, (weakref_key, key))
 
 
-def canonical(tx: Any, table: dict[int, Any], model: type[Weak], target: VariableTracker) -> Weak:
+def canonical(tx: Frame, table: dict[int, Any], model: type[Weak], target: VariableTracker) -> Weak:
     """The one reference, or proxy, without a callback that an object has."""
     found = table.get(id(target))
     if found is None or found.target is not target:
@@ -205,7 +213,7 @@ def existing(value: Any, cls: type) -> Any:
 
 @constructor(weakref.ref)
 def new_weakref(
-    tx: Any, cls: VariableTracker, object: VariableTracker, callback: VariableTracker | None = None, /
+    tx: Frame, cls: VariableTracker, object: VariableTracker, callback: VariableTracker | None = None, /
 ) -> VariableTracker:
     callback = known_callback(tx, object, callback)
     if callback is not None:
@@ -219,7 +227,7 @@ def referent(reference: Any) -> Any:
 
 
 @builds(weakref.ref)
-def build_weakref(tr: Any, value: Any, source: Any) -> WeakRefVariable:
+def build_weakref(tr: Trace, value: Any, source: GuardNode | None) -> WeakRefVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     target = value()
     node = tr.source(source, ir.CALL, referent)
@@ -235,75 +243,77 @@ def build_weakref(tr: Any, value: Any, source: Any) -> WeakRefVariable:
 class ProxyVariable(Weak):
     """`weakref.proxy(target)`: every operation is one on the target."""
 
-    def __init__(self, target: VariableTracker, callback: VariableTracker | None = None, source: Any = None) -> None:
+    def __init__(
+        self, target: VariableTracker, callback: VariableTracker | None = None, source: GuardNode | None = None
+    ) -> None:
         super().__init__(target, callback, source)
         callable_ = any("__call__" in dict_of(base) for base in mro_of(target.python_type()))
         self.cls = weakref.CallableProxyType if callable_ else weakref.ProxyType
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return get_attr(tx, self.referent(tx), name)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         set_attr(tx, self.referent(tx), name, value)
 
     @property
     def tp_call(self) -> Any:
         return self._call if self.cls is weakref.CallableProxyType else None
 
-    def _call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def _call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.referent(tx), args, kwargs)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.raises(TypeError, f"unhashable type: '{type_name(self)}'")
 
-    def tp_str(self, tx: Any) -> VariableTracker:
+    def tp_str(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(str_text(tx, self.referent(tx)))
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         return richcompare(tx, self.referent(tx), unwrapped(tx, other), op)
 
-    def nb_bool(self, tx: Any) -> VariableTracker:
+    def nb_bool(self, tx: Frame) -> VariableTracker:
         return boolean(is_true(tx, self.referent(tx)))
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         return length(tx, self.referent(tx))
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         return contains(tx, self.referent(tx), item)
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return get_item(tx, self.referent(tx), key)
 
-    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+    def mp_ass_subscript(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
         set_item(tx, self.referent(tx), key, value)
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         return get_iter(tx, self.referent(tx))
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         target = self.referent(tx)
         if target.tp_iternext is None:
             tx.raises(TypeError, f"Weakref proxy referenced a non-iterator '{type_name(target)}' object")
         return iter_next(tx, target)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, weakref.proxy, *self.children())
 
 
-def unwrapped(tx: Any, v: VariableTracker) -> VariableTracker:
+def unwrapped(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`UNWRAP`: the target of a proxy, anything else as it is."""
     return v.referent(tx) if isinstance(v, ProxyVariable) else v
 
 
 def _binary(function: Any) -> Any:
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         return binary_op(tx, function, unwrapped(tx, v), unwrapped(tx, w))
 
     return staticmethod(slot)
 
 
 def _unary(function: Any) -> Any:
-    def slot(self: ProxyVariable, tx: Any) -> VariableTracker:
+    def slot(self: ProxyVariable, tx: Frame) -> VariableTracker:
         return unary_op(tx, function, self.referent(tx))
 
     return slot
@@ -316,7 +326,7 @@ for _function, (_slot, _) in UNARY_OPS.items():
 
 
 @builtin(weakref.proxy)
-def weakref_proxy(tx: Any, object: VariableTracker, callback: VariableTracker | None = None, /) -> VariableTracker:
+def weakref_proxy(tx: Frame, object: VariableTracker, callback: VariableTracker | None = None, /) -> VariableTracker:
     callback = known_callback(tx, object, callback)
     if callback is not None:
         return ProxyVariable(object, callback)
@@ -329,7 +339,7 @@ def proxied(proxy: Any) -> Any:
 
 
 @builds(weakref.ProxyType, weakref.CallableProxyType)
-def build_proxy(tr: Any, value: Any, source: Any) -> ProxyVariable:
+def build_proxy(tr: Trace, value: Any, source: GuardNode | None) -> ProxyVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     cls = type_behind(value)
     if cls is None or not is_heap_type(cls) or any("__getattribute__" in dict_of(b) for b in mro_of(cls)[:-1]):

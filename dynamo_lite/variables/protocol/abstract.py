@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -20,6 +20,9 @@ from dynamo_lite.isa.typeobject import can_change, dict_of, module_of, mro_of, n
 
 from .base import MISSING, ObservedException, VariableTracker, running
 from .constant import ATOMIC_TYPES, ConstantVariable, fold
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 
 class BinaryOp(NamedTuple):
@@ -129,7 +132,7 @@ _ATTRIBUTES: dict[Callable[[type], Any], str] = {
 # -- base classes
 
 
-def known_mro(tx: Any, cls: type) -> tuple[type, ...] | None:
+def known_mro(tx: Frame, cls: type) -> tuple[type, ...] | None:
     """`tp_mro`; a class of the program is to have the same at the next call. None while the class is being made."""
     mro = mro_of(cls)
     if mro is not None and can_change(cls) and not tx.tr.is_new_class(cls):
@@ -137,7 +140,7 @@ def known_mro(tx: Any, cls: type) -> tuple[type, ...] | None:
     return mro
 
 
-def is_subtype(tx: Any, cls: type, base: type) -> bool:
+def is_subtype(tx: Frame, cls: type, base: type) -> bool:
     """`PyType_IsSubtype`, which asks no metaclass."""
     if cls is base or base is object:
         return True
@@ -154,7 +157,7 @@ def _atomic(v: VariableTracker) -> bool:
 # -- operators
 
 
-def binary_op(tx: Any, fn: Callable[..., Any], v: VariableTracker, w: VariableTracker) -> VariableTracker:
+def binary_op(tx: Frame, fn: Callable[..., Any], v: VariableTracker, w: VariableTracker) -> VariableTracker:
     """`PyNumber_Add` and its kin, in-place forms included; `fn` is the function of the `operator` module (or `divmod`)."""
     if _atomic(v) and _atomic(w):
         return fold(tx, fn, [v, w], {})
@@ -178,7 +181,7 @@ def binary_op(tx: Any, fn: Callable[..., Any], v: VariableTracker, w: VariableTr
     )
 
 
-def _binary_op1(tx: Any, slot: str, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+def _binary_op1(tx: Frame, slot: str, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     """`binary_op1` of abstract.c: the right operand's slot first if its type is a proper subclass of the left one's."""
     slot_v = getattr(v, slot)
     slot_w = getattr(w, slot)
@@ -198,7 +201,7 @@ def _binary_op1(tx: Any, slot: str, v: VariableTracker, w: VariableTracker) -> V
     return ConstantVariable(NotImplemented)
 
 
-def _sequence_op(tx: Any, row: BinaryOp, v: VariableTracker, w: VariableTracker) -> VariableTracker | None:
+def _sequence_op(tx: Frame, row: BinaryOp, v: VariableTracker, w: VariableTracker) -> VariableTracker | None:
     """The sequence half of `PyNumber_Add`, `PyNumber_Multiply` and their in-place forms."""
     if row.slot == "nb_add":
         slot = (getattr(v, row.sequence) if row.inplace else None) or v.sq_concat
@@ -211,7 +214,7 @@ def _sequence_op(tx: Any, row: BinaryOp, v: VariableTracker, w: VariableTracker)
     return None
 
 
-def _repeat_count(tx: Any, n: VariableTracker) -> VariableTracker:
+def _repeat_count(tx: Frame, n: VariableTracker) -> VariableTracker:
     if n.nb_index is None:
         return tx.raises(TypeError, f"can't multiply sequence by non-int of type '{type_name(n)}'")
     return index(tx, n)
@@ -227,7 +230,7 @@ def _invert_of_bool_warns() -> bool:
 INVERT_OF_BOOL_WARNS = _invert_of_bool_warns()
 
 
-def unary_op(tx: Any, fn: Callable[..., Any], v: VariableTracker) -> VariableTracker:
+def unary_op(tx: Frame, fn: Callable[..., Any], v: VariableTracker) -> VariableTracker:
     """`PyNumber_Negative` and its kin."""
     if _atomic(v):
         if fn is operator.invert and INVERT_OF_BOOL_WARNS and v.value.__class__ is bool:
@@ -240,7 +243,7 @@ def unary_op(tx: Any, fn: Callable[..., Any], v: VariableTracker) -> VariableTra
     return slot(tx)
 
 
-def richcompare(tx: Any, v: VariableTracker, w: VariableTracker, op: str) -> VariableTracker:
+def richcompare(tx: Frame, v: VariableTracker, w: VariableTracker, op: str) -> VariableTracker:
     """`PyObject_RichCompare`: subclass-first reflected rule, identity as the last resort for == and !=."""
     if _atomic(v) and _atomic(w):
         return fold(tx, COMPARE_OPS[op], [v, w], {})
@@ -266,12 +269,12 @@ def richcompare(tx: Any, v: VariableTracker, w: VariableTracker, op: str) -> Var
     return tx.raises(TypeError, f"'{op}' not supported between instances of '{type_name(v)}' and '{type_name(w)}'")
 
 
-def is_same(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+def is_same(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     """`v is w`. One object has one tracker, so identity of trackers is identity of objects, constants aside."""
     return ConstantVariable(tx.tr.same_object(v, w))
 
 
-def equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
+def equal(tx: Frame, v: VariableTracker, w: VariableTracker) -> bool:
     """`PyObject_RichCompareBool(v, w, Py_EQ)`: identity implies equality."""
     if not v.is_symbolic and not w.is_symbolic:
         if _is_nan(v) and _is_nan(w):
@@ -288,7 +291,7 @@ def _is_nan(v: VariableTracker) -> bool:
 # -- truth, length, membership
 
 
-def is_true(tx: Any, v: VariableTracker) -> bool:
+def is_true(tx: Frame, v: VariableTracker) -> bool:
     """`PyObject_IsTrue`. Raises `Unsupported` if the truth is known only at run time."""
     if v.folds:
         if v.value is NotImplemented:
@@ -309,7 +312,7 @@ def is_true(tx: Any, v: VariableTracker) -> bool:
     return True
 
 
-def length(tx: Any, v: VariableTracker) -> VariableTracker:
+def length(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`PyObject_Size`."""
     if v.folds:
         return fold(tx, len, [v], {})
@@ -320,7 +323,7 @@ def length(tx: Any, v: VariableTracker) -> VariableTracker:
     return n if n.value is MISSING else _checked_length(tx, n)
 
 
-def _checked_length(tx: Any, n: VariableTracker) -> VariableTracker:
+def _checked_length(tx: Frame, n: VariableTracker) -> VariableTracker:
     """The length that `slot_sq_length` makes of the result of a `__len__`."""
     n = index(tx, n)
     if n.value < 0:
@@ -330,7 +333,7 @@ def _checked_length(tx: Any, n: VariableTracker) -> VariableTracker:
     return n
 
 
-def contains(tx: Any, container: VariableTracker, item: VariableTracker) -> VariableTracker:
+def contains(tx: Frame, container: VariableTracker, item: VariableTracker) -> VariableTracker:
     """`PySequence_Contains`; falls back to iteration."""
     if _atomic(container) and _atomic(item):
         return fold(tx, operator.contains, [container, item], {})
@@ -348,7 +351,7 @@ def contains(tx: Any, container: VariableTracker, item: VariableTracker) -> Vari
 # -- subscripts
 
 
-def get_item(tx: Any, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
+def get_item(tx: Frame, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
     """`PyObject_GetItem`: mapping slot, sequence slot, `__class_getitem__` of a class."""
     if _atomic(obj) and key.is_python_constant():
         return fold(tx, operator.getitem, [obj, key], {})
@@ -361,7 +364,7 @@ def get_item(tx: Any, obj: VariableTracker, key: VariableTracker) -> VariableTra
     return tx.raises(TypeError, f"'{type_name(obj)}' object is not subscriptable")
 
 
-def set_item(tx: Any, obj: VariableTracker, key: VariableTracker, value: VariableTracker | None) -> None:
+def set_item(tx: Frame, obj: VariableTracker, key: VariableTracker, value: VariableTracker | None) -> None:
     """`PyObject_SetItem`; `PyObject_DelItem` when `value` is None."""
     if obj.mp_ass_subscript is not None:
         obj.mp_ass_subscript(tx, key, value)
@@ -380,7 +383,7 @@ def is_number(v: VariableTracker) -> bool:
     return number or issubclass(v.python_type(), complex)
 
 
-def index(tx: Any, v: VariableTracker) -> VariableTracker:
+def index(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`PyNumber_Index`."""
     if isinstance(v, ConstantVariable) and isinstance(v.value, int):
         return v if type(v.value) is int else ConstantVariable(int.__index__(v.value))
@@ -397,7 +400,7 @@ def index(tx: Any, v: VariableTracker) -> VariableTracker:
 # -- iteration
 
 
-def get_iter(tx: Any, v: VariableTracker) -> VariableTracker:
+def get_iter(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`PyObject_GetIter`."""
     if v.tp_iter is not None:
         iterator = v.tp_iter(tx)
@@ -409,7 +412,7 @@ def get_iter(tx: Any, v: VariableTracker) -> VariableTracker:
     return tx.raises(TypeError, f"'{type_name(v)}' object is not iterable")
 
 
-def iter_next(tx: Any, iterator: VariableTracker) -> VariableTracker | None:
+def iter_next(tx: Frame, iterator: VariableTracker) -> VariableTracker | None:
     """`PyIter_Next`: the next item, or None at the end (StopIteration swallowed)."""
     step = iterator.tp_iternext
     tr = tx.tr
@@ -426,7 +429,7 @@ def iter_next(tx: Any, iterator: VariableTracker) -> VariableTracker | None:
         raise
 
 
-def hint_length(tx: Any, v: VariableTracker) -> None:
+def hint_length(tx: Frame, v: VariableTracker) -> None:
     """`PyObject_LengthHint`, for what the methods of a user class do when they are asked."""
     if not v.is_user_made:
         return
@@ -448,19 +451,19 @@ def hint_length(tx: Any, v: VariableTracker) -> None:
         tx.raises(ValueError, "__length_hint__() should return >= 0")
 
 
-def unpack(tx: Any, v: VariableTracker) -> list[VariableTracker]:
+def unpack(tx: Frame, v: VariableTracker) -> list[VariableTracker]:
     """All items of an iterable, as `list(v)` would see them."""
     iterator = get_iter(tx, v)
     hint_length(tx, v)
     return list(rest(tx, iterator))
 
 
-def iterated(tx: Any, v: VariableTracker) -> Iterator[VariableTracker]:
+def iterated(tx: Frame, v: VariableTracker) -> Iterator[VariableTracker]:
     """The items of an iterable one by one, as a `for` statement sees them: nobody is asked for a length."""
     return rest(tx, get_iter(tx, v))
 
 
-def rest(tx: Any, iterator: VariableTracker) -> Iterator[VariableTracker]:
+def rest(tx: Frame, iterator: VariableTracker) -> Iterator[VariableTracker]:
     """The items that are left."""
     while (item := iter_next(tx, iterator)) is not None:
         yield item
@@ -469,7 +472,7 @@ def rest(tx: Any, iterator: VariableTracker) -> Iterator[VariableTracker]:
 # -- attributes, calls
 
 
-def get_attr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker:
+def get_attr(tx: Frame, obj: VariableTracker, name: str) -> VariableTracker:
     """`PyObject_GetAttr`."""
     try:
         return obj.tp_getattro(tx, name)
@@ -478,7 +481,7 @@ def get_attr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker:
         raise
 
 
-def name_missing_attribute(tx: Any, obj: VariableTracker, name: str, exc: VariableTracker) -> None:
+def name_missing_attribute(tx: Frame, obj: VariableTracker, name: str, exc: VariableTracker) -> None:
     """`set_attribute_error_context`: an AttributeError that does not say which attribute of what is missing."""
     if not issubclass(exc.python_type(), AttributeError):
         return
@@ -487,7 +490,7 @@ def name_missing_attribute(tx: Any, obj: VariableTracker, name: str, exc: Variab
         exc.put(tx, "obj", obj)
 
 
-def set_attr(tx: Any, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
+def set_attr(tx: Frame, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
     """`PyObject_SetAttr`; deletes when `value` is None."""
     if obj.tp_setattro is None:
         tx.raises(AttributeError, f"'{type_name(obj)}' object has no attribute '{name}'")
@@ -495,7 +498,7 @@ def set_attr(tx: Any, obj: VariableTracker, name: str, value: VariableTracker | 
 
 
 def call(
-    tx: Any, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """`PyObject_Call`."""
     if fn.tp_call is None:

@@ -12,11 +12,17 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import ArgumentRead, NotConstant
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 
 class _Missing:
@@ -37,7 +43,7 @@ class _Running(threading.local):
     trace: Any = None
 
     @contextlib.contextmanager
-    def by(self, tr: Any) -> Iterator[None]:
+    def by(self, tr: Trace) -> Iterator[None]:
         """While the block runs, this trace guards what is asked."""
         before, self.trace = self.trace, tr
         try:
@@ -141,7 +147,7 @@ class VariableTracker:
         from_constant = self.as_python_constant()
         return from_constant
 
-    def direct_call(self, tx: Any, args: list[Any]) -> Any:
+    def direct_call(self, tx: Frame, args: list[Any]) -> Any:
         """`(function, arguments)` if calling the object with `args` is nothing but a call of that Python function, else None."""
         return None
 
@@ -163,7 +169,7 @@ class VariableTracker:
         """Trackers that this object holds (for escape analysis and materialisation)."""
         return ()
 
-    def let_go(self, tr: Any) -> Any:
+    def let_go(self, tr: Trace) -> Any:
         """`(source, real object)` for what the real object holds and the changed model does not; the source may be None."""
         return ()
 
@@ -175,13 +181,13 @@ class VariableTracker:
         """The tracker that the changed object has now where this step of an access path leads; None if there is none, or it is unknown."""
         return None
 
-    def formula(self, tr: Any) -> Any:
+    def formula(self, tr: Trace) -> Any:
         """How generated code computes a value of the graph that it can compute itself; None for all others."""
         return None
 
     # -- codegen: an object that did not exist before the frame
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         """Emit code that leaves the new object on the stack. Objects that can be part of a cycle leave an empty one here and
         are filled in `emit_fill`."""
         raise NotImplementedError(type(self).__name__)
@@ -194,7 +200,7 @@ class VariableTracker:
 
     # -- codegen: replay the mutation of an object that existed before the frame
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         """Emit code that brings the real object (reached through `cg.load(self)`) to the state of the model."""
         raise NotImplementedError(type(self).__name__)
 
@@ -227,7 +233,7 @@ class LazyVariable:
     before `isinstance`, else it builds models of, and guards on, arguments that the program never reads.
     """
 
-    def __init__(self, tr: Any, value: Any, source: Any, **more: Any) -> None:
+    def __init__(self, tr: Trace, value: Any, source: GuardNode | None, **more: Any) -> None:
         self.__dict__.update(_lazy=(tr, value), source=source, mutated=False, **more)
 
     def _realize(self) -> type:
@@ -263,13 +269,13 @@ UNREAD = "_unread"
 model; this one becomes that model when the variable is read (`Trace.read_argument`)."""
 
 
-def real_object(vt: Any) -> Any:
+def real_object(vt: VariableTracker) -> Any:
     """The real object of a tracker, `MISSING` if it has none; a lazy one stays lazy."""
     state = vt.__dict__
     return state["_lazy"][1] if "_lazy" in state else state.get("value", MISSING)
 
 
-def stands_for(vt: Any, real: Any) -> bool:
+def stands_for(vt: VariableTracker, real: Any) -> bool:
     """Whether a tracker's object is this one."""
     return real_object(vt) is real
 
@@ -279,7 +285,7 @@ def sourced_objects(trackers: Any) -> list[tuple[Any, Any]]:
     return [(vt.__dict__.get("source"), real_object(vt)) for vt in trackers]
 
 
-def held_items(tr: Any, source: Any, real: dict[Any, Any], keys: Any) -> list[tuple[Any, Any]]:
+def held_items(tr: Trace, source: GuardNode | None, real: dict[Any, Any], keys: Any) -> list[tuple[Any, Any]]:
     """`(source, real object)` of the values that a real dict has for `keys`. Another time it may have others, or have some for more. One
     with a finalizer, which no guard could tell from another, is given in a tuple: it counts as let go even if it is stored again."""
     held: list[tuple[Any, Any]] = []
@@ -300,6 +306,6 @@ def missing_from(trackers: Any, held: Any) -> list[tuple[Any, Any]]:
     return [pair for pair in held if id(pair[1]) not in kept]
 
 
-def is_lazy(vt: Any) -> bool:
+def is_lazy(vt: VariableTracker) -> bool:
     """True for a value that has not been looked at; asking does not count as looking."""
     return type(vt) is LazyVariable

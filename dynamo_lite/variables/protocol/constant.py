@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.isa.typeobject import mro_of
 
 from .base import ObservedException, VariableTracker
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 # Types whose instances are immutable all the way down and compare by value.
 ATOMIC_TYPES = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented)})
@@ -33,7 +38,7 @@ class ConstantVariable(VariableTracker):
 
     folds = True
 
-    def __init__(self, value: Any, source: Any = None) -> None:
+    def __init__(self, value: Any, source: GuardNode | None = None) -> None:
         self.value = value
         self.source = source
 
@@ -52,7 +57,7 @@ class ConstantVariable(VariableTracker):
     def describe(self) -> str:
         return repr(self.value)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_const(self.value)
 
 
@@ -117,7 +122,7 @@ def is_constant(*values: VariableTracker) -> bool:
     return all(v.is_python_constant() for v in values)
 
 
-def fold(tx: Any, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def fold(tx: Frame, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     """Call `fn` for real on constant trackers and wrap the result; an exception becomes one of the traced program.
 
     Raises `NotConstant` if an argument is no constant, `Unsupported` if the result can't be modelled.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite.exc import Restart, Unsupported, unsupported
 from dynamo_lite.guards import ir
@@ -25,13 +25,17 @@ from .base import MISSING, VariableTracker, is_lazy
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import generic_getattr
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 
 class DataText:
     """The text of a tensor's data at one moment, which is not empty."""
 
     pattern = "(?s:.+)"
 
-    def __init__(self, tx: Any, tensor: VariableTracker) -> None:
+    def __init__(self, tx: Frame, tensor: VariableTracker) -> None:
         self.what = tensor.describe()
         self.step = tx.tr.failing_step()
         self.user_stack = tx.tr.user_stack()
@@ -46,7 +50,7 @@ class DataText:
 class NumberText:
     """The text of a number that varies. `number` is its model."""
 
-    def __init__(self, tx: Any, number: VariableTracker) -> None:
+    def __init__(self, tx: Frame, number: VariableTracker) -> None:
         self.number = number
         self.pattern = "-?[0-9]+" if number.python_type() is int else "[-+.0-9einfa]+"
         self.place = _place(tx)
@@ -61,13 +65,13 @@ class NumberText:
 _LATE = (DataText, NumberText)
 
 
-def _place(tx: Any) -> tuple[int, int]:
+def _place(tx: Frame) -> tuple[int, int]:
     """The instruction that is being followed."""
     frame = tx.tr.frame
     return id(frame.code), frame.cur
 
 
-def number_text(tx: Any, number: VariableTracker) -> VariableTracker:
+def number_text(tx: Frame, number: VariableTracker) -> VariableTracker:
     """The text of a symbolic number. What one instruction makes texts of is a constant there if one of them was needed before."""
     if number.python_type() is bool or tx.tr.frame is None or _place(tx) in tx.tr.analysis.numbers_in_texts:
         return ConstantVariable(repr(number.as_python_constant()))
@@ -105,29 +109,29 @@ class LateText(VariableTracker):
         found = [part.number if type(part) is NumberText else part for part in self.parts]
         return [part for part in found if isinstance(part, VariableTracker)]
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_str(self, tx: Any) -> VariableTracker:
+    def tp_str(self, tx: Frame) -> VariableTracker:
         return self
 
-    def nb_bool(self, tx: Any) -> VariableTracker:
+    def nb_bool(self, tx: Frame) -> VariableTracker:
         return boolean(True)
 
-    def sq_concat(self, tx: Any, other: VariableTracker) -> VariableTracker:
+    def sq_concat(self, tx: Frame, other: VariableTracker) -> VariableTracker:
         return joined(tx, [self, other])
 
-    def refuse(self, tx: Any, *args: Any) -> VariableTracker:
+    def refuse(self, tx: Frame, *args: Any) -> VariableTracker:
         return self.as_python_constant()
 
     tp_hash = tp_repr = tp_iter = mp_length = mp_subscript = sq_repeat = refuse
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         texts = [part for part in self.parts if type(part) is str]
         found = isinstance(item, ConstantVariable) and type(item.value) is str and any(item.value in t for t in texts)
         return boolean(True) if found else self.refuse(tx)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not issubclass(other.python_type(), str):
             return NOT_IMPLEMENTED
         if op not in ("==", "!="):
@@ -135,7 +139,7 @@ class LateText(VariableTracker):
         equal = self._equals(tx, other)
         return self.refuse(tx) if equal is None else boolean(equal is (op == "=="))
 
-    def _equals(self, tx: Any, other: VariableTracker) -> bool | None:
+    def _equals(self, tx: Frame, other: VariableTracker) -> bool | None:
         """Whether two texts are equal; None if that hangs on an address."""
         if isinstance(other, LateText):
             return self._equals_late(tx, other)
@@ -143,7 +147,7 @@ class LateText(VariableTracker):
             return False
         return None
 
-    def _equals_late(self, tx: Any, other: LateText) -> bool | None:
+    def _equals_late(self, tx: Frame, other: LateText) -> bool | None:
         for a, b in zip(self.parts, other.parts, strict=False):
             if type(a) in _LATE or type(b) in _LATE:
                 return None
@@ -158,7 +162,7 @@ class LateText(VariableTracker):
     def _pattern(self) -> str:
         return "".join([re.escape(part) if type(part) is str else _pattern_of(part) for part in self.parts])
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         data = self.first(DataText)
         if data is not None:
             data.needed()
@@ -182,7 +186,7 @@ def _address_of(obj: Any) -> str:
     return f"0x{id(obj):x}"
 
 
-def joined(tx: Any, parts: Iterable[Any], separator: str = "") -> VariableTracker:
+def joined(tx: Frame, parts: Iterable[Any], separator: str = "") -> VariableTracker:
     """The text that these texts, trackers and host strings, make together."""
     flat: list[Any] = []
     for i, part in enumerate(parts):
@@ -220,7 +224,7 @@ def mark(text: LateText, marks: list[LateText]) -> str:
     return f"{_BEFORE}{len(marks) - 1}{_AFTER}"
 
 
-def unmarked(tx: Any, text: str, marks: list[LateText]) -> VariableTracker:
+def unmarked(tx: Frame, text: str, marks: list[LateText]) -> VariableTracker:
     """A host string with the texts that its marks represent."""
     pieces = _MARK.split(text)
     if any(character in "".join(pieces) for character in (_BEFORE, _AFTER)):
@@ -228,7 +232,7 @@ def unmarked(tx: Any, text: str, marks: list[LateText]) -> VariableTracker:
     return joined(tx, [marks[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)])
 
 
-def address(tx: Any, vt: VariableTracker) -> Any:
+def address(tx: Frame, vt: VariableTracker) -> Any:
     """The text of an object's address, or the object where that is not known before it runs."""
     value = vt.value
     if value is not MISSING and not is_lazy(vt) and vt.source is not None and not tx.tr.is_new_class(value):
@@ -241,12 +245,12 @@ def address(tx: Any, vt: VariableTracker) -> Any:
 # -- the texts
 
 
-def data_text(tx: Any, tensor: VariableTracker) -> VariableTracker:
+def data_text(tx: Frame, tensor: VariableTracker) -> VariableTracker:
     """The text of a tensor as it is now."""
     return LateText([DataText(tx, tensor)])
 
 
-def default_text(tx: Any, vt: VariableTracker) -> VariableTracker:
+def default_text(tx: Frame, vt: VariableTracker) -> VariableTracker:
     """`object_repr`."""
     cls = tx.tr.type_of(tx, vt)
     module, name = (get_attr(tx, cls, attribute) for attribute in ("__module__", "__qualname__"))
@@ -255,12 +259,12 @@ def default_text(tx: Any, vt: VariableTracker) -> VariableTracker:
     return joined(tx, ["<", *prefix, " object at ", *address_part(tx, vt), ">"])
 
 
-def named_text(tx: Any, kind: str, vt: VariableTracker) -> VariableTracker:
+def named_text(tx: Frame, kind: str, vt: VariableTracker) -> VariableTracker:
     """`<function f at 0x…>`, and the same of generators and coroutines."""
     return joined(tx, [f"<{kind} ", get_attr(tx, vt, "__qualname__"), " at ", *address_part(tx, vt), ">"])
 
 
-def address_part(tx: Any, vt: VariableTracker) -> list[Any]:
+def address_part(tx: Frame, vt: VariableTracker) -> list[Any]:
     """The address of an object as a part of a text."""
     known = address(tx, vt)
     return [known] if type(known) is str else [LateText([vt])]

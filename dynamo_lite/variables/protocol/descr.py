@@ -8,7 +8,7 @@ Mirrors `Objects/descrobject.c` and `_PyObject_GenericGetAttrWithDict` of `Objec
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -34,6 +34,11 @@ from .constant import ConstantVariable, is_none
 from .dispatch import method
 from .wrap import builds
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 METHOD_DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
@@ -44,7 +49,7 @@ def type_lookup(cls: type, name: str) -> Any:
     return lookup(cls, name, ABSENT)
 
 
-def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
+def type_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | None:
     """The tracker of what the MRO of `cls` has under `name` (unbound), guarded; None if nothing."""
     tr = tx.tr
     cache = tr.type_attributes
@@ -73,7 +78,7 @@ def type_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
     return result
 
 
-def guarded_lookup(tx: Any, cls: type, name: str) -> Any:
+def guarded_lookup(tx: Frame, cls: type, name: str) -> Any:
     """`type_lookup` of what has to be the same next time."""
     attribute = type_attribute(tx, cls, name)
     if is_lazy(attribute):
@@ -81,7 +86,7 @@ def guarded_lookup(tx: Any, cls: type, name: str) -> Any:
     return type_lookup(cls, name)
 
 
-def refuse_finalizer(tx: Any, cls: type) -> None:
+def refuse_finalizer(tx: Frame, cls: type) -> None:
     """Break where the traced code makes an object of a class with a `__del__`: a model dies without running it."""
     if has_finalizer(cls):
         unsupported("del-finalizer", qualname_of(cls))
@@ -89,7 +94,7 @@ def refuse_finalizer(tx: Any, cls: type) -> None:
         type_attribute(tx, cls, "__del__")  # which it may get
 
 
-def _written_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
+def _written_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | None:
     """`type_attribute` for a name that the traced code has stored on some class."""
     for base in mro_of(cls):
         if has_own(tx, base, name):
@@ -97,7 +102,7 @@ def _written_attribute(tx: Any, cls: type, name: str) -> VariableTracker | None:
     return None
 
 
-def has_own(tx: Any, cls: type, name: str) -> bool:
+def has_own(tx: Frame, cls: type, name: str) -> bool:
     """Whether a class itself has the name."""
     writer = tx.tr.written_classes.get(id(cls))
     if writer is not None and name in writer.written:
@@ -105,7 +110,7 @@ def has_own(tx: Any, cls: type, name: str) -> bool:
     return name in dict_of(cls)
 
 
-def own_attribute(tx: Any, cls: type, name: str) -> VariableTracker:
+def own_attribute(tx: Frame, cls: type, name: str) -> VariableTracker:
     """The attribute that a class itself has under a name."""
     tr = tx.tr
     writer = tr.written_classes.get(id(cls))
@@ -117,20 +122,20 @@ def own_attribute(tx: Any, cls: type, name: str) -> VariableTracker:
     return tr.wrap(raw, tr.source(tr.constant_source(cls), ir.TYPE_ATTR, name))
 
 
-def forget(tr: Any, name: str) -> None:
+def forget(tr: Trace, name: str) -> None:
     """Class attributes are looked up once per run; a store makes the lookup stale."""
     for key in [k for k in tr.type_attributes if k[1] == name]:
         del tr.type_attributes[key]
 
 
-def attribute_name(tx: Any, name: VariableTracker) -> str:
+def attribute_name(tx: Frame, name: VariableTracker) -> str:
     """The name that a special method is told."""
     if not issubclass(name.python_type(), str):
         tx.raises(TypeError, f"attribute name must be string, not '{type_name(name)}'")
     return name.atom if name.is_atom else name.as_python_constant()
 
 
-def generic_getattr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker:
+def generic_getattr(tx: Frame, obj: VariableTracker, name: str) -> VariableTracker:
     """`PyObject_GenericGetAttr`. Raises AttributeError in the traced program."""
     found = generic_lookup(tx, obj, name)
     if found is None:
@@ -139,7 +144,7 @@ def generic_getattr(tx: Any, obj: VariableTracker, name: str) -> VariableTracker
     return found
 
 
-def generic_lookup(tx: Any, obj: VariableTracker, name: str) -> VariableTracker | None:
+def generic_lookup(tx: Frame, obj: VariableTracker, name: str) -> VariableTracker | None:
     """As `generic_getattr`, None for a missing attribute: data descriptor, instance dictionary, other class attribute."""
     cls = obj.python_type()
     attribute = type_attribute(tx, cls, name)
@@ -169,7 +174,7 @@ def _no_dict_remark() -> str:
 _NO_DICT = _no_dict_remark()
 
 
-def generic_setattr(tx: Any, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
+def generic_setattr(tx: Frame, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
     """`PyObject_GenericSetAttr`; deletes when `value` is None."""
     cls = obj.python_type()
     attribute = type_attribute(tx, cls, name)
@@ -189,7 +194,7 @@ def generic_setattr(tx: Any, obj: VariableTracker, name: str, value: VariableTra
 class DescriptorVariable(VariableTracker):
     """A class attribute that is a C or builtin descriptor, known by identity."""
 
-    def __init__(self, value: Any, source: Any = None) -> None:
+    def __init__(self, value: Any, source: GuardNode | None = None) -> None:
         self.value = value
         self.source = source
 
@@ -205,7 +210,7 @@ class DescriptorVariable(VariableTracker):
     def describe(self) -> str:
         return repr(self.value)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         try:
             real = getattr(self.value, name)
         except AttributeError as error:
@@ -213,7 +218,7 @@ class DescriptorVariable(VariableTracker):
         return tx.tr.build_constant_object(real)
 
 
-def check_object(tx: Any, descriptor: Any, obj: VariableTracker) -> None:
+def check_object(tx: Frame, descriptor: Any, obj: VariableTracker) -> None:
     """`descr_check`."""
     owner = descriptor.__objclass__
     if not any(base is owner for base in mro_of(obj.python_type())):
@@ -224,7 +229,7 @@ def check_object(tx: Any, descriptor: Any, obj: VariableTracker) -> None:
 class SlotDescriptorVariable(DescriptorVariable):
     """A member descriptor made by `__slots__`."""
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None:
             return self
         check_object(tx, self.value, obj)
@@ -237,7 +242,7 @@ class SlotDescriptorVariable(DescriptorVariable):
             )
         return found
 
-    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+    def tp_descr_set(self, tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
         check_object(tx, self.value, obj)
         if not hasattr(obj, "set_slot"):
             unsupported("mutation-of-unknown-object", self.describe())
@@ -263,7 +268,7 @@ def getset(descriptor: Any, setter: Any = None) -> Any:
 class GetSetVariable(DescriptorVariable):
     """An attribute implemented in C."""
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None:
             return self
         check_object(tx, self.value, obj)
@@ -272,7 +277,7 @@ class GetSetVariable(DescriptorVariable):
             return entry[0](tx, obj)
         return foreign_attribute(tx, obj, self.value)
 
-    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+    def tp_descr_set(self, tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
         check_object(tx, self.value, obj)
         entry = GETSETS.get(self.value)
         if entry is None or entry[1] is None:
@@ -282,7 +287,7 @@ class GetSetVariable(DescriptorVariable):
 
 @method(types.GetSetDescriptorType.__get__, types.MemberDescriptorType.__get__)
 def descriptor_get(
-    tx: Any, self: VariableTracker, obj: VariableTracker, cls: VariableTracker | None = None
+    tx: Frame, self: VariableTracker, obj: VariableTracker, cls: VariableTracker | None = None
 ) -> VariableTracker:
     """`wrap_descr_get`."""
     owner = obj if not is_none(obj) else None
@@ -292,13 +297,13 @@ def descriptor_get(
 
 
 @method(types.GetSetDescriptorType.__set__, types.MemberDescriptorType.__set__)
-def descriptor_set(tx: Any, self: VariableTracker, obj: VariableTracker, value: VariableTracker) -> None:
+def descriptor_set(tx: Frame, self: VariableTracker, obj: VariableTracker, value: VariableTracker) -> None:
     """`wrap_descr_set`."""
     self.tp_descr_set(tx, obj, value)
 
 
 @method(types.GetSetDescriptorType.__delete__, types.MemberDescriptorType.__delete__)
-def descriptor_delete(tx: Any, self: VariableTracker, obj: VariableTracker) -> None:
+def descriptor_delete(tx: Frame, self: VariableTracker, obj: VariableTracker) -> None:
     """`wrap_descr_delete`."""
     self.tp_descr_set(tx, obj, None)
 
@@ -306,7 +311,7 @@ def descriptor_delete(tx: Any, self: VariableTracker, obj: VariableTracker) -> N
 class InstanceDictDescriptorVariable(DescriptorVariable):
     """The `__dict__` attribute of a class's instances."""
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None:
             return self
         dictionary = obj.instance_dict(tx) if hasattr(obj, "instance_dict") else None
@@ -316,7 +321,7 @@ class InstanceDictDescriptorVariable(DescriptorVariable):
             else unsupported("attribute-of-unknown-object", f"{obj.describe()}.__dict__")
         )
 
-    def tp_descr_set(self, tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+    def tp_descr_set(self, tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
         if self.value is types.ModuleType.__dict__["__dict__"]:
             tx.raises(AttributeError, "readonly attribute")
         cls = obj.python_type()
@@ -332,7 +337,7 @@ def _has_dict_in_c(cls: type) -> bool:
     return is_written_in_c(cls) and "__dict__" in type.__dict__["__dict__"].__get__(cls)
 
 
-def member_source(tr: Any, obj: VariableTracker, descriptor: Any) -> Any:
+def member_source(tr: Trace, obj: VariableTracker, descriptor: Any) -> Any:
     """The path of what a field or slot of an object from outside holds; None if another one of that name hides it."""
     cls, name = type(obj.value), descriptor.__name__
     for kind, find in ((ir.FIELD, field_descriptor), (ir.MEMBER, member_descriptor)):
@@ -341,7 +346,7 @@ def member_source(tr: Any, obj: VariableTracker, descriptor: Any) -> Any:
     return None
 
 
-def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> VariableTracker:
+def foreign_attribute(tx: Frame, obj: VariableTracker, descriptor: Any) -> VariableTracker:
     """An attribute that C code computes: of a constant it is a constant; of a sourced object it is read again by each guard check."""
     name = descriptor.__name__
     if obj.is_python_constant():
@@ -365,7 +370,7 @@ def foreign_attribute(tx: Any, obj: VariableTracker, descriptor: Any) -> Variabl
 
 
 @builds(types.GetSetDescriptorType, types.MemberDescriptorType)
-def build_getset(tr: Any, value: Any, source: Any) -> DescriptorVariable:
+def build_getset(tr: Trace, value: Any, source: GuardNode | None) -> DescriptorVariable:
     tr.guard(source, ir.IS, value)
     if value.__name__ == "__dict__" and value not in GETSETS:
         return InstanceDictDescriptorVariable(value, source)

@@ -7,10 +7,13 @@ Invariant: keyed by the real object, never by name; registering twice is an erro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.polyfills.registry import PURE
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 Handler = Callable[..., Any]
 
@@ -84,7 +87,7 @@ def refuse(slug: str, *functions: Any, context: str | None = None) -> None:
 
 
 def _refusal(slug: str, context: str) -> Handler:
-    def refused(tx: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def refused(tx: Frame, /, *args: Any, **kwargs: Any) -> Any:
         return unsupported(slug, context)
 
     return refused

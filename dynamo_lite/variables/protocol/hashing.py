@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import lookup
@@ -22,6 +22,9 @@ from .abstract import is_true, richcompare, type_name
 from .base import MISSING, LazyVariable, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
 from .native import host_value, same_or_equal
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 
 class Key:
@@ -48,7 +51,7 @@ class UserKey:
 
     __slots__ = ("hash", "tx", "vt")
 
-    def __init__(self, tx: Any, vt: VariableTracker, hash_: int) -> None:
+    def __init__(self, tx: Frame, vt: VariableTracker, hash_: int) -> None:
         self.tx = tx
         self.vt = vt
         self.hash = hash_
@@ -64,7 +67,7 @@ class UserKey:
 
 
 @contextlib.contextmanager
-def asked_again(tx: Any, v: VariableTracker, name: str) -> Iterator[None]:
+def asked_again(tx: Frame, v: VariableTracker, name: str) -> Iterator[None]:
     """Break if a method that a table calls changes something: real tables call it again where changes of them are replayed, and where
     guards look a key up."""
     changes = tx.tr.changes
@@ -102,7 +105,7 @@ class NumberKey:
         self.vt = vt
 
 
-def number_key(tx: Any, v: VariableTracker, keys: Any) -> Any:
+def number_key(tx: Frame, v: VariableTracker, keys: Any) -> Any:
     """The host key under which a table with these host keys has, or would have, an object, where a number takes part that may be
     another one at the next call: what it is not equal to is guarded. One that is found is held to be that key."""
     own = NumberKey(v) if _is_apart(v, keys) else key_of(tx, v)
@@ -127,7 +130,7 @@ MAX_NUMBERS = 32
 """Numbers in a table that are told apart from one that varies."""
 
 
-def key_of(tx: Any, v: VariableTracker) -> Any:
+def key_of(tx: Frame, v: VariableTracker) -> Any:
     """The host key of an object. Raises TypeError in the traced program if it is unhashable, and whatever its
     `__hash__` raises.
     """
@@ -190,7 +193,7 @@ def _hashed(value: Any) -> Any:
     return value
 
 
-def identity_key(tx: Any, v: VariableTracker) -> VariableTracker:
+def identity_key(tx: Frame, v: VariableTracker) -> VariableTracker:
     """The key of an object that is equal to itself only. At the next call it has to be another object than all other keys again."""
     node = v.source
     if node is not None:
@@ -256,23 +259,23 @@ def hash_rule(hash_: Any) -> Callable[[HashRule], HashRule]:
 
 
 @hash_rule(None)
-def unhashable(tx: Any, v: VariableTracker) -> Any:
+def unhashable(tx: Frame, v: VariableTracker) -> Any:
     return tx.raises(TypeError, f"unhashable type: '{type_name(v)}'")
 
 
 @hash_rule(tuple.__hash__)
-def tuple_key(tx: Any, v: VariableTracker) -> Any:
+def tuple_key(tx: Frame, v: VariableTracker) -> Any:
     return Key(v, tuple([key_of(tx, item) for item in v.items]))
 
 
 @hash_rule(frozenset.__hash__)
-def frozenset_key(tx: Any, v: VariableTracker) -> Any:
+def frozenset_key(tx: Frame, v: VariableTracker) -> Any:
     return Key(v, frozenset(v.items))
 
 
 @hash_rule(types.MethodType.__hash__)
 @hash_rule(types.BuiltinMethodType.__hash__)
-def method_key(tx: Any, v: VariableTracker) -> Any:
+def method_key(tx: Frame, v: VariableTracker) -> Any:
     if not hasattr(v, "self"):
         return Key(v, v.as_python_constant())  # a function of a module
     # Not a tuple that a tuple key could equal: the first item is no key.
@@ -285,7 +288,7 @@ def method_key(tx: Any, v: VariableTracker) -> Any:
 @hash_rule(complex.__hash__)
 @hash_rule(str.__hash__)
 @hash_rule(bytes.__hash__)
-def symbolic_key(tx: Any, v: VariableTracker) -> Any:
+def symbolic_key(tx: Frame, v: VariableTracker) -> Any:
     """An instance of a subclass; or a number of the graph, which is made a constant, or breaks."""
     if v.is_atom:
         plain = v.python_type().__eq__ is atom_base(v.python_type()).__eq__

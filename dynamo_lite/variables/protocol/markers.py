@@ -5,7 +5,7 @@ Input: calls of marker functions, and functions that carry marks. Output: breaks
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite import markers
 from dynamo_lite.exc import ForbiddenCallError, NotConstant, SkipFrame, unsupported
@@ -15,26 +15,29 @@ from .base import VariableTracker
 from .constant import ConstantVariable
 from .dispatch import builtin
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 
 @builtin(markers.graph_break)
-def graph_break(tx: Any, msg: VariableTracker | None = None) -> VariableTracker:
+def graph_break(tx: Frame, msg: VariableTracker | None = None) -> VariableTracker:
     if tx.globals.value.get("__name__") == "torch.optim.optimizer":
         return ConstantVariable(None)  # keeps the grad mode out of torch.compile's graphs; ours change it themselves
     return unsupported("user-requested", msg.as_python_constant() if msg is not None else "")
 
 
 @builtin(markers.skip_frame)
-def skip_frame(tx: Any, msg: VariableTracker | None = None) -> VariableTracker:
+def skip_frame(tx: Frame, msg: VariableTracker | None = None) -> VariableTracker:
     raise SkipFrame(msg.as_python_constant() if msg is not None else "")
 
 
 @builtin(markers.is_compiling)
-def is_compiling(tx: Any) -> VariableTracker:
+def is_compiling(tx: Frame) -> VariableTracker:
     return ConstantVariable(True)
 
 
 def apply_marks(
-    tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """The result that a mark on a real function gives instead of following it; None if it carries no mark."""
     if fn in markers.FORBIDDEN_IN_GRAPH:
@@ -64,7 +67,7 @@ def refuse(fn: Any, mark: str) -> NoReturn:
 
 
 def constant_result(
-    tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """`assume_constant_result`: call the real function now, on the real arguments."""
     try:

@@ -12,7 +12,7 @@ import contextlib
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite._eval_frame import program_recursion_limit
 from dynamo_lite.exc import NotConstant, unsupported
@@ -23,6 +23,10 @@ from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
 from .deferred_str import TEXTS, LateText, mark, unmarked
 from .descr import generic_getattr, generic_setattr
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 MAX_SIZE = 1_000_000
 """The longest sequence that the analysis builds from a count (`[0] * n`)."""
@@ -40,19 +44,19 @@ class NativeVariable(VariableTracker):
     def python_type(self) -> type:
         return self.cls
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return method_or_attribute(tx, self, self.python_type(), name)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         generic_setattr(tx, self, name, value)
 
-    def changing(self, tx: Any) -> None:
+    def changing(self, tx: Frame) -> None:
         """Announce a change of this object; called before the change."""
         if self.source is not None:
             tx.tr.mutating(self)
 
 
-def method_or_attribute(tx: Any, v: VariableTracker, cls: type, name: str) -> VariableTracker:
+def method_or_attribute(tx: Frame, v: VariableTracker, cls: type, name: str) -> VariableTracker:
     """`generic_getattr` with a short way to the methods of a C type that has been asked for this one before."""
     attribute = tx.tr.type_attributes.get((id(cls), name))
     if attribute is not None and type(attribute.value) is types.MethodDescriptorType:
@@ -60,7 +64,7 @@ def method_or_attribute(tx: Any, v: VariableTracker, cls: type, name: str) -> Va
     return generic_getattr(tx, v, name)
 
 
-def host_index(tx: Any, v: VariableTracker) -> int:
+def host_index(tx: Frame, v: VariableTracker) -> int:
     """`PyNumber_AsSsize_t`: the int that `v` stands for. A symbolic int becomes a constant by a guard, or breaks."""
     return host_int(index(tx, v))
 
@@ -98,7 +102,7 @@ def checked_load(n: int) -> int:
     return n if n <= MAX_LOADED else unsupported("code-size", f"a container of {n} items")
 
 
-def same_or_equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
+def same_or_equal(tx: Frame, v: VariableTracker, w: VariableTracker) -> bool:
     """`abstract.equal` with a short way for the common constants."""
     if v is w:
         return True
@@ -109,7 +113,7 @@ def same_or_equal(tx: Any, v: VariableTracker, w: VariableTracker) -> bool:
     return equal(tx, v, w)
 
 
-def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
+def run(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
     """The constant result of a real call on host values; its error becomes one of the traced program."""
     try:
         return ConstantVariable(function(*args, **kwargs))
@@ -118,7 +122,7 @@ def run(tx: Any, function: Any, *args: Any, **kwargs: Any) -> ConstantVariable:
 
 
 @contextlib.contextmanager
-def host_table(tx: Any) -> Iterator[None]:
+def host_table(tx: Frame) -> Iterator[None]:
     """Around an operation of a host dict or set: a RuntimeError, by which the host says that comparing keys changed the
     table, is one of the traced program."""
     try:
@@ -129,7 +133,7 @@ def host_table(tx: Any) -> Iterator[None]:
         tx.raises_like(error)
 
 
-def optional_attr(tx: Any, v: VariableTracker, name: str) -> VariableTracker | None:
+def optional_attr(tx: Frame, v: VariableTracker, name: str) -> VariableTracker | None:
     """`_PyObject_LookupAttr`: the attribute, None if reading it raises AttributeError."""
     try:
         return get_attr(tx, v, name)
@@ -139,43 +143,43 @@ def optional_attr(tx: Any, v: VariableTracker, name: str) -> VariableTracker | N
         raise
 
 
-def instance_state(tx: Any, v: VariableTracker) -> VariableTracker:
+def instance_state(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`_PyObject_GetState` of an object without slots: its `__dict__`, None if it has none or nothing in it."""
     state = optional_attr(tx, v, "__dict__")
     return state if state is not None and is_true(tx, state) else NONE
 
 
-def object_state(tx: Any, v: VariableTracker) -> VariableTracker:
+def object_state(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`_PyObject_GetState`."""
     return tx.call(get_attr(tx, v, "__getstate__"), [])
 
 
-def raise_with(tx: Any, cls: type[BaseException], *args: VariableTracker) -> NoReturn:
+def raise_with(tx: Frame, cls: type[BaseException], *args: VariableTracker) -> NoReturn:
     """Raise `cls(*args)` in the traced program, args being trackers."""
     tx.raise_exception(tx.call(tx.tr.type_tracker(cls), list(args)))
 
 
-def repr_text(tx: Any, v: VariableTracker) -> str:
+def repr_text(tx: Frame, v: VariableTracker) -> str:
     """`repr(v)` as a host string."""
     return atom_value(object_repr(tx, v), "format")
 
 
-def str_text(tx: Any, v: VariableTracker) -> str:
+def str_text(tx: Frame, v: VariableTracker) -> str:
     """`str(v)` as a host string."""
     return atom_value(object_str(tx, v), "format")
 
 
-def object_repr(tx: Any, v: VariableTracker) -> VariableTracker:
+def object_repr(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`PyObject_Repr`."""
     return _text(tx, v, v.tp_repr, "__repr__")
 
 
-def object_str(tx: Any, v: VariableTracker) -> VariableTracker:
+def object_str(tx: Frame, v: VariableTracker) -> VariableTracker:
     """`PyObject_Str`."""
     return _text(tx, v, v.tp_str or v.tp_repr, "__str__")
 
 
-def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> VariableTracker:
+def _text(tx: Frame, v: VariableTracker, slot: Any, dunder: str) -> VariableTracker:
     if isinstance(v, ConstantVariable) and slot is None:
         return ConstantVariable(getattr(v.value, dunder)())
     if issubclass(type(v.value), type) and type(v.value).__repr__ is type.__repr__:
@@ -189,7 +193,7 @@ def _text(tx: Any, v: VariableTracker, slot: Any, dunder: str) -> VariableTracke
     return result
 
 
-def _text_in_c(tx: Any, v: VariableTracker) -> VariableTracker:
+def _text_in_c(tx: Frame, v: VariableTracker) -> VariableTracker:
     """The text of an object whose model has no slot for it: that of all objects, of functions …"""
     cls = v.python_type()
     text = TEXTS.get(cls.__repr__) if cls.__str__ is object.__str__ and not is_heap_type(cls) else None
@@ -201,7 +205,7 @@ def _text_in_c(tx: Any, v: VariableTracker) -> VariableTracker:
 def readonly(descriptor: Any) -> Callable[..., None]:
     """The setter of a C attribute that can't be set."""
 
-    def refuse(tx: Any, obj: VariableTracker, value: VariableTracker | None) -> None:
+    def refuse(tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
         if isinstance(descriptor, types.MemberDescriptorType):
             tx.raises(AttributeError, "readonly attribute")
         owner = descriptor.__objclass__
@@ -242,7 +246,7 @@ def is_being_printed(v: VariableTracker) -> bool:
     return id(v) in _active_reprs
 
 
-def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable[[], str]) -> VariableTracker:
+def recursive_repr(tx: Frame, v: VariableTracker, placeholder: str, text: Callable[[], str]) -> VariableTracker:
     """`Py_ReprEnter`: `text()`, or the placeholder for a container that is being printed already. `text` puts `part_text`s together."""
     if id(v) in _active_reprs:
         return ConstantVariable(placeholder)
@@ -259,7 +263,7 @@ def recursive_repr(tx: Any, v: VariableTracker, placeholder: str, text: Callable
         del _active_reprs[id(v)]
 
 
-def part_text(tx: Any, v: VariableTracker) -> str:
+def part_text(tx: Frame, v: VariableTracker) -> str:
     """`repr(v)` for the innermost `recursive_repr`: a host string, which may have marks in it."""
     result = object_repr(tx, v)
     if isinstance(result, LateText):
@@ -270,7 +274,7 @@ def part_text(tx: Any, v: VariableTracker) -> str:
 # -- code generation
 
 
-def emit_call(cg: Any, function: Any, *args: VariableTracker) -> None:
+def emit_call(cg: Codegen, function: Any, *args: VariableTracker) -> None:
     """Push `function(*args)`."""
     cg.load_callable(function)
     for arg in args:
@@ -278,7 +282,7 @@ def emit_call(cg: Any, function: Any, *args: VariableTracker) -> None:
     cg.asm.call(len(args))
 
 
-def emit_bare(cg: Any, base: type, cls: type) -> None:
+def emit_bare(cg: Codegen, base: type, cls: type) -> None:
     """Push an empty instance of a subclass of a builtin type, made without running its `__init__`."""
     cg.load_callable(base.__new__)
     cg.load_const(cls)
@@ -288,7 +292,7 @@ def emit_bare(cg: Any, base: type, cls: type) -> None:
 LONG = 64
 
 
-def emit_list(cg: Any, items: list[VariableTracker]) -> None:
+def emit_list(cg: Codegen, items: list[VariableTracker]) -> None:
     """Push a new list of the items. Many constants are not pushed one by one."""
     if len(items) > LONG and all(type(v) is ConstantVariable and type(v.value) in ATOMIC_TYPES for v in items):
         values = tuple([v.value for v in items])
@@ -300,7 +304,7 @@ def emit_list(cg: Any, items: list[VariableTracker]) -> None:
         cg.asm.build_list(emit_all(cg, items))
 
 
-def emit_all(cg: Any, items: Iterable[VariableTracker]) -> int:
+def emit_all(cg: Codegen, items: Iterable[VariableTracker]) -> int:
     """Push each item; how many there were."""
     n = 0
     for item in items:
@@ -309,7 +313,7 @@ def emit_all(cg: Any, items: Iterable[VariableTracker]) -> int:
     return n
 
 
-def load_filled(cg: Any, vt: VariableTracker) -> None:
+def load_filled(cg: Codegen, vt: VariableTracker) -> None:
     """Push a container with the contents that it has at the end of the trace, be it new or changed: what is made from it
     next looks at them."""
     cg.load(vt)

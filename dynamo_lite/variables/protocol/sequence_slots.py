@@ -8,7 +8,7 @@ Mirrors a part of `Objects/abstract.c`.
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.isa.typeobject import dict_of, mro_of
 from dynamo_lite.polyfills import sequence
@@ -17,6 +17,9 @@ from .abstract import get_item, length, type_name
 from .base import MISSING, VariableTracker
 from .constant import NONE
 from .dispatch import builtin
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 _MAPPINGS = (dict, types.MappingProxyType, types.GenericAlias)
 _IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
@@ -33,14 +36,14 @@ def is_mapping_in_c(v: VariableTracker, name: str) -> bool:
 
 
 @builtin(sequence.sequence_size)
-def sequence_size(tx: Any, a: VariableTracker) -> VariableTracker:
+def sequence_size(tx: Frame, a: VariableTracker) -> VariableTracker:
     if is_mapping_in_c(a, "__len__"):
         return tx.raises(TypeError, f"{type_name(a)} is not a sequence")
     return length(tx, a)
 
 
 @builtin(sequence.need_items)
-def need_items(tx: Any, a: VariableTracker) -> VariableTracker:
+def need_items(tx: Frame, a: VariableTracker) -> VariableTracker:
     if is_mapping_in_c(a, "__getitem__"):
         return tx.raises(TypeError, f"{type_name(a)} is not a sequence")
     if special_method(a, "__getitem__") is MISSING:
@@ -49,6 +52,6 @@ def need_items(tx: Any, a: VariableTracker) -> VariableTracker:
 
 
 @builtin(sequence.sequence_item)
-def sequence_item(tx: Any, a: VariableTracker, i: VariableTracker) -> VariableTracker:
+def sequence_item(tx: Frame, a: VariableTracker, i: VariableTracker) -> VariableTracker:
     need_items(tx, a)
     return get_item(tx, a, i)

@@ -9,7 +9,7 @@ Mirrors the `slot_*` functions of `Objects/typeobject.c` and `SLOT1BINFULL`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.isa.typeobject import dict_of, mro_of
 
@@ -18,6 +18,9 @@ from .base import ObservedException, VariableTracker, running
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import guarded_lookup, type_attribute
 from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 
 class UserSlots(VariableTracker):
@@ -44,7 +47,7 @@ def defines(cls: type, dunder: str) -> bool:
     return _noted(cls, dunder, any(dunder in dict_of(base) for base in mro_of(cls)))
 
 
-def special(tx: Any, obj: VariableTracker, dunder: str) -> VariableTracker | None:
+def special(tx: Frame, obj: VariableTracker, dunder: str) -> VariableTracker | None:
     """`lookup_maybe_method`: a special method of the type, bound to the object; None if the type has none. A method set to None is
     found: calling it raises TypeError."""
     cls = obj.python_type()
@@ -68,7 +71,7 @@ def _overloaded(v: VariableTracker, w: VariableTracker, dunder: str) -> bool:
 def _slot_binary(name: str, reflected: str, slot: str) -> Any:
     """`SLOT1BINFULL`."""
 
-    def run(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def run(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         type_v, type_w = v.python_type(), w.python_type()
         do_other = type_v is not type_w and isinstance(w, UserSlots) and defines(type_w, reflected)
         if isinstance(v, UserSlots) and defines(type_v, name):
@@ -88,7 +91,7 @@ def _slot_binary(name: str, reflected: str, slot: str) -> Any:
 
 
 def _slot_inplace(name: str) -> Any:
-    def run(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def run(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         return tx.call(special(tx, v, name), [w])
 
     return property(lambda self: run if defines(self.cls, name) else None)
@@ -99,7 +102,7 @@ def _slot_method(name: str) -> Any:
     has = _usable if name in _REFUSED_BY_NONE else defines
 
     def bound(self: UserSlots) -> Any:
-        def run(tx: Any, *args: VariableTracker) -> VariableTracker:
+        def run(tx: Frame, *args: VariableTracker) -> VariableTracker:
             return tx.call(special(tx, self, name), list(args))
 
         return run if has(self.cls, name) else None
@@ -117,7 +120,7 @@ def _usable(cls: type, name: str) -> bool:
 
 
 def _slot_contains(self: UserSlots) -> Any:
-    def run(tx: Any, item: VariableTracker) -> VariableTracker:
+    def run(tx: Frame, item: VariableTracker) -> VariableTracker:
         method = special(tx, self, "__contains__")
         if is_none(method):
             return tx.raises(TypeError, f"'{type_name(self)}' object is not a container")
@@ -127,14 +130,14 @@ def _slot_contains(self: UserSlots) -> Any:
 
 
 def _slot_next(self: UserSlots) -> Any:
-    def run(tx: Any) -> VariableTracker | None:
+    def run(tx: Frame) -> VariableTracker | None:
         return tx.call(special(tx, self, "__next__"), [])
 
     return run if defines(self.cls, "__next__") else None
 
 
 def _slot_compare(self: UserSlots) -> Any:
-    def run(tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def run(tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         try:
             method = special(tx, self, _COMPARE_NAMES[op])
         except ObservedException:  # out of the `__get__` of a descriptor
@@ -146,7 +149,7 @@ def _slot_compare(self: UserSlots) -> Any:
 
 def _slot_set(set_name: str, delete_name: str) -> Any:
     def bound(self: UserSlots) -> Any:
-        def run(tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+        def run(tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
             name, args = (delete_name, [key]) if value is None else (set_name, [key, value])
             method_ = special(tx, self, name)
             if method_ is None:
@@ -159,7 +162,7 @@ def _slot_set(set_name: str, delete_name: str) -> Any:
 
 
 def _slot_descr_get(self: UserSlots) -> Any:
-    def run(tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def run(tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return tx.call(special(tx, self, "__get__"), [obj if obj is not None else ConstantVariable(None), cls])
 
     return run if defines(self.cls, "__get__") else None

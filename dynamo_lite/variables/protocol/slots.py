@@ -9,12 +9,15 @@ Mirrors `slotdefs` and the `wrap_*` and `slot_*` functions of `Objects/typeobjec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite.exc import unsupported
 
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 
 class SlotDef(NamedTuple):
@@ -101,30 +104,30 @@ NONE = ConstantVariable(None)
 # Each calls a slot, bound to its object, as the wrapper descriptor of one convention does.
 
 
-def _unary(tx: Any, slot: Any) -> VariableTracker:
+def _unary(tx: Frame, slot: Any) -> VariableTracker:
     return slot(tx)
 
 
-def _next(tx: Any, slot: Any) -> VariableTracker:
+def _next(tx: Frame, slot: Any) -> VariableTracker:
     item = slot(tx)
     return item if item is not None else tx.raises(StopIteration)
 
 
-def _objarg(tx: Any, slot: Any, arg: VariableTracker) -> VariableTracker:
+def _objarg(tx: Frame, slot: Any, arg: VariableTracker) -> VariableTracker:
     return slot(tx, arg)
 
 
-def _set(tx: Any, slot: Any, key: VariableTracker, value: VariableTracker) -> VariableTracker:
+def _set(tx: Frame, slot: Any, key: VariableTracker, value: VariableTracker) -> VariableTracker:
     slot(tx, key, value)
     return NONE
 
 
-def _delete(tx: Any, slot: Any, key: VariableTracker) -> VariableTracker:
+def _delete(tx: Frame, slot: Any, key: VariableTracker) -> VariableTracker:
     slot(tx, key, None)
     return NONE
 
 
-def _descr_get(tx: Any, slot: Any, obj: VariableTracker, cls: VariableTracker = NONE) -> VariableTracker:
+def _descr_get(tx: Frame, slot: Any, obj: VariableTracker, cls: VariableTracker = NONE) -> VariableTracker:
     instance = None if is_none(obj) else obj
     if instance is None and is_none(cls):
         return tx.raises(TypeError, "__get__(None, None) is invalid")
@@ -158,7 +161,7 @@ NUMBER_CONVENTIONS = {"binary_l": lambda v, w: (v, w), "binary_r": lambda v, w: 
 
 
 def call_slot(
-    tx: Any,
+    tx: Frame,
     definition: SlotDef,
     owner: type,
     self: VariableTracker,

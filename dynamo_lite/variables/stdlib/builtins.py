@@ -14,7 +14,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import dict_of, mro_of
@@ -76,6 +76,10 @@ from dynamo_lite.variables.protocol.native import (
 from .itertools_product import CombinatoricVariable
 from .itertools_select import WhileVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 for _model, _types in {
     ListIterator: LIST_ITERATORS.values(),
     ConstantIterator: map(type, map(iter, ("", "é", b"", range(0), range(1 << 64)))),
@@ -96,7 +100,9 @@ for _model, _types in {
 
 
 @builtin(list.__new__, dict.__new__, set.__new__, bytearray.__new__, collections.deque.__new__)
-def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def native_new(
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     """`__new__` of a mutable builtin type: an empty instance of it or of a subclass; `__init__` does the rest."""
     real = cls.value
     return NATIVES[real]() if real in NATIVES else tx.tr.new_instance(tx, real)
@@ -106,12 +112,12 @@ def native_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwarg
 
 
 @builtin(len)
-def builtin_len(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+def builtin_len(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
     return length(tx, obj)
 
 
 @builtin(iter)
-def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | None = None, /) -> VariableTracker:
+def builtin_iter(tx: Frame, object: VariableTracker, sentinel: VariableTracker | None = None, /) -> VariableTracker:
     if sentinel is None:
         return get_iter(tx, object)
     if object.tp_call is None:
@@ -120,7 +126,7 @@ def builtin_iter(tx: Any, object: VariableTracker, sentinel: VariableTracker | N
 
 
 @builtin(next)
-def builtin_next(tx: Any, iterator: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
+def builtin_next(tx: Frame, iterator: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
     if iterator.tp_iternext is None:
         return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
     item = iterator.tp_iternext(tx) if default is None else iter_next(tx, iterator)
@@ -130,16 +136,16 @@ def builtin_next(tx: Any, iterator: VariableTracker, default: VariableTracker | 
 
 
 @builtin(any)
-def builtin_any(tx: Any, iterable: VariableTracker, /) -> VariableTracker:
+def builtin_any(tx: Frame, iterable: VariableTracker, /) -> VariableTracker:
     return boolean(_search(tx, iterable, True))
 
 
 @builtin(all)
-def builtin_all(tx: Any, iterable: VariableTracker, /) -> VariableTracker:
+def builtin_all(tx: Frame, iterable: VariableTracker, /) -> VariableTracker:
     return boolean(not _search(tx, iterable, False))
 
 
-def _search(tx: Any, iterable: VariableTracker, truth: bool) -> bool:
+def _search(tx: Frame, iterable: VariableTracker, truth: bool) -> bool:
     """Whether an item has this truth value; stops at the first."""
     iterator = get_iter(tx, iterable)
     while (item := iter_next(tx, iterator)) is not None:
@@ -149,7 +155,7 @@ def _search(tx: Any, iterable: VariableTracker, truth: bool) -> bool:
 
 
 @builtin(sum)
-def builtin_sum(tx: Any, iterable: VariableTracker, /, start: VariableTracker | None = None) -> VariableTracker:
+def builtin_sum(tx: Frame, iterable: VariableTracker, /, start: VariableTracker | None = None) -> VariableTracker:
     for kind, name, hint in ((str, "strings", "''.join(seq)"), (bytes, "bytes", "b''.join(seq)")):
         if start is not None and issubclass(start.python_type(), kind):
             return tx.raises(TypeError, f"sum() can't sum {name} [use {hint} instead]")
@@ -162,7 +168,12 @@ def builtin_sum(tx: Any, iterable: VariableTracker, /, start: VariableTracker | 
 
 @builtin(sorted)
 def builtin_sorted(
-    tx: Any, iterable: VariableTracker, /, *, key: VariableTracker | None = None, reverse: VariableTracker | None = None
+    tx: Frame,
+    iterable: VariableTracker,
+    /,
+    *,
+    key: VariableTracker | None = None,
+    reverse: VariableTracker | None = None,
 ) -> VariableTracker:
     return ListVariable(sorted_items(tx, iterate(tx, iterable), key, reverse))
 
@@ -172,7 +183,7 @@ def _extreme(function: Any, op: str) -> None:
 
     @builtin(function)
     def extreme(
-        tx: Any, /, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
+        tx: Frame, /, *args: VariableTracker, key: VariableTracker | None = None, default: VariableTracker | None = None
     ) -> VariableTracker:
         if not args:
             return tx.raises(TypeError, f"{name} expected at least 1 argument, got 0")
@@ -194,7 +205,7 @@ def _extreme(function: Any, op: str) -> None:
         return run(tx, function, ())  # for the message, which varies
 
 
-def _unknown(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+def _unknown(tx: Frame, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
     """The better one of two numbers where one is symbolic, or of two tensors; None if the analysis has to compare them."""
     model = next((vt for vt in (best, item) if vt.extreme is not None), None)
     return None if model is None else model.extreme(tx, function, best, item)
@@ -209,7 +220,7 @@ _extreme(min, "<")
 
 @builtin(pow)
 def builtin_pow(
-    tx: Any, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None
+    tx: Frame, base: VariableTracker, exp: VariableTracker, mod: VariableTracker | None = None
 ) -> VariableTracker:
     if is_none(mod):
         return binary_op(tx, operator.pow, base, exp)
@@ -219,7 +230,7 @@ def builtin_pow(
 
 
 @builtin(round)
-def builtin_round(tx: Any, number: VariableTracker, ndigits: VariableTracker | None = None) -> VariableTracker:
+def builtin_round(tx: Frame, number: VariableTracker, ndigits: VariableTracker | None = None) -> VariableTracker:
     args = [] if ndigits is None else [ndigits]
     if number.is_python_constant() and can_be_host(*args):
         return call_host(tx, round, [number, *args])
@@ -231,7 +242,7 @@ def builtin_round(tx: Any, number: VariableTracker, ndigits: VariableTracker | N
 
 def _number_base(function: Any) -> None:
     @builtin(function)
-    def convert(tx: Any, number: VariableTracker, /) -> VariableTracker:
+    def convert(tx: Frame, number: VariableTracker, /) -> VariableTracker:
         if can_be_host(number):
             return call_host(tx, function, [number])
         return ConstantVariable(function(host_index(tx, number)))
@@ -246,12 +257,12 @@ pure(ord)
 
 
 @builtin(repr)
-def builtin_repr(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+def builtin_repr(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
     return object_repr(tx, obj)
 
 
 @builtin(ascii)
-def builtin_ascii(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+def builtin_ascii(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(_ascii(repr_text(tx, obj)))
 
 
@@ -260,12 +271,12 @@ def _ascii(value: str) -> str:
 
 
 @builtin(format)
-def builtin_format(tx: Any, value: VariableTracker, format_spec: VariableTracker | None = None, /) -> VariableTracker:
+def builtin_format(tx: Frame, value: VariableTracker, format_spec: VariableTracker | None = None, /) -> VariableTracker:
     return format_object(tx, value, ConstantVariable("") if format_spec is None else format_spec)
 
 
 def format_value(
-    tx: Any, value: VariableTracker, conversion: str | None, spec: VariableTracker | None
+    tx: Frame, value: VariableTracker, conversion: str | None, spec: VariableTracker | None
 ) -> VariableTracker:
     """A replacement field of an f-string: `!s`, `!r` or `!a` (spec is None), or the formatting of the converted
     value.
@@ -280,7 +291,7 @@ def format_value(
 # -- attributes and types
 
 
-def attribute_name(tx: Any, name: VariableTracker) -> str:
+def attribute_name(tx: Frame, name: VariableTracker) -> str:
     """The name argument of getattr and its kin."""
     if not issubclass(name.python_type(), str):
         run(tx, getattr, None, name.as_python_constant() if name.is_python_constant() else [])
@@ -289,7 +300,7 @@ def attribute_name(tx: Any, name: VariableTracker) -> str:
 
 @builtin(getattr)
 def builtin_getattr(
-    tx: Any, obj: VariableTracker, name: VariableTracker, default: VariableTracker | None = None, /
+    tx: Frame, obj: VariableTracker, name: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
     if default is None:
         return get_attr(tx, obj, attribute_name(tx, name))
@@ -298,29 +309,31 @@ def builtin_getattr(
 
 
 @builtin(hasattr)
-def builtin_hasattr(tx: Any, obj: VariableTracker, name: VariableTracker, /) -> VariableTracker:
+def builtin_hasattr(tx: Frame, obj: VariableTracker, name: VariableTracker, /) -> VariableTracker:
     return boolean(optional_attr(tx, obj, attribute_name(tx, name)) is not None)
 
 
 @builtin(setattr)
-def builtin_setattr(tx: Any, obj: VariableTracker, name: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+def builtin_setattr(
+    tx: Frame, obj: VariableTracker, name: VariableTracker, value: VariableTracker, /
+) -> VariableTracker:
     set_attr(tx, obj, attribute_name(tx, name), value)
     return NONE
 
 
 @builtin(delattr)
-def builtin_delattr(tx: Any, obj: VariableTracker, name: VariableTracker, /) -> VariableTracker:
+def builtin_delattr(tx: Frame, obj: VariableTracker, name: VariableTracker, /) -> VariableTracker:
     set_attr(tx, obj, attribute_name(tx, name), None)
     return NONE
 
 
 @builtin(callable)
-def builtin_callable(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+def builtin_callable(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
     return boolean(obj.tp_call is not None or (obj.value is not MISSING and callable(obj.value)))
 
 
 @builtin(vars)
-def builtin_vars(tx: Any, /, *args: VariableTracker) -> VariableTracker:
+def builtin_vars(tx: Frame, /, *args: VariableTracker) -> VariableTracker:
     if not args:
         return tx.frame_locals()
     found = optional_attr(tx, args[0], "__dict__")
@@ -328,17 +341,17 @@ def builtin_vars(tx: Any, /, *args: VariableTracker) -> VariableTracker:
 
 
 @builtin(locals)
-def builtin_locals(tx: Any) -> VariableTracker:
+def builtin_locals(tx: Frame) -> VariableTracker:
     return tx.frame_locals()
 
 
 @builtin(globals)
-def builtin_globals(tx: Any) -> VariableTracker:
+def builtin_globals(tx: Frame) -> VariableTracker:
     return tx.tr.build_constant_object(tx.globals.value)
 
 
 @builtin(dir)
-def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTracker:
+def builtin_dir(tx: Frame, obj: VariableTracker | None = None, /) -> VariableTracker:
     """`PyObject_Dir`."""
     names = tx.frame_locals() if obj is None else tx.call(tx.tr.lookup_special(tx, obj, "__dir__"), [])
     return tx.call(tx.tr.wrap_callable(sorted), [names])
@@ -348,7 +361,7 @@ def builtin_dir(tx: Any, obj: VariableTracker | None = None, /) -> VariableTrack
 
 
 @builtin(hash)
-def builtin_hash(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+def builtin_hash(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
     if obj.tp_hash is None:
         if obj.python_type().__hash__ is not None:
             unsupported("operation-on-unknown-object", f"hash() of a {type_name(obj)}")
@@ -386,21 +399,21 @@ class IdVariable(NativeVariable):
     def describe(self) -> str:
         return f"id of {self.target.describe()}"
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, IdVariable) or op not in ("==", "!="):
             return unsupported("object-identity", self.describe())
         return boolean(tx.tr.identical(self.target, other.target) is (op == "=="))
 
-    def refuse(self, tx: Any, *args: Any) -> VariableTracker:
+    def refuse(self, tx: Frame, *args: Any) -> VariableTracker:
         return unsupported("object-identity", self.describe())
 
     tp_hash = tp_repr = nb_index = nb_int = nb_float = refuse
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, id, self.target)
 
 
-def _refuse_arithmetic(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+def _refuse_arithmetic(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     return unsupported("object-identity", "arithmetic with id()")
 
 
@@ -411,7 +424,7 @@ for _slot, _ in UNARY_OPS.values():
 
 
 @builtin(id)
-def builtin_id(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+def builtin_id(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
     if obj.source is None and obj.value is MISSING and not tx.tr.is_reachable(obj):
         return unsupported("object-identity", "id() of an object that is gone then: the next may get the same")
     return IdVariable(obj)
@@ -420,17 +433,17 @@ def builtin_id(tx: Any, obj: VariableTracker, /) -> VariableTracker:
 class ThreadIdVariable(IdVariable):
     """`_thread.get_ident()`, which functions like `reprlib.recursive_repr` use in keys."""
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, _thread.get_ident)
 
 
 @builtin(_thread.get_ident)
-def thread_get_ident(tx: Any, /) -> VariableTracker:
+def thread_get_ident(tx: Frame, /) -> VariableTracker:
     return ThreadIdVariable(NONE)
 
 
 @hash_rule(int.__hash__)
-def int_key(tx: Any, v: VariableTracker) -> Any:
+def int_key(tx: Frame, v: VariableTracker) -> Any:
     if not isinstance(v, IdVariable):
         return symbolic_key(tx, v)
     target = v.target
@@ -443,12 +456,12 @@ def int_key(tx: Any, v: VariableTracker) -> Any:
 
 
 @constructor(bool)
-def new_bool(tx: Any, cls: VariableTracker, x: VariableTracker | None = None, /) -> VariableTracker:
+def new_bool(tx: Frame, cls: VariableTracker, x: VariableTracker | None = None, /) -> VariableTracker:
     return boolean(x is not None and is_true(tx, x))
 
 
 def _convert(
-    tx: Any, cls: type, args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
+    tx: Frame, cls: type, args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """`cls(*args, **kwargs)` by the real constructor, None if an argument can't be given to it."""
     if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
@@ -460,7 +473,7 @@ def _convert(
 
 
 @constructor(int)
-def new_int(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_int(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     x = args[0] if args else NONE
     if x.can_stand and not {"__int__", "__index__"} & _names(x) and "__trunc__" in _names(x):
         return unsupported("call-print", "the warning that int() uses __trunc__")
@@ -484,7 +497,7 @@ def _names(v: VariableTracker) -> set[str]:
 
 
 @constructor(float)
-def new_float(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_float(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     made = _convert(tx, float, args, kwargs)
     if made is not None:
         return made
@@ -496,20 +509,22 @@ def new_float(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs
     return tx.raises(TypeError, f"float() argument must be a string or a real number, not '{type_name(x)}'")
 
 
-def _checked(tx: Any, result: VariableTracker, cls: type, problem: str) -> VariableTracker:
+def _checked(tx: Frame, result: VariableTracker, cls: type, problem: str) -> VariableTracker:
     if not issubclass(result.python_type(), cls):
         tx.raises(TypeError, f"{problem} (type {type_name(result)})")
     return ConstantVariable(cls(result.value)) if isinstance(result, ConstantVariable) else result
 
 
 @constructor(complex)
-def new_complex(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_complex(
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     made = _convert(tx, complex, args, kwargs)
     return unsupported("operation-on-unknown-object", "complex() of an object") if made is None else made
 
 
 @constructor(str)
-def new_str(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_str(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     values = [*args, *kwargs.values()]
     if len(values) == 1 and (args or "object" in kwargs):
         return object_str(tx, values[0])
@@ -518,7 +533,7 @@ def new_str(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: 
 
 
 @constructor(bytes)
-def new_bytes(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_bytes(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     made = _convert(tx, bytes, args, kwargs)
     if made is not None:
         return made
@@ -536,7 +551,7 @@ def new_bytes(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs
 
 def _two(function: Any, algorithm: Callable[..., VariableTracker]) -> None:
     @builtin(function)
-    def operation(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+    def operation(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
         return algorithm(tx, a, b)
 
 
@@ -552,7 +567,7 @@ _two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.identical(a, b)))
 def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:
     def decorate(algorithm: Callable[..., VariableTracker]) -> Any:
         @builtin(*functions)
-        def operation(tx: Any, a: VariableTracker, /) -> VariableTracker:
+        def operation(tx: Frame, a: VariableTracker, /) -> VariableTracker:
             return algorithm(tx, a)
 
         return operation
@@ -571,18 +586,18 @@ _one(operator.index)(to_index)
 
 
 @builtin(operator.contains)
-def operator_contains(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+def operator_contains(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
     return boolean(is_true(tx, contains(tx, a, b)))
 
 
 @builtin(operator.setitem)
-def operator_setitem(tx: Any, a: VariableTracker, b: VariableTracker, c: VariableTracker, /) -> VariableTracker:
+def operator_setitem(tx: Frame, a: VariableTracker, b: VariableTracker, c: VariableTracker, /) -> VariableTracker:
     set_item(tx, a, b, c)
     return NONE
 
 
 @builtin(operator.delitem)
-def operator_delitem(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+def operator_delitem(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
     set_item(tx, a, b, None)
     return NONE
 
@@ -594,7 +609,7 @@ def is_sequence(v: VariableTracker) -> bool:
 
 def _concatenate(function: Any, operation: Any) -> None:
     @builtin(function)
-    def concatenate(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+    def concatenate(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
         if a.sq_concat is None and not (is_sequence(a) and is_sequence(b)):
             return tx.raises(TypeError, f"'{type_name(a)}' object can't be concatenated")
         return binary_op(tx, operation, a, b)
@@ -605,12 +620,12 @@ _concatenate(operator.iconcat, operator.iadd)
 
 
 @builtin(operator.countOf)
-def operator_count_of(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+def operator_count_of(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
     return ConstantVariable(sum(same_or_equal(tx, item, b) for item in iterated(tx, a)))
 
 
 @builtin(operator.indexOf)
-def operator_index_of(tx: Any, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
+def operator_index_of(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
     iterator = get_iter(tx, a)
     i = 0
     while (item := iter_next(tx, iterator)) is not None:
@@ -624,20 +639,20 @@ if hasattr(operator, "call"):
 
     @builtin(operator.call)
     def operator_call(
-        tx: Any, obj: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+        tx: Frame, obj: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
         return tx.call(obj, list(args), kwargs)
 
 
 @builtin(operator.length_hint)
-def operator_length_hint(tx: Any, obj: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
+def operator_length_hint(tx: Frame, obj: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
     if default is not None and not issubclass(default.python_type(), int):
         return tx.raises(TypeError, f"'{type_name(default)}' object cannot be interpreted as an integer")
     found = _length_or_hint(tx, obj)
     return found if found is not None else ConstantVariable(0) if default is None else default
 
 
-def _length_or_hint(tx: Any, obj: VariableTracker) -> VariableTracker | None:
+def _length_or_hint(tx: Frame, obj: VariableTracker) -> VariableTracker | None:
     """`PyObject_LengthHint` without a default: a TypeError counts as no answer."""
     if obj.sq_length is not None or obj.mp_length is not None or isinstance(obj, ConstantVariable):
         try:

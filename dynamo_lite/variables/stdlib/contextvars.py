@@ -9,7 +9,7 @@ Mirrors `Python/context.c`.
 from __future__ import annotations
 
 from contextvars import Context, ContextVar, Token
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
@@ -20,6 +20,12 @@ from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import method
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 from dynamo_lite.variables.protocol.wrap import builds
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 UNSET = object()
 """What a variable is in a context in which nobody has set it."""
@@ -49,7 +55,7 @@ class ContextVarVariable(NativeVariable):
 
     cls = ContextVar
 
-    def __init__(self, value: Any, source: Any) -> None:
+    def __init__(self, value: Any, source: GuardNode | None) -> None:
         self.value, self.source = value, source
         self.is_known = False
         self.now: VariableTracker | None = None
@@ -61,18 +67,18 @@ class ContextVarVariable(NativeVariable):
     def describe(self) -> str:
         return f"ContextVar {self.value.name}"
 
-    def current(self, tx: Any) -> VariableTracker | None:
+    def current(self, tx: Frame) -> VariableTracker | None:
         """The value to which it is set; None if it is not set."""
         if not self.is_known:
             self.is_known = True
             self.now = self._read(tx, in_context)
         return self.now
 
-    def default(self, tx: Any) -> VariableTracker | None:
+    def default(self, tx: Frame) -> VariableTracker | None:
         """The default value; None if there is none."""
         return self._read(tx, default_of)
 
-    def _read(self, tx: Any, function: Any) -> VariableTracker | None:
+    def _read(self, tx: Frame, function: Any) -> VariableTracker | None:
         real = function(self.value)
         node = tx.tr.source(self.source, ir.CALL, function)
         if real is UNSET:
@@ -84,7 +90,7 @@ class ContextVarVariable(NativeVariable):
     def differs(self) -> bool:
         return bool(self.effects)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         """The calls, in order. Those whose tokens go on have been made with them."""
         for token in self.effects:
             if token.set_to is None:
@@ -112,10 +118,10 @@ class TokenVariable(NativeVariable):
     def children(self) -> Any:
         return [self.var, *([] if self.set_to is None else [self.set_to])]
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         """Using one from outside is a call of its variable."""
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         """Emit the token. If the variable has been changed by this call alone, it is the real token of that call; for a used one it is an
         equal one."""
         if self.is_used and not self.var.effects and self.set_to is not None:
@@ -137,13 +143,13 @@ def used_token(var: Any, value: Any) -> Any:
 
 
 @builds(ContextVar)
-def build_context_var(tr: Any, value: Any, source: Any) -> ContextVarVariable:
+def build_context_var(tr: Trace, value: Any, source: GuardNode | None) -> ContextVarVariable:
     tr.guard(source, ir.IS, value)
     return ContextVarVariable(value, source)
 
 
 @builds(Token)
-def build_token(tr: Any, value: Any, source: Any) -> TokenVariable:
+def build_token(tr: Trace, value: Any, source: GuardNode | None) -> TokenVariable:
     tr.guard(source, ir.TYPE_IS, Token)
     tr.guard(tr.source(source, ir.CALL, is_used), ir.IS, is_used(value))
     var = tr.wrap(value.var, tr.source(source, ir.ATTR, "var"))
@@ -159,7 +165,7 @@ _NOT_GIVEN = ConstantVariable(None)
 
 
 @method(ContextVar.get)
-def context_var_get(tx: Any, self: ContextVarVariable, default: VariableTracker = _NOT_GIVEN, /) -> VariableTracker:
+def context_var_get(tx: Frame, self: ContextVarVariable, default: VariableTracker = _NOT_GIVEN, /) -> VariableTracker:
     found = self.current(tx)
     if found is None:
         found = self.default(tx) if default is _NOT_GIVEN else default
@@ -169,7 +175,7 @@ def context_var_get(tx: Any, self: ContextVarVariable, default: VariableTracker 
 
 
 @method(ContextVar.set)
-def context_var_set(tx: Any, self: ContextVarVariable, value: VariableTracker, /) -> VariableTracker:
+def context_var_set(tx: Frame, self: ContextVarVariable, value: VariableTracker, /) -> VariableTracker:
     token = TokenVariable(self, self.current(tx), value)
     token.saved = Unsupported("call-c-function", "ContextVar.set, whose token is not used as usual")
     token.saved.break_step, token.saved.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
@@ -180,7 +186,7 @@ def context_var_set(tx: Any, self: ContextVarVariable, value: VariableTracker, /
 
 
 @method(ContextVar.reset)
-def context_var_reset(tx: Any, self: ContextVarVariable, token: VariableTracker, /) -> VariableTracker:
+def context_var_reset(tx: Frame, self: ContextVarVariable, token: VariableTracker, /) -> VariableTracker:
     if not isinstance(token, TokenVariable) or token.var is not self or token.is_used:
         return unsupported("uncaught-exception", "ContextVar.reset")  # the error's text has addresses
     if token.source is not None:
@@ -201,15 +207,15 @@ def context_var_reset(tx: Any, self: ContextVarVariable, token: VariableTracker,
 
 
 @getset(ContextVar.name)
-def context_var_name(tx: Any, self: ContextVarVariable) -> VariableTracker:
+def context_var_name(tx: Frame, self: ContextVarVariable) -> VariableTracker:
     return ConstantVariable(self.value.name)
 
 
 @getset(Token.var)
-def token_var(tx: Any, self: TokenVariable) -> VariableTracker:
+def token_var(tx: Frame, self: TokenVariable) -> VariableTracker:
     return self.var
 
 
 @getset(Token.old_value)
-def token_old_value(tx: Any, self: TokenVariable) -> VariableTracker:
+def token_old_value(tx: Frame, self: TokenVariable) -> VariableTracker:
     return self.old if self.old is not None else tx.tr.build_constant_object(Token.MISSING)

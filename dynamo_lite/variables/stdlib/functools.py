@@ -8,7 +8,7 @@ Mirrors `Modules/_functoolsmodule.c`.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -32,6 +32,12 @@ from dynamo_lite.variables.protocol.native import (
 from dynamo_lite.variables.protocol.reimported_c_modules import family
 from dynamo_lite.variables.protocol.wrap import builds
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class PartialVariable(NativeVariable):
     """`functools.partial(function, *args, **keywords)`, with the fields of the C struct."""
@@ -42,7 +48,7 @@ class PartialVariable(NativeVariable):
     args: TupleVariable
     keywords: DictVariable
 
-    def __init__(self, cls: type | None = None, source: Any = None) -> None:
+    def __init__(self, cls: type | None = None, source: GuardNode | None = None) -> None:
         if cls is not None:
             self.cls = cls
         self.source = source
@@ -53,7 +59,7 @@ class PartialVariable(NativeVariable):
         """Fill a new object."""
         self.function, self.args, self.keywords = function, args, keywords
 
-    def instance_dict(self, tx: Any) -> DictVariable:
+    def instance_dict(self, tx: Frame) -> DictVariable:
         """The object's `__dict__`."""
         if self.dict is MISSING:
             if self.source is None:
@@ -62,22 +68,22 @@ class PartialVariable(NativeVariable):
                 self.dict = tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.INSTANCE_DICT))
         return self.dict
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
     def describe(self) -> str:
         return f"partial of {self.function.describe()}"
 
-    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+    def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         return None if self.keywords.items else self.function.direct_call(tx, [*self.args.items, *args])
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         keywords = self.keywords.items
         if not all(type(name) is str for name in keywords):
             return tx.raises(TypeError, "keywords must be strings")
         return tx.call(self.function, [*self.args.items, *args], {**keywords, **kwargs})
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         def text() -> str:
             parts = [part_text(tx, self.function), *[part_text(tx, arg) for arg in list(self.args.items)]]
             parts += [f"{str_text(tx, name)}={part_text(tx, value)}" for name, value in self.keywords.pairs()]
@@ -87,7 +93,7 @@ class PartialVariable(NativeVariable):
 
     if hasattr(functools.partial, "__get__"):
 
-        def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+        def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
             # It warns that partial objects are going to be method descriptors.
             return self if obj is None else unsupported("call-print", "the warning of partial.__get__()")
 
@@ -97,7 +103,7 @@ class PartialVariable(NativeVariable):
 
     # -- code generation
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.exposed:
             # Made around a function of no interest; `__setstate__` takes over the objects that the program may hold.
             cg.load_callable(self.base.__new__)
@@ -115,7 +121,7 @@ class PartialVariable(NativeVariable):
         n = (self.cls is not self.base) + 1 + len(self.args.items) + len(self.keywords.items)
         cg.asm.call(n, tuple(self.keywords.items))
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         if self.exposed:
             self.emit_state(cg)
         elif isinstance(self.dict, DictVariable) and self.dict.source is None:
@@ -124,11 +130,11 @@ class PartialVariable(NativeVariable):
                 cg.load(self)
                 cg.asm.store_attr(key.value)
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if self.exposed:
             self.emit_state(cg)
 
-    def emit_state(self, cg: Any) -> None:
+    def emit_state(self, cg: Codegen) -> None:
         """Give the real object the fields of the model."""
         cg.load_callable(self.base.__setstate__)
         cg.load(self)
@@ -151,7 +157,7 @@ def _partial_name(cls: type) -> str:
 _QUALIFIED = repr(type("Sub", (functools.partial,), {"__module__": "module"})(int)).startswith("module.")
 
 
-def _build_partial(model: type[PartialVariable], tr: Any, value: Any, source: Any) -> PartialVariable:
+def _build_partial(model: type[PartialVariable], tr: Trace, value: Any, source: GuardNode | None) -> PartialVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = model(type(value), source)
     result.value = value
@@ -161,7 +167,7 @@ def _build_partial(model: type[PartialVariable], tr: Any, value: Any, source: An
 
 
 def partial_new(
-    tx: Any, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker
 ) -> VariableTracker:
     """`partial_new`: a partial of a partial without attributes is made a single one."""
     if not args:
@@ -178,7 +184,7 @@ def partial_new(
     return result
 
 
-def partial_reduce(tx: Any, self: PartialVariable, /) -> VariableTracker:
+def partial_reduce(tx: Frame, self: PartialVariable, /) -> VariableTracker:
     """`partial_reduce`."""
     _expose(tx, self)
     attributes = instance_state(tx, self)
@@ -186,7 +192,7 @@ def partial_reduce(tx: Any, self: PartialVariable, /) -> VariableTracker:
     return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([self.function]), state])
 
 
-def partial_setstate(tx: Any, self: PartialVariable, state: VariableTracker, /) -> VariableTracker:
+def partial_setstate(tx: Frame, self: PartialVariable, state: VariableTracker, /) -> VariableTracker:
     """`partial_setstate`."""
     parts = state.items if issubclass(state.python_type(), tuple) else ()
     if len(parts) != 4:
@@ -206,23 +212,23 @@ def partial_setstate(tx: Any, self: PartialVariable, state: VariableTracker, /) 
     return NONE
 
 
-def _expose(tx: Any, self: PartialVariable) -> None:
+def _expose(tx: Frame, self: PartialVariable) -> None:
     if self.source is None:
         self.exposed = True
 
 
-def partial_func(tx: Any, self: PartialVariable, /) -> VariableTracker:
+def partial_func(tx: Frame, self: PartialVariable, /) -> VariableTracker:
     """`partial.func`"""
     return self.function
 
 
-def partial_args(tx: Any, self: PartialVariable, /) -> VariableTracker:
+def partial_args(tx: Frame, self: PartialVariable, /) -> VariableTracker:
     """`partial.args`"""
     _expose(tx, self)
     return self.args
 
 
-def partial_keywords(tx: Any, self: PartialVariable, /) -> VariableTracker:
+def partial_keywords(tx: Frame, self: PartialVariable, /) -> VariableTracker:
     """`partial.keywords`"""
     _expose(tx, self)
     return self.keywords
@@ -256,10 +262,10 @@ class KeyWrapperVariable(NativeVariable):
         self.compare = compare
         self.object = obj
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if len(args) == 1 and not kwargs:
             return KeyWrapperVariable(self.compare, args[0])
         if len(args) == 0 and list(kwargs) == ["obj"]:
@@ -270,7 +276,7 @@ class KeyWrapperVariable(NativeVariable):
             return tx.raises_like(error)
         return unsupported("call-c-function", "the result of cmp_to_key() with arguments that don't fit")
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, KeyWrapperVariable):
             return tx.raises(TypeError, "other argument must be K instance")
         if self.object is None or other.object is None:
@@ -280,7 +286,7 @@ class KeyWrapperVariable(NativeVariable):
     def children(self) -> Any:
         return [self.compare, *([] if self.object is None else [self.object])]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.object is None:
             emit_call(cg, functools.cmp_to_key, self.compare)
             return
@@ -295,14 +301,14 @@ def _key_wrapper(compare: Any, obj: Any) -> Any:
 
 
 @builtin(functools.cmp_to_key)
-def cmp_to_key(tx: Any, mycmp: VariableTracker) -> VariableTracker:
+def cmp_to_key(tx: Frame, mycmp: VariableTracker) -> VariableTracker:
     return KeyWrapperVariable(mycmp)
 
 
-def _set_object(tx: Any, self: KeyWrapperVariable, value: VariableTracker | None) -> None:
+def _set_object(tx: Frame, self: KeyWrapperVariable, value: VariableTracker | None) -> None:
     self.object = value
 
 
 @getset(KeyWrapperVariable.cls.__dict__["obj"], _set_object)
-def key_wrapper_object(tx: Any, self: KeyWrapperVariable, /) -> VariableTracker:
+def key_wrapper_object(tx: Frame, self: KeyWrapperVariable, /) -> VariableTracker:
     return self.object if self.object is not None else tx.raises(AttributeError, "obj")

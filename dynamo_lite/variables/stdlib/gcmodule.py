@@ -10,7 +10,7 @@ Mirrors `Modules/gcmodule.c` (`Python/gc.c`).
 from __future__ import annotations
 
 import gc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Restart, unsupported
 from dynamo_lite.isa.canon import Op
@@ -23,6 +23,10 @@ from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariab
 from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.native import NativeVariable, host_index
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 
 class CollectedVariable(NativeVariable):
     """How many objects a collection has found: nobody knows before the program runs."""
@@ -30,17 +34,17 @@ class CollectedVariable(NativeVariable):
     def python_type(self) -> type:
         return int  # of which it is not the model
 
-    def refuse(self, tx: Any, *args: Any) -> VariableTracker:
+    def refuse(self, tx: Frame, *args: Any) -> VariableTracker:
         return unsupported("call-c-function", "what gc.collect() returns")
 
     tp_hash = tp_repr = tp_richcompare = nb_bool = nb_index = nb_int = nb_float = refuse
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         self.refuse(None)
 
 
 @builtin(gc.collect)
-def gc_collect(tx: Any, generation: VariableTracker | None = None) -> VariableTracker:
+def gc_collect(tx: Frame, generation: VariableTracker | None = None) -> VariableTracker:
     tr = tx.tr
     wanted = 2 if generation is None else host_index(tx, generation)
     if not 0 <= wanted <= 2:
@@ -55,7 +59,7 @@ def gc_collect(tx: Any, generation: VariableTracker | None = None) -> VariableTr
     return CollectedVariable()
 
 
-def _may_have_made_garbage(tx: Any) -> bool:
+def _may_have_made_garbage(tx: Frame) -> bool:
     """Whether the frame has let go of objects whose end could be noticed. New ones with finalizers or callbacks break by themselves."""
     tr = tx.tr
     if tr.mutations or tr.new_classes:  # which their bases know of
@@ -69,7 +73,7 @@ def _may_have_made_garbage(tx: Any) -> bool:
     )
 
 
-def _value(vt: Any) -> Any:
+def _value(vt: VariableTracker) -> Any:
     return vt.__dict__["_lazy"][1] if is_lazy(vt) else vt.value
 
 
@@ -87,7 +91,7 @@ def is_tracked(v: VariableTracker) -> bool | None:
 
 
 @builtin(gc.is_tracked)
-def gc_is_tracked(tx: Any, obj: VariableTracker, /) -> VariableTracker:
+def gc_is_tracked(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
     if isinstance(obj, ConstantVariable) and not flags(type(obj.value)) & Py_TPFLAGS_HAVE_GC:
         return boolean(False)
     tracked = is_tracked(obj)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.function import BuiltinVariable, FunctionVariable, MethodVariable
@@ -15,9 +15,14 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES
 from dynamo_lite.variables.protocol.dispatch import builtin
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 @builtin(inspect.signature)
-def signature(tx: Any, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
+def signature(tx: Frame, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
     """That of a plain function is computed now; any other way to it is followed as the Python code that it is."""
     real = _plain_function(tx.tr, obj)
     if real is None:
@@ -38,7 +43,7 @@ def signature_of(function: Any, is_bound: bool, options: dict[str, Any]) -> insp
     return inspect.signature(types.MethodType(function, object()) if is_bound else function, **options)
 
 
-def _guard_parts(tr: Any, function: types.FunctionType, source: Any) -> None:
+def _guard_parts(tr: Trace, function: types.FunctionType, source: GuardNode | None) -> None:
     """Guard the facts beside the code on which the signature rests: defaults, annotations, and that no attribute says otherwise."""
     tr.guard(tr.source(source, ir.ATTR, "__dict__"), ir.DICT_KEYS, ())
     node = tr.source(source, ir.FUNC_DEFAULTS)
@@ -56,18 +61,18 @@ def _guard_parts(tr: Any, function: types.FunctionType, source: Any) -> None:
     _pin_items(tr, tr.source(source, ir.ATTR, "__annotations__"), function.__annotations__)
 
 
-def _pin_items(tr: Any, node: Any, table: dict[str, Any]) -> None:
+def _pin_items(tr: Trace, node: Any, table: dict[str, Any]) -> None:
     tr.guard(node, ir.DICT_KEYS, tuple(table))
     for key, value in table.items():
         _pin(tr, tr.source(node, ir.DICT_ITEM, key), value)
 
 
-def _pin(tr: Any, node: Any, value: Any) -> None:
+def _pin(tr: Trace, node: Any, value: Any) -> None:
     by_value = type(value) in ATOMIC_TYPES and type(value) not in (type(None), bool, type(...), type(NotImplemented))
     tr.guard(node, ir.EQUALS if by_value else ir.IS, value)
 
 
-def _plain_function(tr: Any, obj: VariableTracker) -> Any:
+def _plain_function(tr: Trace, obj: VariableTracker) -> Any:
     """A real function (or builtin) with the same signature, which depends on nothing that the program can change."""
     if isinstance(obj, FunctionVariable):
         if obj.value is not MISSING:

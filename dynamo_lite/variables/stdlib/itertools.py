@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import operator
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.builtin.iter import IteratorVariable, call_or_stop
@@ -24,6 +24,10 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_n
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.native import host_index, repr_text
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 
 def plain_only(vt: IteratorVariable, base: type) -> None:
     """Break for a subclass instance in a state that no call of a constructor leads to."""
@@ -31,7 +35,7 @@ def plain_only(vt: IteratorVariable, base: type) -> None:
         unsupported("reconstruct", f"a {vt.python_type().__name__} object that has been advanced")
 
 
-def state_items(tx: Any, state: VariableTracker, least: int, most: int) -> list[VariableTracker]:
+def state_items(tx: Frame, state: VariableTracker, least: int, most: int) -> list[VariableTracker]:
     """The items of the tuple that `__setstate__` of a C iterator takes apart (`PyArg_ParseTuple`)."""
     if not issubclass(state.python_type(), tuple):
         tx.raises(TypeError, "state is not a tuple")
@@ -60,7 +64,7 @@ class CountVariable(IteratorVariable):
         self.current = current
         self.step = step
 
-    def tp_iternext(self, tx: Any) -> VariableTracker:
+    def tp_iternext(self, tx: Frame) -> VariableTracker:
         item = self.current
         self.current = binary_op(tx, operator.add, item, self.step)
         return item
@@ -70,7 +74,7 @@ class CountVariable(IteratorVariable):
         step, current = self.step.value, self.current.value
         return type(step) is int and step == 1 and type(current) is int and current < MAX_FAST
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         step = (
             ""
             if self._counts_in_ones() or (type(self.step.value) is int and self.step.value == 1)
@@ -78,16 +82,16 @@ class CountVariable(IteratorVariable):
         )
         return ConstantVariable(f"{self.python_type().__name__}({repr_text(tx, self.current)}{step})")
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.python_type(), (self.current,) if self._counts_in_ones() else (self.current, self.step)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, itertools.count, self.current, self.step)
 
 
 @constructor(itertools.count)
 def new_count(
-    tx: Any, cls: VariableTracker, start: VariableTracker | None = None, step: VariableTracker | None = None
+    tx: Frame, cls: VariableTracker, start: VariableTracker | None = None, step: VariableTracker | None = None
 ) -> CountVariable:
     for value in (start, step):
         if value is not None and not is_number(value):
@@ -105,37 +109,37 @@ class RepeatVariable(IteratorVariable):
         self.element = element
         self.times = times
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.times is not None:
             if self.times <= 0:
                 return None
             self.times -= 1
         return self.element
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         times = "" if self.times is None else f", {self.times}"
         return ConstantVariable(f"{self.python_type().__name__}({repr_text(tx, self.element)}{times})")
 
-    def remaining(self, tx: Any) -> int:
+    def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return tx.raises(TypeError, "len() of unsized object") if self.times is None else self.times
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.python_type(), (self.element, *([] if self.times is None else [self.times]))
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, itertools.repeat, self.element, *([] if self.times is None else [self.times]))
 
 
 @constructor(itertools.repeat)
 def new_repeat(
-    tx: Any, cls: VariableTracker, object: VariableTracker, times: VariableTracker | None = None
+    tx: Frame, cls: VariableTracker, object: VariableTracker, times: VariableTracker | None = None
 ) -> RepeatVariable:
     return RepeatVariable(object, None if times is None else max(host_index(tx, times), 0))
 
 
 @method(itertools.repeat.__length_hint__)
-def repeat_length_hint(tx: Any, self: RepeatVariable, /) -> VariableTracker:
+def repeat_length_hint(tx: Frame, self: RepeatVariable, /) -> VariableTracker:
     return ConstantVariable(self.remaining(tx))
 
 
@@ -154,7 +158,7 @@ class CycleVariable(IteratorVariable):
     def children(self) -> Any:
         return [self.saved, *super().children()]
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.iterator is not None:
             item = iter_next(tx, self.iterator)
             if item is not None:
@@ -169,7 +173,7 @@ class CycleVariable(IteratorVariable):
         self.index = self.index + 1 if self.index + 1 < len(saved) else 0
         return item
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         saved = self.saved
         if self.iterator is not None:
             return self.python_type(), (self.iterator,), (saved, not self.saves)
@@ -177,7 +181,7 @@ class CycleVariable(IteratorVariable):
         iterator.index = self.index
         return self.python_type(), (iterator,), (saved, True)
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         saved, first_pass = state_items(tx, state, 2, 2)
         if not isinstance(saved, ListVariable):
             tx.raises(TypeError, f"argument 1 must be list, not {type_name(saved)}")
@@ -185,7 +189,7 @@ class CycleVariable(IteratorVariable):
         self.saves = not host_index(tx, first_pass)
         self.index = 0
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.iterator is not None and not self.saved.items:
             emit_instance(cg, self, itertools.cycle, self.iterator)
             return
@@ -206,7 +210,7 @@ class CycleVariable(IteratorVariable):
 
 
 @constructor(itertools.cycle)
-def new_cycle(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> CycleVariable:
+def new_cycle(tx: Frame, cls: VariableTracker, iterable: VariableTracker, /) -> CycleVariable:
     return CycleVariable(get_iter(tx, iterable))
 
 
@@ -223,7 +227,7 @@ class ChainVariable(IteratorVariable):
         self.iterables: VariableTracker | None = iterables
         self.active: VariableTracker | None = None
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         while self.iterables is not None:
             if self.active is None:
                 iterable = iter_next(tx, self.iterables)
@@ -237,20 +241,20 @@ class ChainVariable(IteratorVariable):
             self.active = None
         return None
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         if self.iterables is None:
             return self.python_type(), ()
         active = () if self.active is None else (self.active,)
         return self.python_type(), (), (self.iterables, *active)
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         items = state_items(tx, state, 1, 2)
         if any(item.tp_iternext is None for item in items):
             tx.raises(TypeError, "Arguments must be iterators.")
         self.iterables = items[0]
         self.active = items[1] if len(items) > 1 else None
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.iterables is None:
             emit_instance(cg, self, itertools.chain)
             return
@@ -264,12 +268,12 @@ class ChainVariable(IteratorVariable):
 
 
 @constructor(itertools.chain)
-def new_chain(tx: Any, cls: VariableTracker, /, *iterables: VariableTracker) -> ChainVariable:
+def new_chain(tx: Frame, cls: VariableTracker, /, *iterables: VariableTracker) -> ChainVariable:
     return ChainVariable(get_iter(tx, TupleVariable(list(iterables))))
 
 
 @builtin(itertools.chain.__dict__["from_iterable"])
-def chain_from_iterable(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> ChainVariable:
+def chain_from_iterable(tx: Frame, cls: VariableTracker, iterable: VariableTracker, /) -> ChainVariable:
     return ChainVariable(get_iter(tx, iterable))
 
 
@@ -286,7 +290,7 @@ class IsliceVariable(IteratorVariable):
         self.step = step
         self.position = 0
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.iterator is None:
             return None
         while self.position < self.next:
@@ -307,15 +311,15 @@ class IsliceVariable(IteratorVariable):
             self.next = self.stop
         return item
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         if self.iterator is None:
             return self.python_type(), (get_iter(tx, ListVariable([])), 0), 0
         return self.python_type(), (self.iterator, self.next, self.stop, self.step), self.position
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         self.position = host_index(tx, state)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.iterator is None:
             emit_instance(cg, self, itertools.islice, (), 0)
             return
@@ -324,7 +328,9 @@ class IsliceVariable(IteratorVariable):
 
 
 @constructor(itertools.islice)
-def new_islice(tx: Any, cls: VariableTracker, iterable: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+def new_islice(
+    tx: Frame, cls: VariableTracker, iterable: VariableTracker, /, *args: VariableTracker
+) -> VariableTracker:
     bounds = [None if is_none(arg) else host_index(tx, arg) if arg.nb_index is not None else "" for arg in args]
     try:
         itertools.islice((), *bounds)
@@ -346,7 +352,7 @@ class AccumulateVariable(IteratorVariable):
         self.initial = initial
         self.total: VariableTracker | None = None
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.initial is not None:
             self.total, self.initial = self.initial, None
             return self.total
@@ -364,7 +370,7 @@ class AccumulateVariable(IteratorVariable):
             self.total = total
         return self.total
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         cls = self.python_type()
         if self.initial is not None:
             return cls, (chained(tx, self.initial, self.iterator), self.function), None
@@ -373,10 +379,10 @@ class AccumulateVariable(IteratorVariable):
             return itertools.islice, (again, 1, None)
         return cls, (self.iterator, self.function), NONE if self.total is None else self.total
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         self.total = state
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.total is None:
             initial = {} if self.initial is None else {"initial": self.initial}
             emit_instance(cg, self, itertools.accumulate, self.iterator, self.function, **initial)
@@ -392,14 +398,14 @@ class AccumulateVariable(IteratorVariable):
         emit_advanced(cg, 1, emit)
 
 
-def chained(tx: Any, first: VariableTracker, iterator: VariableTracker) -> VariableTracker:
+def chained(tx: Frame, first: VariableTracker, iterator: VariableTracker) -> VariableTracker:
     """`itertools.chain((first,), iterator)`"""
     return new_chain(tx, tx.tr.type_tracker(itertools.chain), TupleVariable([first]), iterator)
 
 
 @constructor(itertools.accumulate)
 def new_accumulate(
-    tx: Any,
+    tx: Frame,
     cls: VariableTracker,
     iterable: VariableTracker,
     func: VariableTracker = NONE,

@@ -6,7 +6,7 @@ Mirrors `Modules/itertoolsmodule.c`; see `itertools` beside it.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.builtin.iter import IteratorVariable, advance, call_or_stop
@@ -19,6 +19,10 @@ from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.native import NativeVariable, host_index, same_or_equal
 
 from .itertools import state_items
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 
 class GroupByVariable(IteratorVariable):
@@ -35,7 +39,7 @@ class GroupByVariable(IteratorVariable):
         self.item: VariableTracker | None = None
         self.current: GrouperVariable | None = None
 
-    def step(self, tx: Any) -> bool:
+    def step(self, tx: Frame) -> bool:
         """`groupby_step`: read one item; False at the end."""
         item = iter_next(tx, self.iterator)
         if item is None:
@@ -46,7 +50,7 @@ class GroupByVariable(IteratorVariable):
         self.item, self.key = item, key
         return True
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         self.current = None
         while self.key is None or (self.target is not None and same_or_equal(tx, self.target, self.key)):
             if not self.step(tx):
@@ -55,16 +59,16 @@ class GroupByVariable(IteratorVariable):
         self.current = GrouperVariable(self, self.key)
         return TupleVariable([self.key, self.current])
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         args = (self.iterator, self.function)
         if self.key is None or self.item is None or self.target is None:
             return self.python_type(), args
         return self.python_type(), args, (self.key, self.item, self.target)
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         self.key, self.item, self.target = state_items(tx, state, 3, 3)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.key is not None or self.target is not None:
             unsupported("reconstruct", "a groupby object that has been advanced")
         emit_instance(cg, self, itertools.groupby, self.iterator, self.function)
@@ -80,7 +84,7 @@ class GrouperVariable(IteratorVariable):
         self.parent = parent
         self.target = target
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         parent = self.parent
         if parent.current is not self:
             return None
@@ -91,24 +95,26 @@ class GrouperVariable(IteratorVariable):
         item, parent.item, parent.key = parent.item, None, None
         return item
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         if self.parent.current is not self:
             return iter, ((),)
         return self.python_type(), (self.parent, self.target)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         unsupported("reconstruct", "a group of itertools.groupby")
 
 
 @constructor(itertools.groupby)
 def new_groupby(
-    tx: Any, cls: VariableTracker, iterable: VariableTracker, key: VariableTracker = NONE
+    tx: Frame, cls: VariableTracker, iterable: VariableTracker, key: VariableTracker = NONE
 ) -> GroupByVariable:
     return GroupByVariable(get_iter(tx, iterable), key)
 
 
 @constructor(itertools._grouper)
-def new_grouper(tx: Any, cls: VariableTracker, parent: VariableTracker, tgtkey: VariableTracker, /) -> VariableTracker:
+def new_grouper(
+    tx: Frame, cls: VariableTracker, parent: VariableTracker, tgtkey: VariableTracker, /
+) -> VariableTracker:
     if not isinstance(parent, GroupByVariable):
         return unsupported("call-c-function", "itertools._grouper of a groupby from outside")
     parent.current = GrouperVariable(parent, tgtkey)
@@ -125,7 +131,7 @@ class TeeSource(NativeVariable):
         self.items: list[VariableTracker] = []
         self.running = False
 
-    def item(self, tx: Any, position: int) -> VariableTracker | None:
+    def item(self, tx: Frame, position: int) -> VariableTracker | None:
         """`teedataobject_getitem`."""
         if position < len(self.items):
             return self.items[position]
@@ -143,7 +149,7 @@ class TeeSource(NativeVariable):
     def children(self) -> Any:
         return [self.iterator, *self.items]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(_tee_from_start)
         emit_with(cg, itertools.chain, self.items, self.iterator)
         cg.asm.call(1)
@@ -163,13 +169,13 @@ class TeeVariable(IteratorVariable):
         self.shared = shared
         self.position = position
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         item = self.shared.item(tx, self.position)
         if item is not None:
             self.position += 1
         return item
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(_tee_at)
         cg.load(self.shared)
         cg.load_const(self.position)
@@ -181,7 +187,7 @@ def _tee_at(start: Any, position: int) -> Any:
 
 
 @constructor(itertools._tee)
-def new_tee(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
+def new_tee(tx: Frame, cls: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
     iterator = get_iter(tx, iterable)
     if isinstance(iterator, TeeVariable):
         return TeeVariable(iterator.shared, iterator.position)
@@ -189,14 +195,14 @@ def new_tee(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> Vari
 
 
 @method(itertools._tee.__copy__)
-def tee_copy(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def tee_copy(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     if not isinstance(self, TeeVariable):
         return unsupported("iterator-state", "a copy of an itertools.tee from outside")
     return TeeVariable(self.shared, self.position)
 
 
 @builtin(itertools.tee)
-def itertools_tee(tx: Any, iterable: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
+def itertools_tee(tx: Frame, iterable: VariableTracker, n: VariableTracker | None = None, /) -> VariableTracker:
     count = 2 if n is None else host_index(tx, n)
     if count < 0:
         return tx.raises(ValueError, "n must be >= 0")

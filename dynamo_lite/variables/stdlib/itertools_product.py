@@ -6,7 +6,7 @@ Mirrors `Modules/itertoolsmodule.c`; see `itertools` beside it.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.builtin.iter import IteratorVariable
@@ -19,6 +19,10 @@ from dynamo_lite.variables.protocol.dispatch import constructor
 from dynamo_lite.variables.protocol.native import host_index
 
 from .itertools import plain_only
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 
 class CombinatoricVariable(IteratorVariable):
@@ -36,23 +40,23 @@ class CombinatoricVariable(IteratorVariable):
     def children(self) -> Any:
         return [item for pool in self.pools for item in pool]
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         items = next(self.host, None)
         self.consumed += 1
         return None if items is None else TupleVariable(list(items))
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         _, *rest = self.host.__reduce__()
         return (self.python_type(), *rest)
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         self.restored = True
         try:
             self.host.__setstate__(state.as_python_constant())
         except (TypeError, ValueError) as error:
             tx.raises_like(error)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.restored:
             unsupported("reconstruct", f"a {self.base.__name__} object that __setstate__ was called on")
         if self.consumed:
@@ -66,7 +70,7 @@ class CombinatoricVariable(IteratorVariable):
 
 @constructor(itertools.product)
 def new_product(
-    tx: Any, cls: VariableTracker, /, *iterables: VariableTracker, repeat: VariableTracker | None = None
+    tx: Frame, cls: VariableTracker, /, *iterables: VariableTracker, repeat: VariableTracker | None = None
 ) -> VariableTracker:
     times = 1 if repeat is None else host_index(tx, repeat)
     if times < 0:
@@ -77,7 +81,7 @@ def new_product(
 
 @constructor(itertools.permutations)
 def new_permutations(
-    tx: Any, cls: VariableTracker, iterable: VariableTracker, r: VariableTracker | None = None
+    tx: Frame, cls: VariableTracker, iterable: VariableTracker, r: VariableTracker | None = None
 ) -> VariableTracker:
     pool = unpack(tx, iterable)
     if r is not None and not is_none(r) and not issubclass(r.python_type(), int):
@@ -89,14 +93,14 @@ def new_permutations(
 def _new_combinations(cls: type) -> None:
     @constructor(cls)
     def new_combinations(
-        tx: Any, tracker: VariableTracker, iterable: VariableTracker, r: VariableTracker
+        tx: Frame, tracker: VariableTracker, iterable: VariableTracker, r: VariableTracker
     ) -> VariableTracker:
         n = host_index(tx, r)
         pool = unpack(tx, iterable)
         return CombinatoricVariable(cls, [pool], n) if n >= 0 else _negative_r(tx)
 
 
-def _negative_r(tx: Any) -> VariableTracker:
+def _negative_r(tx: Frame) -> VariableTracker:
     return tx.raises(ValueError, "r must be non-negative")
 
 

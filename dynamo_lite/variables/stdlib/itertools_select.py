@@ -7,7 +7,7 @@ Mirrors `Modules/itertoolsmodule.c`; see `itertools` beside it.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.variables.builtin.iter import IteratorVariable, call_or_stop
 from dynamo_lite.variables.builtin.tuple import TupleVariable
@@ -20,6 +20,10 @@ from dynamo_lite.variables.protocol.native import host_index
 
 from .itertools import plain_only
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 
 class StarmapVariable(IteratorVariable):
     """`itertools.starmap(function, iterable)`."""
@@ -31,20 +35,20 @@ class StarmapVariable(IteratorVariable):
         self.function = function
         self.iterator = iterator
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         args = iter_next(tx, self.iterator)
         return None if args is None else call_or_stop(tx, self.function, unpack(tx, args))
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.python_type(), (self.function, self.iterator)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, itertools.starmap, self.function, self.iterator)
 
 
 @constructor(itertools.starmap)
 def new_starmap(
-    tx: Any, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
+    tx: Frame, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
 ) -> StarmapVariable:
     return StarmapVariable(function, get_iter(tx, iterable))
 
@@ -60,7 +64,7 @@ class WhileVariable(IteratorVariable):
         self.iterator = iterator
         self.decided = False
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         taking = self.base is itertools.takewhile
         if self.decided and taking:
             return None
@@ -78,13 +82,13 @@ class WhileVariable(IteratorVariable):
                 return None
         return None
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.python_type(), (self.function, self.iterator), self.decided
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         self.decided = is_true(tx, state)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if not self.decided:
             emit_instance(cg, self, self.base, self.function, self.iterator)
         elif self.base is itertools.takewhile:
@@ -100,7 +104,7 @@ def _never(item: Any) -> bool:
 def _new_while(cls: type) -> None:
     @constructor(cls)
     def new_while(
-        tx: Any, tracker: VariableTracker, predicate: VariableTracker, iterable: VariableTracker, /
+        tx: Frame, tracker: VariableTracker, predicate: VariableTracker, iterable: VariableTracker, /
     ) -> WhileVariable:
         return WhileVariable(cls, predicate, get_iter(tx, iterable))
 
@@ -119,7 +123,7 @@ class CompressVariable(IteratorVariable):
         self.data = data
         self.selectors = selectors
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         while (item := iter_next(tx, self.data)) is not None:
             selector = iter_next(tx, self.selectors)
             if selector is None:
@@ -128,15 +132,17 @@ class CompressVariable(IteratorVariable):
                 return item
         return None
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         return self.python_type(), (self.data, self.selectors)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, itertools.compress, self.data, self.selectors)
 
 
 @constructor(itertools.compress)
-def new_compress(tx: Any, cls: VariableTracker, data: VariableTracker, selectors: VariableTracker) -> CompressVariable:
+def new_compress(
+    tx: Frame, cls: VariableTracker, data: VariableTracker, selectors: VariableTracker
+) -> CompressVariable:
     return CompressVariable(get_iter(tx, data), get_iter(tx, selectors))
 
 
@@ -150,7 +156,7 @@ class PairwiseVariable(IteratorVariable):
         self.iterator: VariableTracker | None = iterator
         self.old: VariableTracker | None = None
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         iterator = self.iterator
         if iterator is None:
             return None
@@ -171,7 +177,7 @@ class PairwiseVariable(IteratorVariable):
         self.old = new
         return TupleVariable([old, new])
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.iterator is None:
             emit_instance(cg, self, itertools.pairwise, ())
         elif self.old is None:
@@ -184,7 +190,7 @@ class PairwiseVariable(IteratorVariable):
 
 
 @constructor(itertools.pairwise)
-def new_pairwise(tx: Any, cls: VariableTracker, iterable: VariableTracker, /) -> PairwiseVariable:
+def new_pairwise(tx: Frame, cls: VariableTracker, iterable: VariableTracker, /) -> PairwiseVariable:
     return PairwiseVariable(get_iter(tx, iterable))
 
 
@@ -202,7 +208,7 @@ class ZipLongestVariable(IteratorVariable):
     def children(self) -> Any:
         return [*[it for it in self.iterators if it is not None], self.fillvalue]
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if not self.active:
             return None
         items = []
@@ -216,21 +222,21 @@ class ZipLongestVariable(IteratorVariable):
             items.append(self.fillvalue if item is None else item)
         return TupleVariable(items)
 
-    def reduced(self, tx: Any) -> tuple[Any, ...]:
+    def reduced(self, tx: Frame) -> tuple[Any, ...]:
         args = tuple([() if iterator is None else iterator for iterator in self.iterators])
         return self.python_type(), args, self.fillvalue
 
-    def restore(self, tx: Any, state: VariableTracker) -> None:
+    def restore(self, tx: Frame, state: VariableTracker) -> None:
         self.fillvalue = state
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         iterators = [() if iterator is None or not self.active else iterator for iterator in self.iterators]
         emit_instance(cg, self, itertools.zip_longest, *iterators, fillvalue=self.fillvalue)
 
 
 @constructor(itertools.zip_longest)
 def new_zip_longest(
-    tx: Any, cls: VariableTracker, /, *iterables: VariableTracker, fillvalue: VariableTracker = NONE
+    tx: Frame, cls: VariableTracker, /, *iterables: VariableTracker, fillvalue: VariableTracker = NONE
 ) -> ZipLongestVariable:
     return ZipLongestVariable([get_iter(tx, iterable) for iterable in iterables], fillvalue)
 
@@ -246,7 +252,7 @@ class BatchedVariable(IteratorVariable):
         self.n = n
         self.strict = strict
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         items: list[VariableTracker] = []
         while self.iterator is not None and len(items) < self.n:
             item = iter_next(tx, self.iterator)
@@ -258,7 +264,7 @@ class BatchedVariable(IteratorVariable):
             items.append(item)
         return TupleVariable(items) if items else None
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         strict = {"strict": True} if self.strict else {}
         emit_instance(cg, self, itertools.batched, () if self.iterator is None else self.iterator, self.n, **strict)
 
@@ -267,7 +273,12 @@ if hasattr(itertools, "batched"):
 
     @constructor(itertools.batched)
     def new_batched(
-        tx: Any, cls: VariableTracker, iterable: VariableTracker, n: VariableTracker, *, strict: VariableTracker = FALSE
+        tx: Frame,
+        cls: VariableTracker,
+        iterable: VariableTracker,
+        n: VariableTracker,
+        *,
+        strict: VariableTracker = FALSE,
     ) -> VariableTracker:
         size = host_index(tx, n)
         if size < 1:

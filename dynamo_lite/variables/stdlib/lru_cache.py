@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
@@ -28,6 +28,12 @@ from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, hos
 from dynamo_lite.variables.protocol.reimported_c_modules import family
 from dynamo_lite.variables.protocol.wrap import builds
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class CachedFunctionVariable(NativeVariable):
     """A function with a cache that exists before the frame.
@@ -38,7 +44,7 @@ class CachedFunctionVariable(NativeVariable):
     is given a tensor, whose data at the first call are those that count.
     """
 
-    def __init__(self, value: Any, source: Any) -> None:
+    def __init__(self, value: Any, source: GuardNode | None) -> None:
         self.cls = type(value)
         self.value = value
         self.source = source
@@ -53,23 +59,23 @@ class CachedFunctionVariable(NativeVariable):
     def describe(self) -> str:
         return self.value.__qualname__
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def instance_dict(self, tx: Any) -> VariableTracker:
+    def instance_dict(self, tx: Frame) -> VariableTracker:
         """The object's `__dict__`, which has `__wrapped__`, `__name__` and the like."""
         return tx.tr.wrap(self.value.__dict__, tx.tr.source(self.source, ir.INSTANCE_DICT))
 
-    def _wrapped(self, tx: Any) -> VariableTracker:
+    def _wrapped(self, tx: Frame) -> VariableTracker:
         return tx.tr.wrap(self.value.__wrapped__, tx.tr.source(self.source, ir.ATTR, "__wrapped__"))
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self if obj is None else MethodVariable(self, obj)
 
     def _is_local(self) -> bool:
         return self.source.root.kind in (ir.LOCAL, ir.FREEVAR)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         tr = tx.tr
         error = Unsupported("call-c-function", f"{self.describe()}, whose cache has to be kept")
         if self._is_local() or any(map(_is_tensor, (*args, *kwargs.values()))):
@@ -90,12 +96,12 @@ class CachedFunctionVariable(NativeVariable):
         return result
 
 
-def _argument_key(tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
+def _argument_key(tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
     """A key that is equal only for calls with the same result in the cache; numbers that vary are told apart by their trackers."""
     return (*(_item_key(tx, v) for v in args), *((name, _item_key(tx, v)) for name, v in kwargs.items()))
 
 
-def _item_key(tx: Any, v: VariableTracker) -> Any:
+def _item_key(tx: Frame, v: VariableTracker) -> Any:
     if v.is_symbolic or (tx.tr.cached and tx.tr.comes_from_cache(v) is not None):
         return v
     if isinstance(v, TupleVariable) and v.python_type() is tuple:
@@ -173,7 +179,7 @@ class CacheVariable(NativeVariable):
         self.cache: dict[Any, VariableTracker] = {}
         self.dict = DictVariable()
 
-    def _key(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
+    def _key(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
         """`lru_cache_make_key`: a single int or str is its own key."""
         if not self.typed and not kwargs and len(args) == 1 and args[0].python_type() in (int, str):
             return key_of(tx, args[0])
@@ -183,17 +189,17 @@ class CacheVariable(NativeVariable):
         kinds = [v.python_type() for v in (*args, *kwargs.values())] if self.typed else []
         return Key(NONE, (len(args), tuple([key_of(tx, item) for item in items]), *kinds))
 
-    def instance_dict(self, tx: Any) -> DictVariable:
+    def instance_dict(self, tx: Frame) -> DictVariable:
         """The object's `__dict__`."""
         return self.dict
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self if obj is None else MethodVariable(self, obj)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if self.maxsize == 0:
             self.misses += 1
             return tx.call(self.function, args, kwargs)
@@ -217,25 +223,25 @@ class CacheVariable(NativeVariable):
     def children(self) -> Any:
         return [*self.parts, self.dict]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.cache or self.hits or self.misses:
             unsupported("reconstruct", "a function with a cache that has been called")
         emit_call(cg, self.cls, *self.parts)
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         for key, value in self.dict.pairs():
             cg.load(value)
             cg.load(self)
             cg.asm.store_attr(key.value)
 
 
-def _build_cached_function(tr: Any, value: Any, source: Any) -> CachedFunctionVariable:
+def _build_cached_function(tr: Trace, value: Any, source: GuardNode | None) -> CachedFunctionVariable:
     tr.guard(source, ir.IS, value)
     return CachedFunctionVariable(value, source)
 
 
 def _new_cache(
-    tx: Any,
+    tx: Frame,
     cls: VariableTracker,
     user_function: VariableTracker,
     maxsize: VariableTracker,
@@ -250,14 +256,14 @@ def _new_cache(
     return CacheVariable(cls.value, [user_function, maxsize, typed, cache_info_type], size, bool(host_value(typed)))
 
 
-def _cache_info(tx: Any, self: Any, /) -> VariableTracker:
+def _cache_info(tx: Frame, self: Any, /) -> VariableTracker:
     if not isinstance(self, CacheVariable):
         return unsupported("call-c-function", "cache_info() of a cache from outside")
     numbers = [ConstantVariable(n) for n in (self.hits, self.misses, self.maxsize, len(self.cache))]
     return tx.call(self.parts[3], numbers)
 
 
-def _cache_clear(tx: Any, self: Any, /) -> VariableTracker:
+def _cache_clear(tx: Frame, self: Any, /) -> VariableTracker:
     if not isinstance(self, CacheVariable):
         return unsupported("call-c-function", "cache_clear() of a cache from outside")
     self.hits = self.misses = 0

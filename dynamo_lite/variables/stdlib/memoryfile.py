@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.isa.typeobject import dict_of, mro_of
@@ -23,6 +23,10 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_n
 from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, REFUSED, builtin, constructor
 from dynamo_lite.variables.protocol.native import NativeVariable, atom_value, emit_call, object_str
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 _KINDS = (io.StringIO, io.BytesIO)
 
@@ -39,18 +43,18 @@ class MemoryFileVariable(NativeVariable):
     def children(self) -> Any:
         return ()
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         run_host(tx, lambda: self.file.__iter__() and None)  # it may be closed
         return self
 
-    def tp_iternext(self, tx: Any) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         line = run_host(tx, next, [self.file, None])
         return None if is_none(line) else line
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, self.python_type())
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         kind = self.python_type()
         if self.file.closed:
             emit_call(cg, kind.close, self)
@@ -62,14 +66,14 @@ class MemoryFileVariable(NativeVariable):
         cg.asm.pop_top()
 
 
-def _host(tx: Any, v: VariableTracker) -> Any:
+def _host(tx: Frame, v: VariableTracker) -> Any:
     try:
         return to_host(tx, v)
     except NotConstant:
         return to_host(tx, ListVariable(unpack(tx, v)))
 
 
-def _call(tx: Any, real: Any, self: MemoryFileVariable, args: Any, kwargs: Any = None) -> VariableTracker:
+def _call(tx: Frame, real: Any, self: MemoryFileVariable, args: Any, kwargs: Any = None) -> VariableTracker:
     file = self.file
     host_kwargs = {name: _host(tx, v) for name, v in (kwargs or {}).items()}
 
@@ -81,7 +85,7 @@ def _call(tx: Any, real: Any, self: MemoryFileVariable, args: Any, kwargs: Any =
 
 
 def _register(name: str, real: Any) -> None:
-    def call(tx: Any, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def call(tx: Frame, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if not isinstance(self, MemoryFileVariable):
             return tx.tr.call_foreign(tx, real, [self, *args], kwargs)
         made = _call(tx, real, self, args, kwargs)
@@ -108,7 +112,7 @@ def _members(kind: type) -> None:
             _attribute(descriptor)
 
     @constructor(kind)
-    def new_file(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> Any:
+    def new_file(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> Any:
         made = MemoryFileVariable(kind())
         _call(tx, kind.__init__, made, args, kwargs)
         return made
@@ -116,7 +120,7 @@ def _members(kind: type) -> None:
 
 def _attribute(descriptor: Any) -> None:
     @getset(descriptor)
-    def read(tx: Any, self: VariableTracker, /) -> VariableTracker:
+    def read(tx: Frame, self: VariableTracker, /) -> VariableTracker:
         if not isinstance(self, MemoryFileVariable):
             return unsupported("call-io", f"{descriptor.__name__} of {self.describe()}")
         return run_host(tx, descriptor.__get__, [self.file])
@@ -131,7 +135,7 @@ for _kind in _KINDS:
 
 @builtin(print)
 def builtin_print(
-    tx: Any,
+    tx: Frame,
     /,
     *args: VariableTracker,
     sep: VariableTracker = NONE,
@@ -158,5 +162,5 @@ def builtin_print(
 REFUSED[print] = ("call-print", "print()")  # what it is unless the text goes into an object made here
 
 
-def _write(tx: Any, target: VariableTracker, text: str) -> None:
+def _write(tx: Frame, target: VariableTracker, text: str) -> None:
     tx.call(get_attr(tx, target, "write"), [ConstantVariable(text)])

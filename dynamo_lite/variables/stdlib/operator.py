@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.iter import reduced_arg
@@ -23,6 +23,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 
 from .functools import partial_new
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class GetterVariable(NativeVariable):
     """`operator.attrgetter(*names)`, `itemgetter(*keys)`, `methodcaller(name, *args, **kwargs)`."""
@@ -32,7 +38,7 @@ class GetterVariable(NativeVariable):
         self.args = args
         self.kwargs = kwargs
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         name = self.cls.__name__
         if kwargs:
             return tx.raises(TypeError, f"{name}() takes no keyword arguments")
@@ -40,16 +46,16 @@ class GetterVariable(NativeVariable):
             return tx.raises(TypeError, f"{name} expected 1 argument, got {len(args)}")
         return self.read(tx, args[0])
 
-    def read(self, tx: Any, obj: VariableTracker) -> VariableTracker:
+    def read(self, tx: Frame, obj: VariableTracker) -> VariableTracker:
         """The value that the getter gets from an object."""
         found = [self.part(tx, obj, part) for part in self.args]
         return found[0] if len(found) == 1 else TupleVariable(found)
 
-    def part(self, tx: Any, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
+    def part(self, tx: Frame, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
         """The value that it gets for one of its arguments."""
         raise NotImplementedError
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         def text() -> str:
             parts = [part_text(tx, arg) for arg in self.args]
             parts += [f"{name}={part_text(tx, value)}" for name, value in self.kwargs.items()]
@@ -57,14 +63,14 @@ class GetterVariable(NativeVariable):
 
         return recursive_repr(tx, self, f"operator.{self.cls.__name__}(...)", text)
 
-    def reduce(self, tx: Any) -> VariableTracker:
+    def reduce(self, tx: Frame) -> VariableTracker:
         """`__reduce__`"""
         return TupleVariable([tx.tr.type_tracker(self.cls), TupleVariable(list(self.args))])
 
     def children(self) -> Any:
         return [*self.args, *self.kwargs.values()]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(self.cls)
         n = emit_all(cg, self.children())
         cg.asm.call(n, tuple(self.kwargs))
@@ -73,14 +79,14 @@ class GetterVariable(NativeVariable):
 class ItemGetterVariable(GetterVariable):
     """`operator.itemgetter(*keys)`."""
 
-    def part(self, tx: Any, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
+    def part(self, tx: Frame, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
         return get_item(tx, obj, key)
 
 
 class AttrGetterVariable(GetterVariable):
     """`operator.attrgetter(*names)`."""
 
-    def part(self, tx: Any, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
+    def part(self, tx: Frame, obj: VariableTracker, key: VariableTracker) -> VariableTracker:
         for name in host_value(key).split("."):
             obj = get_attr(tx, obj, name)
         return obj
@@ -89,10 +95,10 @@ class AttrGetterVariable(GetterVariable):
 class MethodCallerVariable(GetterVariable):
     """`operator.methodcaller(name, *args, **kwargs)`."""
 
-    def read(self, tx: Any, obj: VariableTracker) -> VariableTracker:
+    def read(self, tx: Frame, obj: VariableTracker) -> VariableTracker:
         return tx.call(get_attr(tx, obj, host_value(self.args[0])), self.args[1:], dict(self.kwargs))
 
-    def reduce(self, tx: Any) -> VariableTracker:
+    def reduce(self, tx: Frame) -> VariableTracker:
         if not self.kwargs:
             return super().reduce(tx)
         cls = tx.tr.type_tracker(self.cls)
@@ -115,7 +121,7 @@ def register_getter(cls: Any) -> None:
 
     @constructor(cls)
     def new_getter(
-        tx: Any, tracker: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+        tx: Frame, tracker: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
         if not args:
             need = "needs at least one argument, the method name" if takes_keywords else "expected 1 argument, got 0"
@@ -129,7 +135,7 @@ def register_getter(cls: Any) -> None:
         return model(cls, list(args), kwargs)
 
     @builds(cls)
-    def build_getter(tr: Any, value: Any, source: Any) -> GetterVariable:
+    def build_getter(tr: Trace, value: Any, source: GuardNode | None) -> GetterVariable:
         tr.guard(source, ir.IS, value)
         function, args = value.__reduce__()
         keywords: dict[str, VariableTracker] = {}
@@ -144,7 +150,7 @@ def register_getter(cls: Any) -> None:
         return result
 
     @method(cls.__reduce__)
-    def getter_reduce(tx: Any, self: GetterVariable, /) -> VariableTracker:
+    def getter_reduce(tx: Frame, self: GetterVariable, /) -> VariableTracker:
         return self.reduce(tx)
 
 

@@ -16,7 +16,7 @@ import io
 import pickle
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import dict_of, is_heap_type, mro_of
@@ -37,6 +37,9 @@ from dynamo_lite.variables.protocol.native import host_value
 from .lru_cache import CachedFunctionVariable
 from .operator import GetterVariable
 from .reduce import taking_apart_warns
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 TAKES_PART = frozenset(
     "__reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ __getnewargs_ex__ __new__ __getattr__ "
@@ -73,14 +76,14 @@ def container_base(cls: type) -> type | None:
 class Copier:
     """Makes real copies of models; one copy for one model."""
 
-    def __init__(self, tx: Any, protocol: int) -> None:
+    def __init__(self, tx: Frame, protocol: int) -> None:
         self.tx = tx
         self.protocol = protocol
         self.made: dict[int, Any] = {}
         self.active: set[int] = set()
         self.cyclic = False  # an object is a part of what describes it, which the pickler may not survive
 
-    def real(self, vt: Any) -> Any:
+    def real(self, vt: VariableTracker) -> Any:
         """The copy of an object."""
         if isinstance(vt, ConstantVariable):
             return vt.value
@@ -105,12 +108,12 @@ class Copier:
             return type(part)([self.part(item) for item in part])
         return self.real(part) if isinstance(part, VariableTracker) else part
 
-    def _container(self, vt: Any) -> Any:
+    def _container(self, vt: VariableTracker) -> Any:
         made = self.made[id(vt)] = _EMPTY[vt.python_type()](vt)
         self._fill(vt, made)
         return made
 
-    def _fill(self, vt: Any, made: Any) -> None:
+    def _fill(self, vt: VariableTracker, made: Any) -> None:
         if isinstance(vt, DictVariable):
             if isinstance(vt, DefaultDictVariable):
                 made.default_factory = self.real(vt.factory)
@@ -125,7 +128,7 @@ class Copier:
             unsupported("call-c-function", f"pickling of a container with {vt.describe()} as key")
         return self.real(vt)
 
-    def _instance(self, vt: Any) -> Any:
+    def _instance(self, vt: VariableTracker) -> Any:
         cls = vt.python_type()
         if self.tx.tr.is_new_class(cls) or cls in copyreg.dispatch_table:
             unsupported("call-c-function", f"pickling of {vt.describe()}")
@@ -143,7 +146,7 @@ class Copier:
         made.__dict__.update([(self.real(key), self.real(value)) for key, value in attributes.pairs()])
         return made
 
-    def _immutable(self, vt: Any) -> Any:
+    def _immutable(self, vt: VariableTracker) -> Any:
         cls = vt.python_type()
         if cls is tuple:
             return tuple([self.real(item) for item in vt.items])
@@ -226,7 +229,7 @@ class _DescribedCallable(_Described):
         """The pickler asks whether it could be called."""
 
 
-def modules_of(tx: Any) -> dict[str, Any]:
+def modules_of(tx: Frame) -> dict[str, Any]:
     """`sys.modules` as the traced program has left it."""
     found = tx.tr.heap.get(id(sys.modules))
     if found is None or not found.__dict__.get("mutated"):
@@ -241,7 +244,7 @@ def modules_of(tx: Any) -> dict[str, Any]:
     return modules
 
 
-def _real_object(vt: Any) -> Any:
+def _real_object(vt: VariableTracker) -> Any:
     return vt.__dict__["_lazy"][1] if is_lazy(vt) else vt.value
 
 
@@ -257,7 +260,7 @@ def named(modules: dict[str, Any], module: str, name: str) -> Any:
     return found
 
 
-def is_global(tx: Any, value: Any) -> bool:
+def is_global(tx: Frame, value: Any) -> bool:
     """Whether an object is pickled as a name, and that name can be looked up."""
     return named(modules_of(tx), getattr(value, "__module__", None) or "", value.__qualname__) is value
 
@@ -284,7 +287,7 @@ def _dump(modules: dict[str, Any], obj: Any, protocol: int | None, fix_imports: 
 
 @builtin(pickle.dumps)
 def pickle_dumps(
-    tx: Any,
+    tx: Frame,
     obj: VariableTracker,
     protocol: VariableTracker = NONE,
     *,

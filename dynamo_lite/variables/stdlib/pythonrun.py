@@ -15,7 +15,7 @@ import inspect
 import operator
 import types
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
@@ -26,6 +26,11 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.native import atom_value
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 _FUTURES = functools.reduce(
     operator.or_, [getattr(__future__, name).compiler_flag for name in __future__.all_feature_names]
@@ -47,18 +52,18 @@ class DictNamespace:
         """There is no real dictionary yet."""
         return unsupported("exec-eval", "code whose globals are a dictionary made by the program")
 
-    def load(self, tx: Any, name: str) -> VariableTracker | None:
+    def load(self, tx: Frame, name: str) -> VariableTracker | None:
         """LOAD_GLOBAL."""
         found = self.dict.find(name)
         if found is not None or self.builtins is None:
             return found
         return self.builtins.load(tx, name)
 
-    def store(self, tx: Any, name: str, value: VariableTracker) -> None:
+    def store(self, tx: Frame, name: str, value: VariableTracker) -> None:
         """STORE_GLOBAL."""
         self.dict.store(tx, name, value)
 
-    def delete(self, tx: Any, name: str) -> bool:
+    def delete(self, tx: Frame, name: str) -> bool:
         """DELETE_GLOBAL; False if the name is not there."""
         return self.dict.discard(tx, name) is not None
 
@@ -67,7 +72,7 @@ class DictNamespace:
         """The builtins, if the program has made them."""
         return self.builtins.dict if isinstance(self.builtins, DictNamespace) else None
 
-    def as_dict(self, tx: Any) -> VariableTracker:
+    def as_dict(self, tx: Frame) -> VariableTracker:
         """`__globals__` of a function."""
         return self.dict
 
@@ -75,13 +80,13 @@ class DictNamespace:
         """The objects that generated code has to build for a function with these globals."""
         return (self.dict,)
 
-    def emit_dict(self, cg: Any) -> None:
+    def emit_dict(self, cg: Codegen) -> None:
         """Push the dictionary."""
         cg.load(self.dict)
 
 
 @builtin(compile)
-def builtin_compile(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def builtin_compile(tx: Frame, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     given = inspect.signature(compile).bind(*args, **kwargs).arguments
     options = {name: _host_option(v) for name, v in given.items()}
     source = options.pop("source")
@@ -97,7 +102,9 @@ def _host_option(v: VariableTracker) -> Any:
     return atom_value(v, "exec-eval")
 
 
-def compile_source(tx: Any, source: Any, filename: Any, mode: Any, flags: int, **options: Any) -> types.CodeType:
+def compile_source(
+    tx: Frame, source: GuardNode | None, filename: Any, mode: Any, flags: int, **options: Any
+) -> types.CodeType:
     """The code object of a source text; warnings of the compiler belong to the running program."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -114,14 +121,14 @@ def compile_source(tx: Any, source: Any, filename: Any, mode: Any, flags: int, *
 
 @builtin(eval)
 def builtin_eval(
-    tx: Any, source: VariableTracker, /, globals: VariableTracker = NONE, locals: VariableTracker = NONE
+    tx: Frame, source: VariableTracker, /, globals: VariableTracker = NONE, locals: VariableTracker = NONE
 ) -> VariableTracker:
     return _run(tx, source, globals, locals, "eval")
 
 
 @builtin(exec)
 def builtin_exec(
-    tx: Any,
+    tx: Frame,
     source: VariableTracker,
     /,
     globals: VariableTracker = NONE,
@@ -135,7 +142,7 @@ def builtin_exec(
     return NONE
 
 
-def _run(tx: Any, source: VariableTracker, globals_: VariableTracker, locals_: VariableTracker, mode: str) -> Any:
+def _run(tx: Frame, source: VariableTracker, globals_: VariableTracker, locals_: VariableTracker, mode: str) -> Any:
     if not is_none(globals_):
         return _evaluate(tx, source, _namespace(tx, globals_), globals_ if is_none(locals_) else locals_, mode)
     try:
@@ -146,7 +153,9 @@ def _run(tx: Any, source: VariableTracker, globals_: VariableTracker, locals_: V
         return tx.needs_real_frame(error.slug, error.context)  # the real call sees the variables of the real frame
 
 
-def _evaluate(tx: Any, source: VariableTracker, namespace: Any, locals_: VariableTracker, mode: str) -> VariableTracker:
+def _evaluate(
+    tx: Frame, source: VariableTracker, namespace: Any, locals_: VariableTracker, mode: str
+) -> VariableTracker:
     code = atom_value(source, "exec-eval")
     if isinstance(code, (str, bytes)):
         if mode == "eval":
@@ -159,7 +168,7 @@ def _evaluate(tx: Any, source: VariableTracker, namespace: Any, locals_: Variabl
     return tx.tr.run_class_body(tx, FunctionVariable(code, namespace, []), locals_)
 
 
-def _namespace(tx: Any, globals_: VariableTracker) -> Any:
+def _namespace(tx: Frame, globals_: VariableTracker) -> Any:
     """The globals that a dictionary is for code."""
     if globals_.python_type() is not dict or not isinstance(globals_, DictVariable):
         return unsupported("exec-eval", "globals that are no dict")

@@ -10,7 +10,7 @@ Mirrors `Modules/_randommodule.c`.
 from __future__ import annotations
 
 import _random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -21,6 +21,12 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_n
 from dynamo_lite.variables.protocol.dispatch import builtin, method
 from dynamo_lite.variables.protocol.native import NativeVariable
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 
 def state_of(generator: Any) -> tuple[int, ...]:
@@ -51,7 +57,7 @@ class GeneratorStateVariable(NativeVariable):
     def children(self) -> Any:
         return ()
 
-    def _emit_state(self, cg: Any) -> None:
+    def _emit_state(self, cg: Codegen) -> None:
         if "generator" in self.__dict__:
             cg.load_callable(_random.Random.setstate)
             cg.load(self)
@@ -66,7 +72,7 @@ NATIVES[_random.Random] = NATIVE_MODELS[_random.Random] = GeneratorStateVariable
 
 
 @builds_subclasses(_random.Random)
-def build_generator(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_generator(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     cls = type(value)
     tr.guard(source, ir.TYPE_IS, cls)
     model = instance_class(cls)(cls, value, source)
@@ -75,7 +81,9 @@ def build_generator(tr: Any, value: Any, source: Any) -> VariableTracker:
 
 
 @builtin(_random.Random.__new__)
-def random_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def random_new(
+    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     made = tx.tr.new_instance(tx, cls.value)
     if args and not is_none(args[0]):
         random_seed(tx, made, args[0])
@@ -83,7 +91,7 @@ def random_new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwarg
 
 
 @method(_random.Random.seed)
-def random_seed(tx: Any, self: VariableTracker, n: VariableTracker = NONE, /) -> VariableTracker:
+def random_seed(tx: Frame, self: VariableTracker, n: VariableTracker = NONE, /) -> VariableTracker:
     if is_none(n):
         return unsupported("random-state", "a seed from the system")
     generator = _random.Random()
@@ -94,26 +102,26 @@ def random_seed(tx: Any, self: VariableTracker, n: VariableTracker = NONE, /) ->
 
 
 @method(_random.Random.random)
-def random_random(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def random_random(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     generator = self.generator
     self.changing(tx)
     return ConstantVariable(generator.random())
 
 
 @method(_random.Random.getrandbits)
-def random_getrandbits(tx: Any, self: VariableTracker, k: VariableTracker, /) -> VariableTracker:
+def random_getrandbits(tx: Frame, self: VariableTracker, k: VariableTracker, /) -> VariableTracker:
     generator = self.generator
     self.changing(tx)
     return call_host(tx, generator.getrandbits, [k])
 
 
 @method(_random.Random.getstate)
-def random_getstate(tx: Any, self: VariableTracker, /) -> VariableTracker:
+def random_getstate(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return from_host(tx, state_of(self.generator))
 
 
 @method(_random.Random.setstate)
-def random_setstate(tx: Any, self: VariableTracker, state: VariableTracker, /) -> VariableTracker:
+def random_setstate(tx: Frame, self: VariableTracker, state: VariableTracker, /) -> VariableTracker:
     generator = _random.Random()
     call_host(tx, generator.setstate, [state])
     self.changing(tx)

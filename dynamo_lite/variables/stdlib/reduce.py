@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import itertools
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.builtin.deque import DequeIterator
@@ -47,8 +47,13 @@ from .itertools_select import (
     ZipLongestVariable,
 )
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
-def tracker_of(tx: Any, part: Any) -> VariableTracker:
+
+def tracker_of(tx: Frame, part: Any) -> VariableTracker:
     """The object that a part of what `reduced` returns describes: a tracker, or a host value that may contain some."""
     if issubclass(type(part), (VariableTracker, LazyVariable)):
         return part
@@ -59,14 +64,14 @@ def tracker_of(tx: Any, part: Any) -> VariableTracker:
     return tx.tr.wrap_new(part)
 
 
-def iterator_reduce(tx: Any, self: IteratorVariable, /) -> VariableTracker:
+def iterator_reduce(tx: Frame, self: IteratorVariable, /) -> VariableTracker:
     """`__reduce__` of an iterator."""
     if self.source is not None:
         return unsupported("iterator-state", f"__reduce__ of {self.describe()}")
     return tracker_of(tx, self.reduced(tx))
 
 
-def iterator_setstate(tx: Any, self: IteratorVariable, state: VariableTracker, /) -> VariableTracker:
+def iterator_setstate(tx: Frame, self: IteratorVariable, state: VariableTracker, /) -> VariableTracker:
     """`__setstate__` of an iterator."""
     if self.source is not None:
         return unsupported("iterator-state", f"__setstate__ of {self.describe()}")
@@ -126,7 +131,7 @@ def register_subclasses(model: type[IteratorVariable], base: type) -> None:
     NATIVES[base] = model
 
     @builtin(base.__new__)
-    def new(tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def new(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         real = cls.value
         if real is not base and base in _NO_KEYWORDS and real.__init__ is not base.__init__:
             kwargs = {}
@@ -137,7 +142,7 @@ def register_subclasses(model: type[IteratorVariable], base: type) -> None:
         instance.adopt(made)
         return instance
 
-    def build(tr: Any, value: Any, source: Any) -> VariableTracker:
+    def build(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
         made = BUILDERS[base](tr, value, source)
         if isinstance(made, OpaqueIterator):
             return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import program_recursion_limit
 from dynamo_lite.guards import ir
@@ -22,11 +22,16 @@ from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 
 from .itertools_product import CombinatoricVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 pure(sys.intern)
 
 
 @builtin(sys.exc_info)
-def sys_exc_info(tx: Any, /) -> VariableTracker:
+def sys_exc_info(tx: Frame, /) -> VariableTracker:
     exc = tx.tr.active_exception()
     if exc is None:
         return TupleVariable([NONE, NONE, NONE])
@@ -34,25 +39,25 @@ def sys_exc_info(tx: Any, /) -> VariableTracker:
 
 
 @builtin(sys.exception)
-def sys_exception(tx: Any, /) -> VariableTracker:
+def sys_exception(tx: Frame, /) -> VariableTracker:
     return tx.tr.active_exception() or NONE
 
 
 @builtin(warnings.warn)
-def warnings_warn(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def warnings_warn(tx: Frame, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     return tx.needs_real_callers("call-print", "warnings.warn()")
 
 
 class FilterVersion(NativeVariable):
     """The number by which modules know that the warning filters have changed; a change is announced with the others."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: GuardNode | None) -> None:
         self.source = source
 
     def python_type(self) -> type:
         return FilterVersion
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         emit_call(cg, warnings._filters_mutated)
         cg.asm.pop_top()
 
@@ -60,7 +65,7 @@ class FilterVersion(NativeVariable):
 if hasattr(warnings, "_filters_mutated"):
 
     @builtin(warnings._filters_mutated)
-    def filters_mutated(tx: Any, /) -> VariableTracker:
+    def filters_mutated(tx: Frame, /) -> VariableTracker:
         tx.tr.mutating(FilterVersion(tx.tr.constant_source(warnings)))
         return NONE
 
@@ -73,7 +78,7 @@ def _setting(function: Any, ask: Any = None) -> None:
         return (ask or function)()
 
     @builtin(function)
-    def setting(tx: Any, /) -> VariableTracker:
+    def setting(tx: Frame, /) -> VariableTracker:
         return tx.tr.wrap(read(sys), tx.tr.source(tx.tr.constant_source(sys), ir.CALL, read))
 
 
@@ -89,7 +94,7 @@ _setting(sys.getrecursionlimit, program_recursion_limit)
 
 
 @builtin(sys.getsizeof)
-def sys_getsizeof(tx: Any, object: VariableTracker, default: VariableTracker = NONE) -> VariableTracker:
+def sys_getsizeof(tx: Frame, object: VariableTracker, default: VariableTracker = NONE) -> VariableTracker:
     """How big most objects are depends on how they came to be."""
     if isinstance(object, ConstantVariable) and type(object.value) in _OF_ONE_SIZE:
         return ConstantVariable(sys.getsizeof(object.value))
@@ -102,19 +107,19 @@ _OF_ONE_SIZE = (type(None), bool, int, float, complex)
 
 
 @builtin(gc.get_objects)
-def look_at_memory(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def look_at_memory(tx: Frame, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """How many objects there are depends on what the engine does between two looks."""
     return tx.needs_real_frame("frame-introspection", "sys.getsizeof() or gc.get_objects()", callees=False)
 
 
 @builtin(sys.getrefcount, gc.get_referrers)
-def count_references(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def count_references(tx: Frame, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """The references that a program has to its objects are only all there if its frames are real."""
     return tx.needs_real_frame("frame-introspection", "references counted")
 
 
 @builtin(sys.settrace, sys.setprofile)
-def set_hook(tx: Any, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def set_hook(tx: Frame, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """What such a hook is told about are the frames and lines of the program."""
     if tx.parent is None:
         return tx.needs_real_frame("debugger", "sys.settrace() or sys.setprofile()")

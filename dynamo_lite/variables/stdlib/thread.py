@@ -11,7 +11,7 @@ Mirrors `Modules/_threadmodule.c`.
 from __future__ import annotations
 
 import _thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
@@ -22,6 +22,12 @@ from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.native import NativeVariable
 from dynamo_lite.variables.protocol.wrap import builds
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 LOCK_TYPES: tuple[type, ...] = (_thread.RLock, _thread.LockType)
 
 
@@ -30,12 +36,12 @@ class LockVariable(NativeVariable):
 
     saved: Unsupported
 
-    def __init__(self, cls: type, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(self, cls: type, value: Any = MISSING, source: GuardNode | None = None) -> None:
         self.cls = cls
         self.count = 0
         self.value, self.source = value, source
 
-    def acquire(self, tx: Any, blocking: bool) -> VariableTracker:
+    def acquire(self, tx: Frame, blocking: bool) -> VariableTracker:
         """Take it, or not if it is a taken lock that is not to be waited for."""
         if self.count and self.cls is not _thread.RLock:
             return boolean(False) if not blocking else unsupported("call-c-function", "waiting for a lock")
@@ -44,7 +50,7 @@ class LockVariable(NativeVariable):
         self.count += 1
         return TRUE
 
-    def _enlist(self, tx: Any) -> None:
+    def _enlist(self, tx: Frame) -> None:
         """Have generated code take it."""
         tr = tx.tr
         self.saved = Unsupported("call-c-function", f"a lock from outside: {self.describe()}")
@@ -61,7 +67,7 @@ class LockVariable(NativeVariable):
         if self.source is not None and not self.count:
             unsupported("call-c-function", f"the state of a lock from outside: {self.describe()}")
 
-    def release(self, tx: Any) -> VariableTracker:
+    def release(self, tx: Frame) -> VariableTracker:
         """Give it back once."""
         self.require_known()
         if not self.count:
@@ -70,7 +76,7 @@ class LockVariable(NativeVariable):
         self.count -= 1
         return NONE
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(_lock)
         cg.load_const(_thread.RLock if self.cls is _thread.RLock else _thread.allocate_lock)
         cg.load_const(self.count)
@@ -85,17 +91,17 @@ def _lock(make: Any, count: int) -> Any:
 
 
 @constructor(_thread.RLock)
-def new_rlock(tx: Any, cls: VariableTracker, /) -> VariableTracker:
+def new_rlock(tx: Frame, cls: VariableTracker, /) -> VariableTracker:
     return LockVariable(_thread.RLock)
 
 
 @builtin(_thread.allocate_lock)
-def allocate_lock(tx: Any, /) -> VariableTracker:
+def allocate_lock(tx: Frame, /) -> VariableTracker:
     return LockVariable(_thread.LockType)
 
 
 @builds(*LOCK_TYPES)
-def build_lock(tr: Any, value: Any, source: Any) -> LockVariable:
+def build_lock(tr: Trace, value: Any, source: GuardNode | None) -> LockVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     return LockVariable(type(value), value, source)
 
@@ -104,7 +110,7 @@ for _cls in LOCK_TYPES:
 
     @method(_cls.acquire)
     def lock_acquire(
-        tx: Any, self: LockVariable, blocking: VariableTracker = TRUE, timeout: VariableTracker | None = None
+        tx: Frame, self: LockVariable, blocking: VariableTracker = TRUE, timeout: VariableTracker | None = None
     ) -> VariableTracker:
         if not is_none(timeout):
             return unsupported("call-c-function", "acquire() with a timeout")
@@ -114,25 +120,25 @@ for _cls in LOCK_TYPES:
         return self.acquire(tx, waits)
 
     @method(_cls.__enter__)
-    def lock_enter(tx: Any, self: LockVariable, /) -> VariableTracker:
+    def lock_enter(tx: Frame, self: LockVariable, /) -> VariableTracker:
         return self.acquire(tx, True)
 
     @method(_cls.release)
-    def lock_release(tx: Any, self: LockVariable, /) -> VariableTracker:
+    def lock_release(tx: Frame, self: LockVariable, /) -> VariableTracker:
         return self.release(tx)
 
     @method(_cls.__exit__)
-    def lock_exit(tx: Any, self: LockVariable, /, *exc: VariableTracker) -> VariableTracker:
+    def lock_exit(tx: Frame, self: LockVariable, /, *exc: VariableTracker) -> VariableTracker:
         return self.release(tx)
 
 
 @method(_thread.LockType.locked)
-def lock_locked(tx: Any, self: LockVariable, /) -> VariableTracker:
+def lock_locked(tx: Frame, self: LockVariable, /) -> VariableTracker:
     self.require_known()
     return boolean(self.count)
 
 
 @method(_thread.RLock._is_owned)
-def rlock_is_owned(tx: Any, self: LockVariable, /) -> VariableTracker:
+def rlock_is_owned(tx: Frame, self: LockVariable, /) -> VariableTracker:
     self.require_known()
     return boolean(self.count)

@@ -12,7 +12,7 @@ import operator
 import sys
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -27,11 +27,16 @@ from dynamo_lite.variables.protocol.descr import type_attribute, type_lookup
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor
 from dynamo_lite.variables.protocol.wrap import builds, builds_if
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 _MODULES = frozenset({"typing", "typing_extensions"})
 
 
 def of_parameters(
-    tx: Any, function: Callable[[Any, Any], Any], generic: VariableTracker, key: VariableTracker
+    tx: Frame, function: Callable[[Any, Any], Any], generic: VariableTracker, key: VariableTracker
 ) -> VariableTracker:
     """`generic[key]` computed for real. The key may have lists in it, of which tuples are made: `Callable[[int], str]`."""
     found = fold(tx, lambda generic: function(generic, _parameters(key)), [generic], {})
@@ -57,7 +62,7 @@ def _holds_list(alias: Any) -> bool:
 class TypingVariable(ConstantVariable):
     """An object of the typing module, known by identity."""
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         hook = type_lookup(type(self.value), "__getattr__")
         try:
             real = getattr(self.value, name) if hook is ABSENT else object.__getattribute__(self.value, name)
@@ -69,14 +74,14 @@ class TypingVariable(ConstantVariable):
             return tx.call(asked, [self, ConstantVariable(name)])
         return tx.tr.build_constant_object(real)
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return of_parameters(tx, operator.getitem, self, key)
 
     @property
     def tp_iter(self) -> Any:
         return self._iter if type_lookup(type(self.value), "__iter__") is not ABSENT else None
 
-    def _iter(self, tx: Any) -> VariableTracker:
+    def _iter(self, tx: Frame) -> VariableTracker:
         """`*Ts`, `*List[int]`: generators written in Python."""
         return tx.call(type_attribute(tx, type(self.value), "__iter__"), [self])
 
@@ -84,24 +89,24 @@ class TypingVariable(ConstantVariable):
     def tp_call(self) -> Any:
         return self._call if type_lookup(type(self.value), "__call__") is not ABSENT else None
 
-    def _call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def _call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         """Calling `List[int]` makes a list, calling `List` is TypeError: methods written in Python say so."""
         return tx.call(type_attribute(tx, type(self.value), "__call__"), [self, *args], kwargs)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         return fold(tx, COMPARE_OPS[op], [self, other], {}) if is_constant(other) else ConstantVariable(NotImplemented)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return fold(tx, hash, [self], {})
 
     @staticmethod
-    def nb_or(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         return fold(tx, operator.or_, [v, w], {}) if is_constant(v, w) else ConstantVariable(NotImplemented)
 
 
 # Not the classes whose metaclass `typing` defines (typed dictionaries, protocols and what implements them): they are called as usual.
 @builds_if(lambda value: module_of(type(value)) in _MODULES and not isinstance(value, type))
-def build_typing(tr: Any, value: Any, source: Any) -> TypingVariable:
+def build_typing(tr: Trace, value: Any, source: GuardNode | None) -> TypingVariable:
     tr.guard(source, ir.IS, value)
     return TypingVariable(value, source)
 
@@ -110,7 +115,7 @@ def build_typing(tr: Any, value: Any, source: Any) -> TypingVariable:
 
 
 def _class_getitem(function: Any) -> Any:
-    def handler(tx: Any, cls: VariableTracker, params: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, cls: VariableTracker, params: VariableTracker) -> VariableTracker:
         return of_parameters(tx, function, cls, params)
 
     return handler
@@ -129,7 +134,7 @@ _CALLABLE_ALIAS = type(collections.abc.Callable[[], None])
 
 @constructor(_CALLABLE_ALIAS)
 def new_callable_alias(
-    tx: Any, cls: VariableTracker, origin: VariableTracker, args: VariableTracker
+    tx: Frame, cls: VariableTracker, origin: VariableTracker, args: VariableTracker
 ) -> VariableTracker:
     """`collections.abc.Callable[[int], str]`."""
     return of_parameters(tx, _CALLABLE_ALIAS, origin, args)
@@ -138,12 +143,12 @@ def new_callable_alias(
 class CallableAliasVariable(AliasVariable):
     """`collections.abc.Callable[[int], str]`: an alias with methods written in Python."""
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return of_parameters(tx, operator.getitem, self, key)
 
 
 @builds(_CALLABLE_ALIAS)
-def build_callable_alias(tr: Any, value: Any, source: Any) -> CallableAliasVariable:
+def build_callable_alias(tr: Trace, value: Any, source: GuardNode | None) -> CallableAliasVariable:
     tr.guard(source, ir.EQUALS, value)
     return CallableAliasVariable(value, source)
 
@@ -153,6 +158,6 @@ def build_callable_alias(tr: Any, value: Any, source: Any) -> CallableAliasVaria
 if "_typing" in sys.modules:
 
     @builtin(sys.modules["_typing"]._idfunc)
-    def idfunc(tx: Any, x: VariableTracker, /) -> VariableTracker:
+    def idfunc(tx: Frame, x: VariableTracker, /) -> VariableTracker:
         """What calling a `NewType` does on 3.11 and later."""
         return x

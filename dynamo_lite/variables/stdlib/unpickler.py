@@ -17,7 +17,7 @@ import io
 import pickle
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import is_heap_type
@@ -37,6 +37,9 @@ from dynamo_lite.variables.protocol.wrap import BUILDERS
 
 from .pickle import container_base, is_plain, modules_of, named
 from .reduce import taking_apart_warns
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 
 class _Refused(Exception):
@@ -113,7 +116,7 @@ _FUNCTIONS = {
 }
 
 
-def _set_state(tx: Any, made: VariableTracker, state: VariableTracker) -> None:
+def _set_state(tx: Frame, made: VariableTracker, state: VariableTracker) -> None:
     """`load_build`"""
     setter = optional_attr(tx, made, "__setstate__")
     if setter is not None:
@@ -133,7 +136,7 @@ def _set_state(tx: Any, made: VariableTracker, state: VariableTracker) -> None:
         set_attr(tx, made, host_value(key), value)
 
 
-def _extend(tx: Any, made: VariableTracker, items: ListVariable) -> None:
+def _extend(tx: Frame, made: VariableTracker, items: ListVariable) -> None:
     extend = optional_attr(tx, made, "extend")
     if extend is not None:
         tx.call(extend, [items])
@@ -143,11 +146,11 @@ def _extend(tx: Any, made: VariableTracker, items: ListVariable) -> None:
         tx.call(append, [item])
 
 
-def _add(tx: Any, made: VariableTracker, item: VariableTracker) -> None:
+def _add(tx: Frame, made: VariableTracker, item: VariableTracker) -> None:
     tx.call(get_attr(tx, made, "add"), [item])
 
 
-def _set_item(tx: Any, made: VariableTracker, pair: TupleVariable) -> None:
+def _set_item(tx: Frame, made: VariableTracker, pair: TupleVariable) -> None:
     set_item(tx, made, *pair.items)
 
 
@@ -203,7 +206,7 @@ def _is_hashable(value: Any) -> bool:
 class Adopter:
     """Makes models of real objects nobody else holds; one model for one object."""
 
-    def __init__(self, tx: Any) -> None:
+    def __init__(self, tx: Frame) -> None:
         self.tx = tx
         self.made: dict[int, VariableTracker] = {}
         self.alive: list[Any] = []
@@ -304,7 +307,7 @@ _MODELS: dict[type, Any] = {
 
 @builtin(pickle.loads)
 def pickle_loads(
-    tx: Any,
+    tx: Frame,
     data: VariableTracker,
     /,
     *,

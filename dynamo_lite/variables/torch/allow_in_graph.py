@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -28,12 +28,15 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 Builder = Callable[[Iterator[Any]], Any]
 """Makes an argument of the values of the graph that it holds."""
 
 
 def call_allowed(
-    tx: Any, fn: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, fn: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """A node of the graph that calls `fn`. Objects of classes registered with `torch.utils._pytree` are taken apart and made again around
     the call; modules are those of the program."""
@@ -72,7 +75,7 @@ def _is_argument(vt: VariableTracker) -> bool:
     return isinstance(vt, TensorVariable | SymNodeVariable | ConstantVariable)
 
 
-def _builder(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> Builder:
+def _builder(tx: Frame, vt: VariableTracker, leaves: list[VariableTracker]) -> Builder:
     """Append the values of the graph in an argument to `leaves`."""
     if isinstance(vt, TensorVariable | SymNodeVariable):
         leaves.append(vt)
@@ -104,7 +107,7 @@ def _registration(cls: type) -> Any:
     return pytree.SUPPORTED_NODES.get(namedtuple if pytree.is_namedtuple_class(cls) else cls)
 
 
-def _existing_object(tx: Any, vt: VariableTracker, check: int) -> Builder:
+def _existing_object(tx: Frame, vt: VariableTracker, check: int) -> Builder:
     """An object of the program, which has to be as it was found."""
     real = getattr(vt, "value", None)
     parts = real.modules() if issubclass(type(real), nn.Module) else ()
@@ -117,7 +120,7 @@ def _existing_object(tx: Any, vt: VariableTracker, check: int) -> Builder:
     return lambda items: real
 
 
-def _made_of(tx: Any, spec: pytree.TreeSpec, items: Iterator[VariableTracker]) -> VariableTracker:
+def _made_of(tx: Frame, spec: pytree.TreeSpec, items: Iterator[VariableTracker]) -> VariableTracker:
     """The tracker of a structure, of those of its leaves."""
     if spec.is_leaf():
         return next(items)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.utils._pytree as pytree
@@ -35,6 +35,9 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from .overrides import FunctionModeStack
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable, ValueVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 # -- structures
 
@@ -84,7 +87,7 @@ class BodyPart:
         return [dim for part, own in zip(self.parts, wanted, strict=True) for dim in part.spread(own)]
 
 
-def flatten(tx: Any, vt: VariableTracker, leaves: list[VariableTracker]) -> BodyPart:
+def flatten(tx: Frame, vt: VariableTracker, leaves: list[VariableTracker]) -> BodyPart:
     """Append the tensors of a structure to `leaves`; the structure, to be made of other tensors."""
     return Flattening(tx, leaves).of(vt)
 
@@ -98,7 +101,7 @@ class Flattening:
 
     def __init__(
         self,
-        tx: Any,
+        tx: Frame,
         leaves: list[VariableTracker],
         with_ints: bool = False,
         is_outside: Callable[[VariableTracker], bool] | None = None,
@@ -188,14 +191,14 @@ def is_int(vt: VariableTracker) -> bool:
     return type(vt) is ConstantVariable and type(vt.value) is int
 
 
-def _make_dict(tx: Any, pairs: list[tuple[Any, Any]]) -> DictVariable:
+def _make_dict(tx: Frame, pairs: list[tuple[Any, Any]]) -> DictVariable:
     result = DictVariable()
     for key, value in pairs:
         result.mp_ass_subscript(tx, key, value)
     return result
 
 
-def structure(tx: Any, vt: VariableTracker) -> Any:
+def structure(tx: Frame, vt: VariableTracker) -> Any:
     """The shape of a structure for comparison: types, keys and constants; None for a tensor, int for an int."""
     if isinstance(vt, TensorVariable):
         return None
@@ -215,7 +218,7 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
     """Make a handler break, if at all, before the call that it models: nothing can be resumed inside a body."""
 
     @functools.wraps(handler)
-    def run(tx: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(tx: Frame, *args: Any, **kwargs: Any) -> Any:
         step = tx.tr.failing_step()
         try:
             return handler(tx, *args, **kwargs)
@@ -236,7 +239,7 @@ def fitting(function: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
 
     @functools.wraps(handler)
-    def run(tx: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(tx: Frame, *args: Any, **kwargs: Any) -> Any:
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -278,7 +281,7 @@ def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Any], An
 class Outside:
     """The state of the traced program when a body is entered."""
 
-    def __init__(self, tx: Any, extra: list[Any]) -> None:
+    def __init__(self, tx: Frame, extra: list[Any]) -> None:
         self.tr = tx.tr
         self.n_mutations = len(tx.tr.mutations)
         self.objects: dict[int, tuple[Any, list[Any]]] = {}
@@ -315,7 +318,7 @@ class Outside:
             if holds_value_of(vt, changing):
                 unsupported(BREAK, f"the body puts a tensor into {vt.describe() or vt.python_type().__qualname__}")
 
-    def _is_as_found(self, vt: Any) -> bool:
+    def _is_as_found(self, vt: VariableTracker) -> bool:
         """Whether a dictionary that existed before the frame has its old items again, as after `functional_call`; whether the modes that
         are met in the body are those around the frame."""
         if isinstance(vt, FunctionModeStack):
@@ -327,7 +330,7 @@ class Outside:
             self._models(value, vt.value[key]) for key, value in pairs
         )
 
-    def _models(self, vt: Any, value: Any) -> bool:
+    def _models(self, vt: VariableTracker, value: Any) -> bool:
         if is_lazy(vt) or vt.source is not None:
             return self.tr.heap.get(id(value)) is vt
         return vt.is_python_constant() and vt.as_python_constant() is value
@@ -358,7 +361,7 @@ def is_same(v: Any, w: Any) -> bool:
     return type(v.value) is type(w.value) and repr(v.value) == repr(w.value)
 
 
-def isinstance_of_tracker(vt: Any) -> bool:
+def isinstance_of_tracker(vt: VariableTracker) -> bool:
     """Whether this is a model that has been looked at (frames hold other things too)."""
     return issubclass(type(vt), VariableTracker) and not is_lazy(vt)
 
@@ -366,7 +369,7 @@ def isinstance_of_tracker(vt: Any) -> bool:
 class CapturedBody:
     """A followed body: its result's structure and tensors; for the options see `Flattening`."""
 
-    def __init__(self, tx: Any, body: Body, result: VariableTracker, **options: Any) -> None:
+    def __init__(self, tx: Frame, body: Body, result: VariableTracker, **options: Any) -> None:
         self.tx = tx
         self.body = body
         self.result = result
@@ -399,7 +402,7 @@ def argument_of(graph: Any, vt: VariableTracker) -> Any:
 
 
 def capture(
-    tx: Any,
+    tx: Frame,
     fn: VariableTracker,
     args: list[Any],
     kwargs: dict[str, Any] | None = None,
@@ -413,7 +416,7 @@ def capture(
 
 
 def follow(
-    tx: Any,
+    tx: Frame,
     call: Callable[[], VariableTracker],
     extra: list[Any],
     body: Body | None = None,
@@ -426,7 +429,7 @@ def follow(
 
 
 def followed(
-    tx: Any,
+    tx: Frame,
     call: Callable[[], VariableTracker],
     extra: list[Any],
     body: Body | None = None,
@@ -467,7 +470,7 @@ def union(captured: list[CapturedBody]) -> list[Any]:
     return list(dict.fromkeys(value for c in captured for value in c.lifted))
 
 
-def call_function(tx: Any, function: Any, head: list[Any], values: list[Any]) -> list[VariableTracker]:
+def call_function(tx: Frame, function: Any, head: list[Any], values: list[Any]) -> list[VariableTracker]:
     """Add a call of one of `graph.core.functional`'s functions; the tensors that it returns."""
     args = [*head, *map(ValueVariable, values)]
     result = tx.tr.graph.call(tx, "call_function", function, args, memo=False)
@@ -481,7 +484,7 @@ def constants(*values: Any) -> list[Any]:
 # -- arguments and results
 
 
-def detached(tx: Any, fakes: list[Any], requires_grad: bool) -> list[Any]:
+def detached(tx: Frame, fakes: list[Any], requires_grad: bool) -> list[Any]:
     """Fakes of the operator's results, of which some may be ints. It has an autograd node of its own."""
     graph = tx.tr.graph
     wanted = requires_grad and torch.is_grad_enabled()
@@ -502,7 +505,7 @@ def needs_grad(values: list[Any]) -> bool:
     return any(v.meta.requires_grad for v in values if hasattr(v, "meta"))
 
 
-def body_with(tx: Any, fakes: list[Any], transform: str = "") -> tuple[Body, list[VariableTracker]]:
+def body_with(tx: Frame, fakes: list[Any], transform: str = "") -> tuple[Body, list[VariableTracker]]:
     """A body with arguments like the given fakes, of which some may be symbolic ints, for a function transform or an operator."""
     body = tx.tr.graph.open_body()
     body.transform = transform
@@ -533,7 +536,7 @@ def returning(module: GraphModule) -> GraphModule:
     return module
 
 
-def fakes_of(tx: Any, items: list[Any]) -> list[Any]:
+def fakes_of(tx: Frame, items: list[Any]) -> list[Any]:
     """Fakes like the given tensors, without their history."""
     propagator = tx.tr.graph.propagator
     return [propagator.fake_of(item.proxy).detach().requires_grad_(item.proxy.meta.requires_grad) for item in items]

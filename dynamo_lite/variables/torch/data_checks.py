@@ -8,7 +8,7 @@ of the program; a wrong guess costs time, never the result.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,10 +17,15 @@ from dynamo_lite.isa.flow import side_that_goes_on
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-def checked_truth(tx: Any, vt: Any, slug: str = "data-dependent-branch", context: str | None = None) -> VariableTracker:
+def checked_truth(
+    tx: Frame, vt: VariableTracker, slug: str = "data-dependent-branch", context: str | None = None
+) -> VariableTracker:
     """The truth of a tensor, as a bool, for a branch. Raises `Unsupported` if both sides go on."""
     expected = side_that_goes_on(tx.lifted, tx.cur)
     if expected is None:
@@ -29,7 +34,7 @@ def checked_truth(tx: Any, vt: Any, slug: str = "data-dependent-branch", context
     return ConstantVariable(expected)
 
 
-def check(tx: Any, vt: Any, expected: bool, slug: str, context: str | None = None) -> None:
+def check(tx: Frame, vt: VariableTracker, expected: bool, slug: str, context: str | None = None) -> None:
     """Have the graph check the truth of a tensor. Raises `Unsupported` where it can't."""
     tr = tx.tr
     saved = Unsupported(slug, context or vt.describe())
@@ -44,7 +49,7 @@ CALLERS = 4
 """Frames that tell checks in a function for checks apart."""
 
 
-def _place(tx: Any) -> tuple[Any, ...]:
+def _place(tx: Frame) -> tuple[Any, ...]:
     place = []
     while tx is not None and len(place) < CALLERS:
         pos = tx.lifted.instrs[tx.cur].pos

@@ -8,7 +8,7 @@ Mirrors `torch/_ops.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._library.custom_ops import CustomOpDef
@@ -24,13 +24,18 @@ from dynamo_lite.variables.protocol.wrap import builds
 
 from .functions import VARIABLES, TorchFunctionVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 _NAMESPACES = (type(torch.ops), type(torch.ops.aten), type(torch.ops.higher_order))
 
 
 class OperatorNamespaceVariable(ModuleVariable):
     """`torch.ops`, `torch.ops.aten`, …: modules that make their attributes when they are asked for."""
 
-    def plain_getattr(self, tx: Any, name: str) -> VariableTracker:
+    def plain_getattr(self, tx: Frame, name: str) -> VariableTracker:
         if name not in self.names and not name.startswith("__"):
             try:
                 getattr(self.value, name)  # from now on the module has it
@@ -42,7 +47,7 @@ class OperatorNamespaceVariable(ModuleVariable):
 
 
 @builds(*_NAMESPACES)
-def build_namespace(tr: Any, value: Any, source: Any) -> OperatorNamespaceVariable:
+def build_namespace(tr: Trace, value: Any, source: GuardNode | None) -> OperatorNamespaceVariable:
     tr.guard(source, ir.IS, value)
     return OperatorNamespaceVariable(value, source)
 
@@ -50,7 +55,7 @@ def build_namespace(tr: Any, value: Any, source: Any) -> OperatorNamespaceVariab
 class OperatorVariable(TorchFunctionVariable):
     """An operator, or the packet of its overloads."""
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name == "_op":
             return self  # what it calls when it is called
         try:
@@ -61,10 +66,10 @@ class OperatorVariable(TorchFunctionVariable):
             return tx.raises_like(error)
         return tx.tr.build_constant_object(real)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(repr(self.value))
 
-    def tp_str(self, tx: Any) -> VariableTracker:
+    def tp_str(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(str(self.value))
 
 
@@ -72,23 +77,23 @@ VARIABLES.update({OpOverload: OperatorVariable, OpOverloadPacket: OperatorVariab
 
 
 @builtin(OpOverload.name)
-def operator_name(tx: Any, self: OperatorVariable) -> VariableTracker:
+def operator_name(tx: Frame, self: OperatorVariable) -> VariableTracker:
     return ConstantVariable(self.value.name())
 
 
 @builtin(OpOverloadPacket.overloads)
-def packet_overloads(tx: Any, self: OperatorVariable) -> VariableTracker:
+def packet_overloads(tx: Frame, self: OperatorVariable) -> VariableTracker:
     return tx.tr.wrap_new(self.value.overloads())
 
 
 @builtin(CustomOpDef.__call__)
 def call_custom_op(
-    tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     """An object that `torch.library.custom_op` has made is itself no operator, but has one."""
     return tx.call(get_attr(tx, self, "_opoverload"), list(args), kwargs)
 
 
 @builtin(CustomOpDef._qualname.fget)
-def custom_op_name(tx: Any, self: VariableTracker) -> VariableTracker:
+def custom_op_name(tx: Frame, self: VariableTracker) -> VariableTracker:
     return get_attr(tx, get_attr(tx, self, "_opoverload"), "_name")

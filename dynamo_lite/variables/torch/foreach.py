@@ -7,7 +7,7 @@ Mirrors `torch/csrc/Module.cpp` (`_group_tensors_by_device_and_dtype`) and `aten
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,9 +20,12 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 
 from .tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 
 @builtin(torch._C._group_tensors_by_device_and_dtype)
-def group_tensors(tx: Any, tensorlistlist: VariableTracker, with_indices: VariableTracker = FALSE) -> VariableTracker:
+def group_tensors(tx: Frame, tensorlistlist: VariableTracker, with_indices: VariableTracker = FALSE) -> VariableTracker:
     lists = [tx.tr.unpack(tx, items) for items in tx.tr.unpack(tx, tensorlistlist)]
     if (
         not lists
@@ -43,6 +46,6 @@ def group_tensors(tx: Any, tensorlistlist: VariableTracker, with_indices: Variab
 
 
 @builtin(torch.optim.Optimizer.zero_grad)
-def zero_grad(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def zero_grad(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """Kept from torch's own compiler; it only stores and changes gradients."""
     return tx.call(tx.tr.build_constant_object(torch.optim.Optimizer.zero_grad.__wrapped__), [self, *args], kwargs)

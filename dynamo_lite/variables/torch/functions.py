@@ -14,7 +14,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._higher_order_ops.invoke_subgraph import mark_compile_region
@@ -51,6 +51,12 @@ from .graph_args import pack_callable
 from .overrides import NOT_OVERRIDABLE, activate, announced, overloaded_arguments
 from .symnode import SymNodeVariable, apply_number_function, is_unbacked
 from .tensor import FOREIGN_ARGUMENTS, TensorVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 _C = torch._C
 
@@ -148,12 +154,12 @@ class TorchFunctionVariable(DescriptorVariable):
     def describe(self) -> str:
         return f"{self.value.__module__}.{getattr(self.value, '__qualname__', self.value.__name__)}"
 
-    def tp_descr_get(self, tx: Any, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
+    def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None or not isinstance(self.value, (types.FunctionType, *METHOD_DESCRIPTORS)):
             return self
         return MethodVariable(self, obj)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         fn = self.value
         refuse_marked(fn)
         handler = HANDLERS.get(fn)
@@ -191,11 +197,11 @@ class TorchFunctionVariable(DescriptorVariable):
             # An argument that no graph can hold, such as a function: follow the Python code.
             return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         tx.tr.bound_to_process("the address of a function")
         return ConstantVariable(repr(self.value))
 
-    def tp_str(self, tx: Any) -> VariableTracker:
+    def tp_str(self, tx: Frame) -> VariableTracker:
         tx.tr.bound_to_process("the address of a function")
         return ConstantVariable(str(self.value))
 
@@ -218,14 +224,16 @@ _OPERATORS = (OpOverload, OpOverloadPacket)
 class HigherOrderFunctionVariable(TorchFunctionVariable):
     """A function that takes functions into the graph or transforms them."""
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         handler = HANDLERS.get(self.value)
         if handler is None:
             return unsupported("higher-order-operator", self.describe())
         return call_handler(tx, self.value, handler, args, kwargs)
 
 
-def call_in_graph(tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+def call_in_graph(
+    tx: Frame, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+) -> VariableTracker:
     """Add a call of `fn` to the graph; a method of tensors as `call_method`."""
     graph = tx.tr.graph
     foreign = next((FOREIGN_ARGUMENTS[a.__class__] for a in args if a.__class__ in FOREIGN_ARGUMENTS), None)
@@ -257,7 +265,7 @@ def _is_torchs_own(fn: Any) -> bool:
 
 
 @builds_if(enters_graph)
-def build_torch_function(tr: Any, value: Any, source: Any) -> TorchFunctionVariable:
+def build_torch_function(tr: Trace, value: Any, source: GuardNode | None) -> TorchFunctionVariable:
     tr.guard(source, ir.IS, value)
     if type(value) is types.FunctionType and value.__module__.startswith(HIGHER_ORDER):
         return HigherOrderFunctionVariable(value, source)
@@ -272,7 +280,7 @@ VARIABLES: dict[type, type[TorchFunctionVariable]] = {}
 
 
 def _state_write(function: Any) -> Any:
-    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         values = [tx.tr.unpack(tx, a) if isinstance(a, ListVariable) else a for a in args]
         if kwargs or not is_constant(*[item for v in values for item in (v if isinstance(v, list) else (v,))]):
             unsupported("grad-mode", function.__name__)
@@ -284,7 +292,7 @@ def _state_write(function: Any) -> Any:
 
 
 def _state_read(function: Any) -> Any:
-    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if kwargs or not is_constant(*args):
             unsupported("grad-mode", function.__name__)
         return tx.tr.wrap_new(tx.tr.state.read(function, tuple([a.as_python_constant() for a in args])))
@@ -300,7 +308,7 @@ for _function in READS:
 
 @builtin(torch.use_deterministic_algorithms, _C._set_deterministic_algorithms)
 def use_deterministic_algorithms(
-    tx: Any, mode: VariableTracker, *, warn_only: VariableTracker = FALSE
+    tx: Frame, mode: VariableTracker, *, warn_only: VariableTracker = FALSE
 ) -> VariableTracker:
     if not is_constant(mode, warn_only):
         return unsupported("grad-mode", "use_deterministic_algorithms")
@@ -321,20 +329,20 @@ class EnteredInferenceVariable(VariableTracker):
     def python_type(self) -> type:
         return _C._InferenceMode
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(_enter_inference_mode)
         cg.load_const(self.enabled)
         cg.asm.call(1)
 
 
 @builtin(_enter_inference_mode)
-def enter_inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+def enter_inference_mode(tx: Frame, mode: VariableTracker) -> VariableTracker:
     enabled = bool(mode.as_python_constant())
     return EnteredInferenceVariable(tx.tr.state.enter_inference(enabled), enabled)
 
 
 @builtin(_exit_inference_mode)
-def exit_inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+def exit_inference_mode(tx: Frame, mode: VariableTracker) -> VariableTracker:
     if not isinstance(mode, EnteredInferenceVariable):
         return unsupported("grad-mode", "an inference mode that was entered before is left")
     tx.tr.state.leave_inference(mode.node)
@@ -342,26 +350,26 @@ def exit_inference_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
 
 
 @constructor(_C._InferenceMode)
-def new_inference_mode(tx: Any, cls: VariableTracker, enabled: VariableTracker) -> VariableTracker:
+def new_inference_mode(tx: Frame, cls: VariableTracker, enabled: VariableTracker) -> VariableTracker:
     parts = [tx.tr.build_constant_object(f) for f in (_enter_inference_mode, _exit_inference_mode)]
     return tx.call(tx.tr.build_constant_object(InferenceMode), [*parts, enabled])
 
 
 @builtin(torch.autocast_increment_nesting)
-def autocast_increment_nesting(tx: Any) -> VariableTracker:
+def autocast_increment_nesting(tx: Frame) -> VariableTracker:
     tx.tr.state.nest(1)
     return ConstantVariable(1)
 
 
 @builtin(torch.autocast_decrement_nesting)
-def autocast_decrement_nesting(tx: Any) -> VariableTracker:
+def autocast_decrement_nesting(tx: Frame) -> VariableTracker:
     tx.tr.state.nest(-1)
     # The node drops the cache itself when it leaves the outermost region; the caller need not.
     return ConstantVariable(1)
 
 
 @builtin(torch.clear_autocast_cache)
-def clear_autocast_cache(tx: Any) -> VariableTracker:
+def clear_autocast_cache(tx: Frame) -> VariableTracker:
     tx.tr.graph.add_state_call(torch.clear_autocast_cache, ())
     return NONE
 
@@ -389,7 +397,7 @@ _CUT_SHORT = frozenset({torch.nn.Module._call_impl.__code__})
 """Code of torch that leaves out under its own compiler what it does in eager execution."""
 
 
-def _is_compiling(tx: Any) -> VariableTracker:
+def _is_compiling(tx: Frame) -> VariableTracker:
     return boolean(tx.code not in _CUT_SHORT)
 
 
@@ -416,26 +424,26 @@ _always(
 )
 
 
-def _is_transformed(tx: Any) -> bool:
+def _is_transformed(tx: Frame) -> bool:
     """Whether this is in a function that a transform calls. While nothing is, captured code runs under no transform."""
     scope = tx.tr.graph.scope
     return scope is not None and bool(scope.transforms)
 
 
 @builtin(_C._are_functorch_transforms_active)
-def are_transforms_active(tx: Any) -> VariableTracker:
+def are_transforms_active(tx: Frame) -> VariableTracker:
     return boolean(_is_transformed(tx))
 
 
 @builtin(_C._functorch.maybe_current_level, _C._functorch.peek_interpreter_stack)
-def current_transform(tx: Any) -> VariableTracker:
+def current_transform(tx: Frame) -> VariableTracker:
     return (
         unsupported("higher-order-operator", "what a function asks of its transform") if _is_transformed(tx) else NONE
     )
 
 
 @builtin(torch.is_tensor)
-def is_tensor(tx: Any, obj: VariableTracker) -> VariableTracker:
+def is_tensor(tx: Frame, obj: VariableTracker) -> VariableTracker:
     return boolean(issubclass(obj.python_type(), torch.Tensor))
 
 
@@ -482,7 +490,7 @@ def _ask(function: Callable[[], Any]) -> Any:
 
 
 def _guarded(function: Any) -> Any:
-    def handler(tx: Any) -> VariableTracker:
+    def handler(tx: Frame) -> VariableTracker:
         node = tx.tr.source(tx.tr.constant_source(function), ir.CALL, _ask)
         return tx.tr.wrap(function(), node)
 
@@ -511,7 +519,7 @@ _CHECKS = {
 
 
 def _check_handler(error: type[Exception]) -> Any:
-    def handler(tx: Any, cond: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
+    def handler(tx: Frame, cond: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
         if isinstance(cond, TensorVariable):
             return unsupported("data-dependent-assert", cond.describe())
         if isinstance(cond, SymNodeVariable) and is_unbacked(cond.proxy.sym):
@@ -537,7 +545,7 @@ for _name, _error in _CHECKS.items():
 
 @builtin(torch._check_tensor_all_with)
 def check_tensor_all(
-    tx: Any, error_type: VariableTracker, cond: VariableTracker, message: VariableTracker | None = None
+    tx: Frame, error_type: VariableTracker, cond: VariableTracker, message: VariableTracker | None = None
 ) -> VariableTracker:
     if not isinstance(cond, TensorVariable):
         return tx.raises(TypeError, f"cond must be a tensor, but got {cond.python_type()}")
@@ -548,13 +556,13 @@ def check_tensor_all(
 
 
 @builtin(torch._check_is_size)
-def check_is_size(tx: Any, i: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def check_is_size(tx: Frame, i: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     at_least_zero = i.tp_richcompare(tx, ConstantVariable(0), ">=")
     return HANDLERS[torch._check](tx, at_least_zero)
 
 
 @builtin(torch._assert)
-def torch_assert(tx: Any, condition: VariableTracker, message: VariableTracker) -> VariableTracker:
+def torch_assert(tx: Frame, condition: VariableTracker, message: VariableTracker) -> VariableTracker:
     if isinstance(condition, TensorVariable):
         check(tx, condition, True, "data-dependent-assert")
         return NONE
@@ -567,7 +575,7 @@ def torch_assert(tx: Any, condition: VariableTracker, message: VariableTracker) 
 
 
 def _number_function(function: Any) -> Any:
-    def handler(tx: Any, *args: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, *args: VariableTracker) -> VariableTracker:
         if is_constant(*args):
             return fold(tx, function, list(args), {})
         result = apply_number_function(tx, function, *args)
@@ -598,12 +606,12 @@ refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.
 
 
 @builtin(torch.jit.annotate)
-def jit_annotate(tx: Any, the_type: VariableTracker, the_value: VariableTracker) -> VariableTracker:
+def jit_annotate(tx: Frame, the_type: VariableTracker, the_value: VariableTracker) -> VariableTracker:
     return the_value
 
 
 @builds(torch.jit.ScriptFunction)
-def build_script_function(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_script_function(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     """A scripted function is a compiled form of a Python function, which is followed instead."""
     original = getattr(value, "_torchdynamo_inline", None)
     if original is None:

@@ -7,7 +7,7 @@ graph.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.dynamism.dynamic_shapes import may_vary
 from dynamo_lite.exc import unsupported
@@ -26,6 +26,9 @@ from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NONE, Constant
 from dynamo_lite.variables.protocol.descr import DescriptorVariable
 
 from .numpy.models import host_number
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 
 @packs(ConstantVariable, RangeVariable)
@@ -93,19 +96,19 @@ def pack_callable(packing: Packing, vt: VariableTracker) -> Any:
     return unsupported("graph-argument-type", f"{name_of(vt.python_type())} {vt.describe()}")
 
 
-def make_constant(tx: Any, value: Any) -> VariableTracker:
+def make_constant(tx: Frame, value: Any) -> VariableTracker:
     """The tracker of a Python value that an operator returned."""
     return NONE if value is None else tx.tr.wrap_new(value)
 
 
-def make_sequence(tx: Any, cls: type, items: list[VariableTracker]) -> VariableTracker:
+def make_sequence(tx: Frame, cls: type, items: list[VariableTracker]) -> VariableTracker:
     """The tracker of a tuple, list or structure sequence that an operator returned."""
     if cls is list:
         return ListVariable(items)
     return SEQUENCES[cls](items) if cls in SEQUENCES else TupleVariable(items, cls)
 
 
-def make_mapping(tx: Any, keys: tuple[Any, ...], items: list[VariableTracker]) -> DictVariable:
+def make_mapping(tx: Frame, keys: tuple[Any, ...], items: list[VariableTracker]) -> DictVariable:
     """The tracker of a dict that an operator returned."""
     result = DictVariable()
     for key, item in zip(keys, items, strict=True):

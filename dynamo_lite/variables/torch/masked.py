@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import types
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.fx import Node
@@ -27,6 +27,10 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from . import tensor_indexing
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable, ValueVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 FLOATS = frozenset({torch.float32, torch.float64})
 WHOLE = frozenset({torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
@@ -77,7 +81,7 @@ NEARBY = 200
 class MaskedVariable(TensorVariable):
     """A selection of the elements of `full` where `mask` is true."""
 
-    def __init__(self, tx: Any, full: TensorValue, mask: TensorValue) -> None:
+    def __init__(self, tx: Frame, full: TensorValue, mask: TensorValue) -> None:
         self.source = None
         self.value = MISSING
         self.full = full
@@ -112,7 +116,7 @@ class MaskedVariable(TensorVariable):
 
     # -- element by element
 
-    def apply(self, tx: Any, op: str, target: Any, args: list[VariableTracker], kwargs: Any = None) -> TensorValue:
+    def apply(self, tx: Frame, op: str, target: Any, args: list[VariableTracker], kwargs: Any = None) -> TensorValue:
         """An operator on the whole tensor, `args` with selections in them; its result."""
         self.check_unwritten()
         whole = [ValueVariable(self.full_of(a)) if isinstance(a, MaskedVariable) else self.plain(a) for a in args]
@@ -150,18 +154,18 @@ class MaskedVariable(TensorVariable):
         own = self.mask.node
         return is_same_expression(own, mask.node, DEPTH) and nothing_written_since(own, self.graph.last_node)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         return self.with_full(self.apply(tx, "call_function", COMPARE_OPS[op], [self, other]))
 
     # -- attributes
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return MaskedMethod(self, name) if name in POINTWISE or name in REDUCTIONS else self.refuse()
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         self.refuse()
 
-    def reduce(self, tx: Any, name: str) -> VariableTracker:
+    def reduce(self, tx: Frame, name: str) -> VariableTracker:
         """A reduction over all elements."""
         dtypes, neutral = REDUCTIONS[name]
         dtype = self.full.meta.dtype
@@ -172,7 +176,7 @@ class MaskedVariable(TensorVariable):
         chosen = self.graph.call(tx, "call_function", torch.where, [self.wide_mask(tx), ValueVariable(self.full), fill])
         return self.graph.call(tx, "call_method", name, [chosen])
 
-    def wide_mask(self, tx: Any) -> VariableTracker:
+    def wide_mask(self, tx: Frame) -> VariableTracker:
         """The mask with as many dimensions as the tensor."""
         mask: VariableTracker = ValueVariable(self.mask)
         for _ in range(self.full.meta.ndim - self.mask.meta.ndim):
@@ -192,7 +196,7 @@ class MaskedMethod(VariableTracker):
     def python_type(self) -> type:
         return types.BuiltinMethodType
 
-    def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         owner = self.owner
         if self.name in REDUCTIONS:
             return owner.refuse() if args or kwargs else owner.reduce(tx, self.name)
@@ -200,7 +204,7 @@ class MaskedMethod(VariableTracker):
             owner.refuse()
         return owner.with_full(owner.apply(tx, "call_method", self.name, [owner, *args], kwargs))
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         self.owner.refuse()
 
 
@@ -209,7 +213,7 @@ def _selection(v: VariableTracker, w: VariableTracker) -> MaskedVariable:
 
 
 def _binary(function: Callable[..., Any]) -> Any:
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         selection = _selection(v, w)
         if function not in EXACT:
             selection.refuse()
@@ -219,7 +223,7 @@ def _binary(function: Callable[..., Any]) -> Any:
 
 
 def _in_place(function: Callable[..., Any]) -> Any:
-    def slot(tx: Any, v: MaskedVariable, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: MaskedVariable, w: VariableTracker) -> VariableTracker:
         if function not in IN_PLACE:
             v.refuse()
         full = v.apply(tx, "call_function", IN_PLACE[function], [v, w])
@@ -232,7 +236,7 @@ def _in_place(function: Callable[..., Any]) -> Any:
 
 
 def _unary(function: Callable[..., Any]) -> Any:
-    def slot(self: MaskedVariable, tx: Any) -> VariableTracker:
+    def slot(self: MaskedVariable, tx: Frame) -> VariableTracker:
         if function not in EXACT:
             self.refuse()
         return self.with_full(self.apply(tx, "call_function", function, [self]))
@@ -265,7 +269,7 @@ def _size(size: Any) -> Any:
     return size if type(size) is int else size.node.expr
 
 
-def selects(tx: Any, tensor: TensorVariable, key: Any) -> bool:
+def selects(tx: Frame, tensor: TensorVariable, key: Any) -> bool:
     """Whether a subscript is a mask whose selection needs no sizes for now."""
     if config.capture_dynamic_output_shape_ops or tx.tr.overrides is not None or tx.tr.graph.scope is not None:
         return False
@@ -283,7 +287,7 @@ def selects(tx: Any, tensor: TensorVariable, key: Any) -> bool:
     return same_sizes(mask.shape, meta.shape[: mask.ndim])
 
 
-def subscript(self: TensorVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+def subscript(self: TensorVariable, tx: Frame, key: VariableTracker) -> VariableTracker:
     """`x[key]`"""
     if selects(tx, self, key):
         tx.tr.graph.node(self.proxy), tx.tr.graph.node(key.proxy)  # from here on, writes are looked for
@@ -291,7 +295,7 @@ def subscript(self: TensorVariable, tx: Any, key: VariableTracker) -> VariableTr
     return tensor_indexing.subscript(self, tx, key)
 
 
-def ass_subscript(self: TensorVariable, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+def ass_subscript(self: TensorVariable, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
     """`x[key] = value`"""
     if not isinstance(value, MaskedVariable):
         return tensor_indexing.ass_subscript(self, tx, key, value)

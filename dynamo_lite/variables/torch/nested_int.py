@@ -9,7 +9,7 @@ Mirrors `torch/nested/_internal/nested_int.py`.
 from __future__ import annotations
 
 import operator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.nested._internal import nested_tensor
@@ -26,6 +26,12 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .symnode import SymNodeVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 SLUG = "tensor-subclass"
 
@@ -48,24 +54,24 @@ class NestedIntVariable(SymNodeVariable):
     def _refuse(self, what: str) -> NoReturn:
         unsupported(SLUG, f"{what} of a ragged dimension")
 
-    def nb_bool(self, tx: Any) -> VariableTracker:
+    def nb_bool(self, tx: Frame) -> VariableTracker:
         return self._refuse("the truth")
 
-    def nb_index(self, tx: Any) -> VariableTracker:
+    def nb_index(self, tx: Frame) -> VariableTracker:
         return self._refuse("the number")
 
     nb_int = nb_float = nb_index
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return self._refuse("the hash")
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return self._refuse("the text")
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return self._refuse(name)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         try:
             return super().tp_richcompare(tx, other, op)
         except ValueError as error:  # larger or smaller than what, nobody knows
@@ -74,7 +80,7 @@ class NestedIntVariable(SymNodeVariable):
     def children(self) -> Any:
         return self.operands
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         """Read it from the size of its tensor."""
         kind, *parts = self.proxy.origin
         if kind == "method":
@@ -110,7 +116,7 @@ MODELS.symbol = make_symbol
 
 
 @builds(torch.SymInt)
-def build_symint(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_symint(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     if not is_nested(value) or hasattr(value.node, "shape_env"):
         return unsupported("graph-argument-type", f"a symbolic number {value}")
     tr.guard(source, ir.TYPE_IS, torch.SymInt)
@@ -120,7 +126,7 @@ def build_symint(tr: Any, value: Any, source: Any) -> VariableTracker:
 
 
 @builtin(nested_tensor._nt_view_dummy)
-def view_dummy(tx: Any) -> VariableTracker:
+def view_dummy(tx: Frame) -> VariableTracker:
     """A jagged tensor that only serves to find operators: there is one in a process, and nothing depends on it."""
     known = nested_tensor._dummy_instance
     if known is None:

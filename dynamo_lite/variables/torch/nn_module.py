@@ -9,7 +9,7 @@ Mirrors `torch/nn/modules/module.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import Module
@@ -29,6 +29,11 @@ from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
 from .tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 _STORES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 _GLOBAL_HOOKS = tuple(
@@ -46,7 +51,7 @@ _REGISTRATION_HOOKS = _module._global_buffer_registration_hooks
 class NNModuleVariable(InstanceVariable):
     """A module. Parameters, buffers and submodules are the entries of its dictionaries."""
 
-    def instance_dict(self, tx: Any) -> DictVariable | None:
+    def instance_dict(self, tx: Frame) -> DictVariable | None:
         found = self.dict
         if found is MISSING:
             if self.source is None:
@@ -54,7 +59,7 @@ class NNModuleVariable(InstanceVariable):
             found = self.dict = plain_dict(tx.tr, real_dict(self.value), tx.tr.source(self.source, ir.INSTANCE_DICT))
         return found
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         cls = self.cls
         if not has_plain_lookup(tx, cls):
             return super().tp_getattro(tx, name)
@@ -75,7 +80,7 @@ class NNModuleVariable(InstanceVariable):
             return attribute.tp_descr_get(tx, self, tx.tr.type_tracker(cls))
         return self.registered(tx, own, name)
 
-    def _registered_before(self, tx: Any, own: DictVariable, name: str) -> VariableTracker | None:
+    def _registered_before(self, tx: Frame, own: DictVariable, name: str) -> VariableTracker | None:
         """A parameter, buffer or submodule that the module has had since before the trace.
 
         Its name is in one store only and in no other dictionary: `Module.__setattr__` and the `register_*` methods see
@@ -96,13 +101,13 @@ class NNModuleVariable(InstanceVariable):
         return None
 
     @staticmethod
-    def _read_entry(tx: Any, store: DictVariable, name: str) -> bool:
+    def _read_entry(tx: Frame, store: DictVariable, name: str) -> bool:
         node = tx.tr.source(store.source, ir.DICT_ITEM, name)
         tx.tr.expect(node)
         store.read[name] = tx.tr.wrap(store.value[name], node)
         return True
 
-    def registered(self, tx: Any, own: DictVariable, name: str) -> VariableTracker:
+    def registered(self, tx: Frame, own: DictVariable, name: str) -> VariableTracker:
         """`Module.__getattr__`."""
         for key in _STORES:
             store = self.store_of(tx, own, key)
@@ -112,7 +117,7 @@ class NNModuleVariable(InstanceVariable):
                     return found
         return tx.raises(AttributeError, f"'{name_of(self.cls)}' object has no attribute '{name}'")
 
-    def store_of(self, tx: Any, own: DictVariable, key: str) -> DictVariable | None:
+    def store_of(self, tx: Frame, own: DictVariable, key: str) -> DictVariable | None:
         """The tracker of `_parameters`, `_buffers` or `_modules`."""
         if not is_untouched(own):
             return own.find(key)
@@ -121,12 +126,12 @@ class NNModuleVariable(InstanceVariable):
             return own.find(key)
         return plain_dict(tx.tr, real, tx.tr.source(own.source, ir.DICT_ITEM, key))
 
-    def rely_on(self, tx: Any, name: str, expected: Any) -> bool:
+    def rely_on(self, tx: Frame, name: str, expected: Any) -> bool:
         """Whether the class has the given function under `name`, guarded."""
         attribute = type_attribute(tx, self.cls, name)
         return attribute is not None and attribute.value is expected
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         is_usual = value is not None and self._reads_unobserved() and self.rely_on(tx, "__setattr__", _SETATTR)
         if not is_usual or not self._store_attribute(tx, name, value):
             super().tp_setattro(tx, name, value)
@@ -135,7 +140,7 @@ class NNModuleVariable(InstanceVariable):
         """Whether no `__getattribute__` of the program sees what the methods of `Module` read of the object."""
         return type_lookup(self.cls, "__getattribute__") is _GETATTRIBUTE
 
-    def _store_attribute(self, tx: Any, name: str, value: VariableTracker) -> bool:
+    def _store_attribute(self, tx: Frame, name: str, value: VariableTracker) -> bool:
         """`Module.__setattr__` for a value that registers nothing new; False if it would."""
         cls = value.python_type()
         if issubclass(cls, torch.nn.Parameter | Module) or _is_buffer(value):
@@ -154,17 +159,17 @@ class NNModuleVariable(InstanceVariable):
 
     # -- calls
 
-    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+    def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         forward = self._forward_without_hooks(tx)
         if forward is None:
             return super().direct_call(tx, args)
         return forward.direct_call(tx, args)
 
-    def _call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def _call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         forward = self._forward_without_hooks(tx)
         return tx.call(forward, args, kwargs) if forward is not None else super()._call(tx, args, kwargs)
 
-    def _forward_without_hooks(self, tx: Any) -> VariableTracker | None:
+    def _forward_without_hooks(self, tx: Frame) -> VariableTracker | None:
         """The bound `forward` if calling the module is nothing but calling that, guarded; None otherwise."""
         if not self._reads_unobserved() or not self.rely_on(tx, "__call__", _CALL):
             return None
@@ -173,7 +178,7 @@ class NNModuleVariable(InstanceVariable):
             return None
         return self.tp_getattro(tx, "forward") if no_global_hooks(tx) else None
 
-    def _has_no_hooks(self, tx: Any, own: DictVariable) -> bool:
+    def _has_no_hooks(self, tx: Frame, own: DictVariable) -> bool:
         """The test of `Module._call_impl`: each dictionary of hooks is false."""
         if not is_untouched(own):
             found = [own.find(key) for key in _HOOKS]
@@ -190,13 +195,13 @@ class NNModuleVariable(InstanceVariable):
 INSTANCE_MODELS[Module] = NNModuleVariable
 
 
-def _is_changed(tx: Any, hooks: Any) -> bool:
+def _is_changed(tx: Frame, hooks: Any) -> bool:
     """Whether the traced code has changed a dictionary of hooks."""
     known = tx.tr.heap.get(id(hooks))
     return known is not None and not is_lazy(known) and known.mutated
 
 
-def no_global_hooks(tx: Any) -> bool:
+def no_global_hooks(tx: Frame) -> bool:
     """Whether there are no hooks for all modules, guarded; found out once per trace, as long as that changes none."""
     if any(_is_changed(tx, hooks) for hooks in _GLOBAL_HOOKS):
         return False
@@ -209,7 +214,7 @@ def no_global_hooks(tx: Any) -> bool:
     return known
 
 
-def has_plain_lookup(tx: Any, cls: type) -> bool:
+def has_plain_lookup(tx: Frame, cls: type) -> bool:
     """Whether attribute lookup in `cls` is that of `Module`, guarded; found out once per trace."""
     facts = tx.tr.graph.module_facts
     known = facts.get(cls)
@@ -233,7 +238,7 @@ def _is_buffer(value: VariableTracker) -> bool:
     return isinstance(value, TensorVariable) and value.has_attribute("_is_buffer")
 
 
-def plain_dict(tr: Any, real: dict[str, Any], source: Any) -> DictVariable:
+def plain_dict(tr: Trace, real: dict[str, Any], source: GuardNode | None) -> DictVariable:
     """The model of an object's `__dict__`. No guard on its type: it is what `__dict__` is."""
     found = tr.heap.get(id(real))
     if found is None:
@@ -245,7 +250,7 @@ def plain_dict(tr: Any, real: dict[str, Any], source: Any) -> DictVariable:
 
 
 @builtin(torch.nn.RNNBase._weights_have_changed)
-def weights_have_changed(tx: Any, self: NNModuleVariable) -> VariableTracker:
+def weights_have_changed(tx: Frame, self: NNModuleVariable) -> VariableTracker:
     """Compares weights with weak references to them: asked of the real module, now and by each guard check."""
     if self.source is None or self.mutated:
         return unsupported("module-state", "weights of a recurrent module made during capture")
@@ -263,7 +268,7 @@ def _unchanged(module: Any) -> bool:
 
 
 @builds_subclasses(Module)
-def build_module(tr: Any, value: Module, source: Any) -> NNModuleVariable:
+def build_module(tr: Trace, value: Module, source: GuardNode | None) -> NNModuleVariable:
     cls = type(value)
     tr.guard(source, ir.TYPE_IS, cls)
     tr.graph.module_nodes.add(source)
@@ -276,14 +281,14 @@ class ScriptModuleVariable(DescriptorVariable):
     def describe(self) -> str:
         return qualname_of(type(self.value))
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return unsupported("nested-compiler", f"{self.describe()}.{name}")
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return unsupported("nested-compiler", self.describe())
 
 
 @builds_subclasses(torch.jit.ScriptModule)
-def build_script_module(tr: Any, value: Any, source: Any) -> ScriptModuleVariable:
+def build_script_module(tr: Trace, value: Any, source: GuardNode | None) -> ScriptModuleVariable:
     tr.guard(source, ir.IS, value)
     return ScriptModuleVariable(value, source)

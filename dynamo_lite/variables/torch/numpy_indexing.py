@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
 from dynamo_lite.variables.builtin.slice import SliceVariable
@@ -23,6 +23,9 @@ from .numpy.calls import NumpyCall, operate
 from .symnode import SymNodeVariable
 from .tensor import ValueVariable
 from .tensor_indexing import as_int, picked
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 numpy: Any = sys.modules.get("numpy")
 
@@ -47,7 +50,7 @@ def _key_of(key: VariableTracker) -> tuple[VariableTracker, bool]:
     return TupleVariable(items), all(map(_is_basic, items))
 
 
-def subscript(self: ArrayVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+def subscript(self: ArrayVariable, tx: Frame, key: VariableTracker) -> VariableTracker:
     """`a[key]`"""
     key, is_basic = _key_of(key)
     if not config.trace_numpy or not is_basic:
@@ -60,7 +63,7 @@ def subscript(self: ArrayVariable, tx: Any, key: VariableTracker) -> VariableTra
     return call.result(tx, expected, made)
 
 
-def ass_subscript(self: ArrayVariable, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+def ass_subscript(self: ArrayVariable, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
     """`a[key] = value`"""
     if value is None:
         tx.raises(ValueError, "cannot delete array elements")

@@ -7,7 +7,7 @@ Invariant: results are those of eager execution; where a tensor stands for a num
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.asgd import asgd
@@ -24,15 +24,18 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin
 from .functions import call_in_graph
 from .tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
-def _takes_tensor(vt: Any) -> bool:
+
+def _takes_tensor(vt: VariableTracker) -> bool:
     """Whether a tensor, or a list with one, stands where an operator's parser reads numbers."""
     if isinstance(vt, ListVariable):
         return any(isinstance(item, TensorVariable) for item in vt.items)
     return isinstance(vt, TensorVariable)
 
 
-def _is_list(vt: Any) -> bool:
+def _is_list(vt: VariableTracker) -> bool:
     return isinstance(vt, ListVariable)
 
 
@@ -40,7 +43,7 @@ def _with_tensor_for_number(raw: Any, name: str, option: str, n_args: int) -> No
     """An operator with a tensor as the argument `option`. Methods have it as a keyword only."""
     op = "call_function" if isinstance(raw, types.BuiltinFunctionType) else "call_method"
 
-    def handler(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    def handler(tx: Frame, *args: Any, **kwargs: Any) -> VariableTracker:
         call = tx.tr.graph.call
         given = dict(kwargs)
         number = args[n_args] if len(args) > n_args and op == "call_function" else given.pop(option, None)
@@ -65,7 +68,7 @@ def _as_capturable(function: Any) -> None:
     may run under a compiler."""
 
     @builtin(function)
-    def handler(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    def handler(tx: Frame, *args: Any, **kwargs: Any) -> VariableTracker:
         if "capturable" in kwargs:
             kwargs["capturable"] = TRUE
         return tx.call(tx.tr.build_constant_object(function.__wrapped__), list(args), kwargs)
@@ -86,7 +89,7 @@ def _with_state(function: Any) -> None:
     step that does so runs eagerly: the next one is another."""
 
     @builtin(function)
-    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         tr = tx.tr
         checks = self.value is not MISSING and _CHECK in vars(self.value) and is_true(tx, get_attr(tx, self, _CHECK))
         state = get_attr(tx, self, "state")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._device import DeviceContext, _device_constructors
@@ -43,6 +43,12 @@ from .subclasses.wrapper_tensor import WrapperTensorVariable, build_wrapper
 from .tensor import GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
 from .tensor_slots import guard_slots, with_own_slots
 from .value_types import with_named_size
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 _C = torch._C
 
@@ -99,7 +105,7 @@ class FunctionModeStack(VariableTracker):
 
     mutated = True
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: GuardNode | None) -> None:
         self.source = source
         self.value = self
         self.modes: list[VariableTracker] = []
@@ -111,7 +117,7 @@ class FunctionModeStack(VariableTracker):
     def children(self) -> Any:
         return self.modes
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         kept = 0
         while self.around[kept : kept + 1] == self.modes[kept : kept + 1] and kept < len(self.around):
             kept += 1
@@ -129,7 +135,7 @@ class FunctionModeStack(VariableTracker):
 class Overrides:
     """The modes and subclasses that see torch functions at this point of a trace."""
 
-    def __init__(self, tr: Any) -> None:
+    def __init__(self, tr: Trace) -> None:
         self.stack = FunctionModeStack(tr.constant_source(tr))
         self.ignores_subclasses = False
         self.ignores_modes = False
@@ -149,7 +155,7 @@ class Overrides:
         return self.has_mode or bool(self.overloaded(args, kwargs))
 
     def dispatch(
-        self, tx: Any, function: VariableTracker, args: list[Any], kwargs: dict[str, Any]
+        self, tx: Frame, function: VariableTracker, args: list[Any], kwargs: dict[str, Any]
     ) -> VariableTracker | None:
         """Ask the mode, then the arguments. None if nobody overrides."""
         overloaded = self.overloaded(args, kwargs)
@@ -163,7 +169,7 @@ class Overrides:
             error.break_step = step
             raise
 
-    def _ask(self, tx: Any, function: Any, overloaded: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _ask(self, tx: Frame, function: Any, overloaded: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         classes = TupleVariable([tx.tr.type_of(tx, vt) for vt in overloaded])
         packed = [function, classes, TupleVariable(list(args))]
         if (
@@ -217,7 +223,7 @@ class Overrides:
 
     # -- what is not a call of a torch function by name
 
-    def operator(self, tx: Any, function: Any, args: list[Any]) -> VariableTracker | None:
+    def operator(self, tx: Frame, function: Any, args: list[Any]) -> VariableTracker | None:
         """An operator on tensors and numbers; None if nobody overrides."""
         if not self.skips_next and not self.applies(args, {}):
             return None
@@ -236,7 +242,7 @@ class Overrides:
                 return NOT_IMPLEMENTED
             raise
 
-    def getter(self, tx: Any, raw: Any, tensor: TensorVariable) -> VariableTracker | None:
+    def getter(self, tx: Frame, raw: Any, tensor: TensorVariable) -> VariableTracker | None:
         """A read of an attribute implemented in C."""
         if self.skips_next:
             with self.skipping():
@@ -247,7 +253,7 @@ class Overrides:
         return self.dispatch(tx, tx.tr.build_constant_object(raw.__get__), [tensor], {})
 
 
-def activate(tr: Any) -> Overrides:
+def activate(tr: Trace) -> Overrides:
     """The overrides of a trace, from now on asked about every call."""
     if tr.overrides is None:
         overrides = tr.overrides = Overrides(tr)
@@ -264,7 +270,7 @@ def activate(tr: Any) -> Overrides:
     return tr.overrides
 
 
-def _meet_overrides(tr: Any) -> Overrides:
+def _meet_overrides(tr: Trace) -> Overrides:
     overrides = activate(tr)
     modes.go_below()
     return overrides
@@ -278,7 +284,7 @@ def _is_not_implemented(vt: VariableTracker) -> bool:
     return isinstance(vt, ConstantVariable) and vt.value is NotImplemented
 
 
-def _dict(tx: Any, items: dict[str, Any]) -> VariableTracker:
+def _dict(tx: Frame, items: dict[str, Any]) -> VariableTracker:
     result = tx.tr.wrap_new({})
     for name, value in items.items():
         result.mp_ass_subscript(tx, ConstantVariable(name), value)
@@ -359,14 +365,14 @@ class TensorSubclassVariable(TensorVariable):
         super().__init__(proxy)
         self.cls = cls
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         raw = class_attribute(self.cls, name)
         if raw is not class_attribute(torch.Tensor, name):
             found = self.instance_attribute(tx, name) if self.has_attribute(name) else None
             return found if found is not None else generic_getattr(tx, self, name)
         return super().tp_getattro(tx, name)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(torch.Tensor.as_subclass)
         super().emit_new(cg)
         cg.load_const(self.cls)
@@ -400,7 +406,7 @@ def _is_like_plain(cls: type) -> bool:
     return (cls.__torch_function__, getattr(cls, "__torch_dispatch__", None)) == off
 
 
-def _build_passive(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
+def _build_passive(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> TensorVariable:
     cls = type(value)
     if issubclass(cls, torch.nn.Parameter):
         vt = tr.graph.tensor_input(value, source)
@@ -414,7 +420,7 @@ def _build_passive(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
 
 
 @builds_subclasses(torch.Tensor)
-def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
+def build_tensor_subclass(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> VariableTracker:
     cls = type(value)
     if modes.fake_mode() is not None:
         return unsupported(FAKE_INPUTS, f"{cls.__module__}.{cls.__qualname__} under a FakeTensorMode")
@@ -436,11 +442,11 @@ def build_tensor_subclass(tr: Any, value: torch.Tensor, source: Any) -> Variable
 
 
 @method(torch.Tensor.as_subclass)
-def as_subclass(tx: Any, self: TensorVariable, cls: VariableTracker) -> VariableTracker:
+def as_subclass(tx: Frame, self: TensorVariable, cls: VariableTracker) -> VariableTracker:
     return as_class(tx, self, wanted_class(tx, cls))
 
 
-def _below(tx: Any, op: str, target: Any, tensor: TensorVariable) -> TensorVariable:
+def _below(tx: Frame, op: str, target: Any, tensor: TensorVariable) -> TensorVariable:
     """Put an operator on a tensor of any class into the graph, below the protocol."""
     return tx.tr.graph.call(tx, op, target, [ValueVariable(tensor.proxy)])
 
@@ -450,7 +456,7 @@ def _refuse_fake(tensor: TensorVariable, cls: type) -> None:
         unsupported(FAKE_INPUTS, f"{cls.__qualname__} of a FakeTensor")
 
 
-def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
+def as_class(tx: Frame, tensor: TensorVariable, cls: type) -> VariableTracker:
     """The tensor once more, as an instance of `cls`."""
     _refuse_fake(tensor, cls)
     refuse_finalizer(tx, cls)
@@ -466,7 +472,7 @@ def as_class(tx: Any, tensor: TensorVariable, cls: type) -> VariableTracker:
 
 @builtin(torch.Tensor._make_subclass)
 def make_subclass(
-    tx: Any,
+    tx: Frame,
     cls: VariableTracker,
     data: TensorVariable,
     require_grad: VariableTracker = FALSE,
@@ -487,7 +493,7 @@ def make_subclass(
 
 @constructor(torch.Tensor)
 @builtin(_C.TensorBase.__new__)
-def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_tensor(tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     wanted = wanted_class(tx, cls)
     plain = [_plain(tx, a) for a in args]
     if wanted is not torch.Tensor and len(plain) == 1 and not kwargs and isinstance(plain[0], TensorVariable):
@@ -502,7 +508,7 @@ def new_tensor(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
 PLAIN_BASES.update(cls for cls in mro_of(torch.Tensor) if cls is not object)
 
 
-def _plain(tx: Any, vt: VariableTracker) -> VariableTracker:
+def _plain(tx: Frame, vt: VariableTracker) -> VariableTracker:
     return as_class(tx, vt, torch.Tensor) if isinstance(vt, TensorSubclassVariable) else vt
 
 
@@ -510,13 +516,13 @@ def _plain(tx: Any, vt: VariableTracker) -> VariableTracker:
 
 
 @builtin(_C._push_on_torch_function_stack)
-def push_mode(tx: Any, mode: VariableTracker) -> VariableTracker:
+def push_mode(tx: Frame, mode: VariableTracker) -> VariableTracker:
     activate(tx.tr).stack.modes.append(mode)
     return NONE
 
 
 @builtin(_C._pop_torch_function_stack)
-def pop_mode(tx: Any) -> VariableTracker:
+def pop_mode(tx: Frame) -> VariableTracker:
     overrides = tx.tr.overrides
     if overrides is None or not overrides.stack.modes:
         return unsupported("torch-function-mode", "a mode that was entered before is left")
@@ -524,7 +530,7 @@ def pop_mode(tx: Any) -> VariableTracker:
 
 
 @builtin(_C._len_torch_function_stack)
-def len_of_stack(tx: Any) -> VariableTracker:
+def len_of_stack(tx: Frame) -> VariableTracker:
     overrides = tx.tr.overrides
     if overrides is not None:
         return ConstantVariable(len(overrides.stack.modes))
@@ -532,14 +538,14 @@ def len_of_stack(tx: Any) -> VariableTracker:
 
 
 @builtin(_C._get_function_stack_at)
-def stack_at(tx: Any, index: VariableTracker) -> VariableTracker:
+def stack_at(tx: Frame, index: VariableTracker) -> VariableTracker:
     if tx.tr.overrides is None:
         return unsupported("torch-function-mode", "the stack of modes is read")
     return tx.tr.overrides.stack.modes[index.as_python_constant()]
 
 
 @builtin(_C._is_torch_function_mode_enabled)
-def is_mode_enabled(tx: Any) -> VariableTracker:
+def is_mode_enabled(tx: Frame) -> VariableTracker:
     overrides = tx.tr.overrides
     if overrides is not None:
         return boolean(overrides.has_mode)
@@ -548,7 +554,11 @@ def is_mode_enabled(tx: Any) -> VariableTracker:
 
 @builtin(_C._disabled_torch_function_impl)
 def disabled_torch_function(
-    tx: Any, func: VariableTracker, types: VariableTracker, args: VariableTracker = NONE, kwargs: VariableTracker = NONE
+    tx: Frame,
+    func: VariableTracker,
+    types: VariableTracker,
+    args: VariableTracker = NONE,
+    kwargs: VariableTracker = NONE,
 ) -> VariableTracker:
     """`THPModule_disable_torch_function`"""
     given, named = _arguments(tx, args, kwargs)
@@ -557,7 +567,11 @@ def disabled_torch_function(
 
 
 def skip_one_hop(
-    tx: Any, func: VariableTracker, types: VariableTracker, args: VariableTracker = NONE, kwargs: VariableTracker = NONE
+    tx: Frame,
+    func: VariableTracker,
+    types: VariableTracker,
+    args: VariableTracker = NONE,
+    kwargs: VariableTracker = NONE,
 ) -> VariableTracker:
     """`THPModule_skip_one_hop_torch_function`"""
     given, named = _arguments(tx, args, kwargs)
@@ -579,7 +593,7 @@ if _SKIP_ONE_HOP is not None:
     HANDLERS[_SKIP_ONE_HOP] = skip_one_hop
 
 
-def _arguments(tx: Any, args: VariableTracker, kwargs: VariableTracker) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(tx: Frame, args: VariableTracker, kwargs: VariableTracker) -> tuple[list[Any], dict[str, Any]]:
     """The arguments that a `__torch_function__` is given."""
     given = [] if is_none(args) else tx.tr.unpack(tx, args)
     if is_none(kwargs):
@@ -590,7 +604,7 @@ def _arguments(tx: Any, args: VariableTracker, kwargs: VariableTracker) -> tuple
 
 
 @builtin(_C._is_torch_function_enabled)
-def is_enabled(tx: Any) -> VariableTracker:
+def is_enabled(tx: Frame) -> VariableTracker:
     overrides = tx.tr.overrides
     if overrides is not None:
         return boolean(not overrides.ignores_subclasses)
@@ -601,14 +615,14 @@ def is_enabled(tx: Any) -> VariableTracker:
 
 
 @method(torch.device.__enter__)
-def enter_device(tx: Any, self: VariableTracker) -> VariableTracker:
+def enter_device(tx: Frame, self: VariableTracker) -> VariableTracker:
     mode = tx.call(tx.tr.build_constant_object(DeviceContext), [self])
     tx.call(mode.tp_getattro(tx, "__enter__"), [])
     return self
 
 
 @method(torch.device.__exit__)
-def exit_device(tx: Any, self: VariableTracker, *exc: VariableTracker) -> VariableTracker:
+def exit_device(tx: Frame, self: VariableTracker, *exc: VariableTracker) -> VariableTracker:
     overrides = tx.tr.overrides
     mode = next((m for m in overrides.stack.modes if m.python_type() is DeviceContext), None) if overrides else None
     if mode is None:
@@ -640,7 +654,7 @@ class DisableTorchFunctionVariable(VariableTracker):
     def python_type(self) -> type:
         return self.cls
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.entered is not None:
             error = Unsupported("torch-function-mode", f"a break inside {self.cls.__name__}")
             error.break_step = self.entered[0]
@@ -650,12 +664,12 @@ class DisableTorchFunctionVariable(VariableTracker):
 
 
 @constructor(_C.DisableTorchFunctionSubclass, _C.DisableTorchFunction)
-def new_disable(tx: Any, cls: VariableTracker) -> VariableTracker:
+def new_disable(tx: Frame, cls: VariableTracker) -> VariableTracker:
     return DisableTorchFunctionVariable(cls.as_python_constant())
 
 
 @method(_C.DisableTorchFunctionSubclass.__enter__, _C.DisableTorchFunction.__enter__)
-def enter_disable(tx: Any, self: DisableTorchFunctionVariable) -> VariableTracker:
+def enter_disable(tx: Frame, self: DisableTorchFunctionVariable) -> VariableTracker:
     overrides = activate(tx.tr)
     self.entered = (tx.tr.failing_step(), overrides.ignores_subclasses, overrides.ignores_modes)
     overrides.ignores_subclasses = True
@@ -665,7 +679,7 @@ def enter_disable(tx: Any, self: DisableTorchFunctionVariable) -> VariableTracke
 
 
 @method(_C.DisableTorchFunctionSubclass.__exit__, _C.DisableTorchFunction.__exit__)
-def exit_disable(tx: Any, self: DisableTorchFunctionVariable, *exc: VariableTracker) -> VariableTracker:
+def exit_disable(tx: Frame, self: DisableTorchFunctionVariable, *exc: VariableTracker) -> VariableTracker:
     _, tx.tr.overrides.ignores_subclasses, tx.tr.overrides.ignores_modes = self.entered
     self.entered = None
     return FALSE
@@ -674,7 +688,7 @@ def exit_disable(tx: Any, self: DisableTorchFunctionVariable, *exc: VariableTrac
 # -- asking whether anybody overrides
 
 
-def _has_override(tx: Any, *args: VariableTracker) -> VariableTracker:
+def _has_override(tx: Frame, *args: VariableTracker) -> VariableTracker:
     overrides = tx.tr.overrides
     if overrides is not None and overrides.skips_next:
         overrides.skips_next = False
@@ -692,5 +706,5 @@ HANDLERS[_C._has_torch_function_unary] = HANDLERS[_C._has_torch_function_variadi
 
 
 @builtin(_C._has_torch_function)
-def has_torch_function(tx: Any, args: VariableTracker) -> VariableTracker:
+def has_torch_function(tx: Frame, args: VariableTracker) -> VariableTracker:
     return _has_override(tx, *tx.tr.unpack(tx, args))

@@ -10,7 +10,7 @@ Mirrors `torch/autograd/profiler.py` and `torch/profiler/profiler.py`.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import profiler as autograd_profiler
@@ -26,6 +26,10 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import FALSE, NONE, TRUE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import type_attribute
 from dynamo_lite.variables.protocol.dispatch import CONSTRUCTORS, HANDLERS, PURE, builtin, constructor, method
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 _BOOLEANS = {True, False}
 _PROFILE_OPTIONS: dict[str, set[Any]] = {
@@ -67,20 +71,20 @@ class ProfilerVariable(VariableTracker):
     def describe(self) -> str:
         return f"{self.cls.__module__}.{self.cls.__qualname__}"
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         """The attributes that a `with` statement looks up; all others may show results of the profiler."""
         if name not in ("__enter__", "__exit__"):
             raise self.saved
         return MethodVariable(type_attribute(tx, self.cls, name), self)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         raise self.saved
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         raise self.saved
 
 
-def _unused(tx: Any, cls: type) -> Unsupported:
+def _unused(tx: Frame, cls: type) -> Unsupported:
     saved = Unsupported(
         "call-skipped-function", f"{cls.__module__}.{cls.__qualname__}, of which more than the block is used"
     )
@@ -96,7 +100,7 @@ def _is_on(module: Any) -> bool:
     return torch.autograd._profiler_enabled()
 
 
-def _none_around(tx: Any) -> bool:
+def _none_around(tx: Frame) -> bool:
     """Whether no profiler runs around the frame, which the guards demand from then on."""
     if _is_on(autograd_profiler):
         return False
@@ -122,7 +126,7 @@ def _is_harmless(cls: type, kwargs: dict[str, VariableTracker]) -> bool:
 
 def _constructor(real: type) -> Any:
     def new_profiler(
-        tx: Any, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
+        tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
         saved = _unused(tx, real)
         if args or not _is_harmless(real, kwargs):
@@ -139,7 +143,7 @@ for _cls in _OPTIONS:
     CONSTRUCTORS[_cls] = _constructor(_cls)
 
 
-def _is_enabled(tx: Any, self: VariableTracker, name: str) -> bool:
+def _is_enabled(tx: Frame, self: VariableTracker, name: str) -> bool:
     """Whether entering or leaving it does anything; a break if that can't be left out."""
     if isinstance(self, ProfilerVariable):
         return self.enabled
@@ -150,7 +154,7 @@ def _is_enabled(tx: Any, self: VariableTracker, name: str) -> bool:
 
 
 @builtin(*(cls.__enter__ for cls in _OPTIONS))
-def profiler_enter(tx: Any, self: VariableTracker) -> VariableTracker:
+def profiler_enter(tx: Frame, self: VariableTracker) -> VariableTracker:
     if not _is_enabled(tx, self, "__enter__"):
         return NONE
     if tx.tr.profilers:
@@ -160,7 +164,7 @@ def profiler_enter(tx: Any, self: VariableTracker) -> VariableTracker:
 
 
 @builtin(*(cls.__exit__ for cls in _OPTIONS))
-def profiler_exit(tx: Any, self: VariableTracker, *exc_info: VariableTracker) -> VariableTracker:
+def profiler_exit(tx: Frame, self: VariableTracker, *exc_info: VariableTracker) -> VariableTracker:
     if not _is_enabled(tx, self, "__exit__"):
         return NONE
     if self not in tx.tr.profilers:
@@ -171,7 +175,7 @@ def profiler_exit(tx: Any, self: VariableTracker, *exc_info: VariableTracker) ->
 
 
 @builtin(torch.autograd._profiler_enabled)
-def profiler_enabled(tx: Any) -> VariableTracker:
+def profiler_enabled(tx: Frame) -> VariableTracker:
     if tx.tr.profilers:
         raise tx.tr.profilers[0].saved
     is_on = _is_on(autograd_profiler)
@@ -185,14 +189,14 @@ _CALLBACKS = "run_callbacks_on_exit"
 
 
 @builtin(record_function.__enter__)
-def record_enter(tx: Any, self: VariableTracker) -> VariableTracker:
+def record_enter(tx: Frame, self: VariableTracker) -> VariableTracker:
     """A profiler sees the graph, not what it was made of. Should the block be left after a break, there is nothing to end."""
     self.tp_setattro(tx, _CALLBACKS, FALSE)
     return self
 
 
 @builtin(record_function.__exit__)
-def record_exit(tx: Any, self: VariableTracker, *exc_info: VariableTracker) -> VariableTracker:
+def record_exit(tx: Frame, self: VariableTracker, *exc_info: VariableTracker) -> VariableTracker:
     if self.tp_getattro(tx, _CALLBACKS).as_python_constant():
         return unsupported("call-skipped-function", "record_function.__exit__ of a block that was entered before")
     self.tp_setattro(tx, _CALLBACKS, TRUE)
@@ -204,7 +208,7 @@ _Fast: Any = torch._C._profiler._RecordFunctionFast
 
 @constructor(_Fast)
 def new_record_function_fast(
-    tx: Any,
+    tx: Frame,
     cls: VariableTracker,
     name: VariableTracker,
     input_values: VariableTracker = NONE,
@@ -216,11 +220,11 @@ def new_record_function_fast(
 
 
 @method(_Fast.__enter__, _Fast.__exit__)
-def record_function_fast(tx: Any, self: VariableTracker, /, *exc_info: VariableTracker) -> VariableTracker:
+def record_function_fast(tx: Frame, self: VariableTracker, /, *exc_info: VariableTracker) -> VariableTracker:
     return NONE if isinstance(self, ProfilerVariable) else unsupported("call-c-function", self.describe())
 
 
-def _annotation(tx: Any, *message: VariableTracker) -> VariableTracker:
+def _annotation(tx: Frame, *message: VariableTracker) -> VariableTracker:
     return NONE
 
 

@@ -14,7 +14,7 @@ import math
 import operator
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -35,6 +35,12 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant
 from dynamo_lite.variables.protocol.deferred_str import number_text
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
 
 _TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
@@ -85,31 +91,31 @@ class SymNodeVariable(VariableTracker):
 
     # -- slots
 
-    def nb_bool(self, tx: Any) -> VariableTracker:
+    def nb_bool(self, tx: Frame) -> VariableTracker:
         if isinstance(self.proxy, FloatValue):
             return boolean(self.proxy.decide(bool, self.proxy))
         return boolean(evaluate(bool, self.proxy.sym))
 
-    def _itself(self, tx: Any) -> VariableTracker:
+    def _itself(self, tx: Frame) -> VariableTracker:
         return self
 
     @property
     def nb_index(self) -> Callable[[Any], VariableTracker] | None:
         return None if self.python_type() is float else self._itself
 
-    def nb_int(self, tx: Any) -> VariableTracker:
+    def nb_int(self, tx: Frame) -> VariableTracker:
         return self if self.python_type() is int else apply_number_function(tx, torch.sym_int, self)
 
-    def nb_float(self, tx: Any) -> VariableTracker:
+    def nb_float(self, tx: Frame) -> VariableTracker:
         return self if self.python_type() is float else apply_number_function(tx, torch.sym_float, self)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(hash(self.as_python_constant()))
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return number_text(tx, self)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         operand = operand_of(other)
         if operand is MISSING:
             return NOT_IMPLEMENTED
@@ -124,7 +130,7 @@ class SymNodeVariable(VariableTracker):
         return boolean(evaluate(bool, result))
 
     @staticmethod
-    def extreme(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+    def extreme(tx: Frame, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
         """`min(best, item)`, or `max`, of ints as a number of the graph, unless it is known which one that is: this call must not decide
         for later ones. None for floats that vary: the analysis compares them."""
         proxies = [vt.proxy for vt in (best, item) if isinstance(vt, SymNodeVariable)]
@@ -143,14 +149,14 @@ class SymNodeVariable(VariableTracker):
         result = apply_number_function(tx, torch.sym_min if function is min else torch.sym_max, best, item)
         return None if result is NOT_IMPLEMENTED else result
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return self.constant().tp_getattro(tx, name)
 
-    def formula(self, tr: Any) -> Any:
+    def formula(self, tr: Trace) -> Any:
         """`(function, access paths)` of an int that is computed from ints of the program; None for what the graph computes."""
         return None if isinstance(self.proxy, FloatValue) else tr.graph.symbols.formula(self.proxy)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         formula = self.formula(cg.tr)
         if formula is None:
             cg.load_graph_output(cg.tr.graph.output(self))
@@ -200,7 +206,7 @@ def _host(operand: Any) -> Any:
     return operand.sym if type(operand) is SymValue else operand
 
 
-def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker:
+def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker:
     """A function of numbers, some of them symbolic."""
     operands = [operand_of(vt) for vt in trackers]
     if any(o is MISSING for o in operands):
@@ -224,7 +230,7 @@ def apply_number_function(tx: Any, function: Callable[..., Any], *trackers: Vari
     return from_number(result, ("call", function, tuple(operands)))
 
 
-def of_floats(tx: Any, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
+def of_floats(tx: Frame, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
     """The result of a function of which an operand or the result is a float: another float, or a decision."""
     decide = tx.tr.graph.symbols.decide
     if any(is_unbacked(_host(o)) for o in operands if type(o) is SymValue):
@@ -261,7 +267,9 @@ _TO_INT: dict[Any, Callable[[float], int]] = {
 """Function of a float that gives an int → what guards compute it with."""
 
 
-def _int_of_float(tx: Any, function: Callable[[float], int], present: int, source: Any) -> VariableTracker:
+def _int_of_float(
+    tx: Frame, function: Callable[[float], int], present: int, source: GuardNode | None
+) -> VariableTracker:
     """A float from outside as an int: a number that varies like the float."""
     return tx.tr.graph.symint_input(present, tx.tr.source(source, ir.CALL, function))
 
@@ -281,7 +289,7 @@ def _succeeding(function: Callable[..., Any]) -> Callable[..., bool]:
 
 
 def with_present_numbers(
-    tx: Any, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]
+    tx: Frame, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]
 ) -> VariableTracker:
     """The result for the numbers as they are now, where there is no symbolic form."""
     try:
@@ -334,7 +342,7 @@ def _unary_slot(function: Callable[..., Any]) -> Any:
 def _shared_slot(of_constants: Any, of_symbols: Any) -> Any:
     """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot."""
 
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         return (of_symbols if isinstance(w, SymNodeVariable) else of_constants)(tx, v, w)
 
     return staticmethod(slot)
@@ -349,7 +357,7 @@ for _function, (_slot, _) in UNARY_OPS.items():
     setattr(SymNodeVariable, _slot, _unary_slot(_function))
 
 
-def _divmod(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+def _divmod(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     quotient = apply_number_function(tx, operator.floordiv, v, w)
     if quotient is NOT_IMPLEMENTED:
         return quotient
@@ -375,7 +383,7 @@ SPECIALIZED: list[Any] = [SymNodeVariable]
 def _register(function: Any, symbolic: Any = None) -> None:
     """Fold a pure function of numbers; of symbolic ones it is `symbolic`, or they are made constants."""
 
-    def handler(tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if symbolic is not None and any(isinstance(a, SymNodeVariable) for a in args):
             result = apply_number_function(tx, symbolic, *args)
             if result is not NOT_IMPLEMENTED:
@@ -404,7 +412,7 @@ def _format_number(function: Any) -> None:
     """`int.__format__`, `float.__format__`."""
     of_constants = HANDLERS[function]
 
-    def handler(tx: Any, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
+    def handler(tx: Frame, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
         if isinstance(self, SymNodeVariable) and isinstance(format_spec, ConstantVariable) and format_spec.value == "":
             return number_text(tx, self)
         return of_constants(tx, self, format_spec)

@@ -13,7 +13,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -56,6 +56,12 @@ from dynamo_lite.variables.protocol.wrap import builds
 from .data_checks import checked_truth
 from .tensor_slots import TORCHS
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 _ABSENT = object()
 
 
@@ -94,7 +100,7 @@ class TensorVariable(VariableTracker):
 
     # -- attributes
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         cls = self.python_type()
         raw = class_attribute(cls, name)
         if cls not in TORCHS or raw is _ABSENT:
@@ -128,7 +134,7 @@ class TensorVariable(VariableTracker):
             return True
         return self.source is not None and name in self.value.__dict__
 
-    def instance_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+    def instance_attribute(self, tx: Frame, name: str) -> VariableTracker | None:
         """The value under `name` in the tensor's `__dict__`."""
         if self.attributes is not None and name in self.attributes:
             return self.attributes[name]
@@ -142,7 +148,7 @@ class TensorVariable(VariableTracker):
         tx.tr.guard(node, ir.ABSENT)
         return None
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         hook = "__setattr__" if value is not None else "__delattr__"
         cls = self.python_type()
         if class_attribute(cls, hook) is not class_attribute(torch.Tensor, hook):
@@ -156,7 +162,7 @@ class TensorVariable(VariableTracker):
         else:
             self.store(tx, name, value)
 
-    def store(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def store(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         """Keep an attribute (None: its deletion), to be stored on the real tensor at the end."""
         if value is None and self.instance_attribute(tx, name) is None:
             tx.raises(AttributeError, f"'{message_name(self.python_type())}' object has no attribute '{name}'")
@@ -168,18 +174,18 @@ class TensorVariable(VariableTracker):
 
     # -- operators
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not is_operand(other):
             return NOT_IMPLEMENTED
         return operate(tx, COMPARE_OPS[op], [self, other])
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return data_text(tx, self) if tx.tr.overrides is None else unsupported("format", self.describe())
 
-    def nb_bool(self, tx: Any) -> VariableTracker:
+    def nb_bool(self, tx: Frame) -> VariableTracker:
         known = known_item(self)
         if known is MISSING:
             tx.tr.graph.ask([self.proxy])
@@ -187,16 +193,16 @@ class TensorVariable(VariableTracker):
             return checked_truth(tx, self) if known is None else ConstantVariable(known)
         return ConstantVariable(bool(known))
 
-    def nb_index(self, tx: Any) -> VariableTracker:
+    def nb_index(self, tx: Frame) -> VariableTracker:
         return self.number(tx, operator.index)
 
-    def nb_int(self, tx: Any) -> VariableTracker:
+    def nb_int(self, tx: Frame) -> VariableTracker:
         return self.number(tx, int)
 
-    def nb_float(self, tx: Any) -> VariableTracker:
+    def nb_float(self, tx: Frame) -> VariableTracker:
         return self.number(tx, float)
 
-    def number(self, tx: Any, convert: Callable[[Any], Any]) -> VariableTracker:
+    def number(self, tx: Frame, convert: Callable[[Any], Any]) -> VariableTracker:
         """The tensor's only element as a Python number."""
         known = known_item(self)
         if known is not MISSING:
@@ -209,7 +215,7 @@ class TensorVariable(VariableTracker):
 
     # -- container
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         overrides = tx.tr.overrides
         if overrides is not None and overrides.applies([self], {}):
             return overrides.dispatch(tx, tx.tr.build_constant_object(torch.Tensor.__len__), [self], {})
@@ -217,10 +223,10 @@ class TensorVariable(VariableTracker):
             return tx.raises(TypeError, "len() of a 0-d tensor")
         return dimension(self, 0)
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         return unsupported("data-dependent-operator", "element in tensor")
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         """`Tensor.__iter__`, which itself asks nobody."""
         overrides = tx.tr.overrides
         if overrides is not None and overrides.applies([self], {}):
@@ -239,7 +245,7 @@ class TensorVariable(VariableTracker):
         values = [v for v in self.attributes.values() if v is not None] if self.attributes else []
         return values if self.replaced is None else [*values, self.replaced.data]
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         leaf = self._made_leaf(cg)
         if leaf is not None and leaf.input is not None:
             cg.load_source(leaf.input)
@@ -251,11 +257,11 @@ class TensorVariable(VariableTracker):
         else:
             cg.load_graph_output(cg.tr.graph.output(self))
 
-    def _made_leaf(self, cg: Any) -> Any:
+    def _made_leaf(self, cg: Codegen) -> Any:
         """The graph's record of this leaf, if the traced code has made it; None for other tensors."""
         return cg.tr.graph.made_leaves.get(self.proxy) if self.proxy.meta.requires_grad else None
 
-    def emit_fill(self, cg: Any) -> None:
+    def emit_fill(self, cg: Codegen) -> None:
         leaf = self._made_leaf(cg)
         if leaf is not None and leaf.input is not None:
             cg.load_graph_output(cg.tr.graph.output(self))
@@ -263,7 +269,7 @@ class TensorVariable(VariableTracker):
             cg.asm.store_attr("data")
         self.emit_update(cg)
 
-    def _emit_version(self, cg: Any) -> None:
+    def _emit_version(self, cg: Codegen) -> None:
         """What stands for the tensor since an assignment has been changed in place so many times."""
         try:
             leaf = cg.tr.graph.made_leaves.get(self.proxy)
@@ -278,7 +284,7 @@ class TensorVariable(VariableTracker):
             cg.asm.call(2)
             cg.asm.pop_top()
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         if self.replaced is not None:
             cg.load(self.replaced.data)
             cg.load(self)
@@ -335,7 +341,7 @@ _numpy = sys.modules.get("numpy")
 _NUMBERS = (int, float, complex) if _numpy is None else (int, float, complex, _numpy.number, _numpy.bool_)
 
 
-def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
+def operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
     """A function of the `operator` module on tensors."""
     overrides = tx.tr.overrides
     if overrides is not None:
@@ -356,7 +362,7 @@ FOREIGN_ARGUMENTS: dict[type, Callable[..., list[VariableTracker]]] = {}
 
 
 def _binary(function: Callable[..., Any]) -> Any:
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not (is_operand(v) and is_operand(w)):
             return NOT_IMPLEMENTED
         return operate(tx, function, [v, w])
@@ -488,7 +494,7 @@ _meta_getter("volatile", lambda meta: False)
 
 
 @_getter("shape")
-def tensor_shape(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_shape(tx: Frame, self: TensorVariable) -> VariableTracker:
     meta = self.proxy.meta
     if not meta.live:
         return MODELS.sequence(tx, torch.Size, [ConstantVariable(n) for n in meta.shape])
@@ -496,20 +502,20 @@ def tensor_shape(tx: Any, self: TensorVariable) -> VariableTracker:
 
 
 @_getter("nbytes")
-def tensor_nbytes(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_nbytes(tx: Frame, self: TensorVariable) -> VariableTracker:
     numel = metadata(self, self.proxy.meta.numel(), "numel")
     return binary_op(tx, operator.mul, numel, ConstantVariable(self.proxy.meta.dtype.itemsize))
 
 
 @_getter("is_leaf")
-def tensor_is_leaf(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_is_leaf(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None and not self.proxy.meta.live:
         tx.tr.guard(tx.tr.source(self.source, ir.ATTR, "is_leaf"), ir.IS, self.value.is_leaf)
     return ConstantVariable(self.proxy.meta.is_leaf)
 
 
 @_getter("grad_fn", "_grad_fn")
-def tensor_grad_fn(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_grad_fn(tx: Frame, self: TensorVariable) -> VariableTracker:
     """Known where it is None; a node of the autograd graph exists only when the graph runs."""
     meta = self.proxy.meta
     if not meta.requires_grad:
@@ -521,7 +527,7 @@ def tensor_grad_fn(tx: Any, self: TensorVariable) -> VariableTracker:
 
 
 @_getter("_version")
-def tensor_version(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_version(tx: Frame, self: TensorVariable) -> VariableTracker:
     """The counter that an input comes with, plus the changes that the graph so far counts; a tensor made inside comes with 0."""
     graph = tx.tr.graph
     is_plain = self.cls in (torch.Tensor, torch.nn.Parameter)
@@ -541,7 +547,7 @@ def tensor_version(tx: Any, self: TensorVariable) -> VariableTracker:
 
 
 @_getter("grad", "_grad")
-def tensor_grad(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_grad(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.attributes is not None and "grad" in self.attributes:
         return self.attributes["grad"]
     if self.source is not None:
@@ -551,7 +557,7 @@ def tensor_grad(tx: Any, self: TensorVariable) -> VariableTracker:
     return unsupported("tensor-attribute", "Tensor.grad")
 
 
-def _graph_attribute(tx: Any, self: TensorVariable, name: str) -> VariableTracker:
+def _graph_attribute(tx: Frame, self: TensorVariable, name: str) -> VariableTracker:
     return tx.tr.graph.call(tx, "call_function", getattr, [self, ConstantVariable(name)])
 
 
@@ -559,7 +565,7 @@ for _name in ("T", "H", "mT", "mH", "real", "imag"):
     _getter(_name)(lambda tx, self, name=_name: _graph_attribute(tx, self, name))
 
 
-def _set_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
+def _set_grad(tx: Frame, self: TensorVariable, value: VariableTracker | None) -> None:
     if self.source is None and self.proxy not in tx.tr.graph.made_leaves:
         unsupported("tensor-attribute", "assignment to the grad of a tensor made in the graph")
     if isinstance(value, TensorVariable) and value.proxy.is_fake is not self.proxy.is_fake:
@@ -575,7 +581,7 @@ def _set_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> N
     self.store(tx, "grad", value if value is not None else ConstantVariable(None))
 
 
-def _set_requires_grad(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
+def _set_requires_grad(tx: Frame, self: TensorVariable, value: VariableTracker | None) -> None:
     if value is None or not value.is_python_constant():
         unsupported("tensor-attribute", "assignment to Tensor.requires_grad")
     if bool(value.as_python_constant()) is self.proxy.meta.requires_grad:
@@ -583,7 +589,7 @@ def _set_requires_grad(tx: Any, self: TensorVariable, value: VariableTracker | N
     set_requires_grad(tx, self, bool(value.as_python_constant()))
 
 
-def set_requires_grad(tx: Any, self: TensorVariable, wanted: bool) -> VariableTracker:
+def set_requires_grad(tx: Frame, self: TensorVariable, wanted: bool) -> VariableTracker:
     """`THPVariable_set_requires_grad`. For the graph a tensor from outside is another one from here on; it is told after the graph."""
     graph = tx.tr.graph
     if self.source is None:
@@ -616,7 +622,7 @@ def _original(self: TensorVariable) -> TensorValue:
     return self.original
 
 
-def _set_data(tx: Any, self: TensorVariable, value: VariableTracker | None) -> None:
+def _set_data(tx: Frame, self: TensorVariable, value: VariableTracker | None) -> None:
     """`THPVariable_set_data`: the tensor from now on has the other's data; earlier views of it keep theirs."""
     if value is self:
         return
@@ -657,7 +663,7 @@ def _is_of_another_kind(mine: Any, other: Any) -> bool:
     return (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device)
 
 
-def _become(tx: Any, self: TensorVariable, value: TensorVariable) -> None:
+def _become(tx: Frame, self: TensorVariable, value: TensorVariable) -> None:
     """A leaf of which nothing made from here on has gradients yet is another one: that of other data."""
     graph = tx.tr.graph
     before = _original(self)
@@ -670,7 +676,7 @@ def _become(tx: Any, self: TensorVariable, value: TensorVariable) -> None:
         graph.made_leaves[self.proxy].owner = before
 
 
-def make_leaf(tx: Any, self: TensorVariable, data: TensorVariable) -> None:
+def make_leaf(tx: Frame, self: TensorVariable, data: TensorVariable) -> None:
     """From here on the tensor is a leaf that has this data."""
     self.proxy = data.proxy
     self.proxy.tracker = self
@@ -682,7 +688,7 @@ def _is_described(vt: TensorVariable) -> bool:
     return vt.proxy.meta.interned or type(vt.proxy.meta) is not LiveMeta
 
 
-def _check_replaceable(tx: Any, self: TensorVariable, other: Any) -> None:
+def _check_replaceable(tx: Frame, self: TensorVariable, other: Any) -> None:
     """An operator that keeps a tensor for its gradient finds in it what was assigned since: the graph has to end before."""
     graph, mine = tx.tr.graph, self.proxy.meta
     if graph.scope is not None and (self.source is not None or mine.requires_grad):
@@ -713,7 +719,7 @@ class DataOf(NamedTuple):
 
 
 @_getter("data")
-def tensor_data(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_data(tx: Frame, self: TensorVariable) -> VariableTracker:
     """`THPVariable_get_data`"""
     result = _graph_attribute(tx, self, "data")
     result.data_of = DataOf(self, self.proxy, result.proxy)
@@ -740,12 +746,12 @@ GETSETS.update(
 
 
 @builds(torch.Tensor)
-def build_tensor(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
+def build_tensor(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> TensorVariable:
     return tr.graph.tensor_input(value, source)
 
 
 @builds(torch.nn.Parameter)
-def build_parameter(tr: Any, value: torch.Tensor, source: Any) -> TensorVariable:
+def build_parameter(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> TensorVariable:
     vt = tr.graph.tensor_input(value, source)
     vt.cls = torch.nn.Parameter
     return vt
@@ -772,7 +778,7 @@ def pack_value(packing: Packing, vt: ValueVariable) -> Any:
 
 
 @constructor(torch.nn.Parameter)
-def new_parameter(tx: Any, cls: VariableTracker, data: Any = None, requires_grad: Any = None) -> VariableTracker:
+def new_parameter(tx: Frame, cls: VariableTracker, data: Any = None, requires_grad: Any = None) -> VariableTracker:
     wanted = requires_grad is None or requires_grad.as_python_constant()
     call = tx.tr.graph.call
     if data is None:

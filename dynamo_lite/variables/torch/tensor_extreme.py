@@ -11,7 +11,7 @@ Mirrors `min_max` of `Python/bltinmodule.c`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +22,11 @@ from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 
 from .numpy.arrays import families, with_views
 from .tensor import TensorVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.interp.frame import Frame
 
 COMPARISONS = {min: "<", max: ">"}
 
@@ -42,13 +47,13 @@ class ChosenVariable(TensorVariable):
     def refuses(self, method: Any) -> bool:
         return method.__name__ not in _ASKS_NO_OBJECT
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return super().tp_getattro(tx, name) if name in _ASKS_NO_OBJECT else self._refuse()
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         self._refuse()
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return self._refuse()
 
     def _refuse(self) -> Any:
@@ -57,7 +62,7 @@ class ChosenVariable(TensorVariable):
     def children(self) -> Any:
         return self.flag, self.one, self.other
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(functional.chosen)
         for part in self.children():
             cg.load(part)
@@ -77,14 +82,14 @@ _ASKS_NO_OBJECT = frozenset(
 class ExtremeChoice:
     """Checks at the end of the trace that nobody can distinguish the value from the chosen tensor."""
 
-    def __init__(self, tx: Any, chosen: ChosenVariable) -> None:
+    def __init__(self, tx: Frame, chosen: ChosenVariable) -> None:
         self.chosen = chosen
         self.node = tx.tr.graph.node(chosen.proxy)
         self.writes_before = len(tx.tr.graph.writes)
         self.error = Unsupported("data-dependent-branch", chosen.describe())
         self.error.break_step, self.error.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
 
-    def check(self, tr: Any, escaping: Iterable[VariableTracker]) -> None:
+    def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
         """Raise `Unsupported` if somebody could tell."""
         value = self.chosen.proxy
         views = with_views({value})
@@ -100,7 +105,7 @@ class ExtremeChoice:
             raise self.error
 
 
-def extreme(tx: Any, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+def extreme(tx: Frame, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
     """`min(best, item)`, or `max`, of two tensors; None where the program's comparison has to decide."""
     if not (isinstance(best, TensorVariable) and isinstance(item, TensorVariable)) or not _are_alike(tx, best, item):
         return None
@@ -113,7 +118,7 @@ def extreme(tx: Any, function: Any, best: VariableTracker, item: VariableTracker
     return chosen
 
 
-def _are_alike(tx: Any, *tensors: TensorVariable) -> bool:
+def _are_alike(tx: Frame, *tensors: TensorVariable) -> bool:
     """Whether nothing but data decides, and the choice has the same metadata either way."""
     if (
         tx.tr.overrides is not None

@@ -10,7 +10,7 @@ Mirrors `torch/csrc/autograd/python_variable_indexing.cpp`.
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -25,8 +25,11 @@ from .numpy.scalarmath import IntScalarVariable
 from .tensor import TensorVariable, ValueVariable, operate
 from .tensor_new import is_varying_int, tensor_of_ints
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
-def subscript(self: TensorVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+
+def subscript(self: TensorVariable, tx: Frame, key: VariableTracker) -> VariableTracker:
     """`x[key]`"""
     key = positions_of(self, _arrays_as_tensors(tx, key))
     found = picked(tx, self, key)
@@ -36,7 +39,7 @@ def subscript(self: TensorVariable, tx: Any, key: VariableTracker) -> VariableTr
     return part if rest is None else operate(tx, operator.getitem, [part, _lists_as_tensors(tx, self, rest)])
 
 
-def ass_subscript(self: TensorVariable, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+def ass_subscript(self: TensorVariable, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
     """`x[key] = value`"""
     if value is None:
         tx.raises(TypeError, "Tensor does not support deleting items")
@@ -50,7 +53,7 @@ def ass_subscript(self: TensorVariable, tx: Any, key: VariableTracker, value: Va
 # -- arrays of numpy
 
 
-def _arrays_as_tensors(tx: Any, key: VariableTracker) -> VariableTracker:
+def _arrays_as_tensors(tx: Frame, key: VariableTracker) -> VariableTracker:
     """The key with tensors in the place of its arrays of ints. An array by itself may mean a tuple of its rows."""
     if isinstance(key, TupleVariable) and any(map(_is_array_of_ints, key.items)):
         return TupleVariable([alias(tx, item) if _is_array_of_ints(item) else item for item in key.items])
@@ -99,7 +102,7 @@ def _positions(tensor: TensorVariable, item: VariableTracker, dim: int) -> Varia
 
 
 def picked(
-    tx: Any, tensor: TensorVariable | ValueVariable, key: VariableTracker
+    tx: Frame, tensor: TensorVariable | ValueVariable, key: VariableTracker
 ) -> tuple[VariableTracker, VariableTracker | None] | None:
     """What is left of a tensor when the positions in the key that vary are selected, and the rest of the key (None: nothing is left of
     it). None: there are no such positions, or it is not seen which dimensions they are of."""
@@ -168,7 +171,7 @@ def _takes_all(item: VariableTracker) -> bool:
     return item.is_python_constant() and item.as_python_constant() in (..., slice(None))
 
 
-def _lists_as_tensors(tx: Any, tensor: TensorVariable, key: VariableTracker) -> VariableTracker:
+def _lists_as_tensors(tx: Frame, tensor: TensorVariable, key: VariableTracker) -> VariableTracker:
     """The key with its lists in which a number varies as tensors."""
     if isinstance(key, TupleVariable):
         items = [_list_as_tensor(tx, tensor, item) for item in key.items]
@@ -176,7 +179,7 @@ def _lists_as_tensors(tx: Any, tensor: TensorVariable, key: VariableTracker) -> 
     return _list_as_tensor(tx, tensor, key)
 
 
-def _list_as_tensor(tx: Any, tensor: TensorVariable, item: VariableTracker) -> VariableTracker:
+def _list_as_tensor(tx: Frame, tensor: TensorVariable, item: VariableTracker) -> VariableTracker:
     if tx.tr.overrides is not None or not isinstance(item, ListVariable) or not any(map(is_varying_int, item.items)):
         return item
     if not all(map(_is_int, item.items)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -30,17 +30,20 @@ from dynamo_lite.variables.protocol.native import atom_value, host_int, run
 from .data_checks import checked_truth
 from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape, torchs_slots
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 T = torch.Tensor
 
 
 @method(T.size)
-def tensor_size(tx: Any, self: TensorVariable, dim: VariableTracker | None = None) -> VariableTracker:
+def tensor_size(tx: Frame, self: TensorVariable, dim: VariableTracker | None = None) -> VariableTracker:
     if is_none(dim):
         return tensor_shape(tx, self)
     return dimension(self, _checked_dim(tx, self, dim))
 
 
-def _checked_dim(tx: Any, self: TensorVariable, dim: VariableTracker) -> int:
+def _checked_dim(tx: Frame, self: TensorVariable, dim: VariableTracker) -> int:
     i, n = host_int(dim), self.proxy.meta.ndim
     if not -n <= i < max(n, 1):
         low, high = (-n, n - 1) if n else (-1, 0)
@@ -51,7 +54,7 @@ def _checked_dim(tx: Any, self: TensorVariable, dim: VariableTracker) -> int:
 
 
 @method(T.stride)
-def tensor_stride(tx: Any, self: TensorVariable, dim: VariableTracker | None = None) -> VariableTracker:
+def tensor_stride(tx: Frame, self: TensorVariable, dim: VariableTracker | None = None) -> VariableTracker:
     strides = self.proxy.meta.stride
     if not is_none(dim):
         i = _checked_dim(tx, self, dim)
@@ -60,12 +63,12 @@ def tensor_stride(tx: Any, self: TensorVariable, dim: VariableTracker | None = N
 
 
 @method(T.numel, T.nelement)
-def tensor_numel(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_numel(tx: Frame, self: TensorVariable) -> VariableTracker:
     return metadata(self, self.proxy.meta.numel(), "numel")
 
 
 @method(T.storage_offset)
-def tensor_storage_offset(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_storage_offset(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None:
         return unsupported("tensor-attribute", "storage_offset of an input")
     return metadata(self, self.proxy.meta.offset, "storage_offset")
@@ -73,39 +76,39 @@ def tensor_storage_offset(tx: Any, self: TensorVariable) -> VariableTracker:
 
 @method(T.is_contiguous)
 def tensor_is_contiguous(
-    tx: Any, self: TensorVariable, memory_format: VariableTracker | None = None
+    tx: Frame, self: TensorVariable, memory_format: VariableTracker | None = None
 ) -> VariableTracker:
     wanted = torch.contiguous_format if memory_format is None else memory_format.as_python_constant()
     return ConstantVariable(self.proxy.meta.is_contiguous(wanted))
 
 
 @method(T.__len__)
-def tensor_len(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_len(tx: Frame, self: TensorVariable) -> VariableTracker:
     return torchs_slots(self).mp_length(self, tx)
 
 
 @method(T.__iter__)
-def tensor_iter(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_iter(tx: Frame, self: TensorVariable) -> VariableTracker:
     return torchs_slots(self).tp_iter(self, tx)
 
 
 @method(T.__hash__)
-def tensor_hash(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_hash(tx: Frame, self: TensorVariable) -> VariableTracker:
     return torchs_slots(self).tp_hash(self, tx)
 
 
 @method(T.__contains__)
-def tensor_contains(tx: Any, self: TensorVariable, item: VariableTracker) -> VariableTracker:
+def tensor_contains(tx: Frame, self: TensorVariable, item: VariableTracker) -> VariableTracker:
     return torchs_slots(self).sq_contains(self, tx, item)
 
 
 @method(T.__repr__)
-def tensor_repr(tx: Any, self: TensorVariable, *, tensor_contents: VariableTracker | None = None) -> VariableTracker:
+def tensor_repr(tx: Frame, self: TensorVariable, *, tensor_contents: VariableTracker | None = None) -> VariableTracker:
     return torchs_slots(self).tp_repr(self, tx) if is_none(tensor_contents) else unsupported("format", self.describe())
 
 
 @method(T.__format__)
-def tensor_format(tx: Any, self: TensorVariable, format_spec: VariableTracker) -> VariableTracker:
+def tensor_format(tx: Frame, self: TensorVariable, format_spec: VariableTracker) -> VariableTracker:
     """That of the number for a tensor without dimensions."""
     if not issubclass(format_spec.python_type(), str) or self.python_type() is not T or self.proxy.meta.ndim:
         return object_format(tx, self, format_spec)
@@ -138,14 +141,14 @@ _from_meta("is_distributed", read=lambda meta: False)
 
 
 @method(T.is_coalesced)
-def tensor_is_coalesced(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_is_coalesced(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.proxy.meta.layout is torch.strided:
         return unsupported("fake-tensor-error", "is_coalesced of a tensor that is not sparse")
     return unsupported("data-dependent-operator", "is_coalesced")
 
 
 @method(T.is_inference)
-def tensor_is_inference(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_is_inference(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None:
         return tx.tr.wrap(self.value.is_inference(), tx.tr.source(self.source, ir.CALL, T.is_inference))
     if tx.tr.state.has_inference:
@@ -154,7 +157,7 @@ def tensor_is_inference(tx: Any, self: TensorVariable) -> VariableTracker:
 
 
 @method(T.type)
-def tensor_type(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def tensor_type(tx: Frame, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """The legacy type string without arguments, a conversion with them."""
     if args or kwargs:
         args, kwargs = tuple(map(_named_class, args)), {name: _named_class(a) for name, a in kwargs.items()}
@@ -177,18 +180,18 @@ def _type_prefix(device: torch.device) -> str:
 
 
 @method(T.is_same_size)
-def tensor_is_same_size(tx: Any, self: TensorVariable, other: TensorVariable) -> VariableTracker:
+def tensor_is_same_size(tx: Frame, self: TensorVariable, other: TensorVariable) -> VariableTracker:
     return ConstantVariable(bool(self.proxy.meta.size == other.proxy.meta.size))
 
 
-def _with_number(fn: Any, tx: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _with_number(fn: Any, tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """An operator that has the only element of a tensor of integers taken out of it first, as `item()` does."""
     named = {name: _number(tx, value) if name == "start" else value for name, value in kwargs.items()}
     op, target = ("call_method", fn.__name__) if hasattr(fn, "__objclass__") else ("call_function", fn)
     return tx.tr.graph.call(tx, op, target, [*args[:1], *[_number(tx, arg) for arg in args[1:]]], named)
 
 
-def _number(tx: Any, vt: VariableTracker) -> VariableTracker:
+def _number(tx: Frame, vt: VariableTracker) -> VariableTracker:
     if not isinstance(vt, TensorVariable) or vt.source is None or config.capture_scalar_outputs:
         return vt
     number = input_number(tx.tr.graph, vt.proxy, vt.value)
@@ -200,7 +203,7 @@ for _fn in (torch.narrow, T.narrow, torch.tensor_split, T.tensor_split):
 
 
 @method(T.item)
-def tensor_item(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_item(tx: Frame, self: TensorVariable) -> VariableTracker:
     known = known_item(self)
     if known is not MISSING:
         return ConstantVariable(known)
@@ -213,7 +216,7 @@ def tensor_item(tx: Any, self: TensorVariable) -> VariableTracker:
 
 
 @method(T.tolist)
-def tensor_tolist(tx: Any, self: TensorVariable) -> VariableTracker:
+def tensor_tolist(tx: Frame, self: TensorVariable) -> VariableTracker:
     """Nested lists of numbers, each of which the graph knows."""
     if not self.proxy.meta.ndim:
         return tensor_item(tx, self)
@@ -245,12 +248,12 @@ HANDLERS[torch.is_nonzero] = HANDLERS[T.is_nonzero]
 
 
 @method(T.__getitem__)
-def tensor_getitem(tx: Any, self: TensorVariable, key: VariableTracker) -> VariableTracker:
+def tensor_getitem(tx: Frame, self: TensorVariable, key: VariableTracker) -> VariableTracker:
     return torchs_slots(self).mp_subscript(self, tx, key)
 
 
 @method(T.__setitem__)
-def tensor_setitem(tx: Any, self: TensorVariable, key: VariableTracker, value: VariableTracker) -> None:
+def tensor_setitem(tx: Frame, self: TensorVariable, key: VariableTracker, value: VariableTracker) -> None:
     torchs_slots(self).mp_ass_subscript(self, tx, key, value)
 
 
@@ -313,7 +316,7 @@ _refused(
 
 
 @builtin(markers.mark_static)
-def mark_static(tx: Any, t: VariableTracker, index: VariableTracker | None = None) -> VariableTracker:
+def mark_static(tx: Frame, t: VariableTracker, index: VariableTracker | None = None) -> VariableTracker:
     """Sizes become constants, for which the graph is guarded."""
     if not isinstance(t, TensorVariable):
         return unsupported("call-skipped-function", "mark_static of something else than a tensor")
@@ -324,5 +327,5 @@ def mark_static(tx: Any, t: VariableTracker, index: VariableTracker | None = Non
     return ConstantVariable(None)
 
 
-def _indices(tx: Any, index: VariableTracker) -> list[VariableTracker]:
+def _indices(tx: Frame, index: VariableTracker) -> list[VariableTracker]:
     return tx.tr.unpack(tx, index) if isinstance(index, TupleVariable | ListVariable) else [index]

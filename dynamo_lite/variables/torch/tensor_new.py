@@ -8,7 +8,7 @@ Mirrors `torch/csrc/utils/tensor_new.cpp` and `torch/csrc/tensor/python_tensor.c
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -27,6 +27,9 @@ from .symnode import SymNodeVariable, is_unbacked
 from .tensor import TensorVariable, ValueVariable
 from .value_types import with_named_size
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 _CLASSES = [cls for cls in torch._tensor_classes if isinstance(cls, type(torch.FloatTensor))]
 
 
@@ -38,7 +41,7 @@ def _tensors_within(vt: VariableTracker) -> list[TensorVariable | ArrayVariable]
 
 @builtin(torch.tensor)
 def tensor(
-    tx: Any,
+    tx: Frame,
     data: VariableTracker,
     *,
     dtype: VariableTracker | None = None,
@@ -76,7 +79,7 @@ def tensor(
 
 
 @builtin(torch.asarray)
-def asarray(tx: Any, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
+def asarray(tx: Frame, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
     """`torch.asarray`: as `as_tensor` for an array and what is within."""
     if isinstance(obj, ArrayVariable) or (_tensors_within(obj) and not isinstance(obj, TensorVariable)):
         if set(options) <= {"dtype", "device"}:
@@ -85,7 +88,7 @@ def asarray(tx: Any, obj: VariableTracker, **options: VariableTracker) -> Variab
 
 
 @builtin(torch.as_tensor)
-def as_tensor(tx: Any, data: VariableTracker, **options: VariableTracker) -> VariableTracker:
+def as_tensor(tx: Frame, data: VariableTracker, **options: VariableTracker) -> VariableTracker:
     """`torch.as_tensor`: an array's tensor has its memory."""
     if isinstance(data, ArrayVariable) and set(options) <= {"dtype", "device"}:
         return tensor_of_array(tx, data, {k: v for k, v in options.items() if not is_none(v)}, copy=False)
@@ -110,7 +113,7 @@ def _has_varying_ints(vt: VariableTracker) -> bool:
     return is_varying_int(vt)
 
 
-def tensor_of_ints(tx: Any, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
+def tensor_of_ints(tx: Frame, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
     """A nested sequence of ints, some of which vary, as a tensor. `torch.tensor` would ask for the numbers."""
     call = tx.tr.graph.call
     if isinstance(vt, ListVariable | TupleVariable):
@@ -119,7 +122,7 @@ def tensor_of_ints(tx: Any, vt: VariableTracker, options: dict[str, VariableTrac
     return call(tx, "call_function", torch.scalar_tensor, [vt], options)
 
 
-def _of_varying_ints(tx: Any, data: VariableTracker, given: dict[str, VariableTracker]) -> VariableTracker | None:
+def _of_varying_ints(tx: Frame, data: VariableTracker, given: dict[str, VariableTracker]) -> VariableTracker | None:
     """`torch.tensor` of ints that vary, beside constant ones; None where the numbers have to be known: in sequences that are no regular
     array, and for dtypes that not every int fits into."""
     dtype = given.get("dtype", ConstantVariable(torch.int64))
@@ -156,7 +159,7 @@ def _dtypes_within(vt: VariableTracker) -> list[torch.dtype]:
     return [torch.tensor(vt.as_python_constant()).dtype]
 
 
-def _stack(tx: Any, vt: VariableTracker, dtype: torch.dtype) -> VariableTracker:
+def _stack(tx: Frame, vt: VariableTracker, dtype: torch.dtype) -> VariableTracker:
     """The nested sequence as one tensor."""
     call = tx.tr.graph.call
     if isinstance(vt, ListVariable | TupleVariable):
@@ -182,7 +185,7 @@ def _check_data(args: tuple[VariableTracker, ...], dtype: torch.dtype, what: str
 
 @constructor(*_CLASSES)
 def legacy_tensor_new(
-    tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     real = cls.as_python_constant()
     if len(args) == 1 and isinstance(args[0], ArrayVariable) and not kwargs and not real.is_cuda:
@@ -192,7 +195,7 @@ def legacy_tensor_new(
 
 
 @method(torch.Tensor.new)
-def tensor_new(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def tensor_new(tx: Frame, self: TensorVariable, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """`Tensor.new`: a legacy constructor that takes dtype and device from a tensor."""
     meta = self.proxy.meta
     if len(args) == 1 and isinstance(args[0], ArrayVariable) and not kwargs and meta.device.type == "cpu":
@@ -204,7 +207,7 @@ def tensor_new(tx: Any, self: TensorVariable, *args: VariableTracker, **kwargs: 
 
 @method(torch.Tensor.new_tensor)
 def tensor_new_tensor(
-    tx: Any, self: TensorVariable, data: VariableTracker, **options: VariableTracker
+    tx: Frame, self: TensorVariable, data: VariableTracker, **options: VariableTracker
 ) -> VariableTracker:
     """`Tensor.new_tensor`: `torch.tensor` with dtype and device of a tensor."""
     dtype = options.get("dtype")
@@ -220,7 +223,7 @@ def tensor_new_tensor(
 
 
 @method(type(torch.FloatTensor).__instancecheck__)
-def legacy_instancecheck(tx: Any, cls: TypeVariable, obj: VariableTracker) -> VariableTracker:
+def legacy_instancecheck(tx: Frame, cls: TypeVariable, obj: VariableTracker) -> VariableTracker:
     """A legacy class stands for a dtype and a kind of device."""
     if not isinstance(obj, TensorVariable):
         return FALSE

@@ -8,7 +8,7 @@ Mirrors `slot_nb_*` of `Objects/typeobject.c`.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,6 +19,10 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.descr import type_lookup
 from dynamo_lite.variables.protocol.slot_functions import UserSlots
 from dynamo_lite.variables.protocol.slots import SLOTDEFS
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.interp.frame import Frame
 
 TORCHS = frozenset({torch.Tensor, torch.nn.Parameter})
 """The classes that are torch's alone."""
@@ -34,13 +38,13 @@ def own_methods(cls: type) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def guard_slots(tr: Any, cls: type) -> None:
+def guard_slots(tr: Trace, cls: type) -> None:
     """A class of tensors comes in: guard that it defines the special methods that it does."""
     if cls not in TORCHS and id(cls) not in tr.new_classes:
         tr.guard(tr.source(tr.constant_source(cls), ir.CALL, own_methods), ir.EQUALS, own_methods(cls))
 
 
-def with_own_slots(vt: Any) -> Any:
+def with_own_slots(vt: VariableTracker) -> Any:
     """The model of a tensor of a subclass, whose `cls` is known."""
     if vt.cls not in TORCHS:
         if type_lookup(vt.cls, "__getattribute__") is not object.__getattribute__:
@@ -70,7 +74,7 @@ def _binary(model: type[VariableTracker], slot: str, left: str) -> Any:
     """`SLOT1BINFULL`, for operands of which one may leave the method to torch."""
     right, ours = "__r" + left[2:], getattr(model, slot)
 
-    def run(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def run(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         for operand, name in ((v, left), (w, right)):
             if isinstance(operand, UserSlots) and name in own_methods(operand.python_type()):
                 return UserSlots.__dict__[slot].__get__(operand)(tx, v, w)
@@ -82,7 +86,7 @@ def _binary(model: type[VariableTracker], slot: str, left: str) -> Any:
 def _compare(model: type[VariableTracker]) -> Any:
     names = {d.kind: d.dunder for d in SLOTDEFS.values() if d.slot == "tp_richcompare"}
 
-    def tp_richcompare(self: Any, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self: Any, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if names[op] in own_methods(self.cls):
             return UserSlots.tp_richcompare.__get__(self)(tx, other, op)
         return model.tp_richcompare(self, tx, other, op)

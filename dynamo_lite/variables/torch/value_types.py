@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -33,19 +33,25 @@ from dynamo_lite.variables.protocol.wrap import builds
 
 from .graph_args import SEQUENCES
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 # -- constants
 
 _BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 
 
 @builds(*_BY_IDENTITY, torch.Generator)
-def build_singleton(tr: Any, value: Any, source: Any) -> ConstantVariable:
+def build_singleton(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
     tr.guard(source, ir.IS, value)
     return ConstantVariable(value, source)
 
 
 @builds(torch.device, torch.finfo, torch.iinfo)
-def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
+def build_by_value(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
     if isinstance(value, torch.device):
         tr.guard(source, ir.EQUALS, value)
     else:
@@ -59,7 +65,7 @@ _ENUMERATIONS = {c for m in _MODULES for c in vars(m).values() if isinstance(c, 
 
 
 @builds(*_ENUMERATIONS)
-def build_enumerator(tr: Any, value: Any, source: Any) -> ConstantVariable:
+def build_enumerator(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
     tr.guard(source, ir.EQUALS, value)
     return ConstantVariable(value, source)
 
@@ -69,14 +75,14 @@ _PYBIND11_METACLASS = type(torch._C._SDPBackend)
 
 @method(_PYBIND11_METACLASS.__call__)
 def pybind11_meta_call(
-    tx: Any, cls: TypeVariable, /, *args: VariableTracker, **kwargs: VariableTracker
+    tx: Frame, cls: TypeVariable, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     """`pybind11_meta_call`: as for other classes."""
     return type_call(tx, cls, list(args), kwargs)
 
 
 @method(_PYBIND11_METACLASS.__getattribute__)
-def pybind11_meta_getattro(tx: Any, cls: TypeVariable, name: VariableTracker) -> VariableTracker:
+def pybind11_meta_getattro(tx: Frame, cls: TypeVariable, name: VariableTracker) -> VariableTracker:
     """As for other classes, but methods stay unbound."""
     raw = type_lookup(cls.value, name.as_python_constant())
     if type(raw) is type(torch._C._SDPBackend.__eq__):
@@ -94,21 +100,21 @@ PURE.update({torch.device, torch.finfo, torch.iinfo})
 class SchemaVariable(ConstantVariable):
     """A `FunctionSchema` or a part of one: an immutable object of pybind11, whose attributes are read for real."""
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         try:
             real = getattr(self.value, name)
         except AttributeError as error:
             return tx.raises_like(error)
         return tx.tr.wrap_new(real)
 
-    def tp_str(self, tx: Any) -> VariableTracker:
+    def tp_str(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(str(self.value))
 
     tp_repr = tp_str
 
 
 @builds(torch._C.FunctionSchema, torch._C.Argument)
-def build_schema(tr: Any, value: Any, source: Any) -> SchemaVariable:
+def build_schema(tr: Trace, value: Any, source: GuardNode | None) -> SchemaVariable:
     tr.guard(source, ir.IS, value)
     return SchemaVariable(value, source)
 
@@ -119,12 +125,12 @@ def build_schema(tr: Any, value: Any, source: Any) -> SchemaVariable:
 class FunctionsModuleVariable(ModuleVariable):
     """The module object whose attributes are torch's operators."""
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return tx.tr.build_constant_object(getattr(self.value, name))
 
 
 @builds(type(torch._VF))
-def build_functions_module(tr: Any, value: Any, source: Any) -> FunctionsModuleVariable:
+def build_functions_module(tr: Trace, value: Any, source: GuardNode | None) -> FunctionsModuleVariable:
     tr.guard(source, ir.IS, value)
     return FunctionsModuleVariable(value, source)
 
@@ -147,22 +153,22 @@ class SizeVariable(TupleVariable):
     def as_python_constant(self) -> torch.Size:
         return torch.Size([item.as_python_constant() for item in self.items])
 
-    def sliced(self, tx: Any, s: slice) -> VariableTracker:
+    def sliced(self, tx: Frame, s: slice) -> VariableTracker:
         return SizeVariable(self.items[s])
 
     @staticmethod
-    def nb_add(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def nb_add(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not (isinstance(v, TupleVariable) and isinstance(w, TupleVariable)):
             return NOT_IMPLEMENTED
         return SizeVariable([*v.items, *w.items])
 
-    def sq_repeat(self, tx: Any, count: VariableTracker) -> VariableTracker:
+    def sq_repeat(self, tx: Frame, count: VariableTracker) -> VariableTracker:
         return SizeVariable(self.repeated(tx, count))
 
-    def _repr(self, tx: Any) -> str:
+    def _repr(self, tx: Frame) -> str:
         return f"torch.Size([{self.repr_items(tx)}])"
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(torch.Size)
         cg.asm.build_tuple(emit_all(cg, self.items))
         cg.asm.call(1)
@@ -173,14 +179,14 @@ register_native(torch.Size, SizeVariable)
 
 
 @builds(torch.Size)
-def build_size(tr: Any, value: torch.Size, source: Any) -> SizeVariable:
+def build_size(tr: Trace, value: torch.Size, source: GuardNode | None) -> SizeVariable:
     result = build_tuple(tr, value, source)
     result.__class__ = SizeVariable
     return result
 
 
 @constructor(torch.Size)
-def new_size(tx: Any, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
+def new_size(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
     items = [] if iterable is None else iterate(tx, iterable)
     for item in items:
         if not issubclass(item.python_type(), int):
@@ -199,7 +205,7 @@ def with_named_size(
 
 
 @method(torch.Size.numel)
-def size_numel(tx: Any, self: SizeVariable) -> VariableTracker:
+def size_numel(tx: Frame, self: SizeVariable) -> VariableTracker:
     if self.is_python_constant():
         return ConstantVariable(math.prod(item.as_python_constant() for item in self.items))
     result: VariableTracker = ConstantVariable(1)
@@ -219,7 +225,7 @@ for _name, _raw in vars(torch.Size).items():
 
 @constructor(*{c for c in vars(torch.return_types).values() if hasattr(c, "n_sequence_fields")})
 def new_named_result(
-    tx: Any, cls: VariableTracker, sequence: VariableTracker, dict: VariableTracker | None = None
+    tx: Frame, cls: VariableTracker, sequence: VariableTracker, dict: VariableTracker | None = None
 ) -> VariableTracker:
     """`structseq_new`, of a type that has no fields beside the items."""
     real = cls.value

@@ -12,7 +12,7 @@ import inspect
 import itertools
 import operator
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import BackwardCFunction, FunctionMeta
@@ -47,6 +47,10 @@ from dynamo_lite.variables.torch.body import (
 )
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 SLUG = "autograd-function"
 _SET_GRAD = torch._C._set_grad_enabled
 _Function = torch.autograd.Function
@@ -57,7 +61,9 @@ def _needs_grad(vt: VariableTracker) -> bool:
 
 
 @builtin(_Function.apply.__func__)
-def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def function_apply(
+    tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     """`Function.apply`."""
     if cls.is_python_constant() and is_allowed_in_graph(cls.as_python_constant()):
         return call_allowed(tx, functional.application(cls.as_python_constant()), list(args), kwargs)
@@ -78,7 +84,7 @@ def function_apply(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwar
 class ApplyCall:
     """A call of `apply`."""
 
-    def __init__(self, tx: Any, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(self, tx: Frame, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]) -> None:
         self.tx = tx
         self.cls = cls
         self.is_new = isinstance(cls, NewTypeVariable)  # then this is the class that stands for it
@@ -160,7 +166,7 @@ class ApplyCall:
 class Outputs(Flattening):
     """The result of `forward`: its tensors, which take part in differentiation, and those inside of other objects, which do not."""
 
-    def __init__(self, tx: Any, body: Body, result: VariableTracker, is_outside: Any) -> None:
+    def __init__(self, tx: Frame, body: Body, result: VariableTracker, is_outside: Any) -> None:
         self.tensors: list[VariableTracker] = []
         self.inner: list[VariableTracker] = []
         super().__init__(tx, self.inner, is_outside=is_outside)
@@ -187,7 +193,7 @@ class Outputs(Flattening):
 
 
 @whole
-def apply_with_gradients(tx: Any, call: ApplyCall) -> VariableTracker:
+def apply_with_gradients(tx: Frame, call: ApplyCall) -> VariableTracker:
     """One node: the bodies of `forward` and `backward`, and the tensors that they use."""
     if call.real.backward is _Function.backward:
         unsupported(SLUG, f"{call.cls.describe()} has no backward")
@@ -205,7 +211,7 @@ def apply_with_gradients(tx: Any, call: ApplyCall) -> VariableTracker:
 class _Marks:
     """The marks of `forward`, by position."""
 
-    def __init__(self, tx: Any, call: ApplyCall, context: Any, outputs: Outputs) -> None:
+    def __init__(self, tx: Frame, call: ApplyCall, context: Any, outputs: Outputs) -> None:
         tensors = outputs.tensors
         constant = call.marked(context, "non_differentiable")
         self.not_differentiable = [i for i, t in enumerate(tensors) if any(t is m for m in constant)]
@@ -219,7 +225,7 @@ class _Marks:
             unsupported(SLUG, f"{call.cls.describe()} changes arguments inside of a function transform")
         self.absent = self._absent(tx, call, context, len(outputs.leaves_in_order))
 
-    def _absent(self, tx: Any, call: ApplyCall, context: Any, n: int) -> list[tuple[int, ...]]:
+    def _absent(self, tx: Frame, call: ApplyCall, context: Any, n: int) -> list[tuple[int, ...]]:
         """If results that nothing used get no gradient: for each possible call of `backward`, which of its arguments are None. At least one
         argument is a gradient."""
         if context.tp_getattro(tx, "materialize_grads").as_python_constant():
@@ -240,7 +246,7 @@ class _Node:
 
     def __init__(
         self,
-        tx: Any,
+        tx: Frame,
         call: ApplyCall,
         body: Body,
         outputs: Outputs,
@@ -321,7 +327,9 @@ def _name(cls: type) -> str:
     return node.__name__.removesuffix("Backward") if isinstance(node, type) else cls.__name__
 
 
-def _follow_backward(tx: Any, call: ApplyCall, context: Any, outputs: Outputs, absent: tuple[int, ...]) -> CapturedBody:
+def _follow_backward(
+    tx: Frame, call: ApplyCall, context: Any, outputs: Outputs, absent: tuple[int, ...]
+) -> CapturedBody:
     """The body of `backward`, which gets None as the gradients of the outputs `absent` and of what is no tensor."""
     body = tx.tr.graph.open_body()
     with body:
@@ -339,7 +347,7 @@ def _is_differentiable(vt: VariableTracker) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
-def _follow_jvp(tx: Any, call: ApplyCall, context: Any, outputs: Outputs) -> CapturedBody:
+def _follow_jvp(tx: Frame, call: ApplyCall, context: Any, outputs: Outputs) -> CapturedBody:
     """The body of `jvp`, which gets tangents of all tensors among the inputs."""
     body = tx.tr.graph.open_body()
     known = dict.fromkeys([a for a in call.inputs if isinstance(a, TensorVariable)])
@@ -370,7 +378,7 @@ def _as_tuple(result: VariableTracker) -> VariableTracker:
     return result if isinstance(result, TupleVariable) else TupleVariable([result])
 
 
-def _gradients(tx: Any, backward: CapturedBody, inputs: list[Any], tensors: list[Any]) -> list[Any]:
+def _gradients(tx: Frame, backward: CapturedBody, inputs: list[Any], tensors: list[Any]) -> list[Any]:
     """The gradient of each tensor, None if it has none: the sum over the inputs which it is."""
     given = list(backward.result.items)
     if len(given) < len(inputs) or not all(map(is_none, given[len(inputs) :])):
@@ -404,21 +412,21 @@ class BackwardClassVariable(VariableTracker):
     def python_type(self) -> type:
         return type(BackwardCFunction)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return unsupported(SLUG, f"{self.owner.describe()}._backward_cls")
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return self.tp_getattro(tx, "__call__")
 
     def children(self) -> Any:
         return (self.owner,)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, own_attribute, self.owner, ConstantVariable("_backward_cls"))
 
 
 @builtin(FunctionMeta.__init__)
-def init_function_class(tx: Any, cls: Any, name: Any, bases: Any, attrs: Any) -> None:
+def init_function_class(tx: Frame, cls: Any, name: Any, bases: Any, attrs: Any) -> None:
     """`FunctionMeta.__init__`."""
     if not isinstance(cls, NewTypeVariable):
         unsupported(SLUG, f"{cls.describe()} is initialised again")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
@@ -29,20 +29,25 @@ from dynamo_lite.variables.torch.tensor import TensorVariable
 
 from .module_hooks import BackwardHookVariable, hooks_of
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.interp.frame import Frame
+
 
 class WarningsVariable(VariableTracker):
     """Warnings that a backward pass gives, in generated code."""
 
     mutated = True
 
-    def __init__(self, tr: Any) -> None:
+    def __init__(self, tr: Trace) -> None:
         self.source = tr.constant_source(self)
         self.value = self
 
     def python_type(self) -> type:
         return WarningsVariable
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         cg.load_callable(module_hooks.warn_of_no_arguments)
         cg.asm.call(0)
         cg.asm.pop_top()
@@ -54,7 +59,7 @@ class Stages:
 
     def __init__(
         self,
-        tx: Any,
+        tx: Frame,
         leaves: dict[Node, TensorVariable],
         options: dict[str, Any],
         done: Callable[[Any, Any, bool], None],
@@ -227,7 +232,7 @@ def _spread(grads: list[Any], positions: tuple[int, ...], n: int) -> TupleVariab
     return TupleVariable(items)
 
 
-def replaced_gradient(tx: Any, hook: VariableTracker, gradient: VariableTracker) -> VariableTracker:
+def replaced_gradient(tx: Frame, hook: VariableTracker, gradient: VariableTracker) -> VariableTracker:
     """The gradient after a hook of a tensor."""
     try:
         new = tx.call(hook, [gradient])

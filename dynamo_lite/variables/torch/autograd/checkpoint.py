@@ -8,7 +8,7 @@ Mirrors `torch/utils/checkpoint.py` and `torch/_higher_order_ops/wrap.py`.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
@@ -36,6 +36,9 @@ from dynamo_lite.variables.torch.body import (
 from dynamo_lite.variables.torch.tensor import TensorVariable
 from dynamo_lite.variables.torch.value_types import build_singleton
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 _CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
 
 
@@ -57,7 +60,7 @@ def _is_function(vt: VariableTracker, function: Any) -> bool:
 
 
 @models(checkpoint)
-def checkpoint_call(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def checkpoint_call(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call."""
     options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHECKPOINT_OPTIONS}
     context_fn = kwargs.pop("context_fn", None)
@@ -98,7 +101,7 @@ def _check_reentrant(args: Any, result: VariableTracker) -> None:
             unsupported(BREAK, "reentrant checkpoint with results that get or lose gradients by it")
 
 
-def _tagged(tx: Any, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def _tagged(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     """The operators that compilers make of `checkpoint`."""
     kwargs.pop("use_reentrant", None)
     return checkpoint_call(tx, function, *args, use_reentrant=FALSE, **kwargs)
@@ -109,7 +112,7 @@ builds(_Engine)(build_singleton)
 
 
 @method(_Engine.is_checkpoint_valid)
-def is_checkpoint_valid(tx: Any, engine: VariableTracker) -> VariableTracker:
+def is_checkpoint_valid(tx: Frame, engine: VariableTracker) -> VariableTracker:
     """Whether a reentrant checkpoint may be computed again here: not where only the gradients of some inputs are asked for."""
     if not _is_valid_now():
         return unsupported(BREAK, "a checkpoint where gradients of inputs are asked for")

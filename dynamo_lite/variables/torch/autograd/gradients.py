@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -32,10 +32,13 @@ from dynamo_lite.variables.torch.tensor import NewParameterVariable, TensorVaria
 from .backward_split import Stages, replaced_gradient
 from .hooks import leave_before, registered
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 # -- torch.autograd.grad
 
 
-def _sequence(tx: Any, vt: VariableTracker) -> list[Any]:
+def _sequence(tx: Frame, vt: VariableTracker) -> list[Any]:
     """The tensors of an argument that is one or several."""
     if issubclass(vt.python_type(), Mapping):
         unsupported(SLUG, "grad of a mapping")
@@ -46,7 +49,7 @@ def _sequence(tx: Any, vt: VariableTracker) -> list[Any]:
 
 
 @contextmanager
-def _apart(tx: Any, wanted: list[Any]) -> Iterator[None]:
+def _apart(tx: Frame, wanted: list[Any]) -> Iterator[None]:
     """A break here ends the graph before the wanted tensors are made: no gradient flows to one result of a graph from another."""
     try:
         yield
@@ -61,7 +64,7 @@ def _apart(tx: Any, wanted: list[Any]) -> Iterator[None]:
         raise
 
 
-def _cotangents(tx: Any, vt: VariableTracker | None) -> Any:
+def _cotangents(tx: Frame, vt: VariableTracker | None) -> Any:
     """Nodes of the given gradients; None where there are none."""
     if is_none(vt):
         return None
@@ -71,14 +74,14 @@ def _cotangents(tx: Any, vt: VariableTracker | None) -> Any:
     return tuple([None if is_none(item) else tx.tr.graph.node(item.proxy) for item in items])
 
 
-def _check_surroundings(tx: Any) -> None:
+def _check_surroundings(tx: Frame) -> None:
     if tx.tr.graph.scope is not None:
         unsupported(SLUG, "gradients in the body of a higher-order operator")
     if tx.tr.state.has_inference:
         unsupported(SLUG, "gradients after an inference mode")
 
 
-def _check_hooks(tx: Any, tensors: list[Any]) -> None:
+def _check_hooks(tx: Frame, tensors: list[Any]) -> None:
     """Hooks of a tensor that existed before would run only outside."""
     for tensor in tensors:
         if tensor.source is None:
@@ -88,7 +91,7 @@ def _check_hooks(tx: Any, tensors: list[Any]) -> None:
         tx.tr.guard(tx.tr.source(tensor.source, ir.ATTR, "_backward_hooks"), ir.TRUTH, False)
 
 
-def _check_paths(tx: Any, results: list[Any], wanted: list[Any]) -> None:
+def _check_paths(tx: Frame, results: list[Any], wanted: list[Any]) -> None:
     """An input may depend on another in a way that is known only outside."""
     begun = [value for _, value, is_end in history(tx.tr.graph, results) if is_end and not value.meta.is_leaf]
     if any(t.source is not None and t.proxy is not value for t in wanted for value in begun):
@@ -98,7 +101,7 @@ def _check_paths(tx: Any, results: list[Any], wanted: list[Any]) -> None:
 @builtin(torch.autograd.grad)
 @whole
 def autograd_grad(
-    tx: Any,
+    tx: Frame,
     outputs: VariableTracker,
     inputs: VariableTracker,
     grad_outputs: VariableTracker | None = None,
@@ -123,7 +126,11 @@ def autograd_grad(
 
 
 def _gradients(
-    tx: Any, outputs: VariableTracker, wanted: list[Any], grad_outputs: VariableTracker | None, options: dict[str, Any]
+    tx: Frame,
+    outputs: VariableTracker,
+    wanted: list[Any],
+    grad_outputs: VariableTracker | None,
+    options: dict[str, Any],
 ) -> VariableTracker:
     graph = tx.tr.graph
     if not is_constant(*options.values()):
@@ -150,7 +157,7 @@ def _gradients(
 
 @builtin(torch.autograd.backward)
 def autograd_backward(
-    tx: Any,
+    tx: Frame,
     tensors: VariableTracker,
     grad_tensors: VariableTracker | None = None,
     retain_graph: VariableTracker | None = None,
@@ -164,7 +171,7 @@ def autograd_backward(
 
 @method(torch.Tensor.backward)
 def tensor_backward(
-    tx: Any,
+    tx: Frame,
     self: TensorVariable,
     gradient: VariableTracker | None = None,
     retain_graph: VariableTracker | None = None,
@@ -177,7 +184,7 @@ def tensor_backward(
 
 @whole
 def backward(
-    tx: Any, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, inputs: Any
+    tx: Frame, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, inputs: Any
 ) -> VariableTracker:
     """Gradients by the given leaves, else by all that the outputs depend on, added to what these have."""
     wanted = None if is_none(inputs) else _sequence(tx, inputs)
@@ -186,7 +193,7 @@ def backward(
 
 
 def _backward(
-    tx: Any, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, wanted: list[Any] | None
+    tx: Frame, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, wanted: list[Any] | None
 ) -> VariableTracker:
     graph = tx.tr.graph
     retain_graph = NONE if retain_graph is None else retain_graph
@@ -235,7 +242,7 @@ _SET_GRAD = torch._C._set_grad_enabled
 
 
 @contextmanager
-def _without_grad(tx: Any) -> Iterator[None]:
+def _without_grad(tx: Frame) -> Iterator[None]:
     """As autograd runs what it calls."""
     grad_mode = torch.is_grad_enabled()
     tx.tr.state.write(_SET_GRAD, (False,))
@@ -252,7 +259,7 @@ def _hooks(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[Any]:
     return [node for node in reached if wanted & Reached(graph, [node]).nodes]
 
 
-def _given(tx: Any, outputs: list[Any], given: VariableTracker | None) -> list[Any]:
+def _given(tx: Frame, outputs: list[Any], given: VariableTracker | None) -> list[Any]:
     """The gradients that a backward pass begins with."""
     items = [NONE] * len(outputs)
     if not is_none(given):
@@ -267,7 +274,7 @@ def _given(tx: Any, outputs: list[Any], given: VariableTracker | None) -> list[A
     return result
 
 
-def _each_once(tx: Any, wanted: list[Any]) -> list[Any]:
+def _each_once(tx: Frame, wanted: list[Any]) -> list[Any]:
     """The leaves that are to get gradients, each once."""
     if not wanted:
         unsupported(SLUG, "backward to no inputs")
@@ -279,7 +286,7 @@ def _each_once(tx: Any, wanted: list[Any]) -> list[Any]:
     return list({tensor.proxy: tensor for tensor in wanted}.values())
 
 
-def _check_engine(tx: Any) -> None:
+def _check_engine(tx: Frame) -> None:
     """Refuse what looks at the engine while it runs: reducers of distributed modules hang on its nodes."""
     if torch.is_anomaly_enabled():
         unsupported(SLUG, "backward in anomaly mode")
@@ -307,7 +314,7 @@ def _lays_out_gradients() -> bool:
 _is_layout_enforced = getattr(torch._C, "_is_grad_layout_enforcement_enabled", None)
 
 
-def _hooks_of_leaf(tx: Any, leaf: TensorVariable, register: Any) -> list[VariableTracker]:
+def _hooks_of_leaf(tx: Frame, leaf: TensorVariable, register: Any) -> list[VariableTracker]:
     """The hooks that a leaf has, those that the traced code has registered included."""
     if leaf.source is None:
         return []
@@ -325,7 +332,7 @@ _DICTS = {
 }
 
 
-def _arrive(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
+def _arrive(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
     """A gradient reaches a leaf: its hooks, `AccumulateGrad`, the hooks after that."""
     try:
         for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_hook):
@@ -339,7 +346,7 @@ def _arrive(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: boo
         unsupported(SLUG, f"a hook raises {observed.exc.python_type().__name__}")
 
 
-def _accumulate(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
+def _accumulate(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
     """`AccumulateGrad`: the first gradient is kept if it lies in memory like the leaf and is nobody else's."""
     call = tx.tr.graph.call
     known = leaf.tp_getattro(tx, "grad")
@@ -356,7 +363,7 @@ def _accumulate(tx: Any, leaf: TensorVariable, gradient: TensorVariable, is_own:
 
 
 @method(torch.Tensor.requires_grad_)
-def tensor_requires_grad(tx: Any, self: TensorVariable, requires_grad: VariableTracker = TRUE) -> VariableTracker:
+def tensor_requires_grad(tx: Frame, self: TensorVariable, requires_grad: VariableTracker = TRUE) -> VariableTracker:
     """`requires_grad_`."""
     if not requires_grad.is_python_constant():
         return unsupported("tensor-attribute", "requires_grad_ of something that is not constant")

@@ -11,7 +11,7 @@ Mirrors `torch/_tensor.py`, `torch/utils/hooks.py` and `torch/csrc/autograd/pyth
 from __future__ import annotations
 
 import operator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.fx import Node
@@ -27,6 +27,11 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_n
 from dynamo_lite.variables.protocol.dispatch import method
 from dynamo_lite.variables.torch.body import cotangent, follow, whole
 from dynamo_lite.variables.torch.tensor import TensorVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.interp.frame import Frame
 
 SLUG = "hook-registration"
 T = torch.Tensor
@@ -55,14 +60,14 @@ class HookHandleVariable(VariableTracker):
         number = () if self.number is None else (self.number,)
         return number if self.removed or self.node is not None else (self.tensor, self.hook, *number)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name == "remove":
             return RemoveVariable(tx.tr.build_constant_object(RemovableHandle.remove), self)
         if name == "id" and self.number is not None:
             return self.number
         return unsupported(SLUG, f"RemovableHandle.{name}")
 
-    def remove(self, tx: Any) -> None:
+    def remove(self, tx: Frame) -> None:
         """`RemovableHandle.remove`."""
         if self.node is not None and not self.removed:
             tx.tr.graph.remove_call(self.node)
@@ -75,7 +80,7 @@ class HookHandleVariable(VariableTracker):
         self.tr.analysis.followed_hooks[self.step] = error
         raise Restart(error.context)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         """Register the hook."""
         node = self.tensor.proxy.node
         if self.removed or self.node is not None or (node is not None and node.op != "placeholder"):
@@ -92,7 +97,7 @@ class HookHandleVariable(VariableTracker):
 
     emit_fill = None
 
-    def check(self, tr: Any) -> None:
+    def check(self, tr: Trace) -> None:
         """Break if a hook in the graph, which has been followed already, would find something else when it is called."""
         if not self.removed and any(cell.content is not content for cell, content in self.cells):
             error = Unsupported(SLUG, "a variable of the hook is stored later")
@@ -104,7 +109,7 @@ class FollowedHandleVariable(HookHandleVariable):
 
     error: Unsupported
 
-    def remove(self, tx: Any) -> None:
+    def remove(self, tx: Frame) -> None:
         self.removed = True
 
     def leave(self) -> None:
@@ -117,17 +122,17 @@ class FollowedHandleVariable(HookHandleVariable):
 class RemoveVariable(MethodVariable):
     """The method `remove` of a handle that the traced code got."""
 
-    def direct_call(self, tx: Any, args: list[Any]) -> Any:
+    def direct_call(self, tx: Frame, args: list[Any]) -> Any:
         return None
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if args or kwargs:
             return super().tp_call(tx, args, kwargs)
         self.self.remove(tx)
         return NONE
 
 
-def next_number(tx: Any) -> VariableTracker | None:
+def next_number(tx: Frame) -> VariableTracker | None:
     """The number of a handle, by which the counter advances; None where a number that varies may not be used."""
     if not may_count():
         return None
@@ -152,7 +157,7 @@ class RegistrationsVariable(VariableTracker):
 
     mutated = True
 
-    def __init__(self, tr: Any) -> None:
+    def __init__(self, tr: Trace) -> None:
         self.source = tr.constant_source(self)
         self.value = self
         self.handles: list[HookHandleVariable] = []
@@ -163,7 +168,7 @@ class RegistrationsVariable(VariableTracker):
     def children(self) -> Any:
         return [child for handle in self.handles for child in handle.children()]
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         for handle in self.handles:
             if handle.node is not None:
                 handle.check(cg.tr)
@@ -172,7 +177,7 @@ class RegistrationsVariable(VariableTracker):
                 cg.asm.pop_top()
 
     @staticmethod
-    def of(tr: Any) -> RegistrationsVariable:
+    def of(tr: Trace) -> RegistrationsVariable:
         """The hooks of a trace."""
         found = next((vt for vt in tr.mutations if isinstance(vt, RegistrationsVariable)), None)
         if found is None:
@@ -181,12 +186,12 @@ class RegistrationsVariable(VariableTracker):
         return found
 
 
-def registered(tr: Any) -> list[HookHandleVariable]:
+def registered(tr: Trace) -> list[HookHandleVariable]:
     """The registrations of a trace that stand."""
     return [h for vt in tr.mutations if isinstance(vt, RegistrationsVariable) for h in vt.handles if not h.removed]
 
 
-def _replayed(tx: Any, register: Any, tensor: TensorVariable, hook: VariableTracker) -> HookHandleVariable:
+def _replayed(tx: Frame, register: Any, tensor: TensorVariable, hook: VariableTracker) -> HookHandleVariable:
     node = tensor.proxy.node
     if node is not None and node.op != "placeholder":
         unsupported(SLUG, "an input that the graph has changed in place")
@@ -197,7 +202,7 @@ def _replayed(tx: Any, register: Any, tensor: TensorVariable, hook: VariableTrac
 
 
 @method(T.register_hook)
-def register_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> VariableTracker:
+def register_hook(tx: Frame, self: TensorVariable, hook: VariableTracker) -> VariableTracker:
     """A hook on the gradient."""
     if not self.proxy.meta.requires_grad:
         return tx.raises(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
@@ -216,7 +221,7 @@ def register_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> Varia
         raise Restart(f"a hook is followed in the backward pass: {error.context}") from None
 
 
-def _to_be_followed(tx: Any, tensor: TensorVariable, hook: VariableTracker, error: Unsupported) -> VariableTracker:
+def _to_be_followed(tx: Frame, tensor: TensorVariable, hook: VariableTracker, error: Unsupported) -> VariableTracker:
     """A hook that does more than compute: a backward pass in the traced code follows it. `error` says why it is not in the graph."""
     handle = FollowedHandleVariable(T.register_hook, tensor, hook, tx.tr.failing_step())
     handle.number = next_number(tx)
@@ -227,7 +232,7 @@ def _to_be_followed(tx: Any, tensor: TensorVariable, hook: VariableTracker, erro
 
 
 @whole
-def _in_graph(tx: Any, tensor: TensorVariable, hook: VariableTracker) -> VariableTracker:
+def _in_graph(tx: Frame, tensor: TensorVariable, hook: VariableTracker) -> VariableTracker:
     """One node: the tensor, the hook's body, and what that uses."""
     graph = tx.tr.graph
     if graph.scope is not None:
@@ -257,7 +262,7 @@ def _in_graph(tx: Any, tensor: TensorVariable, hook: VariableTracker) -> Variabl
 
 
 @method(T.register_post_accumulate_grad_hook)
-def register_post_accumulate_grad_hook(tx: Any, self: TensorVariable, hook: VariableTracker) -> VariableTracker:
+def register_post_accumulate_grad_hook(tx: Frame, self: TensorVariable, hook: VariableTracker) -> VariableTracker:
     """A hook after the gradient of a leaf has been added up."""
     if self.source is None or not self.proxy.meta.requires_grad or not self.proxy.meta.is_leaf:
         return unsupported(SLUG, "Tensor.register_post_accumulate_grad_hook of a tensor made in the graph")
@@ -265,7 +270,7 @@ def register_post_accumulate_grad_hook(tx: Any, self: TensorVariable, hook: Vari
 
 
 @method(T.retain_grad)
-def retain_grad(tx: Any, self: TensorVariable) -> VariableTracker:
+def retain_grad(tx: Frame, self: TensorVariable) -> VariableTracker:
     """`retain_grad`: a leaf keeps its gradient anyway."""
     meta = self.proxy.meta
     if not meta.requires_grad:
@@ -275,7 +280,7 @@ def retain_grad(tx: Any, self: TensorVariable) -> VariableTracker:
     return leave_before(tx.tr, self, Unsupported("tensor-attribute", "Tensor.retain_grad"))
 
 
-def leave_before(tr: Any, tensor: TensorVariable, error: Unsupported) -> NoReturn:
+def leave_before(tr: Trace, tensor: TensorVariable, error: Unsupported) -> NoReturn:
     """Break because of something that concerns the gradient of a value made in the graph. If other operators use it, the graph has to end
     before the value is made: so that these are in the next graph."""
     node = tensor.proxy.node

@@ -9,7 +9,7 @@ Mirrors `torch/utils/hooks.py`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.hooks import BackwardHook
@@ -30,6 +30,10 @@ from dynamo_lite.variables.torch.tensor import TensorVariable
 
 from .hooks import next_number
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 SLUG = "hook-registration"
 
 
@@ -40,7 +44,7 @@ class BackwardHookVariable(InstanceVariable):
     n_args = 0
     tracks_arguments = False
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         if self.call is not None:
             error = Unsupported(SLUG, "the graph ends inside of a module with backward hooks")
             error.break_step = self.call.step
@@ -74,7 +78,7 @@ def pack_hook_call(packing: Packing, vt: HookCallVariable) -> Any:
 
 
 @builtin(BackwardHook.setup_input_hook)
-def setup_input_hook(tx: Any, self: BackwardHookVariable, args: VariableTracker) -> VariableTracker:
+def setup_input_hook(tx: Frame, self: BackwardHookVariable, args: VariableTracker) -> VariableTracker:
     """`BackwardHook.setup_input_hook`. Without gradients it only notes how many arguments there are."""
     items = tx.tr.unpack(tx, args)
     self.n_args = len(items)
@@ -87,7 +91,7 @@ def setup_input_hook(tx: Any, self: BackwardHookVariable, args: VariableTracker)
 
 
 @builtin(BackwardHook.setup_output_hook)
-def setup_output_hook(tx: Any, self: BackwardHookVariable, args: VariableTracker) -> VariableTracker:
+def setup_output_hook(tx: Frame, self: BackwardHookVariable, args: VariableTracker) -> VariableTracker:
     """`BackwardHook.setup_output_hook`."""
     is_tuple = issubclass(args.python_type(), tuple)
     items = tx.tr.unpack(tx, args) if is_tuple else [args]
@@ -102,7 +106,7 @@ def _are_tracked(items: list[VariableTracker]) -> bool:
 
 
 def _through(
-    tx: Any, hook: BackwardHookVariable, function: Any, items: list[VariableTracker], *sizes: int
+    tx: Frame, hook: BackwardHookVariable, function: Any, items: list[VariableTracker], *sizes: int
 ) -> list[VariableTracker]:
     """The items with their tensors replaced by those that come out of a node."""
     if tx.tr.graph.scope is not None:
@@ -123,7 +127,7 @@ def _through(
     return result
 
 
-def _new_call(tx: Any, hook: BackwardHookVariable) -> HookCallVariable:
+def _new_call(tx: Frame, hook: BackwardHookVariable) -> HookCallVariable:
     module = hook.tp_getattro(tx, "module")
     hooks, pre_hooks = hooks_of(tx, hook)
     graph = tx.tr.graph
@@ -142,7 +146,7 @@ def _new_call(tx: Any, hook: BackwardHookVariable) -> HookCallVariable:
     return call
 
 
-def hooks_of(tx: Any, hook: BackwardHookVariable) -> list[list[VariableTracker]]:
+def hooks_of(tx: Frame, hook: BackwardHookVariable) -> list[list[VariableTracker]]:
     """The hooks, and those before them."""
     return [tx.tr.unpack(tx, hook.tp_getattro(tx, name)) for name in ("user_hooks", "user_pre_hooks")]
 
@@ -151,7 +155,7 @@ def _is_real(vt: VariableTracker) -> bool:
     return vt.source is not None and vt.value is not MISSING
 
 
-def _real(tx: Any, vt: VariableTracker) -> Any:
+def _real(tx: Frame, vt: VariableTracker) -> Any:
     """An object that existed before, guarded by its identity."""
     tx.tr.guard(vt.source, ir.IS, vt.value)
     return vt.value

@@ -10,7 +10,7 @@ Mirrors `torch/autograd/graph.py` and `torch/csrc/autograd/init.cpp`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
@@ -29,11 +29,16 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.torch.body import CapturedBody, cotangent, follow, is_same, union
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.interp.frame import Frame
+
 _A = torch._C._autograd
 
 
 @builtin(_A._saved_tensors_hooks_disable)
-def disable_saved_tensors_hooks(tx: Any, message: VariableTracker, *options: VariableTracker) -> VariableTracker:
+def disable_saved_tensors_hooks(tx: Frame, message: VariableTracker, *options: VariableTracker) -> VariableTracker:
     if options or not is_constant(message) or _innermost(tx) is not None:
         return unsupported(HOOKS, "disable_saved_tensors_hooks")
     tx.tr.state.write(set_disabled_hooks, (message.as_python_constant(),))
@@ -41,13 +46,13 @@ def disable_saved_tensors_hooks(tx: Any, message: VariableTracker, *options: Var
 
 
 @builtin(_A._saved_tensors_hooks_enable)
-def enable_saved_tensors_hooks(tx: Any) -> VariableTracker:
+def enable_saved_tensors_hooks(tx: Frame) -> VariableTracker:
     tx.tr.state.write(set_disabled_hooks, (None,))
     return NONE
 
 
 @builtin(_A._push_saved_tensors_default_hooks)
-def push_saved_tensors_hooks(tx: Any, pack: VariableTracker, unpack: VariableTracker) -> VariableTracker:
+def push_saved_tensors_hooks(tx: Frame, pack: VariableTracker, unpack: VariableTracker) -> VariableTracker:
     """The block begins."""
     disabled = tx.tr.state.read(_A._saved_tensors_hooks_get_disabled_error_message, ())
     if disabled is not None:
@@ -59,7 +64,7 @@ def push_saved_tensors_hooks(tx: Any, pack: VariableTracker, unpack: VariableTra
 
 
 @builtin(_A._pop_saved_tensors_default_hooks)
-def pop_saved_tensors_hooks(tx: Any) -> VariableTracker:
+def pop_saved_tensors_hooks(tx: Frame) -> VariableTracker:
     """The block ends."""
     region = _innermost(tx)
     if region is None or tx.tr.graph.scope is not None:
@@ -72,7 +77,7 @@ def pop_saved_tensors_hooks(tx: Any) -> VariableTracker:
     return NONE
 
 
-def _innermost(tx: Any) -> HookedRegion | None:
+def _innermost(tx: Frame) -> HookedRegion | None:
     return next((r for r in reversed(tx.tr.graph.hook_regions) if r.is_open), None)
 
 
@@ -81,7 +86,7 @@ class RegionsVariable(VariableTracker):
 
     mutated = True
 
-    def __init__(self, tr: Any) -> None:
+    def __init__(self, tr: Trace) -> None:
         self.source = tr.constant_source(self)
         self.value = self
         self.regions: list[HookedRegion] = tr.graph.hook_regions
@@ -89,12 +94,12 @@ class RegionsVariable(VariableTracker):
     def python_type(self) -> type:
         return RegionsVariable
 
-    def emit_update(self, cg: Any) -> None:
+    def emit_update(self, cg: Codegen) -> None:
         for region in self.regions:
             region.check(cg.tr)
 
     @staticmethod
-    def of(tr: Any) -> RegionsVariable:
+    def of(tr: Trace) -> RegionsVariable:
         """The regions of a trace."""
         found = next((vt for vt in tr.mutations if isinstance(vt, RegionsVariable)), None)
         if found is None:
@@ -106,7 +111,7 @@ class RegionsVariable(VariableTracker):
 class HookedRegion:
     """One block."""
 
-    def __init__(self, tx: Any, pack: VariableTracker, unpack: VariableTracker) -> None:
+    def __init__(self, tx: Frame, pack: VariableTracker, unpack: VariableTracker) -> None:
         self.hooks = (pack, unpack)
         self.step = tx.tr.failing_step()
         self.begin: Node = tx.tr.graph.add_call(tx, push_hooks, ())
@@ -116,7 +121,7 @@ class HookedRegion:
 
     # -- the end of the block
 
-    def end(self, tx: Any) -> None:
+    def end(self, tx: Frame) -> None:
         """Follow the hooks for what the block's operators save."""
         graph = tx.tr.graph
         end = graph.add_call(tx, pop_hooks, ())
@@ -151,7 +156,7 @@ class HookedRegion:
                 )
             node = node.next
 
-    def _fill(self, tx: Any, seen: list[Any], values: dict[Node, Any]) -> None:
+    def _fill(self, tx: Frame, seen: list[Any], values: dict[Node, Any]) -> None:
         graph = tx.tr.graph
         inputs = {id(values[i.node]): i.node.meta.subject for i in graph.inputs if i.node in values}
         pairs: dict[Any, tuple[int, CapturedBody, CapturedBody]] = {}
@@ -175,7 +180,9 @@ class HookedRegion:
             modules.append(module)
         self._write(graph, [_known(number, outer, tensor, lifted) for number, outer, tensor in saved], modules, lifted)
 
-    def _follow(self, tx: Any, tensor: Any, meta: Any, outer: TensorValue | None) -> tuple[CapturedBody, CapturedBody]:
+    def _follow(
+        self, tx: Frame, tensor: Any, meta: Any, outer: TensorValue | None
+    ) -> tuple[CapturedBody, CapturedBody]:
         """`pack` of one tensor, and `unpack` of what it returns. A tensor from outside is given as the object that it is."""
         graph = tx.tr.graph
         pack, unpack = self.hooks
@@ -213,7 +220,7 @@ class HookedRegion:
 
     # -- what the hooks find
 
-    def check(self, tr: Any) -> None:
+    def check(self, tr: Trace) -> None:
         """Break before the block if the hooks would have found, or would find, something else than at its end."""
         context = "a block with saved_tensors_hooks that the graph does not end" if self.is_open else None
         for vt, children in self.found:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
@@ -44,10 +44,16 @@ from dynamo_lite.variables.torch.overrides import activate
 from dynamo_lite.variables.torch.symnode import SymNodeVariable
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 @operator_model("flex_attention", REGION)
 def flex_attention(
-    tx: Any,
+    tx: Frame,
     query: VariableTracker,
     key: VariableTracker,
     value: VariableTracker,
@@ -77,7 +83,7 @@ def flex_attention(
     return TupleVariable(graph.call_with_results(tx, flex_attention_op, args, {}, detached(tx, fakes, grads)))
 
 
-def _captured(tx: Any, function: VariableTracker, query: TensorVariable, with_score: bool) -> CapturedBody:
+def _captured(tx: Frame, function: VariableTracker, query: TensorVariable, with_score: bool) -> CapturedBody:
     """One of the functions, of a score and the indices of batch, head, query and key, or of the indices alone."""
     meta = query.proxy.meta
     with tx.tr.graph.propagator.mode, without_compiler:
@@ -94,7 +100,7 @@ def _captured(tx: Any, function: VariableTracker, query: TensorVariable, with_sc
 
 
 @contextlib.contextmanager
-def _indexing_by_tensors(tx: Any) -> Iterator[None]:
+def _indexing_by_tensors(tx: Frame) -> Iterator[None]:
     """In these functions `buffer[index]` with an index that is a tensor of one number reads no data."""
     cls = import_module(_MODE_MODULE).TransformGetItemToIndex
     modes = activate(tx.tr).stack.modes
@@ -121,7 +127,13 @@ def _host(graph: Any, vt: VariableTracker) -> Any:
 
 
 def _fake_results(
-    tx: Any, tensors: list[Any], modules: list[Any], mask_parts: list[Any], scale: Any, options: Any, lifted: list[Any]
+    tx: Frame,
+    tensors: list[Any],
+    modules: list[Any],
+    mask_parts: list[Any],
+    scale: Any,
+    options: Any,
+    lifted: list[Any],
 ) -> list[Any]:
     graph = tx.tr.graph
     propagator = graph.propagator
@@ -155,25 +167,25 @@ class SDPAParamsVariable(NativeVariable):
 
     cls = SDPAParams
 
-    def __init__(self, fields: dict[str, VariableTracker], source: Any = None) -> None:
+    def __init__(self, fields: dict[str, VariableTracker], source: GuardNode | None = None) -> None:
         self.fields = fields
         self.source = source
 
     def children(self) -> Any:
         return list(self.fields.values())
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return self.fields[name] if name in self.fields else super().tp_getattro(tx, name)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         unsupported("mutation-of-unknown-object", f"SDPAParams.{name}")
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, SDPAParams, *self.children())
 
 
 @builds(SDPAParams)
-def build_sdpa_params(tr: Any, value: Any, source: Any) -> SDPAParamsVariable:
+def build_sdpa_params(tr: Trace, value: Any, source: GuardNode | None) -> SDPAParamsVariable:
     tr.guard(source, ir.TYPE_IS, SDPAParams)
     fields = {name: tr.wrap(getattr(value, name), tr.source(source, ir.ATTR, name)) for name in _NAMES}
     return SDPAParamsVariable(fields, source)
@@ -181,7 +193,7 @@ def build_sdpa_params(tr: Any, value: Any, source: Any) -> SDPAParamsVariable:
 
 @constructor(SDPAParams)
 def new_sdpa_params(
-    tx: Any,
+    tx: Frame,
     cls: VariableTracker,
     /,
     arg0: VariableTracker,
@@ -208,7 +220,7 @@ def _can_use(function: Any) -> None:
     """Model a function that says whether a kernel takes these arguments: the answer follows from metadata and torch's settings."""
 
     @builtin(function)
-    def answer(tx: Any, params: VariableTracker, debug: VariableTracker = FALSE) -> VariableTracker:
+    def answer(tx: Frame, params: VariableTracker, debug: VariableTracker = FALSE) -> VariableTracker:
         if not isinstance(params, SDPAParamsVariable) or not is_constant(debug):
             return unsupported("graph-argument-type", function.__name__)
         if debug.as_python_constant():

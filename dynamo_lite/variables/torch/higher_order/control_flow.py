@@ -8,7 +8,7 @@ Mirrors `torch/_higher_order_ops/cond.py`, `while_loop.py`, `map.py`, `scan.py` 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan_op
@@ -45,6 +45,9 @@ from dynamo_lite.variables.torch.body import (
 from dynamo_lite.variables.torch.symnode import SymNodeVariable, is_unbacked
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 # -- bodies
 
 
@@ -63,7 +66,7 @@ def _same_metadata(a: Any, b: Any) -> bool:
     return not isinstance(a, torch.Tensor) or (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device)
 
 
-def _tensors(tx: Any, *lists: VariableTracker) -> list[list[Any]]:
+def _tensors(tx: Frame, *lists: VariableTracker) -> list[list[Any]]:
     """The items of sequences that must be tensors."""
     result = []
     for vt in lists:
@@ -82,7 +85,7 @@ def _nodes(graph: Any, values: list[Any]) -> tuple[Any, ...]:
 
 
 @operator_model("cond", REGION, f"{UNSHARED}; the branches return different structures")
-def cond(tx: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) -> VariableTracker:
+def cond(tx: Frame, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) -> VariableTracker:
     """`torch.cond`. A condition that is known picks its branch."""
     _check_cond(pred, true_fn, false_fn, operands)
     args = [] if operands is None else tx.tr.unpack(tx, operands)
@@ -117,7 +120,7 @@ def _check_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> None:
         unsupported(BREAK, "cond on a tensor with several elements")
 
 
-def _expect_tensors_and_ints(tx: Any, vt: VariableTracker) -> None:
+def _expect_tensors_and_ints(tx: Frame, vt: VariableTracker) -> None:
     if not Flattening(tx, [], with_ints=True).of(vt).is_of_tensors:
         unsupported(BREAK, "cond takes and returns tensors and ints")
 
@@ -135,19 +138,19 @@ def _is_tensor_like(one: Any, other: Any) -> bool:
     return isinstance(one, torch.Tensor) and _same_metadata(one, other)
 
 
-def _merged(tx: Any, pred: Any, modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
+def _merged(tx: Frame, pred: Any, modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
     """Fakes of the results where numbers or sizes depend on which branch runs."""
     known, *values = _host(tx, [pred.proxy, *lifted])
     return _ask_operator(tx, cond_op, [known, *modules, tuple(values)])
 
 
-def _host(tx: Any, values: list[Any]) -> list[Any]:
+def _host(tx: Frame, values: list[Any]) -> list[Any]:
     """The objects that stand for values of the graph in a call on fake tensors."""
     propagator = tx.tr.graph.propagator
     return [v.sym if isinstance(v, SymValue) else propagator.fake_of(v).detach() for v in values]
 
 
-def _ask_operator(tx: Any, op: Any, args: list[Any]) -> list[Any]:
+def _ask_operator(tx: Frame, op: Any, args: list[Any]) -> list[Any]:
     """The result of the operator itself for fake tensors: sizes and numbers that only the graph knows."""
     graph = tx.tr.graph
     env, propagator = graph.symbols.env, graph.propagator
@@ -163,7 +166,7 @@ def _ask_operator(tx: Any, op: Any, args: list[Any]) -> list[Any]:
 
 
 def _loop_node(
-    tx: Any,
+    tx: Frame,
     op: Any,
     captured: list[CapturedBody],
     before: list[list[Any]],
@@ -187,7 +190,7 @@ def _expect_like(results: list[Any], expected: list[Any], what: str) -> None:
         unsupported(BREAK, f"the body of {what} returns something else than it takes")
 
 
-def _carried(tx: Any, carried: VariableTracker) -> tuple[list[VariableTracker], list[Any]]:
+def _carried(tx: Frame, carried: VariableTracker) -> tuple[list[VariableTracker], list[Any]]:
     """The items that a loop carries, tensors and ints, and their fakes: ints may be others in each turn."""
     items = tx.tr.unpack(tx, carried)
     if not all(isinstance(item, TensorVariable) or is_int(item) for item in items):
@@ -200,7 +203,7 @@ def _carried(tx: Any, carried: VariableTracker) -> tuple[list[VariableTracker], 
 
 
 def _while(
-    tx: Any, op: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any, results: Callable[..., list[Any]]
+    tx: Frame, op: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any, results: Callable[..., list[Any]]
 ) -> VariableTracker:
     """The node of a loop; `results` gives the fakes of its results from the bodies, those of the carried values, and those of the values
     from outside."""
@@ -233,7 +236,7 @@ def _is_condition(vt: VariableTracker) -> bool:
 
 
 @operator_model("while_loop", REGION, f"{UNSHARED}; a carried value is neither a tensor nor an int")
-def while_loop(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
+def while_loop(tx: Frame, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
     def results(modules: list[GraphModule], fakes: list[Any], lifted: list[Any]) -> list[Any]:
         symbols = tx.tr.graph.symbols
         return [fake if isinstance(fake, torch.Tensor) else symbols.unknown_int() for fake in fakes]
@@ -242,7 +245,7 @@ def while_loop(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: An
 
 
 @operator_model("while_loop_stack_output", REGION, f"{UNSHARED}; a carried value is no tensor")
-def while_loop_stack_output(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
+def while_loop_stack_output(tx: Frame, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
     """The results of all turns, as many as there are."""
 
     def results(modules: list[GraphModule], fakes: list[Any], lifted: list[Any]) -> list[Any]:
@@ -252,7 +255,7 @@ def while_loop_stack_output(tx: Any, cond_fn: Any, body_fn: Any, carried: Any, a
 
 
 @operator_model("associative_scan", REGION, UNSHARED)
-def associative_scan(tx: Any, combine_fn: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
+def associative_scan(tx: Frame, combine_fn: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
     (items,) = _tensors(tx, xs)
     slices = [*_slices(tx, items), *_slices(tx, items)]
     body, args = body_with(tx, slices)
@@ -265,20 +268,20 @@ def associative_scan(tx: Any, combine_fn: Any, xs: Any, additional_inputs: Any) 
     return captured.rebuild(_loop_node(tx, associative_scan_op, [captured], [items], results))
 
 
-def _slices(tx: Any, items: list[Any]) -> list[Any]:
+def _slices(tx: Frame, items: list[Any]) -> list[Any]:
     """Fakes of the first slices along dimension 0."""
     with tx.tr.graph.propagator.mode, torch.no_grad():
         slices = [tx.tr.graph.propagator.fake_of(item.proxy).detach()[0].clone() for item in items]
     return [s.requires_grad_(item.proxy.meta.requires_grad) for s, item in zip(slices, items, strict=True)]
 
 
-def _stacked(tx: Any, outs: list[Any], length: Any) -> list[Any]:
+def _stacked(tx: Frame, outs: list[Any], length: Any) -> list[Any]:
     with tx.tr.graph.propagator.mode, torch.no_grad():
         return [out.detach().expand(length, *out.shape).clone(memory_format=torch.contiguous_format) for out in outs]
 
 
 @operator_model("scan", REGION, UNSHARED)
-def scan(tx: Any, combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
+def scan(tx: Frame, combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
     carry, items = _tensors(tx, init, xs)
     fakes = fakes_of(tx, carry)
     body, args = body_with(tx, [*fakes, *_slices(tx, items)])
@@ -292,7 +295,7 @@ def scan(tx: Any, combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -
 
 
 @operator_model("map_impl", REGION, UNSHARED)
-def map_over(tx: Any, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
+def map_over(tx: Frame, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
     (items,) = _tensors(tx, xs)
     body, args = body_with(tx, _slices(tx, items))
     captured = capture(tx, f, [*args, *tx.tr.unpack(tx, pos_args)], body=body)

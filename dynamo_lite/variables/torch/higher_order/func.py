@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import GraphModule
@@ -45,6 +45,10 @@ from dynamo_lite.variables.torch.tensor import TensorVariable
 
 from .vmap import Vmapped, is_replaced
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
 _FUNCTION_TYPE = type(lambda: None)
 
 
@@ -63,10 +67,10 @@ class TransformedVariable(VariableTracker):
     def children(self) -> Any:
         return [*self.args, *self.kwargs.values()]
 
-    def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         return whole(self.call)(tx, self, args, kwargs)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         fn = self.args[0]
         return (
             fn.tp_getattro(tx, name)
@@ -74,7 +78,7 @@ class TransformedVariable(VariableTracker):
             else unsupported(BREAK, f"attribute {name} of a transformed function")
         )
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(self.transform)
         for arg in (*self.args, *self.kwargs.values()):
             cg.load(arg)
@@ -105,7 +109,7 @@ def _transform(function: Any) -> Callable[[Any], Any]:
     """Register what calling the result of a transform does."""
 
     def decorate(call: Any) -> Any:
-        def make(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+        def make(tx: Frame, *args: Any, **kwargs: Any) -> VariableTracker:
             func = [kwargs.pop("func")] if "func" in kwargs else []
             return TransformedVariable(function, call, [*func, *args], kwargs)
 
@@ -118,7 +122,7 @@ def _transform(function: Any) -> Callable[[Any], Any]:
 class Arguments:
     """The arguments of a transformed function, taken apart: the tensors and how to put others in their place."""
 
-    def __init__(self, tx: Any, args: list[Any]) -> None:
+    def __init__(self, tx: Frame, args: list[Any]) -> None:
         self.leaves: list[Any] = []
         self.spans: list[range] = []
         self.builders = []
@@ -159,7 +163,7 @@ def _example(propagator: Any, leaf: Any, dim: int | None) -> Any:
 
 
 @_transform(torch.vmap)
-def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def call_vmap(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     """`vmap(f, in_dims, out_dims, randomness, chunk_size)(*args)`: the body sees one example, keyword arguments as they are."""
     if is_replaced():
         return _vmap_of_library(tx, transformed, args, kwargs)
@@ -187,7 +191,7 @@ def call_vmap(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
     return captured.rebuild(call_function(tx, functional.vmap, head, values))
 
 
-def _vmap_of_library(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def _vmap_of_library(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     """The same where a library has functions of its own in torch's place."""
     in_dims, out_dims = transformed.option("in_dims", 1, 0), transformed.option("out_dims", 2, 0)
     call = Vmapped(tx, transformed.args[0], in_dims, out_dims, args, kwargs)
@@ -200,7 +204,7 @@ def _vmap_of_library(tx: Any, transformed: Any, args: list[Any], kwargs: dict[st
 
 
 def _differentiated(
-    tx: Any, fn: Any, args: list[Any], kwargs: dict[str, Any], argnums: tuple[int, ...], kind: str = "grad"
+    tx: Frame, fn: Any, args: list[Any], kwargs: dict[str, Any], argnums: tuple[int, ...], kind: str = "grad"
 ) -> tuple[Arguments, CapturedBody, tuple[int, ...]]:
     """Follow a function that is to be differentiated: the tensors of the arguments `argnums` need a gradient."""
     given = Arguments(tx, args)
@@ -227,7 +231,7 @@ def _numbers(argnums: Any, args: list[Any]) -> tuple[int, ...]:
     return numbers
 
 
-def _main_and_aux(tx: Any, captured: CapturedBody, has_aux: bool) -> tuple[int, Any, Any]:
+def _main_and_aux(tx: Frame, captured: CapturedBody, has_aux: bool) -> tuple[int, Any, Any]:
     """How many tensors the differentiated result has, and builders for it and for the auxiliary one."""
     if not has_aux:
         if not captured.build.is_of_tensors:
@@ -247,7 +251,9 @@ def _values(given: Arguments, lifted: list[Any]) -> list[Any]:
     return [*(leaf.proxy for leaf in given.leaves), *lifted]
 
 
-def _gradient(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any], with_value: bool) -> VariableTracker:
+def _gradient(
+    tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any], with_value: bool
+) -> VariableTracker:
     argnums = transformed.option("argnums", 1, 0)
     has_aux = transformed.option("has_aux", 2, False)
     given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args))
@@ -268,19 +274,19 @@ def _gradient(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]
 
 
 @_transform(torch.func.grad)
-def call_grad(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def call_grad(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     return _gradient(tx, transformed, args, kwargs, False)
 
 
 @_transform(torch.func.grad_and_value)
-def call_grad_and_value(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def call_grad_and_value(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     return _gradient(tx, transformed, args, kwargs, True)
 
 
 def _jacobian(mode: str, *names: str) -> Any:
     """The handler of `jacrev` and `jacfwd`; `names` are their options beside those of all transforms."""
 
-    def call(tx: Any, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    def call(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         argnums = transformed.option("argnums", 1, 0)
         has_aux = transformed.option("has_aux", 2, False)
         names_given = [name for name in names if name in transformed.kwargs]
@@ -308,13 +314,13 @@ _transform(torch.func.jacrev)(_jacobian("jacrev", "chunk_size", "_preallocate_an
 _transform(torch.func.jacfwd)(_jacobian("jacfwd", "randomness"))
 
 
-def _is_true(vt: Any) -> bool:
+def _is_true(vt: VariableTracker) -> bool:
     return vt is not None and not is_none(vt) and bool(vt.as_python_constant())
 
 
 @models(torch.func.jvp)
 def call_jvp(
-    tx: Any, func: Any, primals: Any, tangents: Any, *, strict: Any = None, has_aux: Any = None
+    tx: Frame, func: Any, primals: Any, tangents: Any, *, strict: Any = None, has_aux: Any = None
 ) -> VariableTracker:
     tangent_leaves: list[Any] = []
     if (
@@ -354,7 +360,7 @@ class PullbackVariable(VariableTracker):
     def python_type(self) -> type:
         return _FUNCTION_TYPE
 
-    def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         if len(args) != 1 or any(name != "retain_graph" or not _is_true(value) for name, value in kwargs.items()):
             unsupported(BREAK, "options of the function that vjp returns")
         leaves: list[Any] = []
@@ -364,11 +370,11 @@ class PullbackVariable(VariableTracker):
         outs = call_function(tx, functional.vjp, head, _values(self.given, self.captured.lifted))
         return TupleVariable(self.given.rebuild(outs))
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         unsupported("reconstruct", "the function that torch.func.vjp returns")
 
 
-def _primals(tx: Any, func: Any, primals: tuple[Any, ...], has_aux: bool, kind: str) -> tuple[Any, ...]:
+def _primals(tx: Frame, func: Any, primals: tuple[Any, ...], has_aux: bool, kind: str) -> tuple[Any, ...]:
     """A function that is to be differentiated by all its arguments, its results, and the arguments of `functional`'s functions on it."""
     given, captured, wrt = _differentiated(tx, func, list(primals), {}, tuple(range(len(primals))), kind)
     n, main, aux = _main_and_aux(tx, captured, has_aux)
@@ -379,7 +385,7 @@ def _primals(tx: Any, func: Any, primals: tuple[Any, ...], has_aux: bool, kind: 
 
 
 @models(torch.func.vjp)
-def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
+def call_vjp(tx: Frame, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
     given, captured, module, wrt, n, main, results = _primals(tx, func, primals, _is_true(has_aux), "grad")
     if len(wrt) != len(given.leaves):
         unsupported(BREAK, "vjp")
@@ -390,7 +396,7 @@ def call_vjp(tx: Any, func: Any, *primals: Any, has_aux: Any = None) -> Variable
 class LinearizedVariable(PullbackVariable):
     """The second result of `torch.func.linearize`. Each call differentiates the body anew."""
 
-    def tp_call(self, tx: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         tangents = Arguments(tx, args)
         shapes = [leaf.proxy.meta.shape for leaf in tangents.leaves]
         if shapes != [leaf.proxy.meta.shape for leaf in self.given.leaves]:
@@ -399,12 +405,12 @@ class LinearizedVariable(PullbackVariable):
         outs = call_function(tx, functional.jvp, head, _values(self.given, self.captured.lifted))
         return self.main(iter(outs[self.n :]))
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         unsupported("reconstruct", "the function that torch.func.linearize returns")
 
 
 @models(torch.func.linearize)
-def call_linearize(tx: Any, func: Any, *primals: Any) -> VariableTracker:
+def call_linearize(tx: Frame, func: Any, *primals: Any) -> VariableTracker:
     given, captured, module, wrt, n, main, results = _primals(tx, func, primals, False, "jvp")
     if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in given.leaves] + captured.lifted):
         unsupported(BREAK, "linearize with gradients")
@@ -420,14 +426,14 @@ def _impl(path: str) -> Any:
 
 @builtin(_impl("vmap.vmap_impl"))
 def vmapped(
-    tx: Any, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk_size: Any, /, *args: Any, **kwargs: Any
+    tx: Frame, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk_size: Any, /, *args: Any, **kwargs: Any
 ) -> VariableTracker:
     options = [in_dims, out_dims, randomness, chunk_size]
     return TransformedVariable(torch.vmap, call_vmap, [func, *options], {}).tp_call(tx, list(args), kwargs)
 
 
 def _applied(transform: Any, call: Any) -> Any:
-    def handler(tx: Any, func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any) -> VariableTracker:
+    def handler(tx: Frame, func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any) -> VariableTracker:
         named = {key.as_python_constant(): value for key, value in kwargs.pairs()}
         transformed = TransformedVariable(transform, call, [func, argnums, has_aux], {})
         return transformed.tp_call(tx, tx.tr.unpack(tx, args), named)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._higher_order_ops.base_hop import BaseHOP
@@ -47,16 +47,21 @@ from dynamo_lite.variables.torch.body import (
 from dynamo_lite.variables.torch.functions import HigherOrderFunctionVariable
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 WITHOUT_MODEL = "higher-order-operator-without-model"
 
 # -- operators that only call the function
 
 
-def _call(tx: Any, function: Any, args: list[VariableTracker]) -> VariableTracker:
+def _call(tx: Frame, function: Any, args: list[VariableTracker]) -> VariableTracker:
     return tx.call(tx.tr.build_constant_object(function), args)
 
 
-def _keywords(tx: Any, kwargs: dict[str, VariableTracker]) -> DictVariable:
+def _keywords(tx: Frame, kwargs: dict[str, VariableTracker]) -> DictVariable:
     result = DictVariable()
     for name, value in kwargs.items():
         result.mp_ass_subscript(tx, ConstantVariable(name), value)
@@ -64,12 +69,12 @@ def _keywords(tx: Any, kwargs: dict[str, VariableTracker]) -> DictVariable:
 
 
 @operator_model("wrap", FOLLOWED)
-def call_wrapped(tx: Any, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def call_wrapped(tx: Frame, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     return tx.call(func, list(args), kwargs)
 
 
 @operator_model("wrap_with_set_grad_enabled", FOLLOWED)
-def call_with_grad_mode(tx: Any, enable_grad: Any, wrapped_func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def call_with_grad_mode(tx: Frame, enable_grad: Any, wrapped_func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     functions = [tx.tr.build_constant_object(f) for f in (torch.is_grad_enabled, torch._C._set_grad_enabled)]
     rest = [enable_grad, wrapped_func, TupleVariable(list(args)), _keywords(tx, kwargs)]
     return _call(tx, polyfills.call_with_setting, [*functions, *rest])
@@ -77,7 +82,7 @@ def call_with_grad_mode(tx: Any, enable_grad: Any, wrapped_func: Any, *args: Any
 
 @operator_model("wrap_with_autocast", FOLLOWED)
 def call_with_autocast(
-    tx: Any,
+    tx: Frame,
     device_type: Any,
     dtype: Any,
     enabled: Any,
@@ -91,7 +96,7 @@ def call_with_autocast(
 
 
 @operator_model("dynamo_bypassing_wrapper", FOLLOWED, "the wrapper, which is followed as well, breaks the graph")
-def bypassing_wrapper(tx: Any, wrapper_fn_or_key: Any, inner_fn: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def bypassing_wrapper(tx: Frame, wrapper_fn_or_key: Any, inner_fn: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     """The wrapper is followed as well: where only the function is captured, it gets the tensors that the function uses from outside as
     further arguments."""
     function = tx.tr.build_constant_object(polyfills.dynamo_bypassing_wrapper)
@@ -100,18 +105,18 @@ def bypassing_wrapper(tx: Any, wrapper_fn_or_key: Any, inner_fn: Any, *args: Any
 
 @operator_model("flat_apply", FOLLOWED)
 def apply_to_leaves(
-    tx: Any, func: Any, in_spec: Any, *flat_args: Any, checked_output: Any = TRUE, **_unused: Any
+    tx: Frame, func: Any, in_spec: Any, *flat_args: Any, checked_output: Any = TRUE, **_unused: Any
 ) -> VariableTracker:
     return _call(tx, flat_apply_impl, [func, in_spec, TupleVariable(list(flat_args)), checked_output])
 
 
 @operator_model("register_hook", FOLLOWED)
-def register_hook(tx: Any, tensor: Any, hook_body: Any, *freevars: Any) -> VariableTracker:
+def register_hook(tx: Frame, tensor: Any, hook_body: Any, *freevars: Any) -> VariableTracker:
     return _call(tx, polyfills.register_hook, [tensor, hook_body, *freevars])
 
 
 @operator_model("custom_function_call", FOLLOWED)
-def call_custom_function(tx: Any, autograd_function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def call_custom_function(tx: Frame, autograd_function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     return function_apply(tx, autograd_function, *args, **kwargs)
 
 
@@ -123,13 +128,13 @@ def _without_gradients(name: str, *values: Any) -> None:
 
 
 @operator_model("trace_wrapped", FOLLOWED, "an argument requires gradients")
-def call_trace_wrapped(tx: Any, *args: Any, fn: Any, **kwargs: Any) -> VariableTracker:
+def call_trace_wrapped(tx: Frame, *args: Any, fn: Any, **kwargs: Any) -> VariableTracker:
     _without_gradients("trace_wrapped", *args)
     return tx.call(fn, list(args), kwargs)
 
 
 @operator_model("run_const_graph", FOLLOWED, "an argument requires gradients")
-def call_const_graph(tx: Any, graph: Any, args: Any) -> VariableTracker:
+def call_const_graph(tx: Frame, graph: Any, args: Any) -> VariableTracker:
     items = tx.tr.unpack(tx, args)
     _without_gradients("run_const_graph", *items)
     return tx.call(graph, items)
@@ -141,7 +146,7 @@ MakeArguments = Callable[[Node, list[Node]], tuple[tuple[Any, ...], dict[str, An
 
 
 def _region(
-    tx: Any,
+    tx: Frame,
     op: Any,
     fn: VariableTracker,
     args: list[VariableTracker],
@@ -173,13 +178,13 @@ def _host(vt: VariableTracker, what: str) -> Any:
 
 
 @operator_model("strict_mode", REGION)
-def call_strictly(tx: Any, callable: Any, operands: Any) -> VariableTracker:
+def call_strictly(tx: Frame, callable: Any, operands: Any) -> VariableTracker:
     op = torch.ops.higher_order.strict_mode
     return _region(tx, op, callable, tx.tr.unpack(tx, operands), lambda body, nodes: ((body, tuple(nodes)), {}))
 
 
 @operator_model("hints_wrapper", REGION)
-def call_with_hints(tx: Any, body_fn: Any, args: Any, kwargs: Any, hints: Any) -> VariableTracker:
+def call_with_hints(tx: Frame, body_fn: Any, args: Any, kwargs: Any, hints: Any) -> VariableTracker:
     if not isinstance(kwargs, DictVariable) or not isinstance(hints, DictVariable) or list(kwargs.pairs()):
         return unsupported(BREAK, "hints_wrapper with other arguments than it takes")
     known = {_host(key, "a hint"): _host(value, "a hint") for key, value in hints.pairs()}
@@ -189,7 +194,7 @@ def call_with_hints(tx: Any, body_fn: Any, args: Any, kwargs: Any, hints: Any) -
 
 
 def base_hop(
-    tx: Any, op: BaseHOP, fn: VariableTracker, operands: list[VariableTracker], options: dict[str, VariableTracker]
+    tx: Frame, op: BaseHOP, fn: VariableTracker, operands: list[VariableTracker], options: dict[str, VariableTracker]
 ) -> VariableTracker:
     """An operator that calls its function with the operands, under options for compilers."""
     known = {name: _option(value, name, tx) for name, value in options.items()}
@@ -210,7 +215,7 @@ class _Fields(NamedTuple):
     fields: dict[str, Any]
 
 
-def _option(vt: VariableTracker, name: str, tx: Any) -> Any:
+def _option(vt: VariableTracker, name: str, tx: Frame) -> Any:
     if vt.is_python_constant() and type(vt.as_python_constant()) in ATOMIC_TYPES:
         return vt.as_python_constant()
     cls = vt.python_type()
@@ -223,7 +228,7 @@ _InvokeQuant = torch._higher_order_ops.InvokeQuant
 
 
 def _base_hop_handler(op: BaseHOP) -> Callable[..., VariableTracker]:
-    def call(tx: Any, subgraph: Any, *operands: Any, **kwargs: Any) -> VariableTracker:
+    def call(tx: Frame, subgraph: Any, *operands: Any, **kwargs: Any) -> VariableTracker:
         return base_hop(tx, op, subgraph, list(operands), kwargs)
 
     return call
@@ -234,19 +239,19 @@ for _name in ("foreach_map", "invoke_quant", "invoke_quant_packed"):
 
 
 @models(foreach_map)
-def call_foreach_map(tx: Any, op: Any, *operands: Any, **kwargs: Any) -> VariableTracker:
+def call_foreach_map(tx: Frame, op: Any, *operands: Any, **kwargs: Any) -> VariableTracker:
     function = tx.tr.build_constant_object(polyfills.foreach_map)
     return base_hop(tx, _foreach_map, function, [op, *operands], kwargs)
 
 
 @builtin(invoke_subgraph_placeholder)
-def nested_compile_region(tx: Any, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def nested_compile_region(tx: Frame, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     """A region that torch.compile compiles once: part of the graph around it."""
     return tx.call(func, list(args), kwargs)
 
 
 @builtin(torch.fx.traceback.annotate)
-def annotate(tx: Any, *args: Any) -> VariableTracker:
+def annotate(tx: Frame, *args: Any) -> VariableTracker:
     """A mark for tools that read the graphs of torch.compile."""
     return tx.call(tx.tr.build_constant_object(contextlib.nullcontext), [])
 
@@ -255,7 +260,7 @@ def annotate(tx: Any, *args: Any) -> VariableTracker:
 
 
 def _as_node(name: str) -> None:
-    def call(tx: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+    def call(tx: Frame, *args: Any, **kwargs: Any) -> VariableTracker:
         graph = tx.tr.graph
         graph.propagator.allow_higher_order()
         op = getattr(torch.ops.higher_order, name)
@@ -302,13 +307,13 @@ REFUSED = {
 class HigherOrderOperatorVariable(HigherOrderFunctionVariable):
     """An operator that has a model."""
 
-    def direct_call(self, tx: Any, args: list[VariableTracker]) -> Any:
+    def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         """`wrap` is a call of its first argument: a graph break inside can be resumed."""
         return args[0].direct_call(tx, args[1:]) if args and self.value.name() == "wrap" else None
 
 
 @builds_subclasses(HigherOrderOperator)
-def build_higher_order(tr: Any, value: HigherOrderOperator, source: Any) -> VariableTracker:
+def build_higher_order(tr: Trace, value: HigherOrderOperator, source: GuardNode | None) -> VariableTracker:
     if not has_model(value):
         return unsupported(WITHOUT_MODEL, f"{value.name()}: {why_refused(value)}")
     tr.guard(source, ir.IS, value)

@@ -11,7 +11,7 @@ Mirrors `torch/_functorch/vmap.py`.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,6 +28,9 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.torch.body import CapturedBody, follow
 from dynamo_lite.variables.torch.functions import FOLLOWED
 from dynamo_lite.variables.torch.tensor import TensorVariable
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
 
 _vmap = attrgetter("_functorch.vmap")(torch)
 _predispatch = attrgetter("_functorch.predispatch")(torch)
@@ -63,7 +66,7 @@ class Vmapped:
     """A vmapped call that the library's functions make."""
 
     def __init__(
-        self, tx: Any, func: Any, in_dims: Any, out_dims: Any, args: list[Any], kwargs: dict[str, Any]
+        self, tx: Frame, func: Any, in_dims: Any, out_dims: Any, args: list[Any], kwargs: dict[str, Any]
     ) -> None:
         self.tx = tx
         self.func = func
@@ -116,7 +119,7 @@ def _level(number: VariableTracker) -> Level:
 
 
 @builtin(_C._add_batch_dim, _predispatch._add_batch_dim)
-def add_batch_dim(tx: Any, tensor: Any, in_dim: Any, level: Any) -> VariableTracker:
+def add_batch_dim(tx: Frame, tensor: Any, in_dim: Any, level: Any) -> VariableTracker:
     """The tensor without the dimension: one example."""
     current = _level(level)
     dim = in_dim.as_python_constant()
@@ -133,7 +136,7 @@ def add_batch_dim(tx: Any, tensor: Any, in_dim: Any, level: Any) -> VariableTrac
 
 
 @builtin(_C._remove_batch_dim, _predispatch._remove_batch_dim)
-def remove_batch_dim(tx: Any, tensor: Any, level: Any, batch_size: Any, out_dim: Any) -> VariableTracker:
+def remove_batch_dim(tx: Frame, tensor: Any, level: Any, batch_size: Any, out_dim: Any) -> VariableTracker:
     """The tensors of all examples; as long as there is no node for them something that is like it."""
     current = _level(level)
     if current.results is not None:
@@ -148,7 +151,7 @@ def remove_batch_dim(tx: Any, tensor: Any, level: Any, batch_size: Any, out_dim:
 
 
 @builtin(_C.is_batchedtensor)
-def is_batchedtensor(tx: Any, tensor: Any) -> VariableTracker:
+def is_batchedtensor(tx: Frame, tensor: Any) -> VariableTracker:
     """Whether a tensor is computed from one that has been given a batch dimension."""
     return boolean(isinstance(tensor, TensorVariable) and any(_leads_to(level, tensor.proxy) for level in _levels))
 

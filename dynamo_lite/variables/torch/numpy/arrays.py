@@ -12,7 +12,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
@@ -28,6 +28,10 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, metadata
 
 from .layout import Flags, Layout, is_only_named_otherwise, shape_now, strides_now
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
 
 numpy: Any = sys.modules.get("numpy")
 
@@ -62,7 +66,7 @@ class ArrayVariable(VariableTracker):
 
     # -- attributes
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         known = ATTRIBUTES.get(name)
         if known is not None:
             return known(tx, self)
@@ -75,44 +79,44 @@ class ArrayVariable(VariableTracker):
             )
         return unsupported("numpy", f"{self.cls.__name__}.{name}")
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         unsupported("numpy", f"assignment to {self.cls.__name__}.{name}")
 
     # -- numbers
 
-    def nb_bool(self, tx: Any) -> VariableTracker:
+    def nb_bool(self, tx: Frame) -> VariableTracker:
         return unsupported("data-dependent-branch", self.describe())
 
-    def nb_index(self, tx: Any) -> VariableTracker:
+    def nb_index(self, tx: Frame) -> VariableTracker:
         return self.number(tx, operator.index)
 
-    def nb_int(self, tx: Any) -> VariableTracker:
+    def nb_int(self, tx: Frame) -> VariableTracker:
         return self.number(tx, int)
 
-    def nb_float(self, tx: Any) -> VariableTracker:
+    def nb_float(self, tx: Frame) -> VariableTracker:
         return self.number(tx, float)
 
-    def number(self, tx: Any, convert: Callable[[Any], Any]) -> VariableTracker:
+    def number(self, tx: Frame, convert: Callable[[Any], Any]) -> VariableTracker:
         """The only element as a Python number."""
         if not config.capture_scalar_outputs or self.proxy.meta.ndim:
             return unsupported("data-dependent-operator", f"a number from {self.describe()}")
         item = tx.tr.graph.call(tx, "call_method", "item", [ValueVariable(self.proxy)])
         return item.nb_float(tx) if convert is float else item.nb_int(tx) if convert is int else item
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return unsupported("format", self.describe())
 
     # -- container
 
-    def mp_length(self, tx: Any) -> VariableTracker:
+    def mp_length(self, tx: Frame) -> VariableTracker:
         if not self.proxy.meta.ndim:
             return tx.raises(TypeError, "len() of unsized object")
         return metadata(self, self.proxy.meta.shape[0], "size", 0)
 
-    def sq_contains(self, tx: Any, item: VariableTracker) -> VariableTracker:
+    def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
         return unsupported("data-dependent-operator", "element in array")
 
-    def tp_iter(self, tx: Any) -> VariableTracker:
+    def tp_iter(self, tx: Frame) -> VariableTracker:
         if not self.proxy.meta.ndim:
             return tx.raises(TypeError, "iteration over a 0-d array")
         n = self.mp_length(tx).as_python_constant()
@@ -120,7 +124,7 @@ class ArrayVariable(VariableTracker):
 
     # -- codegen
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         strides, is_fixed = self.layout.strides, not self.layout.writeable
         if self.is_scalar or (strides is None and not is_fixed):
             cg.load_callable(functional.to_scalar if self.is_scalar else functional.to_array)
@@ -147,12 +151,12 @@ def dtype_of(self: ArrayVariable) -> Any:
     return numpy.dtype(str(self.proxy.meta.dtype).removeprefix("torch."))
 
 
-def _shape(tx: Any, self: ArrayVariable) -> VariableTracker:
+def _shape(tx: Frame, self: ArrayVariable) -> VariableTracker:
     shape = self.proxy.meta.shape
     return TupleVariable([metadata(self, n, "size", i) for i, n in enumerate(shape)])
 
 
-def _strides(tx: Any, self: ArrayVariable) -> VariableTracker:
+def _strides(tx: Frame, self: ArrayVariable) -> VariableTracker:
     if self.layout.strides is not None:
         return TupleVariable(list(map(ConstantVariable, self.layout.strides)))
     size = ConstantVariable(self.proxy.meta.dtype.itemsize)
@@ -160,12 +164,12 @@ def _strides(tx: Any, self: ArrayVariable) -> VariableTracker:
     return TupleVariable([binary_op(tx, operator.mul, n, size) for n in strides])
 
 
-def _nbytes(tx: Any, self: ArrayVariable) -> VariableTracker:
+def _nbytes(tx: Frame, self: ArrayVariable) -> VariableTracker:
     numel = metadata(self, self.proxy.meta.numel(), "numel")
     return binary_op(tx, operator.mul, numel, ConstantVariable(self.proxy.meta.dtype.itemsize))
 
 
-def _flags(tx: Any, self: ArrayVariable) -> VariableTracker:
+def _flags(tx: Frame, self: ArrayVariable) -> VariableTracker:
     if self.is_scalar or not all(type(n) is int for n in self.proxy.meta.shape):
         return unsupported("numpy", f"{self.cls.__name__}.flags")
     owndata = self.layout.owndata
@@ -192,31 +196,31 @@ class FlagsVariable(VariableTracker):
     def python_type(self) -> type:
         return type(numpy.empty(0).flags)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         try:
             return tx.tr.wrap_new(self.flags.read(name))
         except KeyError:
             return unsupported("numpy", f"ndarray.flags.{name}")
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         try:
             return tx.tr.wrap_new(self.flags.read(key.as_python_constant()))
         except KeyError:
             return unsupported("numpy", "ndarray.flags[]")
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         unsupported("numpy", f"assignment to ndarray.flags.{name}")
 
-    def mp_ass_subscript(self, tx: Any, key: VariableTracker, value: VariableTracker | None) -> None:
+    def mp_ass_subscript(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
         unsupported("numpy", "assignment to ndarray.flags[]")
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         return unsupported("numpy", "comparison of ndarray.flags")
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return unsupported("numpy", "hash of ndarray.flags")
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         error = Unsupported("numpy", "ndarray.flags, which leaves the frame")
         error.break_step = self.made_at
         raise error
@@ -244,11 +248,11 @@ def with_views(values: set[TensorValue]) -> set[TensorValue]:
     return {member for value in values for member in value.family or (value,)}
 
 
-def alias(tx: Any, vt: TensorVariable | ArrayVariable) -> TensorVariable:
+def alias(tx: Frame, vt: TensorVariable | ArrayVariable) -> TensorVariable:
     return tx.tr.graph.call(tx, "call_method", "detach", [ValueVariable(vt.proxy)])
 
 
-def array_in_memory_of(tx: Any, vt: TensorVariable | ArrayVariable) -> ArrayVariable:
+def array_in_memory_of(tx: Frame, vt: TensorVariable | ArrayVariable) -> ArrayVariable:
     """Another array in the same memory."""
     array = ArrayVariable(alias(tx, vt).proxy, numpy.ndarray)
     array.memory = getattr(vt, "memory", vt.proxy)

@@ -13,7 +13,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -37,6 +37,10 @@ from . import scalarmath
 from .arrays import ATTRIBUTES, ArrayVariable, array_in_memory_of, dtype_of, families, with_views
 from .layout import layout_of, shape_now, strides_now
 from .scalarmath import ScalarVariable, any_within, varies
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.interp.frame import Frame
 
 numpy: Any = sys.modules.get("numpy")
 
@@ -111,7 +115,7 @@ class NumpyCall:
 
     # -- what torch makes
 
-    def enter(self, tx: Any) -> VariableTracker:
+    def enter(self, tx: Frame) -> VariableTracker:
         """Put the call into the graph."""
         named = DictVariable()
         for name, value in self.kwargs.items():
@@ -120,7 +124,7 @@ class NumpyCall:
         call = [ConstantVariable(self.path), positional, named]
         return tx.tr.graph.call(tx, "call_function", functional.numpy_function, call)
 
-    def _argument(self, tx: Any, vt: VariableTracker) -> VariableTracker:
+    def _argument(self, tx: Frame, vt: VariableTracker) -> VariableTracker:
         """The argument as the graph has it: arrays as tensors, numpy's scalars, whose dtype counts, too; dtypes by name."""
         if isinstance(vt, ArrayVariable):
             return ValueVariable(vt.proxy)
@@ -149,13 +153,13 @@ class NumpyCall:
         return ValueVariable(scalar.proxy)
 
     @staticmethod
-    def _tensor_of(tx: Any, number: VariableTracker, dtype: Any) -> VariableTracker:
+    def _tensor_of(tx: Frame, number: VariableTracker, dtype: Any) -> VariableTracker:
         options = {"dtype": ConstantVariable(getattr(torch, dtype.name))}
         return tx.tr.graph.call(tx, "call_function", torch.full, [TupleVariable([]), number], options)
 
     # -- the two together
 
-    def result(self, tx: Any, expected: Any, made: VariableTracker) -> VariableTracker:
+    def result(self, tx: Frame, expected: Any, made: VariableTracker) -> VariableTracker:
         """The graph's result as the object that numpy would return."""
         if isinstance(expected, tuple | list):
             items = getattr(made, "items", None)
@@ -180,7 +184,7 @@ class NumpyCall:
             return unsupported("numpy", f"{self.path} returns a {made.python_type().__name__}")
         return self._array(tx, expected, made)
 
-    def _array(self, tx: Any, expected: Any, made: TensorVariable | ArrayVariable) -> ArrayVariable:
+    def _array(self, tx: Frame, expected: Any, made: TensorVariable | ArrayVariable) -> ArrayVariable:
         value = self._with_memory_of(tx, expected, made)
         cls = type(expected) if isinstance(expected, numpy.generic) else numpy.ndarray
         array = ArrayVariable(value, cls, made_at=tx.tr.failing_step())
@@ -195,7 +199,7 @@ class NumpyCall:
                 unsupported("numpy", f"{self.path} lies otherwise in memory")
         return array
 
-    def _with_memory_of(self, tx: Any, expected: Any, made: TensorVariable | ArrayVariable) -> TensorValue:
+    def _with_memory_of(self, tx: Frame, expected: Any, made: TensorVariable | ArrayVariable) -> TensorValue:
         """The value with memory of its own, or that of an argument, as numpy's result has it."""
         wanted = [isinstance(expected, numpy.ndarray) and numpy.may_share_memory(expected, s) for _, s in self._given()]
         found = [not families(made).isdisjoint(families(vt)) for vt, _ in self._given()]
@@ -230,13 +234,13 @@ _ELEMENTWISE = frozenset(
 class CopiedView:
     """A copy where numpy has a view (`array[::-1]`): nobody can tell as long as neither is written to and only one leaves the frame."""
 
-    def __init__(self, tx: Any, viewed: ArrayVariable, copy: TensorVariable, why: str) -> None:
+    def __init__(self, tx: Frame, viewed: ArrayVariable, copy: TensorVariable, why: str) -> None:
         self.viewed, self.copy = families(viewed), families(copy)
         self.writes_before = len(tx.tr.graph.writes)
         self.error = Unsupported("numpy", why)
         self.error.break_step, self.error.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
 
-    def check(self, tr: Any, escaping: Iterable[VariableTracker]) -> None:
+    def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
         """Raise `Unsupported` if somebody could tell."""
         viewed, copies = with_views(self.viewed), with_views(self.copy)
         written = {value for value, _ in tr.graph.writes[self.writes_before :]}
@@ -248,7 +252,7 @@ class CopiedView:
 
 
 def call_numpy(
-    tx: Any, path: str, real: Callable[..., Any], args: list[Any], kwargs: dict[str, Any] | None = None
+    tx: Frame, path: str, real: Callable[..., Any], args: list[Any], kwargs: dict[str, Any] | None = None
 ) -> VariableTracker:
     """Put a call into the graph. `real` is numpy's function, `path` its name for `functional.numpy_function`."""
     kwargs = kwargs or {}
@@ -278,7 +282,7 @@ def _are_alike(v: Any, w: Any) -> bool:
     return type(v) is type(w) and getattr(v, "shape", None) == getattr(w, "shape", None)
 
 
-def _simpler(tx: Any, error: Unsupported, args: list[VariableTracker]) -> list[VariableTracker] | None:
+def _simpler(tx: Frame, error: Unsupported, args: list[VariableTracker]) -> list[VariableTracker] | None:
     """Arguments that `torch._numpy` takes where it refuses the given ones, None if there are none: arrays in the place of sequences of
     arrays, constants for numbers that vary."""
     if error.slug not in _RETRIED:
@@ -288,7 +292,7 @@ def _simpler(tx: Any, error: Unsupported, args: list[VariableTracker]) -> list[V
     return _constants(args) if any(map(varies, args)) else None
 
 
-def _stacked(tx: Any, vt: VariableTracker) -> VariableTracker:
+def _stacked(tx: Frame, vt: VariableTracker) -> VariableTracker:
     """The array that numpy makes of a sequence with arrays in it."""
     if not isinstance(vt, ListVariable | TupleVariable) or not holds_array(vt):
         return vt
@@ -403,13 +407,13 @@ def _is_operand(vt: VariableTracker) -> bool:
     return issubclass(vt.python_type(), (int, float, complex, numpy.generic))
 
 
-def operate(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
+def operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
     """A function of the `operator` module on arrays."""
     return call_numpy(tx, f"operator.{function.__name__}", function, args)
 
 
 def _binary(function: Callable[..., Any]) -> Any:
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not (_is_operand(v) and _is_operand(w)):
             return NOT_IMPLEMENTED
         return operate(tx, function, [v, w])
@@ -424,7 +428,7 @@ for _function, (_slot, _) in UNARY_OPS.items():
     setattr(ArrayVariable, _slot, lambda self, tx, f=_function: operate(tx, f, [self]))
 
 
-def _compare(self: ArrayVariable, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+def _compare(self: ArrayVariable, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
     if isinstance(other, TensorVariable):
         return NOT_IMPLEMENTED
     return operate(tx, COMPARE_OPS[op], [self, other])

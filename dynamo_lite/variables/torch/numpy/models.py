@@ -12,7 +12,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -39,6 +39,11 @@ from .arrays import ArrayVariable, alias, array_in_memory_of
 from .calls import NumpyCall, call_numpy
 from .scalarmath import ScalarVariable, any_within, varies
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 numpy: Any = sys.modules.get("numpy")
 
 # -- scalars among tensors
@@ -49,7 +54,7 @@ def _category(dtype: torch.dtype) -> int:
     return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
 
 
-def among_tensors(tx: Any, scalar: ArrayVariable, tensors: list[TensorVariable]) -> VariableTracker:
+def among_tensors(tx: Frame, scalar: ArrayVariable, tensors: list[TensorVariable]) -> VariableTracker:
     """A tensor that takes part in an operator as the scalar's number does: torch knows its class, not its dtype. In a graph it is a tensor
     without dimensions, whose dtype counts more."""
     if not scalar.is_scalar or scalar.cls is numpy.bool_:  # of which torch makes a float
@@ -69,7 +74,7 @@ def among_tensors(tx: Any, scalar: ArrayVariable, tensors: list[TensorVariable])
     return tx.tr.graph.call(tx, "call_method", "to", [value, ConstantVariable(dtype)])
 
 
-def _operate_on_tensors(tx: Any, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
+def _operate_on_tensors(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
     """An operator on a tensor and a scalar, or an array."""
     tensors = [a for a in args if isinstance(a, TensorVariable)]
     if function is operator.setitem and isinstance(args[2], ArrayVariable) and args[2].is_scalar and len(tensors) == 1:
@@ -98,7 +103,7 @@ _AMONG_TENSORS = frozenset(
 
 
 def _with_tensors(
-    tx: Any, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> list[VariableTracker]:
     """The arguments of a function or method of torch's, with tensors where scalars stand for a number or a tensor."""
     name = getattr(fn, "__name__", "")
@@ -129,11 +134,11 @@ _TAKES_NUMBERS = {
 class NumpyFunctionVariable(DescriptorVariable):
     """A ufunc or array function. Of constants a number is computed; everything else goes into the graph."""
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return call_function(tx, self.value, args, kwargs)
 
 
-def call_function(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[str, Any]) -> VariableTracker:
+def call_function(tx: Frame, real: Any, args: list[VariableTracker], kwargs: dict[str, Any]) -> VariableTracker:
     """Call a function of numpy's namespaces."""
     if getattr(real, "__name__", "") in _WITH_EFFECTS:
         return unsupported("numpy", f"numpy.{real.__name__}")
@@ -178,7 +183,7 @@ def _holds_tensor(vt: VariableTracker) -> bool:
 
 
 def _folded(
-    tx: Any, real: Any, args: Iterable[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, real: Any, args: Iterable[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """The result of a call on Python numbers, None for an array, which is a new one at each call."""
     host = NumpyCall(getattr(real, "__name__", ""), real, [], {})
@@ -195,7 +200,7 @@ def _folded(
 # -- tensors as arguments
 
 
-def _call_on_tensors(tx: Any, real: Any, args: list[VariableTracker], kwargs: dict[str, Any]) -> VariableTracker:
+def _call_on_tensors(tx: Frame, real: Any, args: list[VariableTracker], kwargs: dict[str, Any]) -> VariableTracker:
     """numpy asks a tensor for an array; what a ufunc has computed, the tensor makes a tensor of."""
     implementation = getattr(real, "_implementation", None)
     if isinstance(implementation, types.FunctionType):
@@ -216,7 +221,7 @@ def _call_on_tensors(tx: Any, real: Any, args: list[VariableTracker], kwargs: di
     return from_numpy(tx, array)
 
 
-def _array_of(tx: Any, vt: VariableTracker) -> VariableTracker:
+def _array_of(tx: Frame, vt: VariableTracker) -> VariableTracker:
     """`__array__` of the tensors within an argument."""
     if isinstance(vt, TensorVariable):
         return tensor_numpy(tx, vt)
@@ -247,7 +252,7 @@ def as_tensor(array: Any) -> Any:
         return None
 
 
-def build_array(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_array(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     tensor = as_tensor(value) if config.trace_numpy and type(value) is numpy.ndarray else None
     if tensor is None:
         return unsupported("numpy", f"{type(value).__name__} of {value.dtype}")
@@ -258,7 +263,7 @@ def build_array(tr: Any, value: Any, source: Any) -> VariableTracker:
     return vt
 
 
-def tensor_numpy(tx: Any, self: TensorVariable, *, force: VariableTracker | None = None) -> VariableTracker:
+def tensor_numpy(tx: Frame, self: TensorVariable, *, force: VariableTracker | None = None) -> VariableTracker:
     """`Tensor.numpy`."""
     meta = self.proxy.meta
     forced = force is not None and force.as_python_constant()
@@ -271,7 +276,7 @@ def tensor_numpy(tx: Any, self: TensorVariable, *, force: VariableTracker | None
     return array_in_memory_of(tx, self)
 
 
-def from_numpy(tx: Any, array: VariableTracker) -> VariableTracker:
+def from_numpy(tx: Frame, array: VariableTracker) -> VariableTracker:
     """`torch.from_numpy`: a tensor in the same memory."""
     cls = array.python_type()
     if not issubclass(cls, numpy.ndarray):
@@ -281,7 +286,7 @@ def from_numpy(tx: Any, array: VariableTracker) -> VariableTracker:
     return alias(tx, array)
 
 
-def tensor_of_array(tx: Any, array: ArrayVariable, options: dict[str, Any], copy: bool) -> VariableTracker:
+def tensor_of_array(tx: Frame, array: ArrayVariable, options: dict[str, Any], copy: bool) -> VariableTracker:
     """`torch.tensor` (a copy) or `torch.as_tensor` of an array."""
     result = alias(tx, array)
     if copy:
@@ -293,7 +298,7 @@ def tensor_of_array(tx: Any, array: ArrayVariable, options: dict[str, Any], copy
 # -- constants
 
 
-def build_by_value(tr: Any, value: Any, source: Any) -> ConstantVariable:
+def build_by_value(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
     tr.guard(source, ir.EQUALS, value)
     return ConstantVariable(value, source)
 
@@ -303,7 +308,7 @@ def item_of(scalar: Any) -> Any:
     return scalar.item()
 
 
-def build_scalar(tr: Any, value: Any, source: Any) -> VariableTracker:
+def build_scalar(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
     """A number: a constant, or one that varies as Python's numbers do."""
     model = scalarmath.MODELS.get(type(value))
     if model is None:
@@ -315,11 +320,11 @@ def build_scalar(tr: Any, value: Any, source: Any) -> VariableTracker:
     return model(type(value), number, value, source) if number.is_symbolic else ConstantVariable(value, source)
 
 
-def _scalar_item(vt: ConstantVariable, tx: Any, key: VariableTracker) -> VariableTracker:
+def _scalar_item(vt: ConstantVariable, tx: Frame, key: VariableTracker) -> VariableTracker:
     return unsupported("numpy", f"item of a {type(vt.value).__name__}")
 
 
-def _scalar_index(vt: ConstantVariable, tx: Any) -> VariableTracker:
+def _scalar_index(vt: ConstantVariable, tx: Frame) -> VariableTracker:
     return fold(tx, operator.index, [vt], {})
 
 
@@ -339,7 +344,7 @@ def _is_scalar(vt: VariableTracker) -> bool:
     return known or isinstance(vt, ScalarVariable)
 
 
-def build_function(tr: Any, value: Any, source: Any) -> NumpyFunctionVariable:
+def build_function(tr: Trace, value: Any, source: GuardNode | None) -> NumpyFunctionVariable:
     tr.guard(source, ir.IS, value)
     return NumpyFunctionVariable(value, source)
 
@@ -355,7 +360,7 @@ def host_number(value: Any) -> Any:
 
 
 def _method_handler(name: str, raw: Any) -> Any:
-    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if name in ("item", "tolist") and not args and not kwargs and config.capture_scalar_outputs:
             return self.number(tx, lambda number: number)
         if name in _DATA_METHODS or not _has(f"ndarray.{name}"):
@@ -366,7 +371,7 @@ def _method_handler(name: str, raw: Any) -> Any:
 
 
 def array_view(
-    tx: Any, self: VariableTracker, dtype: VariableTracker | None = None, type: VariableTracker | None = None
+    tx: Frame, self: VariableTracker, dtype: VariableTracker | None = None, type: VariableTracker | None = None
 ) -> VariableTracker:
     """`ndarray.view`."""
     given = [vt for vt in (dtype, type) if vt is not None]
@@ -383,7 +388,7 @@ def array_view(
 
 
 def _scalar_method_handler(name: str, raw: Any) -> Any:
-    def handler(tx: Any, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if isinstance(self, ArrayVariable):
             return _method_handler(name, raw)(tx, self, *args, **kwargs)
         found = scalarmath.call_method(tx, raw, self, list(args), kwargs)

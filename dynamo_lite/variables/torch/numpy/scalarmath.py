@@ -13,7 +13,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -38,13 +38,20 @@ from dynamo_lite.variables.torch.symnode import (
     with_present_numbers,
 )
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 numpy: Any = sys.modules.get("numpy")
 
 
 class ScalarVariable(VariableTracker):
     """A float of numpy's. `number` is the Python number that it is."""
 
-    def __init__(self, cls: type, number: VariableTracker, value: Any = MISSING, source: Any = None) -> None:
+    def __init__(
+        self, cls: type, number: VariableTracker, value: Any = MISSING, source: GuardNode | None = None
+    ) -> None:
         self.cls = cls
         self.number = number
         self.source = source
@@ -69,42 +76,42 @@ class ScalarVariable(VariableTracker):
 
     # -- slots
 
-    def nb_bool(self, tx: Any) -> VariableTracker:
+    def nb_bool(self, tx: Frame) -> VariableTracker:
         return self.number.nb_bool(tx)
 
-    def nb_int(self, tx: Any) -> VariableTracker:
+    def nb_int(self, tx: Frame) -> VariableTracker:
         return self.number.nb_int(tx)
 
-    def nb_float(self, tx: Any) -> VariableTracker:
+    def nb_float(self, tx: Frame) -> VariableTracker:
         return self.number.nb_float(tx)
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return self.constant().tp_hash(tx)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return self.constant().tp_repr(tx)
 
-    def tp_str(self, tx: Any) -> VariableTracker:
+    def tp_str(self, tx: Frame) -> VariableTracker:
         return self.constant().tp_str(tx)
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         found = _operate(tx, COMPARE_OPS[op], self, other)
         if found is not None:
             return found
         # A tensor or an array has its own way; of a list numpy makes an array.
         return NOT_IMPLEMENTED if "proxy" in other.__dict__ else self.constant().tp_richcompare(tx, other, op)
 
-    def mp_subscript(self, tx: Any, key: VariableTracker) -> VariableTracker:
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
         return unsupported("numpy", f"item of a {self.cls.__name__}")
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         raw = getattr(self.cls, name, None)
         if isinstance(raw, types.MethodDescriptorType) and raw in METHODS:
             return MethodVariable(tx.tr.build_constant_object(raw), self)
         known = self.cls(0) if name in _OF_ALL else self.as_python_constant()
         return ConstantVariable(known).tp_getattro(tx, name)
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(self.cls)
         cg.load(self.number)
         cg.asm.call(1)
@@ -113,7 +120,7 @@ class ScalarVariable(VariableTracker):
 class IntScalarVariable(ScalarVariable):
     """An int."""
 
-    def nb_index(self, tx: Any) -> VariableTracker:
+    def nb_index(self, tx: Frame) -> VariableTracker:
         return self.number
 
 
@@ -154,7 +161,7 @@ def with_constants(vt: VariableTracker) -> VariableTracker:
 
 
 def call_on_numbers(
-    tx: Any, path: str, real: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, path: str, real: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """The result of numpy's function `real`, of which `path` is the name for `functional.numpy_number`; None where no scalar says it."""
     numbers: list[VariableTracker] = []
@@ -206,7 +213,7 @@ def _form(vt: VariableTracker, numbers: list[VariableTracker]) -> Any:
 
 
 def _of_ints(
-    tx: Any, real: Any, args: list[VariableTracker], numbers: list[VariableTracker], cls: type
+    tx: Frame, real: Any, args: list[VariableTracker], numbers: list[VariableTracker], cls: type
 ) -> VariableTracker | None:
     """The number of class `cls` that the function makes of ints; None where it is not sums and products, or the larger, of them."""
     if not all(vt.python_type() is int for vt in numbers) or not issubclass(cls, _INTEGERS):
@@ -222,13 +229,13 @@ def _of_ints(
         return None
 
 
-def _is_of_program(tx: Any, number: VariableTracker) -> bool:
+def _is_of_program(tx: Frame, number: VariableTracker) -> bool:
     """Whether a symbolic int is made of numbers of the program that are no sizes."""
     sym = number.proxy.sym if isinstance(number, SymNodeVariable) else None
     return isinstance(sym, torch.SymInt) and not sym.node.expr.free_symbols.isdisjoint(tx.tr.graph.symbols.numbers)
 
 
-def _has_room(tx: Any, cls: type, number: VariableTracker) -> bool:
+def _has_room(tx: Frame, cls: type, number: VariableTracker) -> bool:
     """Whether an int is one of numpy's class, which the guards hold it to: others wrap around, or are refused."""
     # torch's reasoning takes all symbolic ints for ones of 64 bits, so that a condition on the last of them would be dropped.
     most = ConstantVariable(min(int(numpy.iinfo(cls).max), 1 << 62))
@@ -237,7 +244,7 @@ def _has_room(tx: Any, cls: type, number: VariableTracker) -> bool:
 
 
 def _number_of_ints(
-    tx: Any, real: Any, args: list[VariableTracker], numbers: list[VariableTracker]
+    tx: Frame, real: Any, args: list[VariableTracker], numbers: list[VariableTracker]
 ) -> VariableTracker | None:
     if real in _COMPARISONS:
         return richcompare(tx, *numbers, _COMPARISONS[real])
@@ -300,7 +307,7 @@ if numpy is not None:
 
 
 def call_method(
-    tx: Any, raw: Any, self: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, raw: Any, self: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
     """A method of a scalar that varies; None where it has to be a constant, and for those that are."""
     if not isinstance(self, ScalarVariable):
@@ -317,7 +324,7 @@ def all_constants(
     return list(map(with_constants, args)), {name: with_constants(vt) for name, vt in kwargs.items()}
 
 
-def new_scalar(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_scalar(tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """`numpy.float64(number)` and the like."""
     real = cls.value
     if not kwargs and len(args) == 1 and varies(args[0]):
@@ -333,7 +340,7 @@ def new_scalar(tx: Any, cls: VariableTracker, *args: VariableTracker, **kwargs: 
 # -- operators
 
 
-def _operate(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker | None:
+def _operate(tx: Frame, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker | None:
     """An operator on numbers; None for others."""
     if not all(map(is_number, trackers)):
         return None
@@ -341,7 +348,7 @@ def _operate(tx: Any, function: Callable[..., Any], *trackers: VariableTracker) 
     return found if found is not None else with_present_numbers(tx, function, trackers)
 
 
-def _unary(tx: Any, function: Callable[..., Any], scalar: ScalarVariable) -> VariableTracker:
+def _unary(tx: Frame, function: Callable[..., Any], scalar: ScalarVariable) -> VariableTracker:
     found = _operate(tx, function, scalar)
     return fold(tx, function, [scalar.constant()], {}) if found is NOT_IMPLEMENTED else found
 
@@ -358,7 +365,7 @@ def _takes_part(v: VariableTracker, w: VariableTracker) -> bool:
 def _binary(function: Callable[..., Any], otherwise: Any) -> Any:
     """The slot for scalars, and for the constants that meet them."""
 
-    def slot(tx: Any, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not (type(v) is type(w) is ConstantVariable) and _takes_part(v, w):
             found = _operate(tx, function, v, w)
             if found is not None:

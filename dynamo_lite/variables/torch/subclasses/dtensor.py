@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch._library.opaque_object import is_opaque_type
 from torch.distributed.device_mesh import DeviceMesh
@@ -30,6 +30,12 @@ from dynamo_lite.variables.torch.tensor import TensorVariable
 
 from .wrapper_tensor import WrapperTensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 SLUG = "tensor-subclass"
 _PLACEMENTS = (Shard, Replicate, Partial)
 
@@ -37,25 +43,25 @@ _PLACEMENTS = (Shard, Replicate, Partial)
 class PlacementVariable(DescriptorVariable):
     """A placement: a constant."""
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         found = getattr(self.value, name, MISSING)
         if inspect.ismethod(found) or inspect.isroutine(found):
             return PlacementMethodVariable(self.value, name)
         made = tx.tr.wrap_new(found) if found is not MISSING else None
         return made if made is not None else unsupported(SLUG, f"{self.value!r}.{name}")
 
-    def tp_richcompare(self, tx: Any, other: VariableTracker, op: str) -> VariableTracker:
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if op not in ("==", "!=") or not isinstance(other, PlacementVariable):
             return NOT_IMPLEMENTED
         return boolean((self.value == other.value) is (op == "=="))
 
-    def tp_hash(self, tx: Any) -> VariableTracker:
+    def tp_hash(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(hash(self.value))
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(repr(self.value))
 
-    def emit_new(self, cg: Any) -> None:
+    def emit_new(self, cg: Codegen) -> None:
         cg.load_const(self.value)
 
 
@@ -68,7 +74,7 @@ class PlacementMethodVariable(VariableTracker):
     def python_type(self) -> type:
         return type(self.method)
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if not is_constant(*args, *kwargs.values()):
             return unsupported(SLUG, f"{self.method.__qualname__} of something else than constants")
         host = [a.as_python_constant() for a in args]
@@ -87,13 +93,13 @@ class _Same:
 
 
 @builds(*_PLACEMENTS)
-def build_placement(tr: Any, value: Any, source: Any) -> PlacementVariable:
+def build_placement(tr: Trace, value: Any, source: GuardNode | None) -> PlacementVariable:
     tr.guard(source, ir.PYTHON, _Same(value))
     return PlacementVariable(value, source)
 
 
 @constructor(*_PLACEMENTS)
-def new_placement(tx: Any, cls: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def new_placement(tx: Frame, cls: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     if not is_constant(*args, *kwargs.values()):
         return unsupported(SLUG, "a placement made from something else than constants")
     host = [a.as_python_constant() for a in args]
@@ -111,7 +117,7 @@ def new_placement(tx: Any, cls: Any, *args: VariableTracker, **kwargs: VariableT
 class MeshVariable(VariableTracker):
     """A mesh as an argument of a node, and an input of the graph."""
 
-    def __init__(self, mesh: Any, source: Any) -> None:
+    def __init__(self, mesh: Any, source: GuardNode | None) -> None:
         self.value = mesh
         self.source = source
 
@@ -133,7 +139,7 @@ def pack_mesh(packing: Packing, vt: MeshVariable) -> Any:
     return node
 
 
-def _host(tx: Any, vt: VariableTracker) -> Any:
+def _host(tx: Frame, vt: VariableTracker) -> Any:
     """A mesh, placements, or an option."""
     if isinstance(vt, PlacementVariable):
         return vt.value
@@ -150,7 +156,7 @@ def _with_tensor_first(function: Callable[..., Any]) -> None:
     signature = inspect.signature(function)
 
     @builtin(function)
-    def handler(tx: Any, tensor: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    def handler(tx: Frame, tensor: Any, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if not isinstance(tensor, TensorVariable):
             return unsupported(SLUG, f"{function.__qualname__} of a {tensor.python_type().__name__}")
         try:
@@ -187,7 +193,7 @@ refuse("disallowed-function", distribute_tensor)
 
 
 @builtin(DTensor.placements.fget)
-def dtensor_placements(tx: Any, self: WrapperTensorVariable) -> VariableTracker:
+def dtensor_placements(tx: Frame, self: WrapperTensorVariable) -> VariableTracker:
     """`DTensor.placements`, which the guard on a tensor from outside covers."""
     return TupleVariable([_known(p) for p in self.proxy.fake.placements])
 
@@ -199,7 +205,7 @@ def _known(placement: Any) -> VariableTracker:
 
 
 @builtin(DTensor.device_mesh.fget)
-def dtensor_device_mesh(tx: Any, self: WrapperTensorVariable) -> VariableTracker:
+def dtensor_device_mesh(tx: Frame, self: WrapperTensorVariable) -> VariableTracker:
     """`DTensor.device_mesh`."""
     tr = tx.tr
     if self.source is None:

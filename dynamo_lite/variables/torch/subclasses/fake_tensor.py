@@ -9,7 +9,7 @@ Mirrors `torch/_subclasses/fake_tensor.py` (`FakeTensor`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, is_fake
@@ -25,6 +25,11 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.wrap import builds
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 
 class FakeTensorVariable(TensorVariable):
     """A tensor without data, of the program's own mode."""
@@ -32,7 +37,7 @@ class FakeTensorVariable(TensorVariable):
     def python_type(self) -> type:
         return FakeTensor
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name in _DEVICES:
             type_attribute(tx, FakeTensor, name)
             return ConstantVariable(self.proxy.meta.device)
@@ -42,12 +47,12 @@ class FakeTensorVariable(TensorVariable):
             return unsupported(SLUG, f"FakeTensor.{name}")
         return super().tp_getattro(tx, name)
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         if name in _STATE:
             unsupported(SLUG, f"assignment to FakeTensor.{name}")
         super().tp_setattro(tx, name, value)
 
-    def tp_repr(self, tx: Any) -> VariableTracker:
+    def tp_repr(self, tx: Frame) -> VariableTracker:
         return unsupported("format", self.describe())
 
 
@@ -72,7 +77,7 @@ _STATE = frozenset(
 
 
 @builds(FakeTensor)
-def build_fake_tensor(tr: Any, value: FakeTensor, source: Any) -> TensorVariable:
+def build_fake_tensor(tr: Trace, value: FakeTensor, source: GuardNode | None) -> TensorVariable:
     vt = tr.graph.tensor_input(value, source)
     if is_param(value):
         vt.cls = torch.nn.Parameter
@@ -85,7 +90,7 @@ def build_fake_tensor(tr: Any, value: FakeTensor, source: Any) -> TensorVariable
 _KEY = torch._C._TorchDispatchModeKey.FAKE
 
 
-def _active_mode(tx: Any) -> VariableTracker:
+def _active_mode(tx: Frame) -> VariableTracker:
     """The mode that the program has active."""
     tx.tr.graph.state.guard_modes()
     mode = modes.fake_mode()
@@ -98,20 +103,20 @@ def active_mode(key: Any) -> Any:
 
 
 @builtin(is_fake)
-def torch_is_fake(tx: Any, x: VariableTracker) -> VariableTracker:
+def torch_is_fake(tx: Frame, x: VariableTracker) -> VariableTracker:
     if not isinstance(x, TensorVariable) or x.__class__ not in (TensorVariable, FakeTensorVariable):
         return unsupported(SLUG, f"is_fake of {x.describe()}")
     return boolean(x.proxy.is_fake)
 
 
 @builtin(torch._C._get_dispatch_mode)
-def get_dispatch_mode(tx: Any, key: VariableTracker) -> VariableTracker:
+def get_dispatch_mode(tx: Frame, key: VariableTracker) -> VariableTracker:
     found = _active_mode(tx)
     return found if key.as_python_constant() is _KEY else NONE
 
 
 @builtin(torch._C._get_dispatch_stack_at)
-def get_dispatch_stack_at(tx: Any, index: VariableTracker) -> VariableTracker:
+def get_dispatch_stack_at(tx: Frame, index: VariableTracker) -> VariableTracker:
     found = _active_mode(tx)
     if found is NONE or index.as_python_constant():
         return unsupported("torch-function-mode", "the stack of dispatch modes is read where there is none")

@@ -8,7 +8,7 @@ Mirrors `THPVariableMetaType_init` of `torch/csrc/autograd/python_variable.cpp`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,6 +22,9 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.descr import type_attribute
 from dynamo_lite.variables.protocol.dispatch import method
 
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
 _TensorMeta = type(torch.Tensor)
 PLAIN_BASES.add(_TensorMeta)
 
@@ -29,7 +32,7 @@ PLAIN_BASES.add(_TensorMeta)
 class NewTensorTypeVariable(NewMetaTypeVariable):
     """The class, once its metaclass has initialised it."""
 
-    def put(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def put(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         if name[:2] == name[-2:] == "__":
             unsupported("mutation-of-class", f"{qualname_of(self.value)}.{name}")
         super().put(tx, name, value)
@@ -37,7 +40,7 @@ class NewTensorTypeVariable(NewMetaTypeVariable):
 
 @method(_TensorMeta.__init__)
 def init_tensor_class(
-    tx: Any, cls: TypeVariable, /, name: VariableTracker, bases: VariableTracker, namespace: VariableTracker
+    tx: Frame, cls: TypeVariable, /, name: VariableTracker, bases: VariableTracker, namespace: VariableTracker
 ) -> None:
     if not isinstance(cls, NewMetaTypeVariable) or isinstance(cls, NewTensorTypeVariable):
         unsupported("tensor-subclass", f"{cls.describe()} is initialised again")
@@ -55,7 +58,7 @@ def _initialize(cls: type) -> None:
     _TensorMeta.__init__(cls, name_of(cls), bases_of(cls), {})
 
 
-def wanted_class(tx: Any, cls: VariableTracker) -> type:
+def wanted_class(tx: Frame, cls: VariableTracker) -> type:
     """The class that a tensor is to be of. Raises `Unsupported` where it is not known whom torch will ask about torch functions."""
     if not isinstance(cls, TypeVariable):
         unsupported("tensor-subclass", f"a {qualname_of(cls.python_type())} as the class of a tensor")

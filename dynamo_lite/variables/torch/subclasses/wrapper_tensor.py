@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -46,6 +46,11 @@ from dynamo_lite.variables.torch.tensor_slots import guard_slots, with_own_slots
 
 from .fake_tensor import FakeTensorVariable
 
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
+    from dynamo_lite.interp.frame import Frame
+
 SLUG = "tensor-subclass"
 _METACLASS = type(torch.Tensor)
 
@@ -57,7 +62,7 @@ class WrapperTensorVariable(TensorVariable):
         super().__init__(proxy)
         self.cls = type(proxy.fake)
 
-    def tp_getattro(self, tx: Any, name: str) -> VariableTracker:
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         stored = self.attributes is not None and name in self.attributes
         if not stored and name in part_names(self.proxy.fake):
             return self._part(tx, name)
@@ -66,7 +71,7 @@ class WrapperTensorVariable(TensorVariable):
             return found if found is not None else generic_getattr(tx, self, name)
         return super().tp_getattro(tx, name)
 
-    def _part(self, tx: Any, name: str) -> VariableTracker:
+    def _part(self, tx: Frame, name: str) -> VariableTracker:
         """One of the tensors that this one consists of; other wrapper tensors may have it as well."""
         fake, graph = getattr(self.proxy.fake, name), tx.tr.graph
         part = graph.parts.get(id(fake)) or WrapperPart(fake, self, name)
@@ -78,7 +83,7 @@ class WrapperTensorVariable(TensorVariable):
             graph.parts[id(fake)] = part
         return found
 
-    def _read_part(self, tx: Any, name: str) -> VariableTracker:
+    def _read_part(self, tx: Frame, name: str) -> VariableTracker:
         tr = tx.tr
         if self.source is None:
             return self._attribute_node(tx, name)
@@ -92,13 +97,13 @@ class WrapperTensorVariable(TensorVariable):
             tr.keep_alive.append(real)
         return found
 
-    def _attribute_node(self, tx: Any, name: str) -> VariableTracker:
+    def _attribute_node(self, tx: Frame, name: str) -> VariableTracker:
         return tx.tr.graph.call(tx, "call_function", getattr, [ValueVariable(self.proxy), ConstantVariable(name)])
 
     def has_attribute(self, name: str) -> bool:
         return super().has_attribute(name) or (self.source is None and name in self.proxy.fake.__dict__)
 
-    def instance_attribute(self, tx: Any, name: str) -> VariableTracker | None:
+    def instance_attribute(self, tx: Frame, name: str) -> VariableTracker | None:
         own = self.proxy.fake.__dict__
         if self.source is not None or name not in own or (self.attributes is not None and name in self.attributes):
             return super().instance_attribute(tx, name)
@@ -109,7 +114,7 @@ class WrapperTensorVariable(TensorVariable):
             self.store(tx, name, found)
         return found
 
-    def tp_setattro(self, tx: Any, name: str, value: VariableTracker | None) -> None:
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         if name in part_names(self.proxy.fake):
             unsupported(SLUG, f"assignment to {self.cls.__qualname__}.{name}")
         super().tp_setattro(tx, name, value)
@@ -157,7 +162,7 @@ def _has_fake_parts(value: torch.Tensor) -> bool:
     return any(type(part) is FakeTensor or (is_wrapper(part) and _has_fake_parts(part)) for part in parts)
 
 
-def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
+def build_wrapper(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> VariableTracker:
     """The model of a real tensor that consists of others."""
     if not has_parts(value):
         unsupported(SLUG, f"{type(value).__qualname__} without its parts")
@@ -179,7 +184,7 @@ def build_wrapper(tr: Any, value: torch.Tensor, source: Any) -> VariableTracker:
 class WrapperClassVariable(TypeVariable):
     """The class; calling it is a node."""
 
-    def tp_call(self, tx: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         function = self.value
         guard_slots(tx.tr, self.value)
         if any(isinstance(a, ListVariable | DictVariable | TupleVariable) for a in (*args, *kwargs.values())):
@@ -201,7 +206,7 @@ def _is_class_of_wrappers(value: Any) -> bool:
 
 
 @builds_if(_is_class_of_wrappers)
-def build_wrapper_class(tr: Any, value: type, source: Any) -> TypeVariable:
+def build_wrapper_class(tr: Trace, value: type, source: GuardNode | None) -> TypeVariable:
     found = build_type(tr, value, source)
     found.__class__ = WrapperClassVariable
     return found
