@@ -68,7 +68,7 @@ class Settings:
         _live_regions.add(region)
         return region
 
-    def region_for(self, owner: Any) -> convert.Region:
+    def region_for(self, owner: object) -> convert.Region:
         """The region for these settings of `owner`, a function or module, and of those that share it; else a fresh one."""
         namespace = getattr(owner, "__dict__", None)
         if self.isolate or not isinstance(namespace, dict) or not _hashable(self):
@@ -104,7 +104,7 @@ _shares: weakref.WeakValueDictionary[tuple[Settings, Hashable], _Share] = weakre
 class _RegionTable(dict[Settings, _Share]):
     """The regions of one function or module. Compiled code does not travel: copies of the owner get an empty dict."""
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return dict, ()
 
 
@@ -113,7 +113,7 @@ _table_lock = threading.RLock()
 _live_regions: weakref.WeakSet[convert.Region] = weakref.WeakSet()
 
 
-def _hashable(value: Any) -> bool:
+def _hashable(value: object) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -151,7 +151,7 @@ def compile(
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
-    shapes_spec: Any = None,
+    shapes_spec: object = None,
 ) -> Any:
     """A version of `model` that runs through captured and compiled graphs. Without `model`: a decorator.
 
@@ -202,7 +202,7 @@ def _plain_options(options: Mapping[str, Any] | None) -> tuple[tuple[str, Any], 
     return tuple((key, value) for key, value in options.items() if key != "guard_filter_fn") or None
 
 
-def _compile(model: Any, settings: Settings) -> Any:
+def _compile(model: object, settings: Settings) -> Any:
     target = _original(model)
     owner = target
     if isinstance(target, types.MethodType):
@@ -267,7 +267,7 @@ def _replace_slot(replace: Callable[[Any], Any], found: Any) -> Any:
     return replace(call)
 
 
-def _initialized_first(replace: Callable[[Any], Any], function: Any) -> Any:
+def _initialized_first(replace: Callable[[Any], Any], function: object) -> Any:
     """A lazy module makes its parameters before anything is captured: what its own hook, the first of all, would do in the call."""
     compiled = replace(function)
     if function is not torch.nn.Module.__call__:
@@ -351,7 +351,7 @@ class OptimizeContext:
     def _region(self) -> convert.Region:
         return self.settings.new_region()
 
-    def __call__(self, fn: Any) -> Any:
+    def __call__(self, fn: Callable[..., Any]) -> Any:
         if not callable(fn) and not isinstance(fn, staticmethod | classmethod):
             raise TypeError(
                 f"optimize(backend) was called with {type(fn).__name__}, not with a function; "
@@ -370,7 +370,7 @@ class OptimizeContext:
 class _NullOptimize(contextlib.nullcontext[None]):
     """`optimize(disable=True)`: changes nothing."""
 
-    def __call__(self, fn: Any) -> Any:
+    def __call__(self, fn: Callable[..., Any]) -> Any:
         return fn
 
 
@@ -378,7 +378,7 @@ _GRAPH_PARAMETERS = {"gm", "graph_module", "graph", "fx_graph", "fx_module", "fx
 _MODULE_PARAMETERS = {"model", "mod", "module", "model_"}
 
 
-def _is_backend(candidate: Any) -> bool:
+def _is_backend(candidate: object) -> bool:
     """Whether the positional argument of `optimize` is a backend, and not the function below a bare `@optimize`.
 
     Both may be plain functions. A backend takes two arguments, the graph module and its inputs, and names them so.
@@ -401,18 +401,18 @@ def _is_backend(candidate: Any) -> bool:
 
 
 def optimize(
-    backend: Any = "autotune",
+    backend: str | Callable[..., Any] = "autotune",
     *,
     nopython: bool = False,
     error_on_graph_break: bool | None = None,
-    guard_export_fn: Any = None,
-    guard_fail_fn: Any = None,
-    guard_filter_fn: Any = None,
+    guard_export_fn: object = None,
+    guard_fail_fn: object = None,
+    guard_filter_fn: object = None,
     disable: bool = False,
     dynamic: bool | None = None,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
-    shapes_spec: Any = None,
+    shapes_spec: object = None,
 ) -> Any:
     """`compile` in the older spelling. A decorator with or without arguments, a wrapper, and a context manager:
 
@@ -444,7 +444,7 @@ def optimize(
     return OptimizeContext(settings)
 
 
-def optimize_assert(backend: Any = "autotune", **kwargs: Any) -> Any:
+def optimize_assert(backend: str | Callable[..., Any] = "autotune", **kwargs: Any) -> Any:
     """`optimize(backend, nopython=True)`: a graph break raises."""
     return optimize(backend, **{**kwargs, "nopython": True})
 

@@ -83,7 +83,7 @@ def error_on_graph_break(error_on_graph_break: bool) -> ConfigPatch:
 
 
 def patch_dynamo_config(
-    arg1: str | dict[str, Any] | tuple[tuple[str, Any], ...] | None = None, arg2: Any = None, **kwargs: Any
+    arg1: str | dict[str, Any] | tuple[tuple[str, Any], ...] | None = None, arg2: object = None, **kwargs: Any
 ) -> ConfigPatch:
     """`config.patch` in torch's spelling, which takes pairs as well."""
     return config.patch(dict(arg1) if isinstance(arg1, tuple) else arg1, arg2, **kwargs)

@@ -141,7 +141,7 @@ class Config:
     trace_numpy: bool = True
     use_lazy_graph_module: bool = False
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name not in _DEFAULTS:
             name = _canonical(name)
         object.__setattr__(self, name, value)
@@ -166,7 +166,7 @@ class Config:
         for key, default in _DEFAULTS.items():
             setattr(self, key, default)
 
-    def patch(self, key: str | Mapping[str, Any] | None = None, value: Any = None, /, **changes: Any) -> ConfigPatch:
+    def patch(self, key: str | Mapping[str, Any] | None = None, value: object = None, /, **changes: Any) -> ConfigPatch:
         """Override keys for a while: `patch(key=v, …)`, `patch({"key": v})` or `patch("key", v)`.
 
         The result is a context manager and a decorator; it may be entered again and nested. Unknown keys raise
@@ -220,7 +220,7 @@ def _canonical(name: str) -> str:
     return name
 
 
-def _parse(text: str, default: Any) -> Any:
+def _parse(text: str, default: object) -> Any:
     """The value of an environment variable, in the type of the key's default. Raises ValueError if it is malformed."""
     if isinstance(default, bool):
         lowered = text.strip().lower()

@@ -712,7 +712,7 @@ class BackendCompilerFailed(TorchDynamoException):
     `inner_exception` is the backend's own exception, `backend_name` the backend's name.
     """
 
-    def __init__(self, backend_fn: Any, inner_exception: BaseException, first_useful_frame: Any = None) -> None:
+    def __init__(self, backend_fn: object, inner_exception: BaseException, first_useful_frame: Any = None) -> None:
         self.backend_name = getattr(backend_fn, "__name__", None) or type(backend_fn).__name__
         self.inner_exception = inner_exception
         self.first_useful_frame = first_useful_frame

@@ -68,7 +68,7 @@ def is_compiling() -> bool:
 # Marks on functions
 
 
-def is_allowed_in_graph(fn: Any) -> bool:
+def is_allowed_in_graph(fn: Callable[..., Any]) -> bool:
     """Whether `fn` was given to `allow_in_graph`, ours or that of torch.compile (if it was imported at all)."""
     torch_rules = sys.modules.get("torch._dynamo.trace_rules")
     return fn in ALLOWED_IN_GRAPH or (torch_rules is not None and id(fn) in torch_rules._allowed_callable_ids)
@@ -78,7 +78,7 @@ FORBIDDEN = "_dynamo_forbidden"
 """The attribute that torch's `forbid_in_graph` sets."""
 
 
-def refusal(fn: Any) -> str | None:
+def refusal(fn: Callable[..., Any]) -> str | None:
     """Which of `forbid_in_graph` and `disallow_in_graph` a callable was given to, ours or that of torch.compile."""
     torch_rules = sys.modules.get("torch._dynamo.trace_rules")
     if torch_rules is None and not DISALLOWED_IN_GRAPH and len(FORBIDDEN_IN_GRAPH) == len(_FORBIDDEN_MARKERS):
@@ -92,7 +92,7 @@ def refusal(fn: Any) -> str | None:
     return None
 
 
-def _attribute(fn: Any, name: str) -> Any:
+def _attribute(fn: Callable[..., Any], name: str) -> Any:
     """An attribute of the callable itself: no base class has given it, and no code of the program is asked."""
     getter = type if isinstance(fn, type) else object
     try:
@@ -172,7 +172,7 @@ def skip(fn: T) -> T:
     return fn
 
 
-def is_disabled(fn: Any) -> bool:
+def is_disabled(fn: Callable[..., Any]) -> bool:
     """Whether `fn` was given to `disable` of this package or of torch."""
     return bool(getattr(fn, DISABLED, False))
 
@@ -201,7 +201,7 @@ def _dims(tensor: Any, index: Dims) -> tuple[int, ...]:
     return tuple([dim % n for dim in dims])
 
 
-def _add_marks(tensor: Any, attribute: str, index: Dims) -> None:
+def _add_marks(tensor: object, attribute: str, index: Dims) -> None:
     """Add `index` to the tensor's marked dimensions, and to those of tensors of the same rank inside a wrapper."""
     marked = getattr(tensor, attribute, None)
     if marked is None:
@@ -224,7 +224,7 @@ def _inner_tensors(tensor: Any) -> Iterator[Any]:
 
 @forbid_in_graph
 def mark_dynamic(
-    t: Any,
+    t: object,
     index: Dims,
     *,
     hint_override: int | None = None,
@@ -246,7 +246,7 @@ def mark_dynamic(
 
 
 @forbid_in_graph
-def maybe_mark_dynamic(t: Any, index: Dims) -> None:
+def maybe_mark_dynamic(t: object, index: Dims) -> None:
     """As `mark_dynamic`, but code that works for one size only makes the dimension constant instead of raising."""
     _add_marks(t, WEAK_DYNAMIC, index)
 
@@ -265,7 +265,7 @@ def mark_static(t: Any, index: Dims | None = None) -> Any:
 
 @forbid_in_graph
 def mark_unbacked(
-    t: Any,
+    t: object,
     index: Dims,
     hint_override: int | None = None,
     strict: bool = False,
@@ -290,7 +290,7 @@ def mark_unbacked(
 
 
 @forbid_in_graph
-def mark_static_address(t: Any, guard: bool = False) -> None:
+def mark_static_address(t: object, guard: bool = False) -> None:
     """Promise that calls pass the tensor at the same address, so that CUDA graphs need not copy it."""
     setattr(t, STATIC_ADDRESS, "guarded" if guard else "unguarded")
 

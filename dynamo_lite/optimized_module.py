@@ -54,7 +54,7 @@ class OptimizedModule:
     def _orig_mod(self) -> Any:
         return self._dynamo_lite_original
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         # Trainers put the original back where they took it from. As an ordinary attribute it would become its own submodule.
         if name != "_orig_mod":
             super().__setattr__(name, value)

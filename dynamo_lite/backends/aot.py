@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite._eval_frame import call_moved
 from dynamo_lite.exc import TRACEBACK
@@ -26,6 +26,9 @@ from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
 
 from .recurrent import keep_gradients_and_dropout
 from .wrapper_views import put_together_anew
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
 """Set to True in the `meta` of a placeholder whose tensor keeps its address from call to call (parameters and buffers).
@@ -58,7 +61,7 @@ def aot_autograd(
     (`partition_fn`, `decompositions`, `keep_inference_input_mutations`).
     """
 
-    def backend(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    def backend(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         aot = load_compiler("torch._functorch.aot_autograd")
 
         return call_with_fakes(
@@ -116,7 +119,7 @@ _STAGES_BEFORE_COMPILERS = {
 """Modules of torch's and functions in them that run the graph on fake tensors. (Those that call compilers are called aot_stage2.)"""
 
 
-def call_with_fakes(compiler: Callable[..., Any], gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """`compiler(copy of gm, fake inputs)` inside a tracing context, with the static inputs marked for AOTAutograd; the graph as it was
     captured where AOTAutograd would compute something else.
 
@@ -265,7 +268,7 @@ def _allow_numbers_of_data(mode: Any) -> None:
         mode.shape_env.settings = dataclasses.replace(settings, allow_scalar_outputs=True)
 
 
-def _refuse_sparse_gradients(gm: Any) -> None:
+def _refuse_sparse_gradients(gm: GraphModule) -> None:
     """AOTAutograd loses the gradients of sparse tensors, and ends the process where compressed ones take part in autograd."""
     import torch
 
@@ -308,7 +311,7 @@ class Bound(NamedTuple):
     name: str
 
 
-def aot_eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def aot_eager(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """The backend `aot_eager`: AOTAutograd's ATen graphs, run node by node. Tells capture and compiler apart."""
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
@@ -324,7 +327,7 @@ def forget_sources(*filenames: str) -> None:
         linecache.cache.pop(filename, None)
 
 
-def _give_names(gm: Any) -> None:
+def _give_names(gm: GraphModule) -> None:
     """Put functions in place of the calls that torch.fx can't write: in `torch.ops.aten.random.from` there is a keyword, and the name of an
     argument may be one."""
     named = [
@@ -339,7 +342,7 @@ def _give_names(gm: Any) -> None:
         gm.recompile()
 
 
-def _drop_effects_of_the_forward(gm: Any) -> None:
+def _drop_effects_of_the_forward(gm: GraphModule) -> None:
     """Take out of a backward graph what has an effect in the forward pass: draws of random numbers, assertions. AOTAutograd copies what can
     be computed from saved values into both, and its removal of dead code keeps effects, with all that they are computed from."""
     tags = {node.meta.get("partitioner_tag") for node in gm.graph.nodes if node.op == "placeholder"}
@@ -364,7 +367,7 @@ def _as_function(operator: Any, names: tuple[str, ...]) -> Callable[..., Any]:
     return call
 
 
-def _run_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def _run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
     _drop_effects_of_the_forward(gm)
     _give_names(gm)

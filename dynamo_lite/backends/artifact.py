@@ -144,7 +144,7 @@ def _processor() -> str:
 ANY = object()
 
 
-def _no(value: Any) -> bool:
+def _no(value: object) -> bool:
     """Nothing of it."""
     return value is None or value is False or (hasattr(value, "__len__") and not len(value)) or value == 0
 
@@ -279,7 +279,7 @@ def _require(thing: Any, fields: dict[str, Any]) -> None:
             raise Refused(f"{type(thing).__name__}.{name}")
 
 
-def write(compiled: Any) -> dict[str, Any]:
+def write(compiled: object) -> dict[str, Any]:
     """The data of what `compile_fx` returned. Raises `Refused`."""
     serialize = getattr(compiled, "serialize", None)
     result = serialize() if serialize is not None else None

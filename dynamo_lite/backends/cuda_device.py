@@ -66,7 +66,7 @@ class CudaDevice:
 
         return torch.cuda.get_rng_state(self.device)
 
-    def set_random_state(self, state: Any) -> None:
+    def set_random_state(self, state: object) -> None:
         """Put it back."""
         import torch
 
@@ -74,7 +74,7 @@ class CudaDevice:
 
 
 @functools.cache
-def cuda_device(device: Any) -> CudaDevice:
+def cuda_device(device: object) -> CudaDevice:
     """The one object for a device of torch's."""
     return CudaDevice(device)
 

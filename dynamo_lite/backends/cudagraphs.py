@@ -13,7 +13,7 @@ import bisect
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.record import GRAPH_RECORD
 
@@ -25,6 +25,9 @@ from .parts import boxed, reason_of, refuse_gradients
 from .requirements import Requirements
 from .tensor_copies import copy_of
 
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
 OPTIONS = ("padding", "max_recordings")
 MAX_RECORDINGS = 64
 
@@ -32,7 +35,7 @@ _wrappers: weakref.WeakSet[CudaGraphRecorder] = weakref.WeakSet()
 
 
 def cudagraphs(
-    gm: Any,
+    gm: GraphModule,
     example_inputs: list[Any],
     *,
     mode: str | None = None,
@@ -117,7 +120,7 @@ def why_not(graph: Any, kind: str) -> str | None:
     return None
 
 
-def _why_not_node(node: Any, device: Any) -> str | None:
+def _why_not_node(node: Any, device: object) -> str | None:
     import torch
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
     from torch.utils._pytree import tree_leaves
@@ -276,7 +279,7 @@ class CudaGraphRecorder:
 
     # Recording and replay.
 
-    def _wants_recording(self, key: Any) -> bool:
+    def _wants_recording(self, key: object) -> bool:
         if key in self.seen:
             return True
         if len(self.seen) < self.limit:
@@ -387,7 +390,7 @@ def _cut(value: Any, shape: tuple[int, ...], copies: dict[int, Any]) -> Any:
     return copy_of(value, copies) if shape == tuple(value.shape) else _part(value, shape).clone()
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     import torch
 
     return isinstance(value, torch.Tensor)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 
-def eager(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def eager(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph's own generated Python code."""
     return gm.forward
 

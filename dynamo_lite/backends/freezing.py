@@ -11,9 +11,12 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .aot import STATIC_ADDRESS
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 FROZEN = "frozen_"
 """How the names of attributes that were inputs begin; the number follows."""
@@ -22,7 +25,7 @@ Compile = Callable[[Any, list[Any]], Callable[..., Any]]
 
 
 def freeze(
-    gm: Any,
+    gm: GraphModule,
     example_inputs: list[Any],
     compile_frozen: Compile,
     compile_plain: Compile,
@@ -40,7 +43,7 @@ def freeze(
     return Frozen(compiled, numbers, example_inputs, lambda: compile_plain(gm, example_inputs)).__call__
 
 
-def frozen_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[int]:
+def frozen_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> list[int]:
     """The numbers of the inputs that may become constants: those that keep their address and that the graph does not write to."""
     import torch
 
@@ -53,7 +56,7 @@ def frozen_inputs(gm: Any, example_inputs: Sequence[Any]) -> list[int]:
     return [i for i in found if i not in written]
 
 
-def written_inputs(gm: Any, example_inputs: Sequence[Any]) -> set[int]:
+def written_inputs(gm: GraphModule, example_inputs: Sequence[Any]) -> set[int]:
     """The numbers of the inputs whose memory the graph may write to, seen by running it on fakes."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -65,7 +68,7 @@ def written_inputs(gm: Any, example_inputs: Sequence[Any]) -> set[int]:
         return {i for i, f in enumerate(fakes) if isinstance(f, torch.Tensor) and f._version != before[i]}
 
 
-def bind(gm: Any, values: dict[int, Any]) -> Any:
+def bind(gm: GraphModule, values: dict[int, Any]) -> Any:
     """A copy of the graph in which these inputs are attributes."""
     import torch
 

@@ -152,7 +152,7 @@ def _globals_of(code: CodeType) -> Iterator[str]:
             yield from _globals_of(const)
 
 
-def alias_of(extern: Any, name: str) -> str:
+def alias_of(extern: object, name: str) -> str:
     """The name below torch of a function that Inductor calls. Raises `Refused` if it has none: then it is one of Inductor's."""
     import torch
 

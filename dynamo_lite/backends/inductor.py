@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import artifact
 from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler
@@ -19,11 +19,14 @@ from .freezing import freeze
 from .pooling import count_windows_right
 from .requirements import Requirements, frozen
 
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 def inductor(
-    gm: Any,
+    gm: GraphModule,
     example_inputs: list[Any],
     *,
     mode: str | None = None,
@@ -40,8 +43,8 @@ def inductor(
     def compile_with(freezing: bool) -> Callable[[Any, list[Any]], Callable[..., Any]]:
         settings = {**patches, "freezing": freezing}
 
-        def compile_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
-            def compile_copy(graph: Any, fakes: list[Any]) -> Callable[..., Any]:
+        def compile_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+            def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
                 return compile_fx(graph, fakes, config_patches=settings)
 
@@ -90,7 +93,7 @@ class InductorArtifacts:
         return artifact.write(getattr(compiled, "compiled", compiled))
 
 
-def recording(gm: Any, example_inputs: list[Any], seen: list[Any]) -> Callable[..., Any]:
+def recording(gm: GraphModule, example_inputs: list[Any], seen: list[Any]) -> Callable[..., Any]:
     """As `inductor` without options; the ATen graphs that Inductor makes kernels of are appended to `seen`. AOTAutograd's cache is off:
     a program that an earlier process has compiled would come from it without its graphs.
     """
@@ -98,7 +101,7 @@ def recording(gm: Any, example_inputs: list[Any], seen: list[Any]) -> Callable[.
     from torch._functorch import config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-    def inner(graph: Any, *args: Any, **kwargs: Any) -> Any:
+    def inner(graph: object, *args: Any, **kwargs: Any) -> Any:
         seen.append(graph)
         return compile_fx_inner(graph, *args, **kwargs)
 
@@ -153,17 +156,17 @@ def reset() -> None:
         trees.reset_cudagraph_trees()
 
 
-def max_autotune(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def max_autotune(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """`inductor` in the mode "max-autotune-no-cudagraphs", as a candidate of its own."""
     return inductor(gm, example_inputs, mode="max-autotune-no-cudagraphs")
 
 
-def freezing(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def freezing(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """`inductor` with parameters as constants."""
     return inductor(gm, example_inputs, options={"freezing": True})
 
 
-def reduce_overhead(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def reduce_overhead(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """`inductor` in the mode "reduce-overhead": its kernels, launched by CUDA graphs."""
     return inductor(gm, example_inputs, mode="reduce-overhead")
 

@@ -11,11 +11,14 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .aot import FLOATS
 from .parts import MIN_OPERATORS, PartCompiler, compile_parts, outputs_of, validator
 from .requirements import Requirements, frozen
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 ELEMENT_TYPES = {
     "float32": 1,
@@ -33,7 +36,7 @@ ELEMENT_TYPES = {
 
 
 def onnxruntime(
-    gm: Any, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Compile the parts that ONNX Runtime can take. `options`: "min_operators": smaller parts stay with torch; "freezing": parameters are
     constants."""
@@ -42,7 +45,7 @@ def onnxruntime(
     return compile_parts(gm, example_inputs, compiler, options)
 
 
-def freezing(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def freezing(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """`onnxruntime` with parameters as constants."""
     return onnxruntime(gm, example_inputs, options={"freezing": True})
 
@@ -56,7 +59,7 @@ def decompositions() -> Any:
 
 
 def compile_part(
-    part: Any, inputs: list[Any], constants: Mapping[int, Any] | None = None
+    part: object, inputs: list[Any], constants: Mapping[int, Any] | None = None
 ) -> Callable[..., Sequence[Any]]:
     """A session for a functional ATen graph. Raises what the exporter and ONNX Runtime raise."""
     import torch
@@ -176,7 +179,7 @@ class Session:
         return value
 
 
-def _take(value: Any, dtype: Any) -> Any:
+def _take(value: object, dtype: object) -> Any:
     import torch
 
     found = torch.from_dlpack(value)

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .aot import FLOATS
 from .parts import MIN_OPERATORS, PartCompiler, compile_parts, outputs_of, validator
 from .requirements import Requirements, frozen
 
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
 DTYPES = frozenset({"float32", "float16", "bfloat16", "int32", "bool"})
 
 
 def openvino(
-    gm: Any, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Compile the parts that OpenVINO can take. `options`: "min_operators": smaller parts stay with torch; "freezing": parameters are
     constants."""
@@ -28,7 +31,7 @@ def openvino(
     return compile_parts(gm, example_inputs, compiler, options)
 
 
-def freezing(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+def freezing(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """`openvino` with parameters as constants."""
     return openvino(gm, example_inputs, options={"freezing": True})
 
@@ -43,7 +46,7 @@ def decompositions() -> Any:
 
 
 def compile_part(
-    part: Any, inputs: list[Any], constants: Mapping[int, Any] | None = None
+    part: object, inputs: list[Any], constants: Mapping[int, Any] | None = None
 ) -> Callable[..., Sequence[Any]]:
     """A model for a functional ATen graph. Raises what OpenVINO raises."""
     import torch
@@ -94,7 +97,7 @@ def _core() -> Any:
     return Core()
 
 
-def _element_type(dtype: Any) -> Any:
+def _element_type(dtype: object) -> Any:
     from openvino import Type
 
     kind = {
@@ -166,7 +169,7 @@ def _view(value: Any) -> Any:
     return Tensor(value.numpy(), shared_memory=True)
 
 
-def _copy(found: Any, dtype: Any) -> Any:
+def _copy(found: Any, dtype: object) -> Any:
     import torch
 
     if dtype is None:

@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.record import GRAPH_RECORD
 
@@ -22,6 +22,9 @@ from .difference import problem
 from .freezing import FROZEN, freeze
 from .options import refuse_mode, refuse_unknown
 from .tensor_copies import memory_of
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -47,11 +50,11 @@ class PartCompiler:
 
 
 def compile_parts(
-    gm: Any, example_inputs: list[Any], compiler: PartCompiler, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], compiler: PartCompiler, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """The callable that a backend with this compiler makes of a graph. Of the `options`, "freezing" is read here."""
 
-    def compile_graph(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    def compile_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return _compile_graph(gm, example_inputs, compiler)
 
     if compiler.takes_constants and (options or {}).get("freezing"):
@@ -59,10 +62,10 @@ def compile_parts(
     return compile_graph(gm, example_inputs)
 
 
-def _compile_graph(gm: Any, example_inputs: list[Any], compiler: PartCompiler) -> Callable[..., Any]:
+def _compile_graph(gm: GraphModule, example_inputs: list[Any], compiler: PartCompiler) -> Callable[..., Any]:
     record = gm.meta.get(GRAPH_RECORD)
 
-    def inference(graph: Any, fakes: list[Any]) -> Callable[..., Any]:
+    def inference(graph: object, fakes: list[Any]) -> Callable[..., Any]:
         found = Split(graph, compiler, frozen_placeholders(graph, gm, len(example_inputs)))
         if record is not None:
             record.notes[compiler.name] = found.told  # grows where a first call goes wrong
@@ -72,7 +75,7 @@ def _compile_graph(gm: Any, example_inputs: list[Any], compiler: PartCompiler) -
     return backend(gm, example_inputs)
 
 
-def frozen_placeholders(functional: Any, gm: Any, n_inputs: int) -> dict[str, Any]:
+def frozen_placeholders(functional: Any, gm: GraphModule, n_inputs: int) -> dict[str, Any]:
     """The frozen tensors by the names of the placeholders that AOTAutograd makes of them: parameters and buffers come before the inputs."""
     tensors = {**dict(gm.named_parameters(remove_duplicate=False)), **dict(gm.named_buffers(remove_duplicate=False))}
     placeholders = functional.graph.find_nodes(op="placeholder")
@@ -104,7 +107,7 @@ def validator(name: str) -> Callable[..., None]:
     return validate
 
 
-def refuse_gradients(graph: Any, fakes: list[Any]) -> Any:
+def refuse_gradients(graph: object, fakes: list[Any]) -> Any:
     raise NotImplementedError("gradients: this backend is for inference, under torch.no_grad()")
 
 
@@ -124,7 +127,7 @@ class Split:
     """A graph in parts: `module` runs it, `told` says which operators torch keeps and why. `constants`: values of placeholders, by name,
     that are the same in all calls."""
 
-    def __init__(self, gm: Any, compiler: PartCompiler, constants: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, gm: GraphModule, compiler: PartCompiler, constants: Mapping[str, Any] | None = None) -> None:
         self.gm = gm
         self.compiler = compiler
         self.constants = constants or {}
@@ -186,7 +189,7 @@ class Split:
         call = next(node for node in module.graph.nodes if node.op == "call_module" and node.target == part)
         return {i: self.constants[node.name] for i, node in enumerate(call.args) if node.name in self.constants}
 
-    def _compile(self, part: Any, names: tuple[str, ...], constants: dict[int, Any]) -> None:
+    def _compile(self, part: object, names: tuple[str, ...], constants: dict[int, Any]) -> None:
         fakes = fakes_of(part)
         try:
             if constants and self.compiler.takes_constants:
@@ -215,7 +218,7 @@ class Split:
                         found[one.name] = results[kind]
         return found
 
-    def _refusal(self, one: Any) -> str | None:
+    def _refusal(self, one: object) -> str | None:
         try:
             self.compiler.compile(one, fakes_of(one))
         except Exception as error:
@@ -290,7 +293,7 @@ def _why_not_value(value: Any, dtypes: Iterable[str]) -> str | None:
     return None
 
 
-def views_that_leave(gm: Any) -> list[Any]:
+def views_that_leave(gm: GraphModule) -> list[Any]:
     """The views on the way to results that share memory with others, or with inputs: only torch makes them so."""
     import torch
 
@@ -339,7 +342,7 @@ def _kind(node: Any) -> Any:
     return node.target, repr(args)
 
 
-def alone(gm: Any, node: Any) -> Any:
+def alone(gm: GraphModule, node: Any) -> Any:
     """A graph of one node, or of it and its items if it gives several."""
     import torch
 

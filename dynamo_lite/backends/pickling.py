@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 
-def dumps(gm: Any) -> bytes:
+def dumps(gm: GraphModule) -> bytes:
     """Raises what pickling raises."""
     from torch.fx._graph_pickler import GraphPickler, Options
 
     return GraphPickler.dumps(gm, Options(ops_filter=None))
 
 
-def loads(data: bytes, mode: Any) -> Any:
+def loads(data: bytes, mode: object) -> Any:
     """The graph again, with fakes of this mode."""
     from torch.fx._graph_pickler import GraphPickler
 

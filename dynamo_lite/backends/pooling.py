@@ -31,5 +31,5 @@ def count_windows_right(graph: Any) -> None:
             raise NotImplementedError(f"gradients of {node.target.__name__} with padding and ceil_mode in Inductor")
 
 
-def _is_zero(padding: Any) -> bool:
+def _is_zero(padding: object) -> bool:
     return all(n == 0 for n in (padding if isinstance(padding, list | tuple) else [padding]))

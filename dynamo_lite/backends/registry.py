@@ -15,7 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import BackendCompilerFailed, InvalidBackend, brief, first_line
@@ -35,6 +35,9 @@ from .openvino import openvino
 from .requirements import Requirements
 from .tensorrt import tensorrt
 from .torchscript import torchscript
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 CompiledFn = Callable[..., Any]
 CompilerFn = Callable[..., CompiledFn]
@@ -157,12 +160,12 @@ def backend_name(compiler_fn: CompilerFn) -> str:
 
 def call_backend(
     compiler_fn: CompilerFn,
-    gm: Any,
+    gm: GraphModule,
     example_inputs: list[Any],
     *,
     fullgraph: bool,
     on_failure: Callable[[Exception], None] | None = None,
-    kept: Any = None,
+    kept: object = None,
 ) -> CompiledFn:
     """Compile `gm`. A backend that raises, or returns something that cannot be called, is replaced by the graph itself.
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .aot import FLOATS
 from .freezing import freeze, written_inputs
 from .options import refuse_mode, refuse_unknown
 from .requirements import Requirements
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 OPTIONS = ("precision", "largest", "cache_dir", "min_operators")
 PRECISIONS = ("float32", "float16", "bfloat16")
@@ -23,7 +26,7 @@ LARGEST = 4
 
 
 def tensorrt(
-    gm: Any, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """`options`: "precision": "float16" or "bfloat16" let engines compute in these too; "largest": sizes that vary may grow by this factor
     (a larger one runs eagerly); "cache_dir": where engines are kept for later processes; "min_operators": smaller parts stay with torch."""
@@ -36,7 +39,7 @@ def tensorrt(
     if written_inputs(gm, example_inputs):
         raise NotImplementedError("the graph writes to its inputs")
 
-    def build(bound: Any, inputs: list[Any]) -> Callable[..., Any]:
+    def build(bound: object, inputs: list[Any]) -> Callable[..., Any]:
         return compile_engines(bound, inputs, options or {})
 
     with torch.no_grad():

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .requirements import Requirements
 
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
-def torchscript(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+
+def torchscript(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """Trace, freeze what is constant, fuse."""
     import torch
 
@@ -36,7 +39,7 @@ def _as_tuple(module: Any) -> Callable[..., Any]:
     return run
 
 
-def _is_dynamic(gm: Any) -> bool:
+def _is_dynamic(gm: GraphModule) -> bool:
     import torch
 
     fakes = (node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder"))

@@ -72,7 +72,7 @@ def _class_of_module(code: CodeType, values: Sequence[Any]) -> int:
     return 0 if module is None else id(type(module))
 
 
-def place_of_call(code: CodeType, module: Any) -> Place:
+def place_of_call(code: CodeType, module: object) -> Place:
     """The place under which the variables of a function are remembered whose first argument is `module`, if that is a module."""
     return code, id(type(module)) if is_module(module) else 0
 

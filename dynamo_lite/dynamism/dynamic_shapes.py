@@ -67,7 +67,7 @@ def fix(tr: Trace, source: GuardNode | None, dim: int, of_stride: bool = False) 
         hints[source.path] = FIXED
 
 
-def is_fixed(key: Any, value: Any) -> bool:
+def is_fixed(key: Any, value: object) -> bool:
     """Whether an item of `tr.dynamic_hints` says that something is a constant for good."""
     return value is FIXED or (type(key) is tuple and key[0] in (_FIXED_SIZES, _FIXED_STRIDES))
 

@@ -58,7 +58,7 @@ def spoken(source: GuardNode | None, tr: Trace) -> str:
     return spoken_path(path, tr.analysis.values[0]) if _PASSED_ON.match(path) else path
 
 
-def spoken_path(path: str, module: Any) -> str:
+def spoken_path(path: str, module: object) -> str:
     """An access path of a call of `module`: an argument has the name that `forward` gives it. For other callables as it is."""
     match = _PASSED_ON.match(path)
     if match is None or not isinstance(module, torch.nn.Module):
@@ -140,7 +140,7 @@ def check_range(promise: Promise, low: int, high: int | None, users: tuple[Any, 
     )
 
 
-def refuse_condition(promise: Promise, text: str, user: Any) -> NoReturn:
+def refuse_condition(promise: Promise, text: str, user: object) -> NoReturn:
     """The compiled code holds for some of the promised sizes only."""
     _violation(
         f"{promise.dimension} was marked dynamic {promise.bounds}, but the compiled code holds only where {text}",
@@ -149,7 +149,7 @@ def refuse_condition(promise: Promise, text: str, user: Any) -> NoReturn:
     )
 
 
-def refuse_relation(dimension: str, others: list[str], text: str, user: Any) -> NoReturn:
+def refuse_relation(dimension: str, others: list[str], text: str, user: object) -> NoReturn:
     """The compiled code holds only where dimensions that were named differently depend on each other."""
     _violation(
         f"{dimension} and {', '.join(others)} were to vary independently, but the compiled code holds only where {text}",
@@ -170,7 +170,7 @@ def _contradiction(what: str, fix: str) -> NoReturn:
     raise UserError(UserErrorType.INVALID_INPUT, f"{what}\n  do:  {fix}")
 
 
-def _violation(what: str, user: Any, fix: str) -> NoReturn:
+def _violation(what: str, user: object, fix: str) -> NoReturn:
     raise _violation_error()(UserErrorType.CONSTRAINT_VIOLATION, "\n".join([what, *line_of(user), f"  do:  {fix}"]))
 
 

@@ -13,7 +13,7 @@ if _HAS_TORCH:
     import torch
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     """True for instances of nn.Module."""
     return _HAS_TORCH and issubclass(type(value), torch.nn.Module)
 

@@ -41,7 +41,7 @@ class Effort:
         self._sizes: dict[Any, int] = {}
         self._rounded: dict[Any, frozenset[Any]] = {}
 
-    def spend(self, expr: Any, with_facts: bool, as_asked: bool = False) -> bool:
+    def spend(self, expr: object, with_facts: bool, as_asked: bool = False) -> bool:
         """Note that an expression is evaluated, and whether all guards that round are simplified anew for it; what is only taken as it is
         asked costs half. True if that is too much."""
         if self.limit is None:
@@ -58,11 +58,11 @@ class Effort:
         if self.limit is not None and self.spent > self.limit * MUCH:
             self.spent = max(self.spent, self.limit + 1)
 
-    def is_worth(self, expr: Any) -> bool:
+    def is_worth(self, expr: object) -> bool:
         """Whether to reason about an expression."""
         return self.limit is None or self.spent <= self.limit or not self._rounds(expr)
 
-    def note_fact(self, expr: Any) -> None:
+    def note_fact(self, expr: object) -> None:
         """A guard was added."""
         if self._rounds(expr):
             self.facts += self.size(expr)

@@ -88,7 +88,7 @@ class Codegen:
         self.names += 1
         return f"__dl_{self.names}"
 
-    def load_const(self, value: Any) -> None:
+    def load_const(self, value: object) -> None:
         """Push a real object; for the stand-in of a class that the traced code made, that class. Functions and classes of the
         program that may go away are not kept by the code: the guards say that they are there."""
         if id(value) in self.tr.new_classes:
@@ -103,11 +103,11 @@ class Codegen:
         else:
             self.asm.load_const(value)
 
-    def load_callable(self, value: Any) -> None:
+    def load_callable(self, value: object) -> None:
         """Push a real callable and the NULL that a call wants beside it."""
         self.asm.push_callable(lambda: self.load_const(value))
 
-    def load_source(self, node: Any) -> None:
+    def load_source(self, node: object) -> None:
         """Push what a path leads to."""
         name = self.sources.get(id(node))
         if name is not None:
@@ -120,7 +120,7 @@ class Codegen:
             self.asm.copy(1)
             self.asm.store_fast(name)
 
-    def _is_handed_over(self, node: Any) -> bool:
+    def _is_handed_over(self, node: object) -> bool:
         """Whether the guards pass a value to the graph. Where a lock is taken between the two, it is read again."""
         return not self.tr.locks and is_handed_over(node)
 
@@ -315,7 +315,7 @@ class Codegen:
                 self.loaded[id(vt)] = self._read(source)
                 self.named.append(vt)
 
-    def _read(self, node: Any) -> str:
+    def _read(self, node: object) -> str:
         """Keep what a path leads to now in a local; its name."""
         self.load_source(node)
         name = self.sources[id(node)] = self.new_local()

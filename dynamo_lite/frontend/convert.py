@@ -112,7 +112,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_analysis_lock._at_fork_reinit)
 
 
-def _key_of(backend: Any) -> Any:
+def _key_of(backend: object) -> Any:
     return backend if isinstance(backend, str | None) else id(backend)
 
 
@@ -152,7 +152,7 @@ def _nothing() -> None:
     return None
 
 
-def _forget(table: dict[int, Any], key: int, _: Any) -> None:
+def _forget(table: dict[int, Any], key: int, _: object) -> None:
     table.pop(key, None)
 
 
@@ -220,7 +220,7 @@ class Region(_eval_frame.Region):
         ] = {}  # id of a cache → the modules that have used up their limits
         self.callback = self.on_miss
 
-    def exchange_versions(self, before: Any, now: Any) -> None:
+    def exchange_versions(self, before: object, now: object) -> None:
         """The stance forces another backend than before (None: this region's own): put the versions of that one aside, and take up
         those of the other."""
         self.aside[_key_of(before)] = [(cache, cache.entries, cache.state) for cache in self.caches]
@@ -284,7 +284,7 @@ class Region(_eval_frame.Region):
 
     # -- the callback
 
-    def on_miss(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> Any:
+    def on_miss(self, cache: object, fn: FunctionType, values: tuple[Any, ...]) -> Any:
         """Called by the C side when no entry of `cache` fits: an entry, None to run the original, or an exception that the call raises,
         without the frames of the engine unless debug mode is on."""
         outer = sys.exception()
@@ -399,7 +399,7 @@ class Region(_eval_frame.Region):
         self.given_up |= recompile_policy.deciders((e.owner.record, self._misses(e, fn, values)) for e in versions)
         return False
 
-    def serve(self, owner: Any) -> None:
+    def serve(self, owner: object) -> None:
         """Note what was given to `compile`: until its own limit is used up, it does not matter what others have given up."""
         if type(owner).__weakrefoffset__:
             self.served[id(owner)] = weakref.ref(owner, partial(_forget, self.served, id(owner)))
@@ -453,7 +453,7 @@ class Region(_eval_frame.Region):
         cache.state = _eval_frame.RUN_ONLY
         return True
 
-    def _miss_text(self, cache: Any, fn: FunctionType, values: tuple[Any, ...]) -> str:
+    def _miss_text(self, cache: object, fn: FunctionType, values: tuple[Any, ...]) -> str:
         return str(self._nearest(cache, fn, values))
 
     @staticmethod

@@ -90,7 +90,7 @@ def _watching(watched: dict[int, Any], handler: Any) -> Any:
     return watch
 
 
-def loses_argument(tr: Trace, result: Any) -> bool:
+def loses_argument(tr: Trace, result: object) -> bool:
     """Whether an argument with a finalizer has died on the way, nobody knows where: its variable was only its first place. (It may be
     part of an argument, such as the object of a bound method, that something else holds as well.)"""
     kept = [result, *tr.root_frame.held()]
@@ -110,7 +110,7 @@ def _is_held(tr: Trace, kept: list[Any], wanted: int) -> bool:
     return False
 
 
-def is_held_by_garbage(tr: Trace, result: Any) -> bool:
+def is_held_by_garbage(tr: Trace, result: object) -> bool:
     """Whether reference cycles that the frame leaves behind, or tracebacks, hold an argument with a finalizer: in eager execution, and
     not in generated code, which builds neither such cycles nor the variables of frames in tracebacks. That what they hold has no
     finalizer is guarded."""
@@ -225,12 +225,12 @@ def has_mortal_arguments(function: types.FunctionType, values: Sequence[Any]) ->
     return any(value is not MISSING and not _is_harmless(value) for value in values) or bool(owned_cells(function))
 
 
-def ends_silently(value: Any) -> bool:
+def ends_silently(value: object) -> bool:
     """Whether no code of the program runs when an object dies and all that it holds with it."""
     return _finalized(value) is None and not any(map(_has_callback, _held_by(value)))
 
 
-def _has_callback(value: Any) -> bool:
+def _has_callback(value: object) -> bool:
     """Whether a weak reference of the program calls back when an object dies."""
     cls = type(value)
     if _weakrefoffset(cls) == 0 or sizes_of(value) is not None or is_module(value):
@@ -238,7 +238,7 @@ def _has_callback(value: Any) -> bool:
     return any(reference.__callback__ is not None for reference in weakref.getweakrefs(value))
 
 
-def _is_harmless(value: Any) -> bool:
+def _is_harmless(value: object) -> bool:
     cls = type(value)
     return cls in ATOMIC_TYPES or issubclass(cls, _HELD_ELSEWHERE) or sizes_of(value) is not None or is_module(value)
 
@@ -257,12 +257,12 @@ def _has_known_type(source: GuardNode | None) -> bool:
     return any(check.kind in (ir.TYPE_IS, ir.REF_TYPE_IS, ir.IS, ir.REF_IS, ir.TENSOR) for check in source.checks)
 
 
-def _finalized(real: Any) -> type | None:
+def _finalized(real: object) -> type | None:
     """The class of an object that would die with `real` and whose death runs code of the program, if it holds the last references."""
     return _finalized_object(real)[0]
 
 
-def _finalized_object(real: Any) -> tuple[type | None, int]:
+def _finalized_object(real: object) -> tuple[type | None, int]:
     """That class, and the id of the object."""
     for value in _held_by(real):
         cls = type(value)
@@ -271,7 +271,7 @@ def _finalized_object(real: Any) -> tuple[type | None, int]:
     return None, 0
 
 
-def _held_by(real: Any) -> Iterator[Any]:
+def _held_by(real: object) -> Iterator[Any]:
     """An object and those that would die with it, if it holds the last references."""
     pending, seen = [real] if _may_die(real) else [], {id(real)}
     while pending and len(seen) < MAX_FOLLOWED:
@@ -285,7 +285,7 @@ def _held_by(real: Any) -> Iterator[Any]:
                 pending.append(child)
 
 
-def _may_die(value: Any) -> bool:
+def _may_die(value: object) -> bool:
     """Modules, classes and functions are taken to live on, unless their own class has a finalizer."""
     return not issubclass(type(value), _HELD_ELSEWHERE) or has_finalizer(type(value))
 

@@ -87,7 +87,7 @@ def operand_count(instr: Instr) -> int:
     return n if isinstance(n, int) else n(instr.arg)
 
 
-def is_null(entry: Any) -> bool:
+def is_null(entry: object) -> bool:
     """True for stack entries that are NULL in C: a call's empty slot, the unbound variable saved around an inlined comprehension."""
     return entry is NULL or entry is None
 
@@ -170,7 +170,7 @@ class BreakEmitter:
         self.frames = frames
         self.states = states
 
-    def emit(self, instr: Instr, operands: list[Any], handled: Any) -> None:
+    def emit(self, instr: Instr, operands: list[Any], handled: object) -> None:
         """Execute `instr` for real; then resume after it, or where its exception goes."""
         asm = self.asm
         # An exception has to go through the inlined frames too: its traceback shows them.
@@ -244,7 +244,7 @@ class BreakEmitter:
         asm.place(caught)
         asm.push_exc_info()
 
-    def _leave_handled(self, handled: Any) -> None:
+    def _leave_handled(self, handled: object) -> None:
         if handled is not None:
             self.asm.pop_top()
             self.asm.pop_except()
@@ -289,7 +289,7 @@ class BreakEmitter:
             following += 1
         self._resume(stack, following)
 
-    def _two_ways(self, stack: list[Any], i: int, target: int, taken: Any) -> None:
+    def _two_ways(self, stack: list[Any], i: int, target: int, taken: object) -> None:
         instrs = self.frames[-1].lifted.instrs
         rest = list(stack)
         j = i
@@ -301,7 +301,7 @@ class BreakEmitter:
         self.asm.place(taken)
         self._resume(stack, target)
 
-    def _for_iter(self, instr: Instr, guarded: bool, handled: Any) -> None:
+    def _for_iter(self, instr: Instr, guarded: bool, handled: object) -> None:
         asm = self.asm
         iterator = self.frames[-1].stack[-1]
         exhausted = asm.label()
@@ -316,7 +316,7 @@ class BreakEmitter:
         self._leave_handled(handled)
         self._resume(list(self.states[-1].stack), instr.target)
 
-    def _failed(self, handled: Any) -> None:
+    def _failed(self, handled: object) -> None:
         """The instruction raised: the innermost frame goes on as if it had raised there."""
         asm = self.asm
         asm.push_exc_info()

@@ -250,11 +250,11 @@ class Trace:
         """The access path one step below `parent`."""
         return self.guards.node(parent, kind, arg)
 
-    def constant_source(self, value: Any) -> Any:
+    def constant_source(self, value: object) -> Any:
         """The path of an object that other guards pin by identity."""
         return self.guards.node(None, ir.CONST, value)
 
-    def wrap(self, value: Any, source: GuardNode | None) -> Any:
+    def wrap(self, value: object, source: GuardNode | None) -> Any:
         """The tracker of a real object: one per identity, looked at lazily."""
         if type(value) in ATOMIC_TYPES:
             return LazyVariable(self, value, source)
@@ -267,7 +267,7 @@ class Trace:
         self.keep_alive.append(value)
         return lazy
 
-    def _argument(self, value: Any, source: GuardNode | None, is_shared: bool) -> Any:
+    def _argument(self, value: object, source: GuardNode | None, is_shared: bool) -> Any:
         return LazyVariable(self, value, source, **{UNREAD: True}) if is_shared else self.wrap(value, source)
 
     def read_argument(self, frame: Frame, slot: int, unread: Any) -> None:
@@ -275,7 +275,7 @@ class Trace:
         frame.locals[slot] = self.wrap(real_object(unread), unread.__dict__["source"])
         self.arguments = [frame.locals[slot] if vt is unread else vt for vt in self.arguments]
 
-    def _alias(self, found: Any, value: Any, source: GuardNode | None) -> None:
+    def _alias(self, found: Any, value: object, source: GuardNode | None) -> None:
         """A second path to a known object: the paths must keep leading to one object."""
         first = found.__dict__["source"]
         if first is source or first is None:
@@ -287,7 +287,7 @@ class Trace:
         else:
             self.guards.same(first, source, self.here())
 
-    def build(self, value: Any, source: GuardNode | None) -> VariableTracker:
+    def build(self, value: object, source: GuardNode | None) -> VariableTracker:
         """The model of a real object, with its guards."""
         if type(value) in ATOMIC_TYPES:
             return self._build_atomic(value, source)
@@ -295,7 +295,7 @@ class Trace:
             unsupported("mutation-of-unknown-object", "a module's dictionary after a global was stored")
         return find_builder(value)(self, value, source)
 
-    def _build_atomic(self, value: Any, source: GuardNode | None) -> VariableTracker:
+    def _build_atomic(self, value: object, source: GuardNode | None) -> VariableTracker:
         if type(value) is int:
             symbolic = self.graph.symbolic_int(value, source)
             if symbolic is not None:
@@ -325,7 +325,7 @@ class Trace:
             return BytearrayVariable(value)
         return self.build_constant_object(value)
 
-    def build_constant_object(self, value: Any) -> VariableTracker:
+    def build_constant_object(self, value: object) -> VariableTracker:
         """An object whose identity the analysis knows: a function, class, module, dtype, the result of folding …"""
         found = self.pinned.get(id(value))  # it is alive: the heap keeps what it has met
         if found is not None:
@@ -382,7 +382,7 @@ class Trace:
             if id(vt) in self.unclosed and not self.is_reachable(vt, kept):
                 vt.finalize(tx)
 
-    def is_reachable(self, wanted: Any, roots: Any = ()) -> bool:
+    def is_reachable(self, wanted: object, roots: object = ()) -> bool:
         """Whether a frame, a changed object or an exception that is handled leads to an object."""
         return any(vt is wanted for vt in self.reachable(roots))
 
@@ -434,7 +434,7 @@ class Trace:
 
     # -- guards and mutation
 
-    def guard(self, source: GuardNode | None, kind: int, arg: Any = None) -> None:
+    def guard(self, source: GuardNode | None, kind: int, arg: object = None) -> None:
         """Require a property of what `source` leads to."""
         if source.kind != ir.CONST or kind in (ir.LEN, ir.DICT_KEYS, ir.HAS_KEY, ir.LACKS_KEY):
             self.guards.check(source, kind, arg, self.line_of_guard())
@@ -565,7 +565,7 @@ class Trace:
                 return ConstantVariable(number)
         return unsupported("object-identity", f"hash of {vt.describe()}")
 
-    def is_new_class(self, value: Any) -> bool:
+    def is_new_class(self, value: object) -> bool:
         """True for what stands for a class that the traced code made."""
         return id(value) in self.new_classes
 
@@ -744,7 +744,7 @@ def _own_locals(frame: Frame) -> list[Any]:
     return [value for name, value in own if not name.startswith(PREFIXES)]
 
 
-def _current_exception(_: Any) -> BaseException | None:
+def _current_exception(_: object) -> BaseException | None:
     return sys.exception()
 
 

@@ -32,7 +32,7 @@ _PARTS_OF_PROGRAMS = (type, types.BuiltinFunctionType, types.ModuleType, types.F
 _WRAPPERS = (_eval_frame.Callable, _eval_frame.UncapturedFunction, _eval_frame.Uncaptured)
 
 
-def key_of(value: Any) -> Hashable:
+def key_of(value: object) -> Hashable:
     """The key of a function, a module or another callable."""
     return _key(value, 0)
 

@@ -66,7 +66,7 @@ class Body:
 
     # -- inputs
 
-    def argument(self, meta: Any, fake: Any = None) -> TensorValue:
+    def argument(self, meta: object, fake: object = None) -> TensorValue:
         """A tensor that the operator passes to the body."""
         value = TensorValue(meta, None, None, fake)
         value.is_fake = self.builder.has_fakes and (self.transform or True)  # that, or the transform's wrapper of one
@@ -75,7 +75,7 @@ class Body:
         self.argument_values.append(value)
         return value
 
-    def number(self, sym: Any) -> SymValue:
+    def number(self, sym: object) -> SymValue:
         """A symbolic int that the operator passes to the body."""
         value = SymValue(sym)
         value.node = self._placeholder(f"arg_{len(self.arguments)}", value)
@@ -91,7 +91,7 @@ class Body:
             known = self.lifted[value] = self._placeholder(name, value)
         return known
 
-    def _placeholder(self, name: str, value: Any) -> Node:
+    def _placeholder(self, name: str, value: object) -> Node:
         graph = self.graph
         last = next((n for n in graph.nodes if n.op != "placeholder"), graph._root)
         with graph.inserting_before(last):

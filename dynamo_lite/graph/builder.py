@@ -115,7 +115,7 @@ class GraphInput(NamedTuple):
 _set_meta = torch._C._NodeBase.meta.__set__
 
 
-def new_symbols(mode: Any, tr: Trace) -> Any:
+def new_symbols(mode: object, tr: Trace) -> Any:
     """The symbolic numbers of a trace. Their machinery is loaded with the first one of a process."""
     return import_module(f"{__package__}.shapes.symbols").Symbols(mode, tr)
 
@@ -242,7 +242,7 @@ class GraphBuilder:
                 self.symbols.ragged.setdefault(size.node.expr, SymValue(size, None, ("method", made, "size", dim)))
         return made
 
-    def _plain_input(self, value: torch.Tensor, source: GuardNode | None, origin: Any) -> TensorValue:
+    def _plain_input(self, value: torch.Tensor, source: GuardNode | None, origin: object) -> TensorValue:
         if HAS_MARKS in value.__dict__:
             check_marks(value, spoken(source, self.tr))
         is_parameter = isinstance(value, torch.nn.Parameter)
@@ -355,7 +355,7 @@ class GraphBuilder:
             unsupported(FAKE_INPUTS, "body of a higher-order operator")
         return Body(self, NodeFactory)
 
-    def set_meta(self, node: Node, subject: Any) -> None:
+    def set_meta(self, node: Node, subject: object) -> None:
         """Say which value a node stands for."""
         _set_meta(node, NodeMeta(self.propagator, subject))
 
@@ -376,7 +376,7 @@ class GraphBuilder:
         return node
 
     def call_with_results(
-        self, tx: Frame, target: Any, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]
+        self, tx: Frame, target: object, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]
     ) -> list[Any]:
         """Add the call of an operator that returns a tuple of new tensors, ints, or None, whose fakes are known. Arguments are nodes."""
         node = self._create("call_function", target, tuple(args), kwargs)
@@ -398,13 +398,13 @@ class GraphBuilder:
         return [self._result(tx, value) for value in values]
 
     @staticmethod
-    def _result(tx: Frame, value: Any) -> Any:
+    def _result(tx: Frame, value: object) -> Any:
         """The model of a result of an operator."""
         if type(value) is TensorValue:
             return MODELS.tensor(value)
         return MODELS.symbol(value) if type(value) is SymValue else MODELS.constant(tx, value)
 
-    def _placeholder(self, value: Any, source: GuardNode | None, real: Any) -> Node:
+    def _placeholder(self, value: Any, source: GuardNode | None, real: object) -> Node:
         last = self.inputs[-1].node if self.inputs else self.graph._root
         node = self._create.placeholder(
             str(value.sym) if type(value) is SymValue else placeholder_name(source.path), last
@@ -444,7 +444,7 @@ class GraphBuilder:
         known = value.sym.node.maybe_as_int() if isinstance(value.sym, torch.SymInt) else None
         return self.node(value) if known is None else known
 
-    def _add(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], subject: Any) -> Node:
+    def _add(self, op: str, target: object, args: tuple[Any, ...], kwargs: dict[str, Any], subject: object) -> Node:
         node = self._create(op, target, args, kwargs)
         _set_meta(node, NodeMeta(self.propagator, subject))
         return node
@@ -452,7 +452,13 @@ class GraphBuilder:
     # -- operators
 
     def call(
-        self, tx: Frame, op: str, target: Any, args: list[Any], kwargs: dict[str, Any] | None = None, memo: bool = True
+        self,
+        tx: Frame,
+        op: str,
+        target: object,
+        args: list[Any],
+        kwargs: dict[str, Any] | None = None,
+        memo: bool = True,
     ) -> Any:
         """Add the call of an operator on trackers and return the tracker of its result.
 
@@ -498,7 +504,7 @@ class GraphBuilder:
         return self._wrap_result(tx, result, node, tensors, fakes)
 
     def _settle_arguments(
-        self, op: str, target: Any, packing: Packing, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any]
+        self, op: str, target: object, packing: Packing, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any]
     ) -> dict[Node, Any]:
         """What the nodes among the arguments stand for. Gives the call a `dtype` where the traced code has set another default, and
         breaks where the operator resizes an input or the arguments don't go together."""
@@ -522,12 +528,12 @@ class GraphBuilder:
     def _propagate(
         self,
         op: str,
-        target: Any,
+        target: object,
         fx_args: tuple[Any, ...],
         fx_kwargs: dict[str, Any],
         tensors: list[TensorValue],
         values: dict[Node, Any],
-        key: Any,
+        key: object,
         memory: dict[Any, Propagation],
     ) -> tuple[Propagation, list[FakeTensor] | None]:
         """`Propagator.propagate`; before a break, what the data or the views of the arguments explain is noted."""
@@ -541,7 +547,7 @@ class GraphBuilder:
             raise
 
     def _add_operator(
-        self, tx: Frame, op: str, target: Any, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any], is_random: bool
+        self, tx: Frame, op: str, target: object, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any], is_random: bool
     ) -> Node:
         """The node of an operator, at the program's present line. Raises the error of the cut where the graph is to end."""
         node = self._create(op, target, fx_args, fx_kwargs)
@@ -554,7 +560,7 @@ class GraphBuilder:
 
     def _note_effects(
         self,
-        target: Any,
+        target: object,
         fx_args: tuple[Any, ...],
         fx_kwargs: dict[str, Any],
         values: dict[Any, Any],
@@ -578,7 +584,7 @@ class GraphBuilder:
             self._refuse_resize(target, tensors, changes)
             self._apply_changes(tensors, changes, remembered)
 
-    def _meet_operator(self, target: Any, tensors: list[TensorValue], result: Any) -> None:
+    def _meet_operator(self, target: object, tensors: list[TensorValue], result: object) -> None:
         """Note where compilers, which see no more of an operator of the program than its registrations, would be wrong or fail."""
         if has_constant(result):
             unsupported("data-dependent-operator", f"a number that {target} returns")  # the fake's is none of its own
@@ -681,7 +687,7 @@ class GraphBuilder:
         self.tr.analysis.cut = (node.name, error)
         raise Restart(f"the graph ends before {node.name}: {error.context}")
 
-    def _note_writes(self, target: Any, tensors: list[TensorValue], has_gradients: bool) -> None:
+    def _note_writes(self, target: object, tensors: list[TensorValue], has_gradients: bool) -> None:
         """Break where torch refuses to change a tensor in place: elements that share memory; for autograd, a view of a leaf, one of several
         that an operator has returned. Compilers don't."""
         name = getattr(target, "__name__", target)
@@ -705,7 +711,7 @@ class GraphBuilder:
             for value in tensors:
                 check_views(self, value, error)
 
-    def _refuse_detach(self, target: Any, tensors: list[TensorValue]) -> None:
+    def _refuse_detach(self, target: object, tensors: list[TensorValue]) -> None:
         """Break where torch refuses to detach a view in place: the fake of an input is none."""
         origin = tensors[0].origin if tensors and getattr(target, "__name__", target) == "detach_" else None
         if origin is None or origin[0] != "input":
@@ -770,7 +776,7 @@ class GraphBuilder:
             return None
         return truth(self, value)
 
-    def add_call(self, tx: Frame, function: Any, args: tuple[Any, ...]) -> Node:
+    def add_call(self, tx: Frame, function: object, args: tuple[Any, ...]) -> Node:
         """Add the call of a function that returns nothing. Arguments are nodes."""
         node = self._create("call_function", function, args)
         _set_meta(node, NodeMeta(self.propagator, None, tx.place()))
@@ -780,7 +786,7 @@ class GraphBuilder:
         """Take such a call out again."""
         self.graph.erase_node(node)
 
-    def add_state_call(self, function: Any, args: tuple[Any, ...]) -> Node:
+    def add_state_call(self, function: object, args: tuple[Any, ...]) -> Node:
         """Add a node that changes torch's ambient state."""
         return self._add("call_function", function, args, {}, None)
 
@@ -801,7 +807,7 @@ class GraphBuilder:
             node = self._add("call_method", "reshape", (node, ()), {}, None)
         self.checks.add(node, fails.proxy.meta.device, place, saved)
 
-    def add_value(self, function: Any, args: tuple[Any, ...]) -> Node:
+    def add_value(self, function: object, args: tuple[Any, ...]) -> Node:
         """Add the call of a function whose result only the graph's caller sees. Arguments are nodes."""
         return self._add("call_function", function, args, {}, None)
 
@@ -811,14 +817,14 @@ class GraphBuilder:
         _set_meta(made, NodeMeta(self.propagator, None, like.meta.place))
         return made
 
-    def add_after(self, node: Node, value: TensorValue, function: Any, args: tuple[Any, ...]) -> Node:
+    def add_after(self, node: Node, value: TensorValue, function: object, args: tuple[Any, ...]) -> Node:
         """Add the call of a function that gives a value behind a node."""
         with self.graph.inserting_after(node):
             made = self._create("call_function", function, args)
         _set_meta(made, NodeMeta(self.propagator, value, node.meta.place))
         return made
 
-    def add_input(self, value: TensorValue, source: GuardNode | None, real: Any) -> Node:
+    def add_input(self, value: TensorValue, source: GuardNode | None, real: object) -> Node:
         """Add a placeholder for what the code makes before the graph."""
         return self._placeholder(value, source, real)
 

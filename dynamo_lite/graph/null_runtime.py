@@ -91,30 +91,30 @@ def hide_code(code: CodeType) -> None:
     """Nobody else looks at code."""
 
 
-def holds_tensors(value: Any) -> bool:
+def holds_tensors(value: object) -> bool:
     """There are no tensors."""
     return False
 
 
-def release_inputs(failure: Any, root: CodeType) -> None:
+def release_inputs(failure: object, root: CodeType) -> None:
     """There are no graphs that could."""
 
 
-def released_again(failure: Any, compiled: Any) -> NoReturn:
+def released_again(failure: object, compiled: object) -> NoReturn:
     """There are no graphs that could."""
     raise AssertionError
 
 
-def compile_graph(graph: EmptyGraph, backend: Any, fullgraph: bool, kept: Any = None) -> NoReturn:
+def compile_graph(graph: EmptyGraph, backend: object, fullgraph: bool, kept: object = None) -> NoReturn:
     """Never reached: an empty graph is not compiled."""
     raise AssertionError("an empty graph has nothing to compile")
 
 
-def write_ambient(writer: Any) -> None:
+def write_ambient(writer: object) -> None:
     """There is no state."""
 
 
-def check_ambient(reader: Any, data: None) -> None:
+def check_ambient(reader: object, data: None) -> None:
     """There is no state."""
 
 
@@ -123,21 +123,21 @@ def write_guard(writer: Any, guard: Any) -> Any:
     return ("function", writer(guard.arg))
 
 
-def recipe_of(value: Any) -> None:
+def recipe_of(value: object) -> None:
     """There are no sizes."""
 
 
-def read_guard(reader: Any, form: str, about: Any, where: int = -1) -> Any:
+def read_guard(reader: Any, form: str, about: object, where: int = -1) -> Any:
     """The argument again."""
     return reader(about)
 
 
-def write_graph(graph: EmptyGraph, writer: Any, write_place: Any) -> NoReturn:
+def write_graph(graph: EmptyGraph, writer: object, write_place: object) -> NoReturn:
     """Never reached."""
     raise AssertionError("an empty graph is not written")
 
 
-def read_graph(data: Any, reader: Any, read_place: Any, guards: Any) -> NoReturn:
+def read_graph(data: object, reader: object, read_place: object, guards: object) -> NoReturn:
     """Never reached."""
     raise AssertionError("an empty graph is not written")
 

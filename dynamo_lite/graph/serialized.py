@@ -66,7 +66,7 @@ def _find_operator(name: str, overload: str | None) -> Any:
         raise Mismatch(f"there is no operator {namespace}::{name}") from None
 
 
-def _named_constant(value: Any) -> tuple[Any, ...]:
+def _named_constant(value: object) -> tuple[Any, ...]:
     return "constant", str(value).partition(".")[2]
 
 
@@ -332,7 +332,7 @@ def write_ambient(writer: Any) -> Any:
     return writer.value(AmbientState.compute_key())
 
 
-def check_ambient(reader: Any, data: Any) -> None:
+def check_ambient(reader: Any, data: object) -> None:
     """Raise `Mismatch` if the state is another one now."""
     if modes.around() or reader.value(data) != AmbientState.compute_key():
         raise Mismatch("torch's state is another one")
@@ -444,7 +444,7 @@ class StoredGraph:
         if data["unused_random"] is not None:
             self.module.meta[UNUSED_RANDOM] = data["unused_random"]
 
-    def _subject(self, number: int, real: Any) -> TensorValue | SymValue:
+    def _subject(self, number: int, real: object) -> TensorValue | SymValue:
         """What is known of an input."""
         known = None if self.shapes is None else self.shapes.subjects.get(number)
         if known is None and not isinstance(real, torch.Tensor):
@@ -475,7 +475,7 @@ class StoredGraph:
         return self.reals
 
 
-def _real_input(value: Any) -> Any:
+def _real_input(value: object) -> Any:
     if type(value) is not int and (not isinstance(value, torch.Tensor) or not is_plain(value)):
         raise Mismatch("an input is no plain tensor")
     return value
@@ -561,7 +561,7 @@ class _Paths:
     def sizes(self, sizes: Any) -> None:
         self.shapes.guards.sizes = sizes
 
-    def predicate(self, function: Any, nodes: list[ir.GuardNode], text: str, user: Any) -> None:
+    def predicate(self, function: object, nodes: list[ir.GuardNode], text: str, user: object) -> None:
         """Take note of a condition that is not among the guards."""
         if _condition(function, nodes) not in self.shapes.known:
             self.shapes.conditions.append((function, nodes, text, user))
@@ -572,7 +572,7 @@ def _condition(function: Any, nodes: Any) -> tuple[Any, ...]:
     return recipe_of(function) or id(function), *map(id, nodes)
 
 
-def _symbol_of(real: Any, source: ir.GuardNode, symbols: Any) -> SymValue:
+def _symbol_of(real: object, source: ir.GuardNode, symbols: Any) -> SymValue:
     if type(real) is not int:
         raise Mismatch("a number is another one")
     return symbols.int_of(real, source)
@@ -717,7 +717,7 @@ class StoredModule(_LazyGraphModule):
         filename = _loader.cache(self._code, names)
         type(self).forward = types.FunctionType(code.replace(co_filename=filename), names, "forward")
 
-    def __deepcopy__(self, memo: Any) -> Any:
+    def __deepcopy__(self, memo: object) -> Any:
         self.graph  # noqa: B018  (makes it an ordinary one)
         return super().__deepcopy__(memo)
 

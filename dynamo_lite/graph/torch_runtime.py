@@ -338,7 +338,7 @@ def _compile(
 
 
 def _backend_failed(
-    env: Any, gm: torch.fx.GraphModule, inputs: Sequence[Any], strict: bool, name: str, error: Exception
+    env: object, gm: torch.fx.GraphModule, inputs: Sequence[Any], strict: bool, name: str, error: Exception
 ) -> None:
     """Raise what is to be done where the backend is not to blame for its error; return where it is. AOTAutograd runs the operators of the
     graph, and of its gradients: what it finds wrong with them the program will, in its own time, and may have an `except` for."""
@@ -358,7 +358,7 @@ def _restart_if_exhausted(env: Any) -> None:
         raise Restart("the backend's reasoning about sizes was too much")
 
 
-def _function_of(compiled: Any) -> Any:
+def _function_of(compiled: object) -> Any:
     """The `forward` of a graph that the backend returned as a module. A call of the module would also print errors, cut their traceback,
     and run the program's hooks for all modules, which are not for ours."""
     module = getattr(compiled, "__self__", compiled)

@@ -20,7 +20,7 @@ _NAMED = (types.FunctionType, types.BuiltinFunctionType, types.CodeType, type)
 _BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
 
 
-def short(value: Any) -> str:
+def short(value: object) -> str:
     """A description of any object."""
     text = " ".join(_text(value, _DEPTH).split())
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."

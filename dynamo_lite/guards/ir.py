@@ -84,7 +84,7 @@ User = tuple[str, int] | None
 _BY_VALUE = frozenset({int, bool, bytes})
 
 
-def _key(kind: int, arg: Any) -> Any:
+def _key(kind: int, arg: object) -> Any:
     """The key by which a step or a check is interned. Most are names of attributes and items, which stand for themselves."""
     cls = type(arg)
     if cls is str:
@@ -202,7 +202,7 @@ class GuardSet:
         self._expected: dict[GuardNode, User] = {}
         self._hashed: dict[type, dict[GuardNode, User]] = {}  # by the class of the objects
 
-    def node(self, parent: GuardNode | None, kind: int, arg: Any = None) -> GuardNode:
+    def node(self, parent: GuardNode | None, kind: int, arg: object = None) -> GuardNode:
         """The child of `parent` (None: a root) by this accessor; made at the first request."""
         children: Any = self.roots if parent is None else parent.children
         key = _key(kind, arg)
@@ -214,7 +214,7 @@ class GuardSet:
             self.nodes.append(node)
         return node
 
-    def check(self, node: GuardNode, kind: int, arg: Any = None, user: User = None) -> None:
+    def check(self, node: GuardNode, kind: int, arg: object = None, user: User = None) -> None:
         """Require a property of the node's value. Asking for the same thing twice adds nothing."""
         key = _key(kind, arg)
         seen = node._seen
@@ -260,7 +260,7 @@ class GuardSet:
         self._loosen()
         self.is_settled = True
 
-    def is_released(self, value: Any) -> bool:
+    def is_released(self, value: object) -> bool:
         """True for an object that the set demands, with the bases of demanded classes, but will not keep alive."""
         for guard in self.guards[self._searched :]:
             if guard.kind in (IS, TYPE_IS) and is_mortal(guard.arg):
@@ -329,7 +329,7 @@ class GuardSet:
             text = f"{qualname_of(cls)} is {'a' if answer else 'no'} subclass of {qualname_of(abstract)}"
             self._registrations.text = ", ".join(filter(None, (self._registrations.text, text)))
 
-    def relation(self, kind: int, nodes: tuple[GuardNode, ...], arg: Any, user: User, text: str | None) -> None:
+    def relation(self, kind: int, nodes: tuple[GuardNode, ...], arg: object, user: User, text: str | None) -> None:
         """Require anything that is not a check of one node."""
         self._add(kind, None, nodes, arg, user, text)
 
@@ -339,7 +339,7 @@ class GuardSet:
             self._distinct.add(key)
             self._add(kind, None, nodes, None, user, None)
 
-    def _add(self, kind: int, node: GuardNode | None, nodes: tuple, arg: Any, user: User, text: str | None) -> Guard:
+    def _add(self, kind: int, node: GuardNode | None, nodes: tuple, arg: object, user: User, text: str | None) -> Guard:
         guard = Guard(kind, node, nodes, arg, user, text, len(self.guards))
         self.guards.append(guard)
         return guard
@@ -412,7 +412,7 @@ FIRM: dict[int, int] = {loose: firm for firm, loose in _LOOSE.items()}
 """The kinds of checks that refer to their object weakly, and what they are without that."""
 
 
-def is_mortal(value: Any) -> bool:
+def is_mortal(value: object) -> bool:
     """True for what can be referenced weakly and may go away before the interpreter ends."""
     cls = type(value)
     if issubclass(cls, type):

@@ -47,7 +47,7 @@ WRONG = _Marker("an object of another kind")
 """The accessor does not apply to this value, or user code raised: always a miss."""
 
 
-def _is(value: Any, *kinds: type) -> bool:
+def _is(value: object, *kinds: type) -> bool:
     """isinstance() that does not believe what `value.__class__` says."""
     return issubclass(type(value), kinds)
 
@@ -72,7 +72,7 @@ def referent(reference: Any) -> Any:
     return WRONG if value is None else value
 
 
-def attr(value: Any, name: str) -> Any:
+def attr(value: object, name: str) -> Any:
     """getattr()"""
     try:
         return getattr(value, name)
@@ -82,17 +82,17 @@ def attr(value: Any, name: str) -> Any:
         return WRONG
 
 
-def field(value: Any, name: str) -> Any:
+def field(value: object, name: str) -> Any:
     """A field of C, past all methods and properties of the program."""
     return _described(value, field_descriptor(type(value), name))
 
 
-def member(value: Any, name: str) -> Any:
+def member(value: object, name: str) -> Any:
     """A field or a slot, past all methods and properties of the program."""
     return _described(value, member_descriptor(type(value), name))
 
 
-def _described(value: Any, descriptor: Member | None) -> Any:
+def _described(value: object, descriptor: Member | None) -> Any:
     if descriptor is None:
         return WRONG
     try:
@@ -104,7 +104,7 @@ def _described(value: Any, descriptor: Member | None) -> Any:
 
 
 # Instances' __dict__ is looked up past any user-defined __getattribute__; classes keep a proxy there.
-def instance_dict(value: Any) -> Any:
+def instance_dict(value: object) -> Any:
     """The object's own dict."""
     if _is(value, type):
         return type.__dict__["__dict__"].__get__(value)
@@ -150,7 +150,7 @@ def cell_contents(value: Any) -> Any:
         return MISSING
 
 
-def type_attr(value: Any, name: str) -> Any:
+def type_attr(value: object, name: str) -> Any:
     """A class attribute, found along the MRO and not bound."""
     if not _is(value, type):
         return WRONG
@@ -159,7 +159,7 @@ def type_attr(value: Any, name: str) -> Any:
 
 
 def _field(kind: type, name: str) -> Callable[[Any], Any]:
-    def field(value: Any) -> Any:
+    def field(value: object) -> Any:
         return getattr(value, name) if type(value) is kind else WRONG
 
     return field
@@ -190,7 +190,7 @@ def dict_key(value: Any, i: int) -> Any:
     return next(itertools.islice(keys_in_order(value), i, None), MISSING) if _is(value, dict) else WRONG
 
 
-def call(value: Any, function: Callable[[Any], Any]) -> Any:
+def call(value: object, function: Callable[[Any], Any]) -> Any:
     """function(value)"""
     try:
         return function(value)
@@ -280,22 +280,22 @@ def has_key(value: Any, key: Any) -> bool:
     return kind is not None and kind.__contains__(value, key)
 
 
-def lacks_key(value: Any, key: Any) -> bool:
+def lacks_key(value: object, key: object) -> bool:
     """Not a member; false for what is no container at all."""
     return _is(value, dict, set, frozenset, _MAPPING_PROXY) and not has_key(value, key)
 
 
-def truth(value: Any, expected: bool) -> bool:
+def truth(value: object, expected: bool) -> bool:
     """bool(value)"""
     return bool(value) is expected
 
 
-def tensor(value: Any, spec: tuple) -> bool:
+def tensor(value: object, spec: tuple) -> bool:
     """The metadata that `tensor_guards.tensor_spec` recorded."""
     return next(tensor_differences(value, spec), None) is None
 
 
-def tensor_differences(value: Any, spec: tuple) -> Iterator[tuple[str, Any, Any]]:
+def tensor_differences(value: object, spec: tuple) -> Iterator[tuple[str, Any, Any]]:
     """(what, expected, found) for the metadata that differ; nothing after a type or layout that differs. The program's function modes
     don't see that anybody looks."""
     with sys.modules["torch"]._C.DisableTorchFunction():
@@ -337,12 +337,12 @@ def has_finalizer(cls: type) -> bool:
     return bool(flags(cls) & Py_TPFLAGS_HEAPTYPE) and any("__del__" in dict_of(base) for base in mro_of(cls))
 
 
-def no_finalizer(value: Any, _: Any) -> bool:
+def no_finalizer(value: object, _: object) -> bool:
     """Does no `__del__` of a class made by a class statement run when the object dies?"""
     return not has_finalizer(type(value))
 
 
-def no_finalizer_at(value: Any, key: Any) -> bool:
+def no_finalizer_at(value: object, key: object) -> bool:
     """`no_finalizer` for the value that a dict has for a key, if it has one."""
     return isinstance(value, dict) and (
         not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key), None)
@@ -632,7 +632,7 @@ def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], 
     return accessor(value) if node.kind in WITHOUT_ARGUMENT else accessor(value, node.arg)
 
 
-def _explain_node(node: GuardNode, value: Any) -> GuardFailure | None:
+def _explain_node(node: GuardNode, value: object) -> GuardFailure | None:
     absent = next((guard for guard in node.checks if guard.kind == ir.ABSENT), None)
     if absent is not None:
         return None if value is MISSING else GuardFailure(node.path, absent.user, "nothing there", short(value))
@@ -683,7 +683,7 @@ def _length_of(value: Any) -> str:
     return str(value.__length_hint__()) if type(value) in _ITERATORS else "unknown"
 
 
-def _explain_tensor(value: Any, spec: tuple) -> tuple[str, str]:
+def _explain_tensor(value: object, spec: tuple) -> tuple[str, str]:
     differences = list(tensor_differences(value, spec))
     expected = ", ".join(f"{what} {wanted}" for what, wanted, _ in differences)
     return expected, ", ".join(f"{what} {actual}" for what, _, actual in differences)

@@ -55,7 +55,7 @@ def _instance_dict(cg: Codegen, node: Any) -> None:
         cg.asm.call(1)
 
 
-def own_dict(value: Any) -> dict[str, Any]:
+def own_dict(value: object) -> dict[str, Any]:
     """An object's `__dict__`, past a `__getattribute__` of the program."""
     return object.__getattribute__(value, "__dict__")
 

@@ -81,7 +81,7 @@ def _holds(then: dict[str, Any], now: dict[str, Any]) -> bool:
 _MISSING = object()
 
 
-def _is_foreign(raw: Any) -> bool:
+def _is_foreign(raw: object) -> bool:
     """Whether a function or property is the program's."""
     function = getattr(raw, "fget", None) or getattr(raw, "__func__", None) or raw
     return isinstance(function, types.FunctionType) and not (function.__module__ or "").startswith("torch")

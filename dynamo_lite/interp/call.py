@@ -104,7 +104,7 @@ def _bind_keyword(
     return bool(code.co_flags & CO_VARKEYWORDS)
 
 
-def _fill_defaults(f: Any, fn: Any, bound: list[Any]) -> bool:
+def _fill_defaults(f: object, fn: Any, bound: list[Any]) -> bool:
     """Put defaults where no argument was given; False if one is missing."""
     code = fn.code
     n_positional = code.co_argcount

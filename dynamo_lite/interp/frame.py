@@ -129,7 +129,7 @@ class Frame:
     # -- services for models (the `tx` protocol)
 
     @staticmethod
-    def const(value: Any) -> ConstantVariable:
+    def const(value: object) -> ConstantVariable:
         """A constant tracker."""
         return ConstantVariable(value)
 
@@ -217,7 +217,7 @@ class Frame:
 
     # -- the stack
 
-    def push(self, v: Any) -> None:
+    def push(self, v: object) -> None:
         """Push one entry."""
         self.stack.append(v)
 

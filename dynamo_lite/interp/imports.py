@@ -96,6 +96,6 @@ def _missing_name(module: Any, name: str) -> ImportError:
 _TELLING = frozenset({"__file__", "__spec__"})
 
 
-def import_star(f: Any, module: VariableTracker) -> None:
+def import_star(f: object, module: VariableTracker) -> None:
     """`from m import *` appears at module level only, which is never captured."""
     unsupported("import", "import *")

@@ -20,12 +20,12 @@ NONE = ConstantVariable(None)
 assert int.__flags__ & _MATCH_SELF and not collections.abc.Mapping.__flags__ & _MATCH_SELF
 
 
-def is_sequence(f: Any, subject: VariableTracker) -> ConstantVariable:
+def is_sequence(f: object, subject: VariableTracker) -> ConstantVariable:
     """MATCH_SEQUENCE."""
     return ConstantVariable(bool(_collection_flags(f, subject.python_type()) & Py_TPFLAGS_SEQUENCE))
 
 
-def is_mapping(f: Any, subject: VariableTracker) -> ConstantVariable:
+def is_mapping(f: object, subject: VariableTracker) -> ConstantVariable:
     """MATCH_MAPPING."""
     return ConstantVariable(bool(_collection_flags(f, subject.python_type()) & Py_TPFLAGS_MAPPING))
 

@@ -699,7 +699,7 @@ _INTRINSICS: dict[str, Callable[[Frame, VariableTracker], VariableTracker]] = {}
 def intrinsic(name: str) -> Callable[[Any], Any]:
     """Register a CALL_INTRINSIC by its name."""
 
-    def decorate(fn: Any) -> Any:
+    def decorate(fn: Callable[..., Any]) -> Any:
         _INTRINSICS[name] = fn
         return fn
 

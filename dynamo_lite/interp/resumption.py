@@ -55,7 +55,7 @@ def raises_again(frame: Frame) -> bool:
     return any(isinstance(v, BuiltinVariable) and v.value is raise_again for v in operands)
 
 
-def _begins_otherwise(traceback: Any) -> bool:
+def _begins_otherwise(traceback: object) -> bool:
     return not begins_generated(traceback)
 
 

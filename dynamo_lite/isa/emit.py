@@ -58,7 +58,7 @@ class Assembler:
         """One instruction of the running version."""
         self.items.append(make_instr(name, *arg, location=self._location))
 
-    def emit_op(self, op: Op, arg: Any = None) -> None:
+    def emit_op(self, op: Op, arg: object = None) -> None:
         """Any canonical op that works on the stack, names or attributes (not on slots, not jumps)."""
         EMIT[op](self, arg)
 
@@ -171,7 +171,7 @@ class Assembler:
     def delete_deref(self, name: str) -> None:
         self.emit("DELETE_DEREF", FreeVar(name))
 
-    def load_const(self, value: Any) -> None:
+    def load_const(self, value: object) -> None:
         """Any object, hashable or not; constants are told apart by identity."""
         self.emit("LOAD_CONST", value)
 

@@ -68,11 +68,11 @@ def indexed(values) -> Callable:
 
 
 # Makers of rules.
-def one(op: Op, decode: Callable | None = None, arg: Any = None) -> tuple[LiftedPart, ...]:
+def one(op: Op, decode: Callable | None = None, arg: object = None) -> tuple[LiftedPart, ...]:
     return (LiftedPart(op, arg, decode),)
 
 
-def jump(op: Op, direction: int, arg: Any = None, skip: int = 0) -> LiftedPart:
+def jump(op: Op, direction: int, arg: object = None, skip: int = 0) -> LiftedPart:
     return LiftedPart(op, arg, None, (direction, skip))
 
 

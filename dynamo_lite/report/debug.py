@@ -79,7 +79,7 @@ class Debugger(cmd.Cmd):
         if handler is None:
             return None
 
-        def step(frame: Frame, instr: Any) -> Any:
+        def step(frame: Frame, instr: object) -> Any:
             if (self.stop_at is not None or self.lines) and not trace_rules.is_internal(frame.code):
                 self._before(frame)
             return handler(frame, instr)

@@ -201,7 +201,7 @@ def _is_attributes(vt: VariableTracker) -> bool:
     return vt.source.kind == ir.INSTANCE_DICT and isinstance(vt, DictVariable)
 
 
-def export(fn: Any, *args: Any, dynamic_shapes: Any = None, **kwargs: Any) -> Exported:
+def export(fn: Callable[..., Any], *args: Any, dynamic_shapes: object = None, **kwargs: Any) -> Exported:
     """Capture `fn(*args, **kwargs)` as one whole graph.
 
     `dynamic_shapes` says which sizes may vary, as in torch.export: a dict by parameter name, or a sequence in the order of the
@@ -247,7 +247,7 @@ class _Call(NamedTuple):
             return compiled, compiled(*args, **kwargs), dims, state
 
 
-def _exported(fn: Any, call: _Call) -> tuple[Exported, _Capture]:
+def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
     """The captured graph of a call, and the changes that the call would make."""
     capture = _Capture(fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None))
     with contextlib.ExitStack() as stack:
@@ -270,7 +270,7 @@ def _exported(fn: Any, call: _Call) -> tuple[Exported, _Capture]:
         *[_paths_to(n) for g in conditions for n in _nodes(g) if is_input(n)]
     )
 
-    def check(args: Any, kwargs: Any, compiled: Any = compiled) -> list[GuardFailure]:
+    def check(args: object, kwargs: object, compiled: Any = compiled) -> list[GuardFailure]:
         """`compiled` is kept, because the guards live as long as it does."""
         named = _named(fn, args, kwargs)
         misses = explain_miss(guards, *bind(args, kwargs))
@@ -308,7 +308,7 @@ def _paths_to(node: Any) -> Iterator[str]:
 # -- what only the first call changes
 
 
-def _changes_once(fn: Any, call: _Call, first: Exported, changed: list[Steps | None]) -> bool:
+def _changes_once(fn: Callable[..., Any], call: _Call, first: Exported, changed: list[Steps | None]) -> bool:
     """Whether what a call has changed is changed once and for all: after it a call changes nothing, and does the same."""
     if not isinstance(fn, torch.nn.Module) or None in changed:
         return False
@@ -353,7 +353,7 @@ def _contents(module: GraphModule) -> tuple[dict[str, str], dict[str, torch.Tens
 _NO_STATE: dict[str, Any] = {}
 
 
-def _state_of(fn: Any) -> dict[str, Any]:
+def _state_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """The parameters and buffers of a module by name."""
     if not isinstance(fn, torch.nn.Module):
         return _NO_STATE
@@ -446,7 +446,7 @@ def _check_relations(dims: list[InputPlace], numbers: Any) -> None:
 
 
 @contextlib.contextmanager
-def _marked(fn: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator[list[InputPlace]]:
+def _marked(fn: Callable[..., Any], args: object, kwargs: object, dynamic_shapes: Any) -> Iterator[list[InputPlace]]:
     """Marks on the tensors of the arguments, as `dynamic_shapes` says, for a while. Gives the sizes that have a `Dim` with a name."""
     named = _named(fn, args, kwargs)
     if not isinstance(dynamic_shapes, Mapping | None):
@@ -537,7 +537,7 @@ class _Assembly:
         self.by_leaf = {id(leaf): node for leaf, node in reversed(list(zip(leaves, self.inputs, strict=True)))}
         self.attributes: dict[int, Node] = {}
 
-    def build(self, result: Any) -> tuple[GraphModule, pytree.TreeSpec]:
+    def build(self, result: object) -> tuple[GraphModule, pytree.TreeSpec]:
         """The module, and the tree of the result."""
         known: dict[Node, Node] = {}
         returned: Sequence[Any] = ()
@@ -565,7 +565,7 @@ class _Assembly:
             message = f"the data are such that the program raises at\n{line}"
             self.graph.call_function(torch._assert_async, (holds, message))
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Any:
         """An input, an attribute for any other tensor, a constant."""
         if not isinstance(value, torch.Tensor):
             if value is not None and type(value) not in base_types:

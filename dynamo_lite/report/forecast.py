@@ -351,7 +351,7 @@ class Machine:
             return Made(_tensor_class())
         return UNKNOWN
 
-    def _compiled(self, callee: Any, arguments: list[Any]) -> Any:
+    def _compiled(self, callee: object, arguments: list[Any]) -> Any:
         """What `compile`, `disable` and their like give back; without arguments, a decorator."""
         if not arguments:
             return Real(callee)
@@ -536,7 +536,7 @@ def _data_dependence(callee: Any, support: Support, arguments: list[Any]) -> str
 _SLUG_OF_TAG = {"dynamic_output_shape": "dynamic-shape-operator", "data_dependent_output": "data-dependent-operator"}
 
 
-def _is_compiler(callee: Any) -> bool:
+def _is_compiler(callee: object) -> bool:
     """Whether a decorator gives back the function, compiled or not."""
     home = getattr(callee, "__module__", None) or ""
     known = callee is getattr(sys.modules.get("torch"), "compile", None)

@@ -246,12 +246,12 @@ class _Recorder(torch.fx.Interpreter):
         return found
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether the value can be an input or a constant of a graph."""
     return isinstance(value, torch.Tensor | int | float | bool | str | None | torch.dtype | torch.device | torch.Size)
 
 
-def _tensors(graph: Graph, node: Node, value: Any) -> list[Node]:
+def _tensors(graph: Graph, node: Node, value: object) -> list[Node]:
     if isinstance(value, torch.Tensor):
         return [node]
     if not isinstance(value, tuple | list):

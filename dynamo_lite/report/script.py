@@ -38,7 +38,7 @@ def redirected(
             options["backend"] = measurement.backend(options.get("backend") or "inductor")
         return options
 
-    def redirected_compile(model: Any = None, **options: Any) -> Any:
+    def redirected_compile(model: object = None, **options: Any) -> Any:
         if model is None:
             return lambda model: redirected_compile(model, **options)
         compiled = compile(model, **settings(options))

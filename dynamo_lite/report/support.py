@@ -127,14 +127,14 @@ def resolve(value: Any) -> Support:
     return _c_function(value)
 
 
-def _known(table: Any, value: Any) -> bool:
+def _known(table: Any, value: object) -> bool:
     try:
         return value in table
     except TypeError:  # unhashable
         return False
 
 
-def _enters_graph(value: Any) -> bool:
+def _enters_graph(value: object) -> bool:
     torch_side = sys.modules.get("dynamo_lite.variables.torch.functions")
     return torch_side is not None and torch_side.enters_graph(value)
 
@@ -184,7 +184,7 @@ def _class(value: type) -> Support:
     return Support(INLINED if flags(value) & Py_TPFLAGS_HEAPTYPE else NATIVE)
 
 
-def qualified(value: Any) -> str:
+def qualified(value: object) -> str:
     """`math.gcd`, `list.append`."""
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", repr(value))
     owner = getattr(value, "__objclass__", None)
@@ -289,7 +289,7 @@ def methods(cls: type) -> list[Row]:
     return [Row(cls, name, _method(cls, name, raw)) for name, raw in sorted(found)]
 
 
-def _method(cls: type, name: str, raw: Any) -> Support:
+def _method(cls: type, name: str, raw: object) -> Support:
     if name == "__new__":  # what it is called for is calling the class
         made = resolve(cls)
         return made if made.how != ENDS else Support(ENDS, made.slug, qualified(cls))
@@ -307,7 +307,7 @@ def functions(module: types.ModuleType) -> list[Row]:
     return found
 
 
-def _is_foreign(module: types.ModuleType, value: Any) -> bool:
+def _is_foreign(module: types.ModuleType, value: object) -> bool:
     """True for what a module without `__all__` only imports."""
     if hasattr(module, "__all__"):
         return False

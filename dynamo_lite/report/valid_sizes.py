@@ -70,7 +70,7 @@ class ValidSizes:
         return "\n".join(lines) or "no size is looked at"
 
 
-def valid_sizes(fn: Any, *args: Any, **kwargs: Any) -> ValidSizes:
+def valid_sizes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> ValidSizes:
     """The sizes for which the program captured from `fn(*args, **kwargs)` holds.
 
     `fn` really runs, once, captured afresh in one graph with all sizes symbolic that may be: those above 1, but not of parameters and
@@ -110,7 +110,7 @@ def _of_guards(fn: Any, guards: ir.GuardSet, specializations: list[Specializatio
     return ValidSizes(numbers, constants, relations, specializations, compiled, predicates)
 
 
-def _constant_sizes(fn: Any, guards: ir.GuardSet) -> dict[str, int]:
+def _constant_sizes(fn: Callable[..., Any], guards: ir.GuardSet) -> dict[str, int]:
     """The sizes of the arguments' tensors that are compared with a number; parameters and buffers are not arguments."""
     found = {}
     for guard in guards:

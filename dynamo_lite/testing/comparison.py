@@ -23,7 +23,7 @@ from dynamo_lite.record import BreakRecord, FrameRecord, log
 from .backends import CompileCounterWithBackend, count_ops
 
 
-def same(ref: Any, res: Any, tol: float = 1e-4, equal_nan: bool = False, exact_dtype: bool = True) -> bool:
+def same(ref: object, res: object, tol: float = 1e-4, equal_nan: bool = False, exact_dtype: bool = True) -> bool:
     """Whether two results agree: tensors and floats within `tol` (absolute and relative), all else exactly.
 
     Lists, tuples, dicts, sets and objects with a `__dict__` are compared element by element. `exact_dtype=False` lets
@@ -33,8 +33,8 @@ def same(ref: Any, res: Any, tol: float = 1e-4, equal_nan: bool = False, exact_d
 
 
 def differences(
-    ref: Any,
-    res: Any,
+    ref: object,
+    res: object,
     *,
     tol: float = 0.0,
     equal_nan: bool = True,
@@ -154,14 +154,14 @@ def _largest(value: torch.Tensor) -> float:
     return max(size.max().item() if size.numel() else 0.0, 1e-6)
 
 
-def _has_plain_state(value: Any) -> bool:
+def _has_plain_state(value: object) -> bool:
     """Objects of user classes that compare by identity, and dataclasses (whose `__eq__` may meet tensors): equal if their
     attributes are."""
     by_fields = type(value).__eq__ is object.__eq__ or dataclasses.is_dataclass(value)
     return by_fields and isinstance(getattr(value, "__dict__", None), dict)
 
 
-def _equal(ref: Any, res: Any) -> bool:
+def _equal(ref: object, res: object) -> bool:
     result = ref == res
     return bool(result.all()) if hasattr(result, "all") else bool(result)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +17,9 @@ from dynamo_lite.api import compile
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.config import config
 from dynamo_lite.record import BreakRecord, FrameRecord, log
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 Arguments = Sequence[Any]
 
@@ -79,7 +82,7 @@ def capture_of(
     captured = Captured()
     compiler = lookup_backend(backend)
 
-    def noting(gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    def noting(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         for node in gm.graph.find_nodes(op="placeholder"):
             fake = node.meta.get("example_value")
             if isinstance(fake, torch.Tensor):

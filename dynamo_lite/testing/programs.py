@@ -54,17 +54,17 @@ def extract_graph(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[An
 # -- results
 
 
-def _tensors_within(value: Any) -> list[torch.Tensor]:
+def _tensors_within(value: object) -> list[torch.Tensor]:
     leaves, _ = torch.utils._pytree.tree_flatten(value)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
-def requires_bwd_pass(out: Any) -> bool:
+def requires_bwd_pass(out: object) -> bool:
     """True if a tensor in a result takes part in autograd."""
     return any(t.requires_grad for t in _tensors_within(out))
 
 
-def reduce_to_scalar_loss(out: Any) -> torch.Tensor:
+def reduce_to_scalar_loss(out: object) -> torch.Tensor:
     """A scalar to differentiate: the mean over the tensors in a result. Raises NotImplementedError if there are none."""
     tensors = _tensors_within(out)
     if not tensors:
@@ -72,7 +72,9 @@ def reduce_to_scalar_loss(out: Any) -> torch.Tensor:
     return sum((t.sum() / t.numel() for t in tensors), torch.zeros(())) / len(tensors)
 
 
-def collect_results(model: torch.nn.Module, prediction: Any, loss: Any, example_inputs: Sequence[Any]) -> list[Any]:
+def collect_results(
+    model: torch.nn.Module, prediction: object, loss: object, example_inputs: Sequence[Any]
+) -> list[Any]:
     """Prediction, loss, gradients, parameters, buffers and the gradients of the inputs, for comparison."""
     parameters = dict(model.named_parameters())
     results = [prediction, loss, {name: p.grad for name, p in parameters.items()}]
@@ -183,6 +185,6 @@ skipIfNotPy312 = _skip(sys.version_info < (3, 12), "needs Python 3.12")
 skipIfPy312 = _skip(sys.version_info >= (3, 12), "not for Python 3.12")
 
 
-def xfailIfPy312(fn: Any) -> Any:
+def xfailIfPy312(fn: Callable[..., Any]) -> Any:
     """Expect a test to fail on Python 3.12 and later."""
     return unittest.expectedFailure(fn) if sys.version_info >= (3, 12) else fn

@@ -19,7 +19,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.exc import first_line
@@ -27,6 +27,9 @@ from dynamo_lite.exc import first_line
 from . import portable
 from .inputs import Inputs
 from .race import Dropped, Outcome
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 START_SECONDS = 120.0
 """What a process may take until it begins: imports."""
@@ -40,7 +43,7 @@ class Job:
     Raises `CannotCarry` and `CannotCopy`.
     """
 
-    def __init__(self, gm: Any, examples: Sequence[Any], training: bool) -> None:
+    def __init__(self, gm: GraphModule, examples: Sequence[Any], training: bool) -> None:
         handle, path = tempfile.mkstemp(prefix="dynamo_lite-race-")
         self.path = pathlib.Path(path)
         self.close = weakref.finalize(self, self.path.unlink, missing_ok=True)
@@ -77,7 +80,7 @@ def race_apart(path: os.PathLike[str], names: Sequence[str], seconds: float) -> 
 class Trials:
     """Lets candidates that may bring a process down run in one of their own first."""
 
-    def __init__(self, gm: Any, examples: Sequence[Any], training: bool, seconds: float) -> None:
+    def __init__(self, gm: GraphModule, examples: Sequence[Any], training: bool, seconds: float) -> None:
         self.given = gm, examples, training
         self.seconds = seconds
         self.job: Job | None = None
@@ -85,7 +88,7 @@ class Trials:
     def before(self, name: str, compiler: Callable[..., Any]) -> Callable[..., Any]:
         """`compiler`, which raises `Dropped` if `name` failed there, or was beyond doubt slower than eager execution."""
 
-        def compile(gm: Any, examples: list[Any]) -> Callable[..., Any]:
+        def compile(gm: GraphModule, examples: list[Any]) -> Callable[..., Any]:
             try:
                 self.job = self.job or Job(*self.given)
                 problem = race_apart(self.job.path, [name], self.seconds).problem_of(name)

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -35,6 +35,9 @@ from .results import Choice, Store
 from .shadow import watched
 from .verify import wants_gradients
 
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
 OPTIONS = ("background", "budget", "candidates", "shadow", "store")
 DEFAULT_BUDGET = 20.0
 UNRACED = "inductor"
@@ -42,7 +45,7 @@ UNRACED = "inductor"
 
 
 def autotune(
-    gm: Any, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Compile the graph with the backend that wins.
 
@@ -63,7 +66,7 @@ def autotune(
 class Tuning:
     """One graph on its way to a backend."""
 
-    def __init__(self, gm: Any, examples: list[Any], options: Mapping[str, Any]) -> None:
+    def __init__(self, gm: GraphModule, examples: list[Any], options: Mapping[str, Any]) -> None:
         self.gm, self.examples = gm, examples
         self.training = wants_gradients(examples)
         self.names = list(options.get("candidates") or default_candidates(examples, self.training))
@@ -164,7 +167,7 @@ class Tuning:
             record.race = choice.measured
 
 
-def place_of(gm: Any) -> str:
+def place_of(gm: GraphModule) -> str:
     """The program's line of the first operator of a graph."""
     for node in gm.graph.nodes:
         found = re.fullmatch(

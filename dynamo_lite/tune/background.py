@@ -15,7 +15,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch._guards import TracingContext, tracing
 
@@ -27,6 +27,9 @@ from .apart import Job, race_apart
 from .portable import CannotCarry
 from .race import Outcome
 
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
 
 class Background:
     """One graph: `call` is what the program runs. `finished` is told how the race ended (an `Outcome`, or why there is none); `installed`
@@ -35,7 +38,7 @@ class Background:
 
     def __init__(
         self,
-        gm: Any,
+        gm: GraphModule,
         examples: Sequence[Any],
         names: Sequence[str],
         seconds: float,

@@ -10,7 +10,7 @@ import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import portable
 from .apart import race_apart
@@ -19,6 +19,9 @@ from .inputs import CannotCopy, Inputs
 from .key import graph_key
 from .results import Choice
 from .verify import wants_gradients
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 
 class Collector:
@@ -29,7 +32,7 @@ class Collector:
         self.kept = self.known = 0
         self.refused: list[str] = []
 
-    def __call__(self, gm: Any, example_inputs: list[Any]) -> Callable[..., Any]:
+    def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         training = wants_gradients(example_inputs)
         key = graph_key(gm, example_inputs, training)
         if self.store.get(key) is not None or self.store.has_graph(key):

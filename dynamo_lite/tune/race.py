@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -25,6 +25,9 @@ from dynamo_lite.exc import first_line
 
 from .inputs import Inputs
 from .verify import Expected
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 ROUNDS = 25
 MIN_ROUNDS = 6
@@ -134,7 +137,7 @@ class Race:
 
 
 def race(
-    gm: Any,
+    gm: GraphModule,
     examples: Sequence[Any],
     candidates: Mapping[str, CompilerFn],
     *,
@@ -169,7 +172,9 @@ def race(
     return Race(runners, winner, time.perf_counter() - started, training)
 
 
-def _prepare(runner: Runner, compiler: CompilerFn, gm: Any, examples: Sequence[Any], expected: Expected) -> None:
+def _prepare(
+    runner: Runner, compiler: CompilerFn, gm: GraphModule, examples: Sequence[Any], expected: Expected
+) -> None:
     started = time.perf_counter()
     try:
         runner.compiled = compiler(gm, expected.inputs.fresh() if binds(compiler) else list(examples))

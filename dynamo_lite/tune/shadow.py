@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamo_lite import _eval_frame
 
@@ -16,8 +16,13 @@ from .inputs import CannotCopy, Inputs
 from .race import Runner, block, calls_of, is_faster, undisturbed
 from .verify import Expected, wants_gradients
 
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
-def watched(gm: Any, compiled: Callable[..., Any], every: int, demote: Callable[[str], None]) -> Callable[..., Any]:
+
+def watched(
+    gm: GraphModule, compiled: Callable[..., Any], every: int, demote: Callable[[str], None]
+) -> Callable[..., Any]:
     """`compiled`, with one call of `every` checked. `demote` is told the reason, once."""
     watch = _Watch(gm, compiled, demote)
     numbers = itertools.count(1)
@@ -32,7 +37,7 @@ def watched(gm: Any, compiled: Callable[..., Any], every: int, demote: Callable[
 
 
 class _Watch:
-    def __init__(self, gm: Any, compiled: Callable[..., Any], demote: Callable[[str], None]) -> None:
+    def __init__(self, gm: GraphModule, compiled: Callable[..., Any], demote: Callable[[str], None]) -> None:
         self.run = compiled
         self.demote = demote
         self.eager, self.chosen = Runner("eager", gm.forward), Runner("", compiled)

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch._guards import TracingContext, detect_fake_mode, tracing
 
@@ -21,6 +21,9 @@ from dynamo_lite.exc import InvalidBackend
 
 from . import portable
 from .race import Dropped, Race, race
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 
 def main(path: str, request: str) -> int:
@@ -48,7 +51,7 @@ def _race(job: portable.PortableGraph, candidates: dict[str, Any], seconds: floa
     fakes = [node.meta["example_value"] for node in job.gm.graph.find_nodes(op="placeholder")]
 
     def told(name: str, where: tuple[str, str] | None) -> Callable[..., Any]:
-        def compiler(gm: Any, examples: list[Any]) -> Any:
+        def compiler(gm: GraphModule, examples: list[Any]) -> Any:
             tell(candidate=name)
             return _compiler(name, where)(gm, examples)
 

@@ -130,7 +130,7 @@ class _Arguments:
             return value
         return self._object(value, guard.kind in ir.FIRM)
 
-    def _object(self, value: Any, weakly: bool) -> Any:
+    def _object(self, value: object, weakly: bool) -> Any:
         key = ("weakly" if weakly else "object", id(value))
         return self._known(key, lambda: (key[0], self.writer(value)))
 
@@ -215,12 +215,12 @@ class _Files:
         return number
 
 
-def _write_code(writer: Writer, files: _Files, code: types.CodeType, region: Any) -> tuple[Any, ...]:
+def _write_code(writer: Writer, files: _Files, code: types.CodeType, region: object) -> tuple[Any, ...]:
     consts = tuple([_write_const(writer, files, c, region) for c in code.co_consts])
     return code.replace(co_consts=(), co_filename=""), files(code.co_filename), consts
 
 
-def _write_const(writer: Writer, files: _Files, value: Any, region: Any) -> Any:
+def _write_const(writer: Writer, files: _Files, value: Any, region: object) -> Any:
     kind = type(value)
     if kind is GraphCall:
         return ("graph",)
@@ -380,7 +380,7 @@ class StoredVersion:
         reader = _CONSTANTS.get(data[0])
         return self.reader.value(data) if reader is None else reader(self, *data[1:])
 
-    def _resume_code(self, data: Any) -> types.CodeType:
+    def _resume_code(self, data: object) -> types.CodeType:
         return self.region.resume_code(self._code(data))
 
     def graph(self) -> Any:

@@ -85,7 +85,7 @@ def key(code: CodeType, values: tuple[Any, ...], dynamic: bool | None, fullgraph
     return name([fingerprint(code).hex(), owner, dynamic, fullgraph, settings])
 
 
-def name(value: Any) -> str:
+def name(value: object) -> str:
     """A name for such data."""
     text = json.dumps(value, sort_keys=True, default=repr)
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

@@ -81,7 +81,7 @@ def _constant(value: Any) -> Any:
     return ("object", kind.__module__, kind.__qualname__, getattr(value, "__qualname__", ""))
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     cls = type(value)
     return f"{cls.__module__}.{cls.__qualname__}"
 
@@ -144,7 +144,7 @@ def _class_facts(cls: type, mention: Any) -> tuple[Any, ...]:
 _VOLATILE = frozenset({"__annotations__", "__annotations_cache__", "__abstractmethods__", "__doc__", "__signature__"})
 
 
-def _version_of(module: str, value: Any = None) -> str:
+def _version_of(module: str, value: object = None) -> str:
     """The version of the package that a C object comes from. That of Python and torch is part of every key."""
     top = module.partition(".")[0]
     if top not in sys.modules and value is not None:  # what the object says of itself is not always where it is
@@ -167,7 +167,7 @@ def _version_of_package(top: str) -> str:
         raise Refused(f"C code of {top}, whose version is not known") from None
 
 
-def _builtin_facts(f: Any, mention: Any) -> tuple[Any, ...]:
+def _builtin_facts(f: Any, mention: object) -> tuple[Any, ...]:
     owner = f.__self__
     if isinstance(owner, types.ModuleType) or owner is None:
         about = owner.__name__ if owner is not None else None
@@ -188,7 +188,7 @@ def _enum_facts(member: enum.Enum, mention: Any) -> tuple[Any, ...]:
 
 
 def _parts_facts(*names: str) -> Callable[..., Any]:
-    def facts(value: Any, mention: Any) -> tuple[Any, ...]:
+    def facts(value: object, mention: Any) -> tuple[Any, ...]:
         parts = [getattr(value, name) for name in names]
         return tuple([None if part is None else mention(part) for part in parts])
 
@@ -223,7 +223,7 @@ _FACTS: dict[type, Callable[[Any, Any], tuple[Any, ...]]] = {
 }
 
 
-def _facts_of(value: Any) -> Callable[[Any, Any], tuple[Any, ...]]:
+def _facts_of(value: object) -> Callable[[Any, Any], tuple[Any, ...]]:
     kind = type(value)
     if issubclass(kind, type):
         return _class_facts
@@ -266,7 +266,7 @@ def _walk(module: str, qualname: str) -> Any:
     return value.__func__ if type(value) in (staticmethod, classmethod) else value
 
 
-def _found(module: Any, qualname: Any, value: Any) -> bool:
+def _found(module: object, qualname: object, value: object) -> bool:
     try:
         return type(module) is type(qualname) is str and _walk(module, qualname) is value
     except Mismatch:
@@ -336,16 +336,16 @@ class Writer:
             elif guard.kind in (ir.TYPE_IS, ir.REF_TYPE_IS):
                 self._offer(demanded(guard), ("type", self.numbers[id(guard.node)]))
 
-    def _offer(self, value: Any, place: tuple[Any, ...]) -> None:
+    def _offer(self, value: object, place: tuple[Any, ...]) -> None:
         if type(value) not in ATOMS:
             self.parts.setdefault(id(value), []).append(place)
 
-    def mention(self, value: Any, place: tuple[Any, ...]) -> int:
+    def mention(self, value: object, place: tuple[Any, ...]) -> int:
         """The number of an object that can be found at a place."""
         self._offer(value, place)
         return self(value)
 
-    def __call__(self, value: Any) -> int:
+    def __call__(self, value: object) -> int:
         """The number of an object."""
         number = self.known.get(id(value))
         if number is not None:
@@ -367,7 +367,7 @@ class Writer:
                 self._offer(part, ("part", number, name))
         return number
 
-    def _describe(self, value: Any) -> tuple[tuple[Any, ...], Any]:
+    def _describe(self, value: object) -> tuple[tuple[Any, ...], Any]:
         of_kind = side.KINDS.get(type(value))
         if of_kind is not None:
             return ("kind", *of_kind(value)), None
@@ -384,7 +384,7 @@ class Writer:
             self._announce_parts(value, place)
         return place, (_kind(value), *facts(value, self))
 
-    def _announce_parts(self, value: Any, place: tuple[Any, ...]) -> None:
+    def _announce_parts(self, value: object, place: tuple[Any, ...]) -> None:
         """A property's functions are found through it: its place has to have a number before them."""
         number = len(self.table)
         self.table.append((place, None))  # compared under its own number
@@ -447,7 +447,7 @@ class Writer:
             return ("NotImplemented",)
         return ("object", self(v))
 
-    def _named_or_none(self, v: Any) -> Any:
+    def _named_or_none(self, v: object) -> Any:
         return ("globals",) if v is self.root.__globals__ else _named(v)
 
     def text(self, text: str) -> int:
@@ -455,7 +455,7 @@ class Writer:
         return self.strings.setdefault(text, len(self.strings))
 
 
-def _is_own(cls: Any, function: types.BuiltinFunctionType) -> bool:
+def _is_own(cls: object, function: types.BuiltinFunctionType) -> bool:
     """Whether a class has a function written in C itself."""
     return issubclass(type(cls), type) and type.__dict__["__dict__"].__get__(cls).get(function.__name__) is function
 
@@ -489,7 +489,7 @@ def constant_of(node: ir.GuardNode) -> Any:
     return value
 
 
-def short_name(value: Any) -> str:
+def short_name(value: object) -> str:
     """Which object it is about, for messages."""
     kind = type(value)
     name = getattr(value, "__qualname__", None) if kind in _FACTS or issubclass(kind, type) else None
@@ -542,7 +542,7 @@ class Reader:
         for number in range(len(self.table)):
             self(number)
 
-    def _compare(self, value: Any, facts: tuple[Any, ...]) -> None:
+    def _compare(self, value: object, facts: tuple[Any, ...]) -> None:
         try:
             now = (_kind(value), *_facts_of(value)(value, _Mentions(self)))
         except Refused as reason:
@@ -566,7 +566,7 @@ class Reader:
             self.reached[number] = value
         return value
 
-    def _step(self, parent: int, kind: int, arg: Any) -> Any:
+    def _step(self, parent: int, kind: int, arg: object) -> Any:
         if kind == ir.LOCAL:
             return ACCESSORS[kind](self.values, arg)
         if kind == ir.FREEVAR:
@@ -608,10 +608,10 @@ class _Mentions:
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
 
-    def __call__(self, value: Any) -> Any:
+    def __call__(self, value: object) -> Any:
         return _Object(value)
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: object) -> Any:
         return _Value(value)
 
 
@@ -624,7 +624,7 @@ class _Value(_Object):
     pass
 
 
-def _agree(now: Any, written: Any, reader: Reader) -> bool:
+def _agree(now: Any, written: object, reader: Reader) -> bool:
     kind = type(now)
     if kind is _Object:
         return type(written) is int and reader(written) is now.value

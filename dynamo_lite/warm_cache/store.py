@@ -176,7 +176,7 @@ def warn(text: str) -> None:
         logger.warning("dynamo_lite cache: %s (further problems of the cache are not reported)", text)
 
 
-def attempt(path: Any, make: Callable[[], T]) -> T | None:
+def attempt(path: object, make: Callable[[], T]) -> T | None:
     """The result of `make` for a file; None if it turns out not to fit."""
     try:
         return make()

@@ -70,7 +70,7 @@ class Packing:
         self.scalar_types = False  # some of the arguments are types of Python's numbers
 
     def pack_call(
-        self, target: Any, args: list[Any], kwargs: dict[str, Any] | None
+        self, target: object, args: list[Any], kwargs: dict[str, Any] | None
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call of `target`."""
         fx_args = tuple([self.pack(a) for a in args])

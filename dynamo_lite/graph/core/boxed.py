@@ -108,7 +108,7 @@ def takes_any_data(name: str) -> bool:
     return name in _ANY_DATA or name in _TENSORS or _is_pointwise(name)
 
 
-def _nodes_in(value: Any) -> list[Node]:
+def _nodes_in(value: object) -> list[Node]:
     found: list[Node] = []
     map_arg(value, found.append)
     return found

@@ -24,7 +24,9 @@ def is_foreign(func: Any) -> bool:
     return isinstance(func, OpOverload) and func.namespace not in EXACT_NAMESPACES
 
 
-def as_declared(mode: FakeTensorMode, func: OpOverload, args: Any, kwargs: Any, result: Any) -> tuple[Any, bool]:
+def as_declared(
+    mode: FakeTensorMode, func: OpOverload, args: object, kwargs: object, result: object
+) -> tuple[Any, bool]:
     """The result of a rule for fake tensors, and whether it was another one: a rule may return an argument, or one tensor twice, where the
     operator makes new ones."""
     seen = {_memory(t) for t in tree_iter((args, kwargs or {})) if isinstance(t, FakeTensor)}
@@ -58,13 +60,13 @@ def _made_new(mode: FakeTensorMode, result: Any, seen: set[int]) -> Any:
     return result
 
 
-def records_by_its_kernel(target: Any) -> bool:
+def records_by_its_kernel(target: object) -> bool:
     """Whether the gradients of an operator are those of the operators that its kernel, a Python function, calls: nothing is registered for
     autograd. Compilers see no more than the operator."""
     return any(_has_python_kernel(op) and not _has_autograd(op) for op in _foreign_overloads(target))
 
 
-def why_unseen(target: Any) -> str | None:
+def why_unseen(target: object) -> str | None:
     """Why AOTAutograd cannot have a graph with an operator in it: its results share memory with arguments, which it takes of torch's own
     operators alone; it has no results and changes nothing, as far as its schema says, and would be left out."""
     for op in _foreign_overloads(target):

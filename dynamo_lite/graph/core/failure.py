@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch.fx import Node
@@ -30,6 +30,9 @@ from .keep_dynamo_unloaded import without_compiler
 from .saved_tensors import hooks_around
 from .values import SymValue
 from .writes import arguments
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
 """Where operators do nothing but what their schema says. Others may talk to the world (collectives, custom operators)."""
@@ -57,7 +60,7 @@ class GraphFailure:
 
     def __init__(
         self,
-        gm: Any,
+        gm: GraphModule,
         backend: str,
         fullgraph: bool,
         protect: Callable[[Any], Any],
@@ -75,7 +78,7 @@ class GraphFailure:
         self.traces: dict[tuple[int, bool], LeftByTrace] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
 
-    def __call__(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
+    def __call__(self, call: object, error: Exception, args: tuple[Any, ...]) -> Any:
         if isinstance(error, CheckFailed):
             self.checks.failed()
             return self._start_again()
@@ -157,7 +160,7 @@ class LeftByTrace(NamedTuple):
 
 
 def trace_left(
-    gm: Any, last: int, args: Any, protect: Callable[[Any], Any], first_check: int | None = None
+    gm: GraphModule, last: int, args: object, protect: Callable[[Any], Any], first_check: int | None = None
 ) -> LeftByTrace:
     """The lasting changes of the nodes up to number `last`, which raises. `first_check`: the node from which on nothing is known of the
     data; random numbers are put back."""
@@ -182,7 +185,7 @@ def trace_left(
     return LeftByTrace(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
 
 
-def raises_on_fakes(gm: Any, args: Sequence[Any]) -> bool:
+def raises_on_fakes(gm: GraphModule, args: Sequence[Any]) -> bool:
     """Whether the graph raises whatever the data are."""
     watch = _Anything(None)
     try:
@@ -202,7 +205,7 @@ class _Trace(Exception):
     """An operator has changed something that outlives the graph."""
 
 
-def _run_on_fakes(gm: Any, last: int, args: Any, watch: _Watch) -> None:
+def _run_on_fakes(gm: GraphModule, last: int, args: Any, watch: _Watch) -> None:
     propagator = Propagator()
     if any(map(_is_about_number, gm.graph.nodes)):
         shapes = import_module("torch.fx.experimental.symbolic_shapes")  # which most processes do without
@@ -252,7 +255,7 @@ def _accumulated(leaf: torch.Tensor) -> NoReturn:
     raise _Trace("accumulated gradients")
 
 
-def _run_node(gm: Any, node: Node, values: dict[Node, Any]) -> Any:
+def _run_node(gm: GraphModule, node: Node, values: dict[Node, Any]) -> Any:
     if node.op == "get_attr":
         return getattr(gm, node.target)
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
@@ -314,7 +317,7 @@ class _Watch(TorchDispatchMode):
             self.random_devices.update((t.device, None) for t in tree_iter(result) if isinstance(t, torch.Tensor))
         return result
 
-    def _look(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _look(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         written, others, combines = [], [], False
         for name, value, is_written in arguments(func, args, kwargs):
             (written if is_written else others).append(value)
@@ -365,7 +368,7 @@ def _is_view(func: Any) -> bool:
     return any(info is not None and not info.is_write for info in infos)
 
 
-def _storages(values: Any) -> Iterator[int]:
+def _storages(values: object) -> Iterator[int]:
     for value in tree_iter(values):
         if isinstance(value, torch.Tensor) and value.layout is torch.strided:
             yield value.untyped_storage()._cdata

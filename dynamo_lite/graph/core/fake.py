@@ -99,7 +99,7 @@ _ITEM = torch.ops.aten._local_scalar_dense.default
 _LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 
 
-def _dispatch(self: FakeTensorMode, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), kwargs: object = None) -> Any:
     if func in _LIFTS and type(args[0]) is torch.Tensor:
         return _lift(self, args[0])
     if func is _ITEM:
@@ -114,12 +114,12 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: Any, args: Any = (), kwa
     return _as_declared(self, func, args, kwargs, self.dispatch(func, classes, args, kwargs or {}))
 
 
-def _plain_dispatch(self: FakeTensorMode, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+def _plain_dispatch(self: FakeTensorMode, func: Any, classes: object, args: object = (), kwargs: object = None) -> Any:
     _note(self, func, args, kwargs)
     return _as_declared(self, func, args, kwargs, self.dispatch(func, classes, args, kwargs or {}))
 
 
-def _as_declared(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
+def _as_declared(mode: FakeTensorMode, func: Any, args: object, kwargs: object, result: Any) -> Any:
     if not is_foreign(func):
         return result
     result, is_other = as_declared(mode, func, args, kwargs, result)
@@ -252,7 +252,7 @@ class Propagator:
     def propagate(
         self,
         op: str,
-        target: Any,
+        target: object,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         tensors: list[TensorValue],
@@ -302,7 +302,7 @@ class Propagator:
         return outcome, new
 
     def _direct(
-        self, op: str, target: Any, args: Any, kwargs: Any, tensors: list[TensorValue], values: dict[Node, Any]
+        self, op: str, target: object, args: object, kwargs: object, tensors: list[TensorValue], values: dict[Node, Any]
     ) -> Propagation | None:
         """The outcome of a call that follows from sizes alone, if some of them are symbolic; else None."""
         find = self.mode.direct_outcome
@@ -314,7 +314,7 @@ class Propagator:
         except Exception as error:
             _refuse(target, error)
 
-    def _run(self, op: str, target: Any, args: Any, kwargs: Any, values: dict[Node, Any]) -> Any:
+    def _run(self, op: str, target: Any, args: object, kwargs: Any, values: dict[Node, Any]) -> Any:
         host = self.substitute(args, values)
         host_kwargs = {name: self.substitute(arg, values) for name, arg in kwargs.items()} if kwargs else {}
         was_disabled = _log.disabled
@@ -348,7 +348,9 @@ class Propagator:
         functions = (target, getattr(target, "__wrapped__", None))  # one may be called through another, on leaves
         return "allow_non_fake_inputs" in str(error) and any(map(is_allowed_in_graph, functions))
 
-    def _run_on_real_tensors(self, op: str, target: Any, args: Any, kwargs: Any, values: dict[Node, Any]) -> Any:
+    def _run_on_real_tensors(
+        self, op: str, target: object, args: object, kwargs: object, values: dict[Node, Any]
+    ) -> Any:
         """As `_run`; so are the bodies that the call is in. Compilers would take these tensors for constants, whose gradients are lost."""
         self.mode.allow_non_fake_inputs = True
         try:
@@ -379,7 +381,7 @@ class Propagator:
         return arg
 
 
-def _given(result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _given(result: object, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result, or which of the lists among the arguments it is."""
     if type(result) is list or type(result) is tuple:
         for key, arg in (*enumerate(args), *kwargs.items()):
@@ -394,7 +396,7 @@ def span(meta: TensorMeta) -> int:
     return meta.offset + 1 + reach if meta.numel() else meta.offset
 
 
-def _refuse(target: Any, error: Exception) -> None:
+def _refuse(target: object, error: Exception) -> None:
     """Turn what an operator raised on fake tensors into the break that runs it for real."""
     let_through(error)
     for cls, slug in _FAILURES.items():
@@ -410,7 +412,7 @@ _FAILURES = {
 }
 
 
-def _name(target: Any) -> str:
+def _name(target: object) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", None) or str(target)
 
 
@@ -422,7 +424,7 @@ def _versions(fakes: list[FakeTensor]) -> list[int]:
 
 
 def _changes(
-    tensors: list[TensorValue], fakes: list[FakeTensor], versions: list[int], target: Any, noted: list[Any]
+    tensors: list[TensorValue], fakes: list[FakeTensor], versions: list[int], target: object, noted: list[Any]
 ) -> tuple[tuple[tuple[int, Any], ...], dict[int, int]]:
     """The arguments whose metadata is another after the call, and those whose data is, with how often they were changed."""
     suspicious = _name(target).endswith("_")
@@ -461,7 +463,7 @@ def _meta_after(before: TensorMeta, fake: FakeTensor) -> TensorMeta:
         return before
 
 
-def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], target: Any) -> Any:
+def _describe(result: Any, fakes: list[FakeTensor], new: list[FakeTensor], target: object) -> Any:
     """The result as data; its new fake tensors are appended to `new` in order."""
     if isinstance(result, FakeTensor) or is_wrapper(result):
         for i, fake in enumerate(fakes):

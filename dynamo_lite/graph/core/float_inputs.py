@@ -25,7 +25,7 @@ def _subject(node: Node) -> Any:
     return getattr(node.meta, "subject", None)
 
 
-def _is_float(node: Any) -> bool:
+def _is_float(node: object) -> bool:
     return isinstance(node, Node) and isinstance(_subject(node), FloatValue)
 
 
@@ -172,10 +172,10 @@ class _Writer:
             return tensor if dtype is None else self.graph.call_method("to", (tensor, dtype))
         return torch.fx.map_arg(arg, self.copy)
 
-    def is_float(self, arg: Any) -> bool:
+    def is_float(self, arg: object) -> bool:
         return isinstance(arg, Node) and arg in self.tensors
 
-    def call(self, function: Any, *args: Any) -> Node:
+    def call(self, function: object, *args: Any) -> Node:
         return self.graph.call_function(function, args)
 
 
@@ -222,7 +222,7 @@ def _scaled_sum(w: _Writer, node: Node) -> Node | None:
     return w.graph.create_node(node.op, node.target, (x, w.call(operator.mul, y, w.argument(node.kwargs["alpha"]))))
 
 
-def _scaled_term(function: Any) -> Form:
+def _scaled_term(function: object) -> Form:
     """`x.addcdiv(a, b, value=f)`."""
 
     def form(w: _Writer, node: Node) -> Node | None:
@@ -269,7 +269,7 @@ def _each_scaled_sum(w: _Writer, node: Node) -> Node | None:
     return w.call(node.target, w.argument(node.args[0]), terms)
 
 
-def _each_scaled_term(function: Any) -> Form:
+def _each_scaled_term(function: object) -> Form:
     def form(w: _Writer, node: Node) -> Node | None:
         args = [*node.args, *node.kwargs.values()]
         if len(args) != 4 or not w.is_float(args[3]) or not _keep_their_type(node):

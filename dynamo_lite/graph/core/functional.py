@@ -31,7 +31,7 @@ def _later(body: Body) -> Body:
 
 
 def vmap(
-    body: Body, in_dims: Any, out_dims: Any, randomness: str, chunk_size: int | None, *args: Any
+    body: Body, in_dims: object, out_dims: object, randomness: str, chunk_size: int | None, *args: Any
 ) -> tuple[Any, ...]:
     """`torch.vmap` of a body."""
     return torch.vmap(_code(body), in_dims, out_dims, randomness=randomness, chunk_size=chunk_size)(*args)
@@ -113,7 +113,7 @@ def application(cls: type[torch.autograd.Function]) -> Callable[..., Any]:
 
 def apply_function(
     forward: Body,
-    backward: Any,
+    backward: object,
     name: str,
     n: int,
     not_differentiable: tuple[int, ...],
@@ -216,7 +216,7 @@ def register_hook(body: Body, tensor: Any, *lifted: Any) -> tuple[Any, ...]:
     """`tensor.register_hook` of a body that takes the gradient."""
     body = _later(body)
 
-    def hook(grad: Any) -> Any:
+    def hook(grad: object) -> Any:
         results = body(grad, *lifted)
         return results[0] if results else None
 
@@ -231,11 +231,11 @@ def cut(tensor: torch.Tensor) -> torch.Tensor:
 
 class _WithData(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
         return data.data
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> tuple[Any, None]:
+    def backward(ctx: object, grad: object) -> tuple[Any, None]:
         return grad, None
 
 
@@ -287,7 +287,7 @@ _COMBINES = {
 }
 
 
-def _has_data(number: Any) -> bool:
+def _has_data(number: object) -> bool:
     """Whether an operator may look at the data of this tensor: nobody records what is done to it."""
     if torch._C._len_torch_dispatch_stack() or torch._C._get_tracing_state() is not None:
         return False
@@ -331,13 +331,13 @@ def numpy_function(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return result
 
 
-def _fix(x: Any, out: Any = None) -> Any:
+def _fix(x: Any, out: object = None) -> Any:
     numpy = import_module("torch._numpy")
     x = numpy.asarray(x)
     return numpy.trunc(x, out) if x.dtype.name.startswith("float") else numpy.positive(x, out)
 
 
-def _tile(A: Any, reps: Any) -> Any:
+def _tile(A: object, reps: object) -> Any:
     """`torch._numpy` asks whether the second argument is an `int`, which symbolic ones are not."""
     return import_module("torch._numpy").tile(A, (reps,) if isinstance(reps, torch.SymInt) else reps)
 

@@ -101,7 +101,7 @@ class LiveMeta:
         """The number of elements; may be symbolic."""
         return self.fake.numel()
 
-    def is_contiguous(self, memory_format: Any = CONTIGUOUS) -> bool:
+    def is_contiguous(self, memory_format: object = CONTIGUOUS) -> bool:
         """`Tensor.is_contiguous`; may guard on symbolic sizes."""
         return self.fake.is_contiguous(memory_format=memory_format)
 

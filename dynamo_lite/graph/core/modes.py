@@ -46,7 +46,7 @@ def _replace(modes: tuple[Any, ...]) -> None:
         _C._push_on_torch_function_stack(mode)
 
 
-def is_device_context(mode: Any) -> bool:
+def is_device_context(mode: object) -> bool:
     """True for what `torch.set_default_device` and `with torch.device(...)` push."""
     return type(mode) is DeviceContext
 

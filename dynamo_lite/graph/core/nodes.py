@@ -31,7 +31,7 @@ class NodeMeta(dict):
         self[key] = made
         return made
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         try:
             return self[key]
         except KeyError:
@@ -101,7 +101,7 @@ class NodeFactory:
             target = pow  # torch.fx writes `-2 ** x` for the operator, which means `-(2 ** x)`
         return self.named(self._name(target), op, target, args, kwargs or {})
 
-    def named(self, name: str, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
+    def named(self, name: str, op: str, target: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Node:
         """A node with this name."""
         graph = self.graph
         node = Node(graph, name, op, target, args, kwargs, None)

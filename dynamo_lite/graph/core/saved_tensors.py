@@ -49,7 +49,7 @@ class Hooks:
         self.lifted = lifted
         self.n = 0
 
-    def pack(self, tensor: Any) -> Packed:
+    def pack(self, tensor: object) -> Packed:
         """Called by autograd when an operator saves a tensor."""
         pack, unpack = self.bodies[self._next(tensor).body]
         return Packed(unpack, tuple(pack(tensor, *self.lifted)))
@@ -84,11 +84,11 @@ class Recorder:
         self.ambient = ambient
         self.seen: list[tuple[Any, Any]] = []
 
-    def pack(self, tensor: Any) -> Any:
+    def pack(self, tensor: object) -> Any:
         self.seen.append((tensor, self.ambient()))
         return tensor
 
-    def unpack(self, tensor: Any) -> Any:
+    def unpack(self, tensor: object) -> Any:
         return tensor
 
 
@@ -158,7 +158,7 @@ _LOSSLESS = frozenset({"torch.utils.checkpoint", "torch.autograd.graph"})
 """Modules whose hooks give back the very values that they got, whatever tensors these are: checkpoints, `save_on_cpu`."""
 
 
-def _are_lossless(pack: Any) -> bool:
+def _are_lossless(pack: object) -> bool:
     return getattr(pack, "__module__", None) in _LOSSLESS
 
 

@@ -240,7 +240,7 @@ class AmbientState:
             self._guard(function, args, value)
         return value
 
-    def _guard(self, function: Any, args: tuple[Any, ...], value: Any) -> None:
+    def _guard(self, function: Any, args: tuple[Any, ...], value: object) -> None:
         self.guard_modes()
         if function not in _COVERED and (function, args) not in self.guarded:
             self.guarded.add((function, args))
@@ -248,7 +248,7 @@ class AmbientState:
             self.builder.tr.guards.global_state(self.reading(function, args, value), text)
 
     @staticmethod
-    def reading(function: Any, args: tuple[Any, ...], value: Any) -> Callable[[], bool]:
+    def reading(function: Any, args: tuple[Any, ...], value: object) -> Callable[[], bool]:
         """A function that tells whether a part of the state is still `value`."""
 
         def unchanged() -> bool:
@@ -281,7 +281,7 @@ class AmbientState:
         self._write_node(key, before, value)
         self._key = None
 
-    def _write_node(self, key: tuple[Any, ...], before: Any, value: Any) -> None:
+    def _write_node(self, key: tuple[Any, ...], before: Any, value: object) -> None:
         """One node per change that an operator sees. (The default dtype is none: compilers keep operators without the dtype that they
         had by default.)"""
         if key == _DEFAULT_DTYPE:
@@ -377,7 +377,7 @@ class AmbientState:
         self._key = None
         return node
 
-    def leave_inference(self, node: Any) -> None:
+    def leave_inference(self, node: object) -> None:
         """Leave the innermost inference mode. Refuses any other."""
         if not self.inference or self.inference[-1][0] is not node:
             unsupported("grad-mode", "an inference mode that is not the innermost one is left")

@@ -88,7 +88,7 @@ class Decisions:
             self.made[key] = Decision(function, operands, answer, self.tr.here())
         return self.made[key].answer
 
-    def value(self, number: Any) -> Any:
+    def value(self, number: object) -> Any:
         """A number itself, as a constant."""
         return self(_itself, number) if isinstance(number, SymValue) else number
 
@@ -241,7 +241,7 @@ class _Check:
         return name
 
 
-def _name(function: Any) -> str:
+def _name(function: object) -> str:
     return "the value" if function is _itself else getattr(function, "__name__", str(function))
 
 
@@ -271,7 +271,7 @@ _OF_OPERATORS = {
 }
 
 
-def is_indifferent(target: Any, tensors: list[Any]) -> bool:
+def is_indifferent(target: object, tensors: list[Any]) -> bool:
     """Whether the metadata of the results is the same whatever the floats among the arguments are."""
     if any(t.fake is not None and t.fake.constant is not None for t in tensors):
         return False  # the result would be known as well

@@ -28,7 +28,7 @@ def is_wrapper_class(cls: type) -> bool:
     return hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
 
 
-def is_wrapper(value: Any) -> bool:
+def is_wrapper(value: object) -> bool:
     """True for a tensor of such a class."""
     cls = type(value)  # `isinstance` may ask the value for its `__class__`
     return issubclass(cls, torch.Tensor) and not issubclass(cls, FakeTensor) and is_wrapper_class(cls)
@@ -156,7 +156,7 @@ def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     return not are_disjoint(one, other)
 
 
-def may_write(target: Any, kwargs: dict[str, Any]) -> bool:
+def may_write(target: object, kwargs: dict[str, Any]) -> bool:
     """Whether an operator of this name may change its arguments in place."""
     schema = getattr(target, "_schema", None)
     if schema is not None:
@@ -281,6 +281,6 @@ class SameDescription:
         with _C.DisableTorchFunctionSubclass():
             self.expected = description(value, free)
 
-    def __call__(self, value: Any) -> bool:
+    def __call__(self, value: object) -> bool:
         with _C.DisableTorchFunctionSubclass():
             return bool(self.expected == description(value, self.free))

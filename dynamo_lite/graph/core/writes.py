@@ -78,7 +78,7 @@ _OBSERVERS |= {packet.default for packet in _OBSERVERS if isinstance(packet, tor
 _RESIZED = ("running_min", "running_max", "scale", "zero_point")
 
 
-def resizes_silently(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shape_of: Any) -> bool:
+def resizes_silently(target: object, args: tuple[Any, ...], kwargs: dict[str, Any], shape_of: Any) -> bool:
     """Whether an operator is going to resize what it writes to, of which fake tensors know nothing: the first call of a fused observer that
     keeps numbers per channel. `shape_of(node)` is the shape of a tensor argument."""
     if target not in _OBSERVERS:
@@ -111,7 +111,7 @@ the plain result for all samples of torch's database of operators."""
 
 
 @functools.cache
-def _draws(target: Any) -> bool:
+def _draws(target: object) -> bool:
     """Whether a function of torch draws random numbers."""
     packet = getattr(torch.ops.aten, getattr(target, "__name__", "").partition(".")[0], None)
     return isinstance(packet, torch._ops.OpOverloadPacket) and any(
@@ -120,7 +120,13 @@ def _draws(target: Any) -> bool:
 
 
 def check_out(
-    propagator: Any, op: str, target: Any, args: Any, kwargs: dict[str, Any], tensors: list[Any], values: dict[Any, Any]
+    propagator: Any,
+    op: str,
+    target: Any,
+    args: object,
+    kwargs: dict[str, Any],
+    tensors: list[Any],
+    values: dict[Any, Any],
 ) -> None:
     """Break where eager execution does something else with `out=` than to copy the result into it, as compilers do: where its dtype is not
     the result's, which most operators refuse, where the kernel takes no notice of its strides, and where strides decide in which order

@@ -80,7 +80,7 @@ def check_input(builder: GraphBuilder, value: FakeTensor, source: GuardNode | No
         unsupported(SLUG, "FakeTensor in the body of a higher-order operator")
 
 
-def check_call(builder: GraphBuilder, target: Any, tensors: Sequence[TensorValue], args: tuple[Any, ...]) -> None:
+def check_call(builder: GraphBuilder, target: object, tensors: Sequence[TensorValue], args: tuple[Any, ...]) -> None:
     """Break at an operator of which it is not known what it makes of tensors with data among, or under the mode of, those without."""
     mode, name = modes.fake_mode(), getattr(target, "__name__", target)
     are_fake = [value.is_fake for value in tensors]
@@ -105,7 +105,7 @@ def _takes_others(builder: GraphBuilder) -> bool:
     return builder.first_fake is not None and builder.first_fake[1].fake_mode.allow_non_fake_inputs
 
 
-def _computes_with_all(target: Any) -> bool:
+def _computes_with_all(target: object) -> bool:
     """Whether a `FakeTensor` among the arguments of an operator makes `FakeTensor`s of all results: the dispatcher gets all arguments at
     once, instead of a function that may only look at the sizes of some."""
     name = operator_name(target)
@@ -153,7 +153,7 @@ def result_is_fake(builder: GraphBuilder, tensors: Sequence[TensorValue]) -> boo
     return modes.fake_mode() is not None or any(value.is_fake for value in tensors)
 
 
-def tensors_of(nodes: Any) -> list[TensorValue]:
+def tensors_of(nodes: object) -> list[TensorValue]:
     """The tensors that the nodes among arguments stand for."""
     found: list[TensorValue] = []
 

@@ -180,7 +180,7 @@ def _free(sizes: Any, strides: Any, parts: Any = None) -> Free:
     )
 
 
-def _agree(sym: Any, real: Any) -> bool:
+def _agree(sym: Any, real: object) -> bool:
     """Whether the fake has the size that the tensor has."""
     if type(sym) is int:
         return sym == real

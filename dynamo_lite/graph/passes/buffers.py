@@ -70,7 +70,7 @@ def number_of(tensor: torch.Tensor) -> int | None:
         return tensor.item() if users <= _OURS else None
 
 
-def input_number(builder: GraphBuilder, value: TensorValue, real: Any) -> int | None:
+def input_number(builder: GraphBuilder, value: TensorValue, real: object) -> int | None:
     """The number in a tensor without dimensions that the frame is given and the graph does not change; None for any other tensor. Guards
     have to read it again with `number_of`."""
     meta = value.meta

@@ -21,6 +21,8 @@ from dynamo_lite.graph.core.failure import CheckFailed, trace_left
 from dynamo_lite.record import STATS
 
 if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
     from dynamo_lite.graph.builder import GraphBuilder
 
 CHECKS = "dynamo_lite_checks"
@@ -116,7 +118,7 @@ class Checks:
         """The conditions that the graph tests; asked for when it is complete."""
         return Conditions(self.n_results, [(check.node, _line_of(check)) for check in self.found])
 
-    def require_undoable(self, gm: Any, args: list[Any], protect: Callable[[Any], Any]) -> None:
+    def require_undoable(self, gm: GraphModule, args: list[Any], protect: Callable[[Any], Any]) -> None:
         """Raise the graph break that a check saves if something in the graph could not be undone: the last one before that, so that what
         comes after the break has no checks, else the first one after it."""
         order = {node: i for i, node in enumerate(gm.graph.nodes)}
@@ -154,7 +156,7 @@ def _line_of(check: Check) -> str:
     return "\n".join(line.strip() for line in format_location(stack[-1])[:2]) if stack else "a condition on data"
 
 
-def _checked(compiled: Callable[..., Any], n: int, _: Any) -> Callable[..., Any]:
+def _checked(compiled: Callable[..., Any], n: int, _: object) -> Callable[..., Any]:
     if n == 1:
 
         def checked(*args: Any) -> Any:

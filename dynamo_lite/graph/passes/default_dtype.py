@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def needed_dtype(
     builder: GraphBuilder,
     op: str,
-    target: Any,
+    target: object,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     tensors: list[TensorValue],

@@ -50,7 +50,7 @@ def gradients(
     builder: GraphBuilder,
     outputs: list[Node],
     inputs: list[Node],
-    cotangents: Any,
+    cotangents: object,
     options: dict[str, Any],
     rerun: Rerun | None = None,
     order: list[int] | None = None,
@@ -305,7 +305,7 @@ def freed_outputs(builder: GraphBuilder) -> list[int]:
     return at_the_end(builder, ask)
 
 
-def _is_freed(value: Any, leaves: list[Any]) -> bool:
+def _is_freed(value: object, leaves: list[Any]) -> bool:
     if not getattr(value, "requires_grad", False):
         return False
     try:
@@ -317,11 +317,11 @@ def _is_freed(value: Any, leaves: list[Any]) -> bool:
 
 class _Freed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: object, value: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
         return value.view_as(value)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
+    def backward(ctx: object, *grads: Any) -> Any:
         raise RuntimeError(_AGAIN)
 
 

@@ -49,7 +49,7 @@ def reaches(builder: GraphBuilder) -> list[Reach]:
     return found if any(reach.is_written for reach in found) else []
 
 
-def check_list(target: Any, args: tuple[Any, ...], values: dict[Any, Any], written: list[TensorValue]) -> None:
+def check_list(target: object, args: tuple[Any, ...], values: dict[Any, Any], written: list[TensorValue]) -> None:
     """Break at an operator that changes the tensors of a list one after another, if one of them shares memory with what another one is
     computed from: compilers change them all at once."""
     if not args or type(args[0]) not in (list, tuple):

@@ -34,7 +34,7 @@ _registered: dict[int, Registration] = {}
 class Registration:
     """A module and the hooks that a call of it has."""
 
-    def __init__(self, module: Any, hooks: list[Any], pre_hooks: list[Any]) -> None:
+    def __init__(self, module: object, hooks: list[Any], pre_hooks: list[Any]) -> None:
         self.number = next(_numbers)
         self.n_hooks = len(hooks)
         self._refs = [weakref.ref(value) for value in (module, *hooks, *pre_hooks)]

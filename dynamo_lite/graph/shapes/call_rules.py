@@ -29,7 +29,7 @@ _C = torch._C
 
 
 def outcome(
-    mode: Any, op: str, target: Any, args: Any, kwargs: dict[str, Any], tensors: list[TensorValue], values: Any
+    mode: Any, op: str, target: object, args: Any, kwargs: dict[str, Any], tensors: list[TensorValue], values: object
 ) -> Propagation | None:
     """The outcome of a call; `mode` holds the trace's extents and metas, the other arguments are those of `propagate`."""
     function = CALLS.get(target)
@@ -117,7 +117,7 @@ class _Call:
                 raise _Undescribed
         return sketch
 
-    def index(self, sketch: Any) -> int | None:
+    def index(self, sketch: object) -> int | None:
         """The position of a tensor argument."""
         return next((i for i, known in enumerate(self.sketches) if known is sketch), None)
 
@@ -160,7 +160,7 @@ def _unary(extents: Extents, input: Any, inplace: bool = False) -> Any:
     return Written(input) if result is not None and inplace else result
 
 
-def _gelu(extents: Extents, input: Any, approximate: str = "none") -> Any:
+def _gelu(extents: Extents, input: object, approximate: str = "none") -> Any:
     return direct_rules.unary(extents, input)
 
 
@@ -177,29 +177,29 @@ def _either(rule: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _written(extents: Extents, input: Any, other: Any) -> Any:
+def _written(extents: Extents, input: object, other: object) -> Any:
     if type(input) is not Sketch or direct_rules.add_in_place(extents, input, other) is None:
         return None
     return Written(input)
 
 
-def _pow(extents: Extents, input: Any, exponent: Any) -> Any:
+def _pow(extents: Extents, input: object, exponent: object) -> Any:
     if type(input) is not Sketch or type(exponent) not in (int, float):
         return None
     return direct_rules.unary(extents, input)
 
 
-def _dropout(extents: Extents, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+def _dropout(extents: Extents, input: object, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     return input if training is False and inplace is False and type(p) is float and 0 <= p <= 1 else None
 
 
-def _where(extents: Extents, condition: Any, input: Any, other: Any) -> Any:
+def _where(extents: Extents, condition: Any, input: object, other: object) -> Any:
     if type(condition) is not Sketch or condition.dtype is not torch.bool:
         return None
     return direct_rules.where(extents, condition, input, other)
 
 
-def _to(extents: Extents, input: Any, dtype: Any) -> Any:
+def _to(extents: Extents, input: Any, dtype: object) -> Any:
     """`to` a data type, or to the CPU, where the tensor is."""
     if type(dtype) is str or type(dtype) is torch.device:
         return input if str(dtype) == "cpu" else None
@@ -208,18 +208,18 @@ def _to(extents: Extents, input: Any, dtype: Any) -> Any:
     return input if input.dtype is dtype else direct_rules.cast(extents, input, dtype)
 
 
-def _float(extents: Extents, input: Any) -> Any:
+def _float(extents: Extents, input: object) -> Any:
     return _to(extents, input, torch.float32)
 
 
-def _double(extents: Extents, input: Any) -> Any:
+def _double(extents: Extents, input: object) -> Any:
     return _to(extents, input, torch.float64)
 
 
 # -- products
 
 
-def _linear(extents: Extents, input: Any, weight: Any, bias: Any = None) -> Any:
+def _linear(extents: Extents, input: Any, weight: Any, bias: object = None) -> Any:
     if weight.dim() != 2 or input.dim() < 2:
         return None
     extent = extents.of(input)
@@ -239,10 +239,10 @@ def _conv(
     extents: Extents,
     input: Any,
     weight: Any,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    bias: object = None,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
     groups: int = 1,
 ) -> Any:
     settings = [(v,) if type(v) is int else v for v in (stride, padding, dilation)]
@@ -253,10 +253,10 @@ def _conv(
 
 def _embedding(
     extents: Extents,
-    input: Any,
+    input: object,
     weight: Any,
     padding_idx: int | None = None,
-    max_norm: Any = None,
+    max_norm: object = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
@@ -272,13 +272,13 @@ def _embedding_bag(
     extents: Extents,
     input: Any,
     weight: Any,
-    offsets: Any = None,
-    max_norm: Any = None,
+    offsets: object = None,
+    max_norm: object = None,
     norm_type: float = 2,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
     sparse: bool = False,
-    per_sample_weights: Any = None,
+    per_sample_weights: object = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
@@ -315,11 +315,11 @@ def _matmul(extents: Extents, input: Any, other: Any) -> Any:
 # -- over dimensions
 
 
-def _softmax(extents: Extents, input: Any, dim: Any = None, dtype: Any = None) -> Any:
+def _softmax(extents: Extents, input: object, dim: object = None, dtype: object = None) -> Any:
     return direct_rules.softmax(extents, input, dim, False) if type(dim) is int and dtype is None else None
 
 
-def _f_softmax(extents: Extents, input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
+def _f_softmax(extents: Extents, input: object, dim: object = None, _stacklevel: int = 3, dtype: object = None) -> Any:
     return _softmax(extents, input, dim, dtype)
 
 
@@ -330,7 +330,7 @@ def _mean(extents: Extents, input: Any, dim: Any, keepdim: bool = False) -> Any:
     return direct_rules.mean(extents, input, dims, keepdim)
 
 
-def _pooled_to_one(extents: Extents, input: Any, output_size: Any) -> Any:
+def _pooled_to_one(extents: Extents, input: Any, output_size: object) -> Any:
     """`adaptive_avg_pool2d` to one number per channel."""
     if output_size not in (1, (1, 1), [1, 1]) or input.dim() != 4:
         return None
@@ -340,10 +340,10 @@ def _pooled_to_one(extents: Extents, input: Any, output_size: Any) -> Any:
 def _max_pool2d(
     extents: Extents,
     input: Any,
-    kernel_size: Any,
+    kernel_size: object,
     stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
+    padding: object = 0,
+    dilation: object = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
@@ -358,11 +358,11 @@ def _max_pool2d(
 
 def _batch_norm(
     extents: Extents,
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    input: object,
+    running_mean: object,
+    running_var: object,
+    weight: object = None,
+    bias: object = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
@@ -374,7 +374,12 @@ def _batch_norm(
 
 
 def _layer_norm(
-    extents: Extents, input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    extents: Extents,
+    input: object,
+    normalized_shape: object,
+    weight: object = None,
+    bias: object = None,
+    eps: float = 1e-5,
 ) -> Any:
     if type(normalized_shape) not in (tuple, list, torch.Size) or not direct_rules.is_symbolic(input):
         return None

@@ -46,22 +46,22 @@ def _is_dense(extent: Extent | None) -> bool:
     return extent is not None and extent.kind is not None
 
 
-def binary(extents: Extents, x: Any, y: Any) -> Any:
+def binary(extents: Extents, x: Any, y: object) -> Any:
     """A function of pairs of elements of one type, or of elements and a number, that keeps the type."""
     if x.dtype in _INTS and type(y) is not float:
         return _paired(extents, x, y, x.dtype)
     return quotient(extents, x, y)
 
 
-def quotient(extents: Extents, x: Any, y: Any) -> Any:
+def quotient(extents: Extents, x: Any, y: object) -> Any:
     return _paired(extents, x, y, x.dtype) if x.dtype in _FLOATS else None
 
 
-def comparison(extents: Extents, x: Any, y: Any) -> Any:
+def comparison(extents: Extents, x: Any, y: object) -> Any:
     return _paired(extents, x, y, torch.bool) if x.dtype in _FLOATS or x.dtype in _INTS else None
 
 
-def _paired(extents: Extents, x: Any, y: Any, dtype: Any) -> Any:
+def _paired(extents: Extents, x: Any, y: Any, dtype: object) -> Any:
     if type(y) in (int, float):
         if not is_symbolic(x):
             return None
@@ -98,7 +98,7 @@ def add_in_place(extents: Extents, x: Any, y: Any) -> Any:
     return x if sizes is not None and extents.expressions(sizes) == one.shape else None
 
 
-def _copy_in_place(extents: Extents, x: Any, y: Any) -> Any:
+def _copy_in_place(extents: Extents, x: object, y: object) -> Any:
     return add_in_place(extents, x, y) if type(y) in (FakeTensor, Sketch) else None
 
 
@@ -116,7 +116,7 @@ def _broadcast(one: Extent, two: Extent) -> list[Any] | None:
     return sizes
 
 
-def _clone(extents: Extents, x: Any) -> Any:
+def _clone(extents: Extents, x: object) -> Any:
     if not is_symbolic(x):
         return None
     extent = extents.of(x)
@@ -130,7 +130,7 @@ def _are_factors(*tensors: Any) -> bool:
     return is_symbolic(*tensors) and len({t.dtype for t in tensors}) == 1 and tensors[0].dtype in _FLOATS
 
 
-def _are_equal(one: Any, two: Any) -> bool:
+def _are_equal(one: object, two: object) -> bool:
     """Whether two sizes are equal, which the operator demands: a guard if they need not be."""
     return bool(one == two)
 
@@ -144,7 +144,7 @@ def mm(extents: Extents, x: Any, y: Any) -> Any:
     return extents.new_contiguous(x, (x.shape[0], y.shape[1]))
 
 
-def addmm(extents: Extents, bias: Any, x: Any, y: Any) -> Any:
+def addmm(extents: Extents, bias: Any, x: object, y: Any) -> Any:
     if not _are_factors(bias, x, y) or bias.dim() != 1 or y.dim() != 2:
         return None
     if extents.expressions(bias.shape) is None or extents.expressions(y.shape) is None:
@@ -166,11 +166,11 @@ def convolution(
     x: Any,
     weight: Any,
     bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: object,
+    padding: object,
+    dilation: object,
     transposed: bool,
-    output_padding: Any,
+    output_padding: object,
     groups: int,
 ) -> Any:
     """A convolution with constant weights, of images that are contiguous, or whose channels lie side by side."""
@@ -248,7 +248,7 @@ def softmax(extents: Extents, x: Any, dim: int, half_to_float: bool) -> Any:
     return extents.new_contiguous(x, extent.sizes) if extent is not None and extent.kind == CONTIGUOUS else None
 
 
-def max_pool(extents: Extents, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+def max_pool(extents: Extents, x: Any, kernel: object, stride: object, padding: object, dilation: object) -> Any:
     """`max_pool2d` of contiguous images."""
     if not is_symbolic(x) or x.dtype not in _FLOATS or x.dim() != 4:
         return None
@@ -266,11 +266,11 @@ def max_pool(extents: Extents, x: Any, kernel: Any, stride: Any, padding: Any, d
 
 def _max_pool_with_indices(
     extents: Extents,
-    x: Any,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
+    x: object,
+    kernel: object,
+    stride: object = (),
+    padding: object = 0,
+    dilation: object = 1,
     ceil_mode: bool = False,
 ) -> Any:
     made = None if ceil_mode else max_pool(extents, x, kernel, stride or kernel, padding, dilation)
@@ -280,7 +280,7 @@ def _max_pool_with_indices(
 # -- of several tensors
 
 
-def where(extents: Extents, condition: Any, x: Any, y: Any) -> Any:
+def where(extents: Extents, condition: object, x: Any, y: Any) -> Any:
     """`where`, if two of the three have all sizes."""
     tensors = [t for t in (condition, x, y) if type(t) in (FakeTensor, Sketch)]
     if len(tensors) < 3 or not is_symbolic(*tensors) or x.dtype is not y.dtype:
@@ -296,7 +296,7 @@ def where(extents: Extents, condition: Any, x: Any, y: Any) -> Any:
     return extents.new_contiguous(x, whole.sizes)
 
 
-def cast(extents: Extents, x: Any, dtype: Any) -> Any:
+def cast(extents: Extents, x: object, dtype: object) -> Any:
     """A copy of another data type."""
     if not is_symbolic(x):
         return None
@@ -314,7 +314,12 @@ def embedding(extents: Extents, weight: Any, indices: Any) -> Any:
 
 
 def _embedding(
-    extents: Extents, weight: Any, indices: Any, padding_idx: int = -1, by_frequency: bool = False, sparse: bool = False
+    extents: Extents,
+    weight: object,
+    indices: object,
+    padding_idx: int = -1,
+    by_frequency: bool = False,
+    sparse: bool = False,
 ) -> Any:
     return embedding(extents, weight, indices)
 

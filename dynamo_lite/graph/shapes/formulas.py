@@ -30,7 +30,7 @@ def getter(method: str, dim: int) -> Callable[[Any], int]:
     """`tensor.method(dim)`, a size or a stride, which no function mode or class of the program gets to know of; one function for each."""
     part = {"size": 1, "stride": 2}[method]
 
-    def get(tensor: Any) -> int:
+    def get(tensor: object) -> int:
         known = read_tensor(tensor)
         if known is not None:
             return known[part][dim]
@@ -49,7 +49,7 @@ def formula(text: str, names: tuple[str, ...]) -> Callable[..., Any]:
     return function
 
 
-def recipe_of(value: Any) -> tuple[Any, ...] | None:
+def recipe_of(value: object) -> tuple[Any, ...] | None:
     """The name in `MAKERS` of what has made this function, and what of; None for other functions."""
     return getattr(value, _RECIPE, None) if isinstance(value, FunctionType) else None
 

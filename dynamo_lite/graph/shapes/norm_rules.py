@@ -28,7 +28,7 @@ def _is_plain(x: Any, shape: tuple[Any, ...], *others: Any) -> bool:
 
 
 def batch_norm(
-    extents: Extents, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+    extents: Extents, x: Any, weight: object, bias: object, mean: object, var: object, momentum: float, eps: float
 ) -> Any:
     """`_native_batch_norm_legit_no_training`."""
     if x.dim() < 2 or not _is_plain(x, (x.shape[1],), weight, bias, mean, var):

@@ -31,7 +31,7 @@ _UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 _set_meta = torch._C._NodeBase.meta.__set__
 
 
-def add_runtime_asserts(builder: GraphBuilder, symbols: Any) -> None:
+def add_runtime_asserts(builder: GraphBuilder, symbols: object) -> None:
     """Add the nodes."""
     known = set(builder.graph.nodes)
     with without_compiler:
@@ -71,19 +71,19 @@ class _Nodes(PythonReferenceAnalysis):
         return tracer.create_proxy("call_function", function, args, {})
 
     @staticmethod
-    def trunc_to_int(x: Any, dtype: Any) -> Any:
+    def trunc_to_int(x: object, dtype: object) -> Any:
         return _Nodes._call(torch.sym_int, x)
 
     @staticmethod
-    def ceil_to_int(x: Any, dtype: Any) -> Any:
+    def ceil_to_int(x: object, dtype: object) -> Any:
         return _Nodes._call(math.ceil, x)
 
     @staticmethod
-    def floor_to_int(x: Any, dtype: Any) -> Any:
+    def floor_to_int(x: object, dtype: object) -> Any:
         return _Nodes._call(math.floor, x)
 
     @staticmethod
-    def to_dtype(x: Any, dtype: Any) -> Any:
+    def to_dtype(x: object, dtype: object) -> Any:
         return _Nodes._call(torch.sym_float, x)
 
 

@@ -106,7 +106,7 @@ class Env(ShapeEnv):
             effort.note_fact(guard.expr)
         return result
 
-    def _compared(self, expr: Any) -> Any:
+    def _compared(self, expr: object) -> Any:
         """The truth of a comparison of a symbol with a number, and the guard that goes with it; None if it is none such, or has to be
         left to the algebra."""
         found = self._comparison(expr)
@@ -128,7 +128,7 @@ class Env(ShapeEnv):
         self._note(expr if truth else sympy.Not(expr))
         return sympy.true if truth else sympy.false
 
-    def _note(self, fact: Any) -> None:
+    def _note(self, fact: object) -> None:
         """A fact that is a guard from now on."""
         self.guards.append(ShapeGuard(fact, self._get_sloc(), size_oblivious=False))
 
@@ -153,7 +153,7 @@ class Env(ShapeEnv):
         self.is_exhausted = True
         raise TooMuchReasoning(", ".join(map(str, symbols)))
 
-    def _as_asked(self, expr: Any, truth: bool) -> Any:
+    def _as_asked(self, expr: object, truth: bool) -> Any:
         """The truth of a condition as it is for the sizes at hand, and a guard."""
         fact = expr if truth else sympy.Not(expr)
         if not self._suppress_guards_tls() and fact not in self._asked:
@@ -164,17 +164,17 @@ class Env(ShapeEnv):
     def _is_backed(self, expr: Any) -> bool:
         return expr.free_symbols <= self.backed_var_to_val.keys()
 
-    def _is_worth(self, expr: Any) -> bool:
+    def _is_worth(self, expr: object) -> bool:
         """Whether to reason about an expression. Backends ask most of what they ask without a guard: beyond the limit it counts."""
         worth = self.effort.is_worth(expr)
         if not worth and self._serves_backend and self.effort.spend(expr, False):
             self._had_enough(self.effort.worst())
         return worth
 
-    def simplify(self, expr: Any, size_oblivious: bool = False) -> Any:
+    def simplify(self, expr: object, size_oblivious: bool = False) -> Any:
         return super().simplify(expr, size_oblivious) if self._is_worth(expr) else self.replace(expr)
 
-    def _maybe_evaluate_static(self, expr: Any, **kwargs: Any) -> Any:
+    def _maybe_evaluate_static(self, expr: object, **kwargs: Any) -> Any:
         if self._is_worth(expr) or kwargs.get("unbacked_only") or not self._is_backed(expr):
             return super()._maybe_evaluate_static(expr, **kwargs)
         return None
@@ -206,7 +206,7 @@ class Env(ShapeEnv):
         low, high = _bound(bounds.lower), _bound(bounds.upper)
         return None if low is None or high is None else (symbol, relation, int(number), low, high)
 
-    def is_in_range(self, expr: Any) -> bool:
+    def is_in_range(self, expr: object) -> bool:
         """Whether a condition is seen to follow from the range of one symbol."""
         found = self._comparison(expr)
         return found is not None and bool(_known(_ranges(*found[1:3]), *found[3:]))
@@ -216,7 +216,7 @@ class Env(ShapeEnv):
         limited = torch_config.symbol_guard_limit_before_specialize is not None
         return limited or self.frozen or self._translation_validation_enabled
 
-    def _narrow(self, symbol: Any, low: Any, high: Any) -> None:
+    def _narrow(self, symbol: Any, low: object, high: object) -> None:
         """Note that a symbol lies in a range, which is part of the one known so far."""
         known, place = self.var_to_range[symbol], self._get_sloc()
         now = ValueRanges(*[int_oo if n == inf else -int_oo if n == -inf else n for n in (low, high)])
@@ -229,11 +229,11 @@ class Env(ShapeEnv):
             self._set_replacement(symbol, sympy.Integer(low), "range_refined_to_singleton")
         self._maybe_evaluate_static.cache_clear()
 
-    def _update_var_to_range(self, symbol: Any, vr: Any, *args: Any, **kwargs: Any) -> None:
+    def _update_var_to_range(self, symbol: object, vr: object, *args: Any, **kwargs: Any) -> None:
         if self.var_to_range.get(symbol) != vr:
             super()._update_var_to_range(symbol, vr, *args, **kwargs)
 
-    def _give_up(self, symbol: Any) -> None:
+    def _give_up(self, symbol: object) -> None:
         """Make a constant of a symbol, and forget what was known of it besides."""
         if symbol in self.replacements or symbol not in self.backed_var_to_val:
             return
@@ -244,13 +244,13 @@ class Env(ShapeEnv):
 
     # -- places
 
-    def _get_sloc(self, framework_loc: Any = None) -> SLoc:
+    def _get_sloc(self, framework_loc: object = None) -> SLoc:
         line = self.here()
         if line not in self.functions_at:
             self.functions_at[line] = self.functions()
         return SLoc("", line)
 
-    def _get_stack_summary(self, is_debug: bool = False, framework_loc: Any = None) -> tuple[SLoc, str]:
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc: object = None) -> tuple[SLoc, str]:
         return self._get_sloc(), ""
 
     def _log_guard(self, *args: Any, **kwargs: Any) -> None:
@@ -298,7 +298,7 @@ def _known(allowed: list[tuple[float, float]], low: float, high: float) -> bool 
     return False if all(b < low or high < a for a, b in allowed) else None
 
 
-def _ranges(relation: Any, number: int) -> list[tuple[float, float]]:
+def _ranges(relation: object, number: int) -> list[tuple[float, float]]:
     """The ranges of the ints that have this relation to a number."""
     if relation is sympy.Eq:
         return [(number, number)]

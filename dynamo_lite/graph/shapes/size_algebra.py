@@ -239,7 +239,7 @@ class Extents:
             step, piece = stride, size
         return found[::-1] if self._cut(piece, step, left, found) and not left else None
 
-    def _cut(self, piece: Any, step: Any, left: list[Any], strides: list[Any]) -> bool:
+    def _cut(self, piece: object, step: Any, left: list[Any], strides: list[Any]) -> bool:
         """Cut a piece of memory, whose elements are a step apart, into the last sizes of those that are left: they get their strides, last
         first. False if it can't be cut so."""
         span: Any = 1
@@ -250,7 +250,7 @@ class Extents:
             span = span * left.pop()
         return self._equal(span, piece)
 
-    def _equal(self, one: Any, other: Any) -> bool:
+    def _equal(self, one: object, other: object) -> bool:
         """Whether products are equal for the sizes at hand: a fact, if that is not seen."""
         return self._is_same([one], [other]) or bool(self.number(one) == self.number(other))
 
@@ -263,12 +263,12 @@ class Extents:
             return Sketch(sizes, strides, 0, dtype, like.device)
         return self._made(like.fake_mode, self.count(sizes), sizes, strides, 0, dtype, like.fake_device)
 
-    def made(self, mode: Any, sketch: Sketch) -> FakeTensor:
+    def made(self, mode: object, sketch: Sketch) -> FakeTensor:
         """The fake tensor for a sketch."""
         span = self.span(sketch.shape, sketch.strides, sketch.offset)
         return self._made(mode, span, sketch.shape, sketch.strides, sketch.offset, sketch.dtype, sketch.device)
 
-    def span(self, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Any:
+    def span(self, sizes: Sequence[Any], strides: Sequence[Any], offset: object) -> Any:
         """The number of elements of memory that a tensor reaches."""
         numbers = [self.expression(n) for n in (*sizes, *strides, offset)]
         if None in numbers or 0 in numbers[: len(sizes)]:
@@ -288,11 +288,11 @@ class Extents:
             whole = torch.empty(count, dtype=dtype, device="meta")
             return FakeTensor(mode, whole.as_strided(tuple(sizes), tuple(strides), offset), device)
 
-    def new_contiguous(self, like: Any, sizes: Sequence[Any], dtype: Any = None) -> Any:
+    def new_contiguous(self, like: object, sizes: Sequence[Any], dtype: object = None) -> Any:
         """A new contiguous one."""
         return self.new(like, sizes, self.contiguous(sizes), dtype)
 
-    def new_alike(self, like: Any, extent: Extent, dtype: Any = None) -> Any:
+    def new_alike(self, like: Any, extent: Extent, dtype: object = None) -> Any:
         """A new one that lies in memory as another one of that extent does."""
         return self.new(like, extent.sizes, like.stride(), dtype)
 
@@ -350,7 +350,7 @@ class Extents:
         left, right = _product(number // common, factors - of_other), _product(other // common, of_other - factors)
         return self.number(left), self.number(right)
 
-    def _learn(self, product: Any, other: Any) -> None:
+    def _learn(self, product: object, other: object) -> None:
         """Products are equal: if one of them is a power of a single factor, what that is a product of is known from now on.
 
         Networks that cut images into windows have a height that is a multiple of the window's, and go from one to the other and back.

@@ -173,9 +173,9 @@ class Symbols:
     def _symbol(
         self,
         value: int,
-        node: Any,
+        node: object,
         text: str,
-        kind: Any,
+        kind: object,
         bounds: Bounds | None = None,
         promise: Promise | None = None,
         place: tuple[Any, ...] = (),
@@ -194,7 +194,7 @@ class Symbols:
         self.inputs.setdefault(symbol, SymValue(sym, origin=("input", node, value)))
         return sym
 
-    def _unbacked(self, value: int, node: Any, text: str, bounds: Bounds | None, shape_id: str | None) -> Any:
+    def _unbacked(self, value: int, node: object, text: str, bounds: Bounds | None, shape_id: str | None) -> Any:
         """A size that the trace does not know. Those with one `shape_id` are one symbol."""
         self.has_unbacked = True
         sym = self.shape_ids.get(shape_id) if shape_id is not None else None
@@ -276,12 +276,12 @@ class Symbols:
         return formula(_printed(expr), tuple(map(str, symbols))), [self.numbers[s] for s in symbols]
 
     @staticmethod
-    def is_certain(compare: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
+    def is_certain(compare: Callable[[Any, Any], Any], one: object, other: object) -> bool:
         """Whether a comparison of ints, of which some are symbolic, follows from what is known of them."""
         with without_compiler:
             return statically_known_true(compare(one, other))
 
-    def _give_up(self, symbol: Any) -> None:
+    def _give_up(self, symbol: object) -> None:
         """Reasoning about a number has become too much: it is a constant from now on, in later versions as well."""
         for item in self.tracked:
             if symbol in (item.first, item.sym.node.expr):
@@ -299,13 +299,13 @@ class Symbols:
             sym = self.env.create_symintnode(symbol, hint=hint, source=source)
             return sym if coeff == 1 else sym * coeff
 
-    def nested_int(self, value: Any, node: Any, text: str) -> Any:
+    def nested_int(self, value: object, node: object, text: str) -> Any:
         """The symbol of a nested int that guards find at `node`."""
         sym = self.nested(value)
         self.track_nested_int(sym, node, text)
         return sym
 
-    def track_nested_int(self, sym: Any, node: Any, text: str) -> None:
+    def track_nested_int(self, sym: object, node: object, text: str) -> None:
         """Say where guards find a nested int, and whose it is."""
         self.tracked.append(Tracked(node, text, sym))
 
@@ -536,7 +536,7 @@ _identifier = re.compile(r"\b[a-z]\w*\b")
 _printed = PythonPrinter().doprint
 
 
-def _restrict(number: Number, expr: Any, text: str) -> None:
+def _restrict(number: Number, expr: object, text: str) -> None:
     """Note a condition on this number alone."""
     found = _divisibility(expr)
     if found is not None and number.divisor == 1:

@@ -31,12 +31,12 @@ def reshape(extents: Extents, x: Any, shape: Any) -> Any:
     return extents.new_contiguous(x, sizes) if found is None else found
 
 
-def _view(extents: Extents, x: Any, sizes: Sequence[Any]) -> Any:
+def _view(extents: Extents, x: object, sizes: Sequence[Any]) -> Any:
     strides = extents.strides_of_view(extents.of(x), extents.expressions(sizes))
     return None if strides is None else extents.view(x, sizes, list(map(extents.number, strides)))
 
 
-def _sizes(extents: Extents, x: Any, sizes: Sequence[Any]) -> list[Any] | None:
+def _sizes(extents: Extents, x: object, sizes: Sequence[Any]) -> list[Any] | None:
     """The sizes asked for with the one that is left open, if they make as many elements as a tensor has, and that has some."""
     if not is_symbolic(x):
         return None
@@ -115,7 +115,7 @@ def select(extents: Extents, x: Any, dim: int, index: int) -> Any:
     return subscript(extents, x, (*[slice(None)] * (dim % n), index))
 
 
-def slice_(extents: Extents, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+def slice_(extents: Extents, x: Any, dim: int = 0, start: object = None, end: object = None, step: object = 1) -> Any:
     """`slice`, if its ends are numbers."""
     n = x.dim()
     if not is_symbolic(x) or type(dim) is not int or not -n <= dim < n:
@@ -199,7 +199,7 @@ def squeeze(extents: Extents, input: Any, dim: int) -> Any:
     return extents.view(input, sizes, strides)
 
 
-def contiguous(extents: Extents, x: Any) -> Any:
+def contiguous(extents: Extents, x: object) -> Any:
     """The tensor itself, or a copy if it is seen not to be contiguous."""
     if not is_symbolic(x):
         return None
@@ -213,7 +213,7 @@ def contiguous(extents: Extents, x: Any) -> Any:
 def given(rule: Any) -> Any:
     """A rule whose sizes or dimensions come as one sequence, or one by one."""
 
-    def call(extents: Extents, input: Any, *numbers: Any) -> Any:
+    def call(extents: Extents, input: object, *numbers: Any) -> Any:
         if len(numbers) == 1 and isinstance(numbers[0], tuple | list):
             numbers = tuple(numbers[0])
         return rule(extents, input, numbers) if all(type(n) in _NUMBERS for n in numbers) else None

@@ -166,7 +166,7 @@ _KINDS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _INHERITED = frozenset("__getattribute__ __new__ __iter__ __repr__ __str__ __reduce__ __reduce_ex__".split())
 
 
-def _slot(name: str, real: Any) -> None:
+def _slot(name: str, real: object) -> None:
     """The slot behind a special method."""
     definition = SLOTDEFS[name]
     if definition.kind in COMPARISONS or definition.slot == "mp_ass_subscript":
@@ -185,7 +185,7 @@ _SEQUENCE_SLOTS = {
 }
 
 
-def _register(name: str, real: Any) -> None:
+def _register(name: str, real: object) -> None:
     @method(real)
     def call(
         tx: Frame, self: BytearrayVariable, /, *args: VariableTracker, **kwargs: VariableTracker

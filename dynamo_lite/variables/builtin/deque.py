@@ -280,7 +280,7 @@ def build_deque(tr: Trace, value: Any, source: GuardNode | None) -> DequeVariabl
 
 
 @constructor(deque)
-def new_deque(tx: Frame, cls: VariableTracker, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
+def new_deque(tx: Frame, cls: VariableTracker, iterable: object = None, maxlen: object = None) -> VariableTracker:
     result = DequeVariable()
     deque_init(tx, result, iterable, maxlen)
     return result

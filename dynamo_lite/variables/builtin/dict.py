@@ -102,7 +102,7 @@ class DictVariable(NativeVariable):
 
     # -- a real dict, read as far as needed
 
-    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
+    def load_from(self, tr: Trace, value: object, source: GuardNode | None) -> None:
         """Stand for the real `value`."""
         self._tr, self.value, self.source = tr, value, source
         self.read: dict[Any, VariableTracker | None] = {}
@@ -200,11 +200,11 @@ class DictVariable(NativeVariable):
         check_address(key, self)
         return key
 
-    def key_as_here(self, tx: Frame, key: Any) -> Any:
+    def key_as_here(self, tx: Frame, key: object) -> Any:
         """The host key that stands here for the object that this one stands for in another table."""
         return self.key(tx, key_tracker(key)) if self.numbered or type(key) is NumberKey else key
 
-    def find(self, key: Any) -> VariableTracker | None:
+    def find(self, key: object) -> VariableTracker | None:
         """The value for a host key, or None."""
         if "items" not in self.__dict__:
             entry = self.pending.get(key) if is_constant_key(key) else None
@@ -290,7 +290,7 @@ class DictVariable(NativeVariable):
             for key, (deleted, vt) in self.pending.items()
         )
 
-    def item_at(self, kind: int, arg: Any) -> Any:
+    def item_at(self, kind: int, arg: object) -> Any:
         items = self.__dict__.get("items")
         if kind != ir.DICT_ITEM:
             return None
@@ -502,7 +502,7 @@ def values_of(real: Any) -> tuple[Any, ...]:
     return tuple(base.values(real))
 
 
-def same_key(a: Any, b: Any) -> bool:
+def same_key(a: object, b: object) -> bool:
     """Whether two host keys are one key, without running code of the program."""
     return a is b or (is_constant_key(a) and is_constant_key(b) and a == b)
 
@@ -759,13 +759,13 @@ class MappingProxyVariable(NativeVariable):
         emit_call(cg, types.MappingProxyType, self.mapping)
 
 
-def mapping_behind(proxy: Any) -> Any:
+def mapping_behind(proxy: object) -> Any:
     """The mapping of a mapping proxy."""
     return gc.get_referents(proxy)[0]
 
 
 @builds(types.MappingProxyType)
-def build_mapping_proxy(tr: Trace, value: Any, source: GuardNode | None) -> MappingProxyVariable:
+def build_mapping_proxy(tr: Trace, value: object, source: GuardNode | None) -> MappingProxyVariable:
     tr.guard(source, ir.TYPE_IS, types.MappingProxyType)
     return MappingProxyVariable(tr.wrap(mapping_behind(value), tr.source(source, ir.CALL, mapping_behind)), source)
 

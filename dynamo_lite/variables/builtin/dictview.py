@@ -77,7 +77,7 @@ class DictViewVariable(NativeVariable):
         emit_call(cg, getattr(self.mapping.base, self.kind), self.mapping)
 
 
-def item_of(kind: str, key: Any, value: VariableTracker) -> VariableTracker:
+def item_of(kind: str, key: object, value: VariableTracker) -> VariableTracker:
     """The item that an iterator of this kind gives for one entry."""
     if kind == "keys":
         return key_tracker(key)
@@ -228,7 +228,7 @@ class DictIterator(IteratorVariable):
         cg.asm.call(2)
 
 
-def _iterator_type(d: Any, kind: str, backwards: bool) -> type:
+def _iterator_type(d: object, kind: str, backwards: bool) -> type:
     view = getattr(d, kind)()
     return type(reversed(view) if backwards else iter(view))
 
@@ -266,13 +266,13 @@ def view_isdisjoint(tx: Frame, self: SetLike, other: VariableTracker, /) -> Vari
 # -- views that exist before the frame
 
 
-def dict_behind(view: Any) -> Any:
+def dict_behind(view: object) -> Any:
     """The dict of a real view."""
     return gc.get_referents(view)[0]
 
 
 @builds(*dict.fromkeys(VIEW_TYPES.values()))
-def build_view(tr: Trace, value: Any, source: GuardNode | None) -> DictViewVariable:
+def build_view(tr: Trace, value: object, source: GuardNode | None) -> DictViewVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     mapping = tr.wrap(dict_behind(value), tr.source(source, ir.CALL, dict_behind))
     ordered, kind = next(key for key, cls in VIEW_TYPES.items() if cls is type(value))

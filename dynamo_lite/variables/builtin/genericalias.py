@@ -115,13 +115,13 @@ class UnionVariable(TypeExpressionVariable):
 
 
 @builds(types.GenericAlias)
-def build_alias(tr: Trace, value: Any, source: GuardNode | None) -> AliasVariable:
+def build_alias(tr: Trace, value: object, source: GuardNode | None) -> AliasVariable:
     tr.guard(source, ir.EQUALS, value)
     return AliasVariable(value, source)
 
 
 @builds(types.UnionType)
-def build_union(tr: Trace, value: Any, source: GuardNode | None) -> UnionVariable:
+def build_union(tr: Trace, value: object, source: GuardNode | None) -> UnionVariable:
     tr.guard(source, ir.EQUALS, value)
     return UnionVariable(value, source)
 

@@ -46,7 +46,7 @@ class Stand:
         return crossing(self, lambda tx, vt: get_attr(tx, vt, name))
 
 
-def tracker_of(stand: Any) -> VariableTracker:
+def tracker_of(stand: object) -> VariableTracker:
     """The object that a stand stands for."""
     return object.__getattribute__(stand, "_dl_vt")
 
@@ -71,7 +71,7 @@ def shielded(function: Any) -> Any:
         raise _Escape(error) from None
 
 
-def crossing(stand: Any, operation: Any) -> Any:
+def crossing(stand: object, operation: Any) -> Any:
     """Carry out an operation on the model for C code; its result as a host object, as formatting code wants it if that is where the
     stand is."""
     tx = object.__getattribute__(stand, "_dl_tx")
@@ -194,7 +194,9 @@ def from_host(tx: Frame, value: Any) -> VariableTracker:
     return tx.tr.wrap_new(value)
 
 
-def call_host(tx: Frame, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
+def call_host(
+    tx: Frame, function: object, args: Any, kwargs: dict[str, VariableTracker] | None = None
+) -> VariableTracker:
     """`function(*args, **kwargs)` by the real C function. Raises `NotConstant`, before the call, for arguments that can't be stood for."""
     host_args = [to_host(tx, arg) for arg in args]
     host_kwargs = {name: to_host(tx, arg) for name, arg in kwargs.items()} if kwargs else {}

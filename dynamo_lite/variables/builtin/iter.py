@@ -205,7 +205,7 @@ class ConstantIterator(IteratorVariable):
         emit_position(cg, self.seq, self.index, functools.partial(base, 0) if base is range else base)
 
 
-def emit_position(cg: Codegen, seq: VariableTracker | None, index: int, empty: Any) -> None:
+def emit_position(cg: Codegen, seq: VariableTracker | None, index: int, empty: object) -> None:
     """Push an iterator over `seq` that has advanced to `index`; an iterator over `empty()` if it is exhausted."""
     if seq is None:
         cg.load_callable(_exhausted)
@@ -511,7 +511,7 @@ def items_to_come(iterator: Any) -> Any:
     return items[position or 0 :]
 
 
-def _storage(seq: Any) -> Any:
+def _storage(seq: object) -> Any:
     """The items of a builtin sequence or of an instance of a subclass, past any method of that."""
     if isinstance(seq, range):
         return seq  # which may be too long for a tuple
@@ -546,7 +546,7 @@ OTHERS = (
 
 
 @builds(*dict.fromkeys((*RESUMABLE, *OTHERS)))
-def build_iterator(tr: Trace, value: Any, source: GuardNode | None) -> SourcedIterator:
+def build_iterator(tr: Trace, value: object, source: GuardNode | None) -> SourcedIterator:
     tr.guard(source, ir.TYPE_IS, type(value))
     return SourcedIterator(tr, value, source)
 
@@ -571,7 +571,7 @@ class OpaqueIterator(IteratorVariable):
     CallIterator.cls,
     *[t for t in vars(itertools).values() if isinstance(t, type) and hasattr(t, "__next__")],
 )
-def build_opaque(tr: Trace, value: Any, source: GuardNode | None) -> OpaqueIterator:
+def build_opaque(tr: Trace, value: object, source: GuardNode | None) -> OpaqueIterator:
     tr.guard(source, ir.TYPE_IS, type(value))
     return OpaqueIterator(value, source)
 

@@ -143,7 +143,7 @@ PRINTED_AS_DICT = "{" in repr(OrderedDict(key=None))
 
 
 @builds(OrderedDict)
-def build_ordered_dict(tr: Trace, value: Any, source: GuardNode | None) -> OrderedDictVariable:
+def build_ordered_dict(tr: Trace, value: object, source: GuardNode | None) -> OrderedDictVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = OrderedDictVariable.__new__(OrderedDictVariable)
     result.load_from(tr, value, source)

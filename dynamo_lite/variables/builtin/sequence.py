@@ -51,7 +51,7 @@ class SequenceVariable(NativeVariable):
         self.items = items = [tr.wrap(item, tr.source(source, ir.INDEX, i)) for i, item in enumerate(real)]
         return items
 
-    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
+    def load_from(self, tr: Trace, value: object, source: GuardNode | None) -> None:
         """Stand for the real `value`; its items are loaded when first used."""
         self._tr, self.value, self.source = tr, value, source
 

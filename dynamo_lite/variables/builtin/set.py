@@ -88,7 +88,7 @@ class SetVariable(NativeVariable):
 
     # -- a real set
 
-    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
+    def load_from(self, tr: Trace, value: object, source: GuardNode | None) -> None:
         """Stand for the real `value`; its elements are loaded when first used."""
         self._tr, self.value, self.source = tr, value, source
 
@@ -131,7 +131,7 @@ class SetVariable(NativeVariable):
         """True for a set from outside whose elements nobody has looked at."""
         return "_tr" in self.__dict__ and "items" not in self.__dict__
 
-    def has(self, tx: Frame, key: Any) -> bool:
+    def has(self, tx: Frame, key: object) -> bool:
         """Whether a host key is in the set. A sourced set is not loaded for a key that is known."""
         known = known_key(key) if self.is_unread else MISSING
         if known is MISSING:
@@ -257,7 +257,7 @@ class SetVariable(NativeVariable):
             emit_elements(cg, set.update, self, added)
 
 
-def emit_elements(cg: Codegen, function: Any, self: SetVariable, elements: list[VariableTracker]) -> None:
+def emit_elements(cg: Codegen, function: object, self: SetVariable, elements: list[VariableTracker]) -> None:
     """Call a method of the real set with a list of elements."""
     cg.load_callable(function)
     cg.load(self)
@@ -271,7 +271,7 @@ def elements_of(real: Any) -> tuple[Any, ...]:
     return tuple(set.__iter__(real) if isinstance(real, set) else frozenset.__iter__(real))
 
 
-def same_order_copy(real: Any, elements: tuple[Any, ...]) -> Any:
+def same_order_copy(real: object, elements: tuple[Any, ...]) -> Any:
     """A copy of a set of constants that gives its elements in the same order, if one of the usual ways leads to it."""
     base: Any = set if isinstance(real, set) else frozenset
     copies = (base.copy(real), base(elements), base(elements[::-1]))
@@ -373,7 +373,7 @@ def _set_iterator_at(real: Any, rest: list[Any], consumed: int) -> Iterator[Any]
     return iterator if all(starmap(_is_one_element, zip_longest(items_to_come(iterator), rest))) else iter(rest)
 
 
-def _is_one_element(a: Any, b: Any) -> bool:
+def _is_one_element(a: object, b: object) -> bool:
     # What `==` says of other objects than constants is theirs to decide; of two tensors with the same data it says yes.
     return a is b or (is_constant_key(a) and is_constant_key(b) and type(a) is type(b) and a == b)
 
@@ -414,16 +414,16 @@ def element_keys(tx: Frame, v: VariableTracker, wanted: Any = ()) -> Any:
 
 
 @builds(set)
-def build_set(tr: Trace, value: Any, source: GuardNode | None) -> SetVariable:
+def build_set(tr: Trace, value: object, source: GuardNode | None) -> SetVariable:
     return _build(SetVariable, tr, value, source)
 
 
 @builds(frozenset)
-def build_frozenset(tr: Trace, value: Any, source: GuardNode | None) -> SetVariable:
+def build_frozenset(tr: Trace, value: object, source: GuardNode | None) -> SetVariable:
     return _build(FrozenSetVariable, tr, value, source)
 
 
-def _build(model: type[SetVariable], tr: Trace, value: Any, source: GuardNode | None) -> SetVariable:
+def _build(model: type[SetVariable], tr: Trace, value: object, source: GuardNode | None) -> SetVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = model.__new__(model)
     result.load_from(tr, value, source)

@@ -155,7 +155,7 @@ class ModelStand(Stand):
 class ItemStand(ModelStand):
     """A stand for an object with subscripts: `"%(key)s" % d`, `"{0[key]}".format(d)`."""
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return _part(self, lambda tx, vt: get_item(tx, vt, ConstantVariable(key)))
 
 
@@ -168,7 +168,7 @@ class NumberStand(ModelStand):
     __int__ = __float__ = __index__
 
 
-def _part(stand: Any, operation: Any) -> Any:
+def _part(stand: object, operation: Any) -> Any:
     tx, marks = (object.__getattribute__(stand, name) for name in ("_dl_tx", "_dl_marks"))
     return shielded(lambda: stand_in(tx, operation(tx, tracker_of(stand)), marks))
 
@@ -346,7 +346,7 @@ pure_methods(str, bytes)
 
 
 @builds(re.Pattern, re.Match)
-def build_pattern(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
+def build_pattern(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
     tr.guard(source, ir.IS, value)
     return ConstantVariable(value, source)
 

@@ -42,7 +42,7 @@ class ManyIterators(IteratorVariable):
         return [*self.iterators, *super().children()]
 
 
-def emit_with(cg: Codegen, function: Any, *args: Any, **kwargs: Any) -> None:
+def emit_with(cg: Codegen, function: object, *args: Any, **kwargs: Any) -> None:
     """Push `function(*args, **kwargs)`; arguments are trackers, lists of trackers (for tuples), or host constants."""
     cg.load_callable(function)
     _emit_arguments(cg, args, kwargs)
@@ -187,7 +187,7 @@ def new_map(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> MapVa
 
 
 @builds(map)
-def build_map(tr: Trace, value: Any, source: GuardNode | None) -> MapVariable:
+def build_map(tr: Trace, value: object, source: GuardNode | None) -> MapVariable:
     function, *iterators = wrapped_args(tr, value, source)
     return MapVariable(function, iterators, source)
 
@@ -237,7 +237,7 @@ def new_filterfalse(
 
 
 @builds(filter)
-def build_filter(tr: Trace, value: Any, source: GuardNode | None) -> FilterVariable:
+def build_filter(tr: Trace, value: object, source: GuardNode | None) -> FilterVariable:
     function, iterator = wrapped_args(tr, value, source)
     return FilterVariable(filter, function, iterator, source)
 

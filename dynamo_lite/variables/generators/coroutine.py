@@ -161,7 +161,7 @@ def remembers_origin(tx: Frame) -> bool:
     return depth.as_python_constant() > 0
 
 
-def _depth(_: Any) -> int:
+def _depth(_: object) -> int:
     return sys.get_coroutine_origin_tracking_depth()
 
 
@@ -354,7 +354,7 @@ def _first_use(tx: Frame, self: VariableTracker) -> GeneratorVariable:
     return generator
 
 
-def _hook(_: Any) -> Any:
+def _hook(_: object) -> Any:
     return sys.get_asyncgen_hooks().firstiter
 
 

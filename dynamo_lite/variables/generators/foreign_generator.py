@@ -114,6 +114,6 @@ def _bound_slots(frame: Any) -> list[int]:
 
 
 @builds(types.GeneratorType)
-def build_generator(tr: Trace, value: Any, source: GuardNode | None) -> ForeignGeneratorVariable:
+def build_generator(tr: Trace, value: object, source: GuardNode | None) -> ForeignGeneratorVariable:
     tr.guard(source, ir.TYPE_IS, types.GeneratorType)
     return ForeignGeneratorVariable(value, source)

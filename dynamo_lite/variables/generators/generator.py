@@ -555,7 +555,7 @@ def generator_close(tx: Frame, self: VariableTracker, /) -> VariableTracker:
 # -- members
 
 
-def _parts(self: VariableTracker, descriptor: Any, tx: Frame, read: Any) -> VariableTracker:
+def _parts(self: VariableTracker, descriptor: object, tx: Frame, read: Any) -> VariableTracker:
     followed = getattr(self, "inner", self)
     return read(tx, followed) if isinstance(followed, GeneratorVariable) else foreign_attribute(tx, self, descriptor)
 

@@ -72,7 +72,7 @@ NATIVES.update(dict.fromkeys(ATOM_BASES, AtomVariable))
 
 
 @builds_subclasses(*ATOM_BASES)
-def build_atom_instance(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
+def build_atom_instance(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
     cls = type(value)
     tr.guard(source, ir.TYPE_IS, cls)
     model = instance_class(cls)(cls, value, source)

@@ -72,7 +72,7 @@ class CellVariable(VariableTracker):
     def children(self) -> Any:
         return () if self.content in (None, MISSING) else (self.content,)
 
-    def item_at(self, kind: int, arg: Any) -> Any:
+    def item_at(self, kind: int, arg: object) -> Any:
         return self.content if self.content is not MISSING else None
 
     def let_go(self, tr: Trace) -> Any:

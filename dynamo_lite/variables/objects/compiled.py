@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class CompiledVariable(DescriptorVariable):
     """A `Callable`. What it does not have itself it has from its function."""
 
-    def __init__(self, value: Any, source: GuardNode | None, function: VariableTracker) -> None:
+    def __init__(self, value: object, source: GuardNode | None, function: VariableTracker) -> None:
         super().__init__(value, source)
         self.function = function
 
@@ -129,7 +129,7 @@ def nested_compiler(compile: Any) -> None:
         return _compiled(compile, options, *args)
 
 
-def _compiled(compiler: Any, options: dict[str, Any], *args: VariableTracker) -> VariableTracker:
+def _compiled(compiler: object, options: dict[str, Any], *args: VariableTracker) -> VariableTracker:
     function = args[0]
     while isinstance(function, CompiledVariable | NewCompiledVariable):
         function = function.function
@@ -178,7 +178,7 @@ def build_callable(tr: Trace, value: Any, source: GuardNode | None) -> CompiledV
 class SlotMethodVariable(DescriptorVariable):
     """A `SlotMethod`: a call is one of its object."""
 
-    def __init__(self, value: Any, source: GuardNode | None, object: VariableTracker) -> None:
+    def __init__(self, value: object, source: GuardNode | None, object: VariableTracker) -> None:
         super().__init__(value, source)
         self.object = object
 
@@ -222,7 +222,7 @@ class ModuleSlotVariable(DescriptorVariable):
 
 
 @builds(_eval_frame.SlotDescriptor)
-def build_slot_descriptor(tr: Trace, value: Any, source: GuardNode | None) -> ModuleSlotVariable:
+def build_slot_descriptor(tr: Trace, value: object, source: GuardNode | None) -> ModuleSlotVariable:
     tr.guard(source, ir.IS, value)
     return ModuleSlotVariable(value, source)
 
@@ -238,6 +238,6 @@ class DisabledVariable(DescriptorVariable):
 
 
 @builds(_eval_frame.Uncaptured, _eval_frame.UncapturedFunction)
-def build_uncaptured(tr: Trace, value: Any, source: GuardNode | None) -> DisabledVariable:
+def build_uncaptured(tr: Trace, value: object, source: GuardNode | None) -> DisabledVariable:
     tr.guard(source, ir.IS, value)
     return DisabledVariable(value, source)

@@ -45,7 +45,7 @@ FALSE = ConstantVariable(False)
 class ExceptionVariable(InstanceVariable):
     """An exception instance. `state` holds the members of its C struct as far as known: args, __cause__, __traceback__, name …"""
 
-    def __init__(self, cls: type, value: Any = MISSING, source: GuardNode | None = None) -> None:
+    def __init__(self, cls: type, value: object = MISSING, source: GuardNode | None = None) -> None:
         super().__init__(cls, value, source)
         self.state: dict[str, VariableTracker] = {}
         self.written: dict[str, None] = {}

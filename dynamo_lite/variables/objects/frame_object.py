@@ -62,7 +62,7 @@ def caller(tx: Frame, depth: int) -> Any:
     return None
 
 
-def frame_object(tx: Frame, frame: Any) -> VariableTracker:
+def frame_object(tx: Frame, frame: object) -> VariableTracker:
     """The one object of a traced frame."""
     known = tx.tr.frame_objects
     found = known.get(id(frame))

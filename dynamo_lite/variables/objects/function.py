@@ -279,7 +279,7 @@ if "__type_params__" in types.FunctionType.__dict__:
     _member("__type_params__", lambda tx, f: TupleVariable([]), tuple, False)
 
 
-def _readonly_member(name: str, read: Any) -> None:
+def _readonly_member(name: str, read: object) -> None:
     def refuse(tx: Frame, f: FunctionVariable, value: VariableTracker | None) -> None:
         if isinstance(types.FunctionType.__dict__[name], types.MemberDescriptorType):
             tx.raises(AttributeError, "readonly attribute")
@@ -539,7 +539,7 @@ def _is_safe(owner: type, made_by: type) -> bool:
 
 
 def call_stand_in(
-    tx: Frame, original: Any, stand_in: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, original: object, stand_in: object, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Follow the Python function that stands for `original`; for arguments that don't fit, the original says so in its own words."""
     if not fits(stand_in, len(args), kwargs):
@@ -627,7 +627,7 @@ def build_builtin(tr: Trace, value: Any, source: GuardNode | None) -> VariableTr
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
 )
-def build_descriptor(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
+def build_descriptor(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
     tr.guard(source, ir.IS, value)
     if isinstance(value, types.ClassMethodDescriptorType):
         return BuiltinClassMethodVariable(value, source)

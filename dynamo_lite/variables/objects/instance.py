@@ -191,7 +191,7 @@ class InstanceVariable(UserSlots):
         self.slots[descriptor] = value
         self.__dict__.setdefault("written_slots", set()).add(descriptor)
 
-    def item_at(self, kind: int, arg: Any) -> Any:
+    def item_at(self, kind: int, arg: object) -> Any:
         if kind == ir.INSTANCE_DICT:
             return self.dict if self.dict is not MISSING else None
         slots = self.slots.items() if kind == ir.MEMBER else ()
@@ -368,7 +368,7 @@ def dict_of_thread(value: Any) -> dict[str, Any]:
     return _thread._local.__getattribute__(value, "__dict__")
 
 
-def real_dict(value: Any) -> dict[str, Any] | None:
+def real_dict(value: object) -> dict[str, Any] | None:
     """An object's `__dict__` without running user code."""
     cls = type(value)
     if not dictoffset_of(cls):
@@ -504,7 +504,7 @@ def object_class(tx: Frame, self: VariableTracker) -> VariableTracker:
 
 
 @builds_subclasses(object)
-def build_instance(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
+def build_instance(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
     cls = type(value)
     if any(adopt(base) for base in mro_of(cls)):  # built anew, now that there is a model
         return tr.build(value, source)

@@ -65,7 +65,7 @@ def is_subclass(tx: Frame, cls: VariableTracker, target: VariableTracker) -> boo
     return _check(tx, cls, target, "__subclasscheck__", is_subclass, _recursive_issubclass)
 
 
-def _check(tx: Frame, obj: Any, target: VariableTracker, dunder: str, again: Any, plain: Any) -> bool:
+def _check(tx: Frame, obj: object, target: VariableTracker, dunder: str, again: Any, plain: Any) -> bool:
     if type(target) is TypeVariable:
         return plain(tx, obj, target)
     if isinstance(target, TupleVariable):
@@ -299,7 +299,7 @@ def _asks_program(cls: type) -> bool:
     )
 
 
-def _is_of_program(hook: Any) -> bool:
+def _is_of_program(hook: object) -> bool:
     function = getattr(hook, "__func__", hook)
     module = getattr(function, "__module__", None) or ""
     return isinstance(function, types.FunctionType) and module.partition(".")[0] not in sys.stdlib_module_names

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
 
-def is_module_level(value: Any) -> bool:
+def is_module_level(value: object) -> bool:
     """True for a function or class that its module has under its name, as good as for ever. Never asks the object."""
     kind = type if issubclass(type(value), type) else types.FunctionType
     if not issubclass(type(value), kind):

@@ -97,7 +97,7 @@ class PropertyVariable(_HolderVariable):
 
     cls = base = property
 
-    def __init__(self, value: Any = MISSING, source: GuardNode | None = None) -> None:
+    def __init__(self, value: object = MISSING, source: GuardNode | None = None) -> None:
         super().__init__(value, source)
         self.name: VariableTracker | None = None
         self.getter_doc = False
@@ -309,7 +309,7 @@ class _FunctionHolderVariable(_HolderVariable):
     """The base of static methods and class methods: they hold one callable, whose name and documentation they take over."""
 
     def __init__(
-        self, value: Any = MISSING, source: GuardNode | None = None, function: VariableTracker | None = None
+        self, value: object = MISSING, source: GuardNode | None = None, function: VariableTracker | None = None
     ) -> None:
         super().__init__(value, source)
         self.dict: Any = MISSING
@@ -394,7 +394,7 @@ def _register(model: Any) -> None:
     cls = model.cls
 
     @builds(cls)
-    def build(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
+    def build(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
         if type(value) is cls:
             tr.guard(source, ir.IS, value)
         return model(value, source)

@@ -79,7 +79,7 @@ class NativeInstance(InstanceVariable):
 
     native: type[VariableTracker]
 
-    def __init__(self, cls: type, value: Any = MISSING, source: GuardNode | None = None) -> None:
+    def __init__(self, cls: type, value: object = MISSING, source: GuardNode | None = None) -> None:
         InstanceVariable.__init__(self, cls, value, source)
 
     def adopt(self, native: VariableTracker) -> None:
@@ -116,7 +116,7 @@ class NativeInstance(InstanceVariable):
         InstanceVariable.emit_update(self, cg)
 
 
-def build_native_instance(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
+def build_native_instance(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
     """The model of a real instance: the native builder's, with attributes."""
     cls = type(value)
     base = native_base(cls)

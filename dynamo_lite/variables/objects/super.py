@@ -111,7 +111,7 @@ def check(tx: Frame, start: VariableTracker, obj: VariableTracker) -> VariableTr
 def _reader(descriptor: Any) -> Any:
     """A function for a CALL path: a member, where the object's own lookup would search an MRO first."""
 
-    def read(obj: Any) -> Any:
+    def read(obj: object) -> Any:
         return descriptor.__get__(obj)
 
     return read
@@ -121,7 +121,7 @@ _READERS = {name: _reader(super.__dict__[name]) for name in ("__thisclass__", "_
 
 
 @builds(super)
-def build_super(tr: Trace, value: Any, source: GuardNode | None) -> SuperVariable:
+def build_super(tr: Trace, value: object, source: GuardNode | None) -> SuperVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     result = SuperVariable()
     result.value, result.source = value, source

@@ -120,7 +120,7 @@ def _set_next(tx: Frame, self: VariableTracker, value: VariableTracker | None) -
     self.next = value
 
 
-def _member(name: str, read: Any, setter: Any = None) -> None:
+def _member(name: str, read: Any, setter: object = None) -> None:
     """Register a member that an entry of the traced program knows itself; a real traceback is asked."""
     descriptor = TracebackType.__dict__[name]
 

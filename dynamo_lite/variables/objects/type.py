@@ -243,7 +243,7 @@ def namespace_of(cls: type) -> dict[str, Any]:
     return gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]
 
 
-def _register_member(descriptor: Any) -> None:
+def _register_member(descriptor: object) -> None:
     @getset(descriptor, lambda tx, cls, value: cls.store_member(tx, descriptor, value))
     def get(tx: Frame, cls: TypeVariable, /) -> VariableTracker:
         return cls.member(tx, descriptor)

@@ -203,7 +203,7 @@ def canonical(tx: Frame, table: dict[int, Any], model: type[Weak], target: Varia
     return found
 
 
-def existing(value: Any, cls: type) -> Any:
+def existing(value: object, cls: type) -> Any:
     """The reference or proxy without a callback that a real object has, or None. Never asks the object."""
     for reference in weakref.getweakrefs(value):
         if type(reference) is cls and (cls is not weakref.ref or reference.__callback__ is None):

@@ -151,7 +151,7 @@ class VariableTracker:
         """`(function, arguments)` if calling the object with `args` is nothing but a call of that Python function, else None."""
         return None
 
-    def refuses(self, method: Any) -> bool:
+    def refuses(self, method: object) -> bool:
         """True for a method of a builtin base whose effect on the object this model can't follow."""
         return False
 
@@ -177,7 +177,7 @@ class VariableTracker:
         """For a changed object: whether the real one is not what the model says, as far as that can be told."""
         return True
 
-    def item_at(self, kind: int, arg: Any) -> Any:
+    def item_at(self, kind: int, arg: object) -> Any:
         """The tracker that the changed object has now where this step of an access path leads; None if there is none, or it is unknown."""
         return None
 
@@ -233,7 +233,7 @@ class LazyVariable:
     before `isinstance`, else it builds models of, and guards on, arguments that the program never reads.
     """
 
-    def __init__(self, tr: Trace, value: Any, source: GuardNode | None, **more: Any) -> None:
+    def __init__(self, tr: Trace, value: object, source: GuardNode | None, **more: Any) -> None:
         self.__dict__.update(_lazy=(tr, value), source=source, mutated=False, **more)
 
     def _realize(self) -> type:
@@ -259,7 +259,7 @@ class LazyVariable:
         self._realize()
         return getattr(self, name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self._realize()
         setattr(self, name, value)
 
@@ -275,7 +275,7 @@ def real_object(vt: VariableTracker) -> Any:
     return state["_lazy"][1] if "_lazy" in state else state.get("value", MISSING)
 
 
-def stands_for(vt: VariableTracker, real: Any) -> bool:
+def stands_for(vt: VariableTracker, real: object) -> bool:
     """Whether a tracker's object is this one."""
     return real_object(vt) is real
 

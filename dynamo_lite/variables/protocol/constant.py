@@ -70,7 +70,7 @@ class TypedSlot:
     def __init__(self) -> None:
         self.functions: dict[type, Any] = {}
 
-    def __get__(self, vt: ConstantVariable | None, owner: Any = None) -> Any:
+    def __get__(self, vt: ConstantVariable | None, owner: object = None) -> Any:
         if vt is None:
             return self
         cls = type(vt.value)
@@ -87,7 +87,7 @@ class TypedSlot:
 def constant_slot(slot: str, *types: type) -> Callable[[Any], Any]:
     """Register a slot function `(vt, tx, …)` for constants; without types, for all of them."""
 
-    def decorate(function: Any) -> Any:
+    def decorate(function: object) -> Any:
         if not types:
             setattr(ConstantVariable, slot, function)
             return function
@@ -107,7 +107,7 @@ FALSE = ConstantVariable(False)
 NOT_IMPLEMENTED = ConstantVariable(NotImplemented)
 
 
-def boolean(value: Any) -> ConstantVariable:
+def boolean(value: object) -> ConstantVariable:
     """The constant True or False."""
     return TRUE if value else FALSE
 

@@ -182,7 +182,7 @@ def _pattern_of(part: Any) -> str:
     return part.pattern if type(part) in _LATE else "0x[0-9a-f]+"
 
 
-def _address_of(obj: Any) -> str:
+def _address_of(obj: object) -> str:
     return f"0x{id(obj):x}"
 
 

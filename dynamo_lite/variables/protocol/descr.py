@@ -255,10 +255,10 @@ GETSETS: dict[Any, tuple[Any, Any]] = {}
 """Real getset or member descriptor of a C type → (getter(tx, obj), setter(tx, obj, value | None) | None)."""
 
 
-def getset(descriptor: Any, setter: Any = None) -> Any:
+def getset(descriptor: Any, setter: object = None) -> Any:
     """Register the getter (decorated) and setter of a C attribute."""
 
-    def decorate(getter: Any) -> Any:
+    def decorate(getter: object) -> Any:
         GETSETS[descriptor] = (getter, setter)
         return getter
 

@@ -41,7 +41,7 @@ SLUG_OF_MODULE = {
 """Name of the module of a C function without a model → slug of the break that calling it is (else `call-c-function`)."""
 
 
-def slug_of_foreign(fn: Any) -> str:
+def slug_of_foreign(fn: Callable[..., Any]) -> str:
     """The slug of the break that calling a C function or class without a model is."""
     owner = getattr(fn, "__objclass__", fn)
     return SLUG_OF_MODULE.get(getattr(owner, "__module__", None), "call-c-function")

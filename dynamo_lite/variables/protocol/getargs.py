@@ -67,7 +67,7 @@ def argument_error(fn: Any, args: list[VariableTracker], kwargs: dict[str, Varia
     return None
 
 
-def fits(function: Any, positional: int, names: Iterable[str]) -> bool:
+def fits(function: object, positional: int, names: Iterable[str]) -> bool:
     """Whether a call with so many positional arguments and these keywords binds to the parameters of a Python callable."""
     try:
         _signature(function).bind(*[None] * positional, **dict.fromkeys(names))

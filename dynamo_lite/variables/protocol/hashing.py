@@ -165,7 +165,7 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
 
 
-def check_address(key: Any, table: Any) -> None:
+def check_address(key: object, table: Any) -> None:
     """Break if a host key stands for a number that is known only when the code runs, such as what `id()` returns, or for a tuple of such,
     and a table has numbers with which it may be equal."""
     if _has_address(key) and any(not _has_address(other) and _may_be_equal(key, other) for other in table.items):
@@ -187,7 +187,7 @@ def _may_be_equal(key: Any, other: Any) -> bool:
     return len(parts[0]) == len(parts[1]) and all(map(_may_be_equal, *parts))
 
 
-def _hashed(value: Any) -> Any:
+def _hashed(value: object) -> Any:
     """The value, which has a hash. Raises TypeError."""
     hash(value)
     return value
@@ -225,7 +225,7 @@ def runs_program(key: Any) -> bool:
     return type(key) is UserKey
 
 
-def is_constant_key(key: Any) -> bool:
+def is_constant_key(key: object) -> bool:
     """True for host keys that are the keys themselves."""
     return type(key) in ATOMIC_TYPES
 

@@ -274,7 +274,7 @@ def part_text(tx: Frame, v: VariableTracker) -> str:
 # -- code generation
 
 
-def emit_call(cg: Codegen, function: Any, *args: VariableTracker) -> None:
+def emit_call(cg: Codegen, function: object, *args: VariableTracker) -> None:
     """Push `function(*args)`."""
     cg.load_callable(function)
     for arg in args:

@@ -50,13 +50,13 @@ def adopt(cls: type) -> bool:
     return True
 
 
-def adopt_owner(fn: Any) -> bool:
+def adopt_owner(fn: Callable[..., Any]) -> bool:
     """`adopt` for the type of which `fn` is a method or the `__new__`."""
     owner = getattr(fn, "__objclass__", None) or getattr(fn, "__self__", None)
     return isinstance(owner, type) and adopt(owner)
 
 
-def first_copy(fn: Any) -> Any:
+def first_copy(fn: Callable[..., Any]) -> Any:
     """The function with a handler or a polyfill of which a builtin function is a copy, or None."""
     if type(fn) is not types.BuiltinFunctionType or type(fn.__self__) is not types.ModuleType:
         return None

@@ -57,7 +57,7 @@ def builds_subclasses(*bases: type) -> Callable[[Builder], Builder]:
     return decorate
 
 
-def find_builder(value: Any) -> Builder:
+def find_builder(value: object) -> Builder:
     """The builder for a real object; `object`'s subclass builder is the last resort."""
     cls = type(value)
     for predicate, builder in PREDICATES:

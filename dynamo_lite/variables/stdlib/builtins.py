@@ -205,7 +205,7 @@ def _extreme(function: Any, op: str) -> None:
         return run(tx, function, ())  # for the message, which varies
 
 
-def _unknown(tx: Frame, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+def _unknown(tx: Frame, function: object, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
     """The better one of two numbers where one is symbolic, or of two tensors; None if the analysis has to compare them."""
     model = next((vt for vt in (best, item) if vt.extreme is not None), None)
     return None if model is None else model.extreme(tx, function, best, item)
@@ -549,7 +549,7 @@ def new_bytes(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwar
 # -- the operator module
 
 
-def _two(function: Any, algorithm: Callable[..., VariableTracker]) -> None:
+def _two(function: object, algorithm: Callable[..., VariableTracker]) -> None:
     @builtin(function)
     def operation(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
         return algorithm(tx, a, b)

@@ -44,7 +44,7 @@ def default_of(var: Any) -> Any:
         return UNSET
 
 
-def is_used(token: Any) -> bool:
+def is_used(token: object) -> bool:
     """Whether `reset` has been called with a token: only its text tells."""
     return Token.__repr__(token).startswith("<Token used ")
 
@@ -55,7 +55,7 @@ class ContextVarVariable(NativeVariable):
 
     cls = ContextVar
 
-    def __init__(self, value: Any, source: GuardNode | None) -> None:
+    def __init__(self, value: object, source: GuardNode | None) -> None:
         self.value, self.source = value, source
         self.is_known = False
         self.now: VariableTracker | None = None
@@ -135,7 +135,7 @@ class TokenVariable(NativeVariable):
             raise self.saved
 
 
-def used_token(var: Any, value: Any) -> Any:
+def used_token(var: Any, value: object) -> Any:
     """A token that has been used."""
     token = var.set(value)
     var.reset(token)
@@ -143,7 +143,7 @@ def used_token(var: Any, value: Any) -> Any:
 
 
 @builds(ContextVar)
-def build_context_var(tr: Trace, value: Any, source: GuardNode | None) -> ContextVarVariable:
+def build_context_var(tr: Trace, value: object, source: GuardNode | None) -> ContextVarVariable:
     tr.guard(source, ir.IS, value)
     return ContextVarVariable(value, source)
 

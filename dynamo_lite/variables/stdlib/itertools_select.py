@@ -97,7 +97,7 @@ class WhileVariable(IteratorVariable):
             emit_instance(cg, self, self.base, _never, self.iterator)
 
 
-def _never(item: Any) -> bool:
+def _never(item: object) -> bool:
     return False
 
 

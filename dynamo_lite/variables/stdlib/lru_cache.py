@@ -235,7 +235,7 @@ class CacheVariable(NativeVariable):
             cg.asm.store_attr(key.value)
 
 
-def _build_cached_function(tr: Trace, value: Any, source: GuardNode | None) -> CachedFunctionVariable:
+def _build_cached_function(tr: Trace, value: object, source: GuardNode | None) -> CachedFunctionVariable:
     tr.guard(source, ir.IS, value)
     return CachedFunctionVariable(value, source)
 

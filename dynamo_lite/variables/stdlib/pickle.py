@@ -275,7 +275,7 @@ def _pickle_in_python() -> Any:
     return module
 
 
-def _dump(modules: dict[str, Any], obj: Any, protocol: int | None, fix_imports: bool) -> bytes:
+def _dump(modules: dict[str, Any], obj: object, protocol: int | None, fix_imports: bool) -> bytes:
     if modules is sys.modules:
         return pickle.dumps(obj, protocol, fix_imports=fix_imports)
     module = _pickle_in_python()

@@ -103,7 +103,7 @@ def _host_option(v: VariableTracker) -> Any:
 
 
 def compile_source(
-    tx: Frame, source: GuardNode | None, filename: Any, mode: Any, flags: int, **options: Any
+    tx: Frame, source: GuardNode | None, filename: object, mode: object, flags: int, **options: Any
 ) -> types.CodeType:
     """The code object of a source text; warnings of the compiler belong to the running program."""
     with warnings.catch_warnings(record=True) as caught:
@@ -154,7 +154,7 @@ def _run(tx: Frame, source: VariableTracker, globals_: VariableTracker, locals_:
 
 
 def _evaluate(
-    tx: Frame, source: VariableTracker, namespace: Any, locals_: VariableTracker, mode: str
+    tx: Frame, source: VariableTracker, namespace: object, locals_: VariableTracker, mode: str
 ) -> VariableTracker:
     code = atom_value(source, "exec-eval")
     if isinstance(code, (str, bytes)):

@@ -72,7 +72,7 @@ NATIVES[_random.Random] = NATIVE_MODELS[_random.Random] = GeneratorStateVariable
 
 
 @builds_subclasses(_random.Random)
-def build_generator(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
+def build_generator(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
     cls = type(value)
     tr.guard(source, ir.TYPE_IS, cls)
     model = instance_class(cls)(cls, value, source)

@@ -142,7 +142,7 @@ def register_subclasses(model: type[IteratorVariable], base: type) -> None:
         instance.adopt(made)
         return instance
 
-    def build(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
+    def build(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
         made = BUILDERS[base](tr, value, source)
         if isinstance(made, OpaqueIterator):
             return made

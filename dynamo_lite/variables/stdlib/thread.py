@@ -36,7 +36,7 @@ class LockVariable(NativeVariable):
 
     saved: Unsupported
 
-    def __init__(self, cls: type, value: Any = MISSING, source: GuardNode | None = None) -> None:
+    def __init__(self, cls: type, value: object = MISSING, source: GuardNode | None = None) -> None:
         self.cls = cls
         self.count = 0
         self.value, self.source = value, source
@@ -101,7 +101,7 @@ def allocate_lock(tx: Frame, /) -> VariableTracker:
 
 
 @builds(*LOCK_TYPES)
-def build_lock(tr: Trace, value: Any, source: GuardNode | None) -> LockVariable:
+def build_lock(tr: Trace, value: object, source: GuardNode | None) -> LockVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     return LockVariable(type(value), value, source)
 

@@ -53,7 +53,7 @@ def _parameters(key: VariableTracker) -> Any:
     return key.as_python_constant()
 
 
-def _holds_list(alias: Any) -> bool:
+def _holds_list(alias: object) -> bool:
     """Whether a list that the program wrote is part of what came out (`Annotated[int, [3]]`)."""
     parts = (*getattr(alias, "__args__", ()), *getattr(alias, "__metadata__", ()))
     return any(type(part) is list or _holds_list(part) for part in parts)
@@ -106,7 +106,7 @@ class TypingVariable(ConstantVariable):
 
 # Not the classes whose metaclass `typing` defines (typed dictionaries, protocols and what implements them): they are called as usual.
 @builds_if(lambda value: module_of(type(value)) in _MODULES and not isinstance(value, type))
-def build_typing(tr: Trace, value: Any, source: GuardNode | None) -> TypingVariable:
+def build_typing(tr: Trace, value: object, source: GuardNode | None) -> TypingVariable:
     tr.guard(source, ir.IS, value)
     return TypingVariable(value, source)
 
@@ -148,7 +148,7 @@ class CallableAliasVariable(AliasVariable):
 
 
 @builds(_CALLABLE_ALIAS)
-def build_callable_alias(tr: Trace, value: Any, source: GuardNode | None) -> CallableAliasVariable:
+def build_callable_alias(tr: Trace, value: object, source: GuardNode | None) -> CallableAliasVariable:
     tr.guard(source, ir.EQUALS, value)
     return CallableAliasVariable(value, source)
 

@@ -49,24 +49,24 @@ class _Refused(Exception):
 class _Recorded:
     """Stands for an object that the program makes: by a call, or by `__new__`. `steps` is what happened to it then."""
 
-    def __init__(self, target: Any, is_new: bool, args: Any, kwargs: Any) -> None:
+    def __init__(self, target: object, is_new: bool, args: object, kwargs: object) -> None:
         self.__dict__.update(target=target, is_new=is_new, args=args, kwargs=kwargs, steps=[])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _Recorded(self, False, args, kwargs)
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.__dict__["steps"].append((_set_state, state))
 
     def extend(self, items: Any) -> None:
         """APPENDS"""
         self.__dict__["steps"].append((_extend, list(items)))
 
-    def add(self, item: Any) -> None:
+    def add(self, item: object) -> None:
         """ADDITEMS"""
         self.__dict__["steps"].append((_add, item))
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self.__dict__["steps"].append((_set_item, (key, value)))
 
 
@@ -90,7 +90,7 @@ class _ClassReference(type):
 
 
 def _class_reference(target: type) -> Any:
-    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    def new(cls: object, *args: Any, **kwargs: Any) -> Any:
         return _Recorded(cls, True, args, kwargs)
 
     return _ClassReference(target.__name__, (), {"__new__": new, "target": target})
@@ -195,11 +195,11 @@ class _Unpickler(pickle.Unpickler):
         return found
 
 
-def _is_cached_function(value: Any) -> bool:
+def _is_cached_function(value: object) -> bool:
     return BUILDERS.get(type(value)) is BUILDERS[functools._lru_cache_wrapper]
 
 
-def _is_hashable(value: Any) -> bool:
+def _is_hashable(value: object) -> bool:
     return type(value).__hash__ is not None
 
 
@@ -211,7 +211,7 @@ class Adopter:
         self.made: dict[int, VariableTracker] = {}
         self.alive: list[Any] = []
 
-    def model(self, value: Any) -> VariableTracker:
+    def model(self, value: object) -> VariableTracker:
         """The model of an object."""
         cls = type(value)
         if cls in ATOMIC_TYPES:

@@ -229,7 +229,7 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def models(function: Any) -> Callable[[Any], Any]:
+def models(function: object) -> Callable[[Any], Any]:
     """Register the handler of a function with bodies."""
     return lambda handler: builtin(function)(fitting(function, whole(handler)))
 
@@ -330,7 +330,7 @@ class Outside:
             self._models(value, vt.value[key]) for key, value in pairs
         )
 
-    def _models(self, vt: VariableTracker, value: Any) -> bool:
+    def _models(self, vt: VariableTracker, value: object) -> bool:
         if is_lazy(vt) or vt.source is not None:
             return self.tr.heap.get(id(value)) is vt
         return vt.is_python_constant() and vt.as_python_constant() is value
@@ -470,7 +470,7 @@ def union(captured: list[CapturedBody]) -> list[Any]:
     return list(dict.fromkeys(value for c in captured for value in c.lifted))
 
 
-def call_function(tx: Frame, function: Any, head: list[Any], values: list[Any]) -> list[VariableTracker]:
+def call_function(tx: Frame, function: object, head: list[Any], values: list[Any]) -> list[VariableTracker]:
     """Add a call of one of `graph.core.functional`'s functions; the tensors that it returns."""
     args = [*head, *map(ValueVariable, values)]
     result = tx.tr.graph.call(tx, "call_function", function, args, memo=False)

@@ -232,7 +232,7 @@ class HigherOrderFunctionVariable(TorchFunctionVariable):
 
 
 def call_in_graph(
-    tx: Frame, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, fn: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     """Add a call of `fn` to the graph; a method of tensors as `call_method`."""
     graph = tx.tr.graph
@@ -244,7 +244,7 @@ def call_in_graph(
     return graph.call(tx, "call_function", fn, args, kwargs, memo=_is_torchs_own(fn))
 
 
-def is_tensor_method(fn: Any) -> bool:
+def is_tensor_method(fn: Callable[..., Any]) -> bool:
     """True for methods of `torch.Tensor`, in C or in Python."""
     if isinstance(fn, METHOD_DESCRIPTORS):
         return True
@@ -255,7 +255,7 @@ def is_tensor_method(fn: Any) -> bool:
     )
 
 
-def _is_torchs_own(fn: Any) -> bool:
+def _is_torchs_own(fn: Callable[..., Any]) -> bool:
     """Whether the result's metadata follows from the arguments' alone. Operators of third parties may do as they
     like."""
     namespace = getattr(fn, "namespace", None)  # of an OpOverload
@@ -611,7 +611,7 @@ def jit_annotate(tx: Frame, the_type: VariableTracker, the_value: VariableTracke
 
 
 @builds(torch.jit.ScriptFunction)
-def build_script_function(tr: Trace, value: Any, source: GuardNode | None) -> VariableTracker:
+def build_script_function(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
     """A scripted function is a compiled form of a Python function, which is followed instead."""
     original = getattr(value, "_torchdynamo_inline", None)
     if original is None:

@@ -96,7 +96,7 @@ def pack_callable(packing: Packing, vt: VariableTracker) -> Any:
     return unsupported("graph-argument-type", f"{name_of(vt.python_type())} {vt.describe()}")
 
 
-def make_constant(tx: Frame, value: Any) -> VariableTracker:
+def make_constant(tx: Frame, value: object) -> VariableTracker:
     """The tracker of a Python value that an operator returned."""
     return NONE if value is None else tx.tr.wrap_new(value)
 

@@ -314,7 +314,7 @@ TensorVariable.mp_subscript = subscript
 TensorVariable.mp_ass_subscript = ass_subscript
 
 
-def nothing_written_since(first: Any, last: Any) -> bool:
+def nothing_written_since(first: object, last: Any) -> bool:
     """Whether no node after `first` may have changed a tensor, as far as one looks back."""
     for _ in range(NEARBY):
         if last is first:

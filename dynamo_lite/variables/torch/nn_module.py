@@ -126,7 +126,7 @@ class NNModuleVariable(InstanceVariable):
             return own.find(key)
         return plain_dict(tx.tr, real, tx.tr.source(own.source, ir.DICT_ITEM, key))
 
-    def rely_on(self, tx: Frame, name: str, expected: Any) -> bool:
+    def rely_on(self, tx: Frame, name: str, expected: object) -> bool:
         """Whether the class has the given function under `name`, guarded."""
         attribute = type_attribute(tx, self.cls, name)
         return attribute is not None and attribute.value is expected
@@ -195,7 +195,7 @@ class NNModuleVariable(InstanceVariable):
 INSTANCE_MODELS[Module] = NNModuleVariable
 
 
-def _is_changed(tx: Frame, hooks: Any) -> bool:
+def _is_changed(tx: Frame, hooks: object) -> bool:
     """Whether the traced code has changed a dictionary of hooks."""
     known = tx.tr.heap.get(id(hooks))
     return known is not None and not is_lazy(known) and known.mutated
@@ -289,6 +289,6 @@ class ScriptModuleVariable(DescriptorVariable):
 
 
 @builds_subclasses(torch.jit.ScriptModule)
-def build_script_module(tr: Trace, value: Any, source: GuardNode | None) -> ScriptModuleVariable:
+def build_script_module(tr: Trace, value: object, source: GuardNode | None) -> ScriptModuleVariable:
     tr.guard(source, ir.IS, value)
     return ScriptModuleVariable(value, source)

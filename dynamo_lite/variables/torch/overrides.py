@@ -223,7 +223,7 @@ class Overrides:
 
     # -- what is not a call of a torch function by name
 
-    def operator(self, tx: Frame, function: Any, args: list[Any]) -> VariableTracker | None:
+    def operator(self, tx: Frame, function: object, args: list[Any]) -> VariableTracker | None:
         """An operator on tensors and numbers; None if nobody overrides."""
         if not self.skips_next and not self.applies(args, {}):
             return None
@@ -297,7 +297,7 @@ class _Probe(torch.Tensor):
     announced: Any = None
 
     @classmethod
-    def __torch_function__(cls, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, classes: object, args: Any = (), kwargs: object = None) -> Any:
         cls.announced = func
         return args[0]
 
@@ -327,7 +327,7 @@ class _Refusing(torch.Tensor):
     """Tells what becomes of a TypeError."""
 
     @classmethod
-    def __torch_function__(cls, func: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, classes: object, args: object = (), kwargs: object = None) -> Any:
         raise TypeError(cls)
 
 
@@ -446,7 +446,7 @@ def as_subclass(tx: Frame, self: TensorVariable, cls: VariableTracker) -> Variab
     return as_class(tx, self, wanted_class(tx, cls))
 
 
-def _below(tx: Frame, op: str, target: Any, tensor: TensorVariable) -> TensorVariable:
+def _below(tx: Frame, op: str, target: object, tensor: TensorVariable) -> TensorVariable:
     """Put an operator on a tensor of any class into the graph, below the protocol."""
     return tx.tr.graph.call(tx, op, target, [ValueVariable(tensor.proxy)])
 

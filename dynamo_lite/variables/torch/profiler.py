@@ -95,7 +95,7 @@ def _unused(tx: Frame, cls: type) -> Unsupported:
 # -- profilers
 
 
-def _is_on(module: Any) -> bool:
+def _is_on(module: object) -> bool:
     """Whether a profiler runs in this thread."""
     return torch.autograd._profiler_enabled()
 

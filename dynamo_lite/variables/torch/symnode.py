@@ -130,7 +130,7 @@ class SymNodeVariable(VariableTracker):
         return boolean(evaluate(bool, result))
 
     @staticmethod
-    def extreme(tx: Frame, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
+    def extreme(tx: Frame, function: object, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
         """`min(best, item)`, or `max`, of ints as a number of the graph, unless it is known which one that is: this call must not decide
         for later ones. None for floats that vary: the analysis compares them."""
         proxies = [vt.proxy for vt in (best, item) if isinstance(vt, SymNodeVariable)]
@@ -187,7 +187,7 @@ def _question(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     return texts[0] if function in (bool, int) else f"{getattr(function, '__name__', function)}({', '.join(texts)})"
 
 
-def is_unbacked(sym: Any) -> bool:
+def is_unbacked(sym: object) -> bool:
     """True for a symbolic number that depends on tensor data: there is no present value to decide by."""
     node = getattr(sym, "node", None)
     return node is not None and any(str(s).startswith(("u", "zuf")) for s in node.expr.free_symbols)
@@ -307,7 +307,7 @@ def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
     return evaluate(bool, operand.sym < 0 if function in _SHIFTS else operand.sym == 0)
 
 
-def _is_power_of_symbols(base: Any, exponent: Any) -> bool:
+def _is_power_of_symbols(base: Any, exponent: object) -> bool:
     """Whether a power is a number that the algebra of symbols knows. It has no powers of negative numbers with an exponent that is negative
     or a float, where Python has floats, complex numbers and errors. And AOTAutograd writes `-2 ** s`, which is another number, for the
     power of a negative constant."""
@@ -320,7 +320,7 @@ def _is_power_of_symbols(base: Any, exponent: Any) -> bool:
     return evaluate(bool, _host(base) > 0)
 
 
-def from_number(result: Any, origin: Any) -> VariableTracker:
+def from_number(result: Any, origin: object) -> VariableTracker:
     """The tracker of a number that may be symbolic."""
     if type(result) not in _TYPES:
         return ConstantVariable(result)

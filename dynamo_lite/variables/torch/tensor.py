@@ -464,7 +464,7 @@ def _meta_getter(name: str, read: Callable[[Any], Any]) -> None:
     _getter(name)(lambda tx, self: ConstantVariable(read(self.proxy.meta)))
 
 
-def metadata(self: TensorVariable, value: Any, method: str, *args: Any) -> VariableTracker:
+def metadata(self: TensorVariable, value: object, method: str, *args: Any) -> VariableTracker:
     """The tracker of a number that `self.method(*args)` reads from the metadata; it may be symbolic."""
     if not self.proxy.meta.live:
         return ConstantVariable(value)

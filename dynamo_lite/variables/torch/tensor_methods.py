@@ -184,7 +184,9 @@ def tensor_is_same_size(tx: Frame, self: TensorVariable, other: TensorVariable) 
     return ConstantVariable(bool(self.proxy.meta.size == other.proxy.meta.size))
 
 
-def _with_number(fn: Any, tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+def _with_number(
+    fn: Callable[..., Any], tx: Frame, *args: VariableTracker, **kwargs: VariableTracker
+) -> VariableTracker:
     """An operator that has the only element of a tensor of integers taken out of it first, as `item()` does."""
     named = {name: _number(tx, value) if name == "start" else value for name, value in kwargs.items()}
     op, target = ("call_method", fn.__name__) if hasattr(fn, "__objclass__") else ("call_function", fn)

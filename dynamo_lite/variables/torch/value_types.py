@@ -45,13 +45,13 @@ _BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 
 
 @builds(*_BY_IDENTITY, torch.Generator)
-def build_singleton(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
+def build_singleton(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
     tr.guard(source, ir.IS, value)
     return ConstantVariable(value, source)
 
 
 @builds(torch.device, torch.finfo, torch.iinfo)
-def build_by_value(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
+def build_by_value(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
     if isinstance(value, torch.device):
         tr.guard(source, ir.EQUALS, value)
     else:
@@ -65,7 +65,7 @@ _ENUMERATIONS = {c for m in _MODULES for c in vars(m).values() if isinstance(c, 
 
 
 @builds(*_ENUMERATIONS)
-def build_enumerator(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
+def build_enumerator(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
     tr.guard(source, ir.EQUALS, value)
     return ConstantVariable(value, source)
 
@@ -114,7 +114,7 @@ class SchemaVariable(ConstantVariable):
 
 
 @builds(torch._C.FunctionSchema, torch._C.Argument)
-def build_schema(tr: Trace, value: Any, source: GuardNode | None) -> SchemaVariable:
+def build_schema(tr: Trace, value: object, source: GuardNode | None) -> SchemaVariable:
     tr.guard(source, ir.IS, value)
     return SchemaVariable(value, source)
 

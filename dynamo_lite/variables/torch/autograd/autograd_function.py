@@ -316,7 +316,7 @@ class _Node:
         head.extend(constants(_name(self.call.real), *options, rule))
         return self._call(functional.apply_transformable, head)
 
-    def _call(self, function: Any, head: list[Any]) -> Any:
+    def _call(self, function: object, head: list[Any]) -> Any:
         args = [*head, *map(ValueVariable, self.values)]
         return self.tx.tr.graph.call(self.tx, "call_function", function, args, memo=False)
 
@@ -328,7 +328,7 @@ def _name(cls: type) -> str:
 
 
 def _follow_backward(
-    tx: Frame, call: ApplyCall, context: Any, outputs: Outputs, absent: tuple[int, ...]
+    tx: Frame, call: ApplyCall, context: object, outputs: Outputs, absent: tuple[int, ...]
 ) -> CapturedBody:
     """The body of `backward`, which gets None as the gradients of the outputs `absent` and of what is no tensor."""
     body = tx.tr.graph.open_body()
@@ -426,7 +426,7 @@ class BackwardClassVariable(VariableTracker):
 
 
 @builtin(FunctionMeta.__init__)
-def init_function_class(tx: Frame, cls: Any, name: Any, bases: Any, attrs: Any) -> None:
+def init_function_class(tx: Frame, cls: Any, name: object, bases: object, attrs: object) -> None:
     """`FunctionMeta.__init__`."""
     if not isinstance(cls, NewTypeVariable):
         unsupported(SLUG, f"{cls.describe()} is initialised again")

@@ -55,7 +55,7 @@ def _real_callable(vt: VariableTracker) -> Any:
     return vt.as_python_constant()
 
 
-def _is_function(vt: VariableTracker, function: Any) -> bool:
+def _is_function(vt: VariableTracker, function: object) -> bool:
     return vt.is_python_constant() and vt.as_python_constant() is function
 
 
@@ -101,7 +101,7 @@ def _check_reentrant(args: Any, result: VariableTracker) -> None:
             unsupported(BREAK, "reentrant checkpoint with results that get or lose gradients by it")
 
 
-def _tagged(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def _tagged(tx: Frame, function: object, *args: Any, **kwargs: Any) -> VariableTracker:
     """The operators that compilers make of `checkpoint`."""
     kwargs.pop("use_reentrant", None)
     return checkpoint_call(tx, function, *args, use_reentrant=FALSE, **kwargs)

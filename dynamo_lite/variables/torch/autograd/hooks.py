@@ -142,7 +142,7 @@ def next_number(tx: Frame) -> VariableTracker | None:
     return number
 
 
-def registered_as(number: int, register: Any, tensor: torch.Tensor, hook: Any) -> RemovableHandle:
+def registered_as(number: int, register: Any, tensor: torch.Tensor, hook: object) -> RemovableHandle:
     """Register a hook under the number that its handle has got before."""
     following = RemovableHandle.next_id
     RemovableHandle.next_id = number
@@ -191,7 +191,7 @@ def registered(tr: Trace) -> list[HookHandleVariable]:
     return [h for vt in tr.mutations if isinstance(vt, RegistrationsVariable) for h in vt.handles if not h.removed]
 
 
-def _replayed(tx: Frame, register: Any, tensor: TensorVariable, hook: VariableTracker) -> HookHandleVariable:
+def _replayed(tx: Frame, register: object, tensor: TensorVariable, hook: VariableTracker) -> HookHandleVariable:
     node = tensor.proxy.node
     if node is not None and node.op != "placeholder":
         unsupported(SLUG, "an input that the graph has changed in place")

@@ -106,7 +106,7 @@ def _are_tracked(items: list[VariableTracker]) -> bool:
 
 
 def _through(
-    tx: Frame, hook: BackwardHookVariable, function: Any, items: list[VariableTracker], *sizes: int
+    tx: Frame, hook: BackwardHookVariable, function: object, items: list[VariableTracker], *sizes: int
 ) -> list[VariableTracker]:
     """The items with their tensors replaced by those that come out of a node."""
     if tx.tr.graph.scope is not None:

@@ -181,7 +181,7 @@ class HookedRegion:
         self._write(graph, [_known(number, outer, tensor, lifted) for number, outer, tensor in saved], modules, lifted)
 
     def _follow(
-        self, tx: Frame, tensor: Any, meta: Any, outer: TensorValue | None
+        self, tx: Frame, tensor: object, meta: Any, outer: TensorValue | None
     ) -> tuple[CapturedBody, CapturedBody]:
         """`pack` of one tensor, and `unpack` of what it returns. A tensor from outside is given as the object that it is."""
         graph = tx.tr.graph
@@ -250,7 +250,7 @@ def _kind(seen: tuple[Any, Any]) -> Any:
     return seen[0].dtype, str(tuple(seen[0].shape))
 
 
-def _known(number: int, outer: Any, tensor: Any, lifted: list[Any]) -> tuple[Any, ...]:
+def _known(number: int, outer: object, tensor: Any, lifted: list[Any]) -> tuple[Any, ...]:
     fixed = all(type(n) is int for n in tensor.shape)
     place = None if outer is None else lifted.index(outer)
     return tuple(Saved(number, place, tensor.dtype, tuple(tensor.shape) if fixed else None))

@@ -185,7 +185,7 @@ class SDPAParamsVariable(NativeVariable):
 
 
 @builds(SDPAParams)
-def build_sdpa_params(tr: Trace, value: Any, source: GuardNode | None) -> SDPAParamsVariable:
+def build_sdpa_params(tr: Trace, value: object, source: GuardNode | None) -> SDPAParamsVariable:
     tr.guard(source, ir.TYPE_IS, SDPAParams)
     fields = {name: tr.wrap(getattr(value, name), tr.source(source, ir.ATTR, name)) for name in _NAMES}
     return SDPAParamsVariable(fields, source)

@@ -129,12 +129,12 @@ def _is_unknown(pred: VariableTracker) -> bool:
     return isinstance(pred, SymNodeVariable) and is_unbacked(pred.proxy.sym)
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def _are_equal(one: object, other: object) -> bool:
     """Whether the branches return the same number, or tensors of the same kind."""
     return one == other if type(one) is int and type(other) is int else _is_tensor_like(one, other)
 
 
-def _is_tensor_like(one: Any, other: Any) -> bool:
+def _is_tensor_like(one: object, other: object) -> bool:
     return isinstance(one, torch.Tensor) and _same_metadata(one, other)
 
 
@@ -167,7 +167,7 @@ def _ask_operator(tx: Frame, op: Any, args: list[Any]) -> list[Any]:
 
 def _loop_node(
     tx: Frame,
-    op: Any,
+    op: object,
     captured: list[CapturedBody],
     before: list[list[Any]],
     make_fakes: Callable[[list[Any]], list[Any]],
@@ -236,7 +236,7 @@ def _is_condition(vt: VariableTracker) -> bool:
 
 
 @operator_model("while_loop", REGION, f"{UNSHARED}; a carried value is neither a tensor nor an int")
-def while_loop(tx: Frame, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
+def while_loop(tx: Frame, cond_fn: object, body_fn: object, carried: object, additional: object) -> VariableTracker:
     def results(modules: list[GraphModule], fakes: list[Any], lifted: list[Any]) -> list[Any]:
         symbols = tx.tr.graph.symbols
         return [fake if isinstance(fake, torch.Tensor) else symbols.unknown_int() for fake in fakes]
@@ -245,7 +245,9 @@ def while_loop(tx: Frame, cond_fn: Any, body_fn: Any, carried: Any, additional: 
 
 
 @operator_model("while_loop_stack_output", REGION, f"{UNSHARED}; a carried value is no tensor")
-def while_loop_stack_output(tx: Frame, cond_fn: Any, body_fn: Any, carried: Any, additional: Any) -> VariableTracker:
+def while_loop_stack_output(
+    tx: Frame, cond_fn: object, body_fn: object, carried: object, additional: object
+) -> VariableTracker:
     """The results of all turns, as many as there are."""
 
     def results(modules: list[GraphModule], fakes: list[Any], lifted: list[Any]) -> list[Any]:
@@ -275,7 +277,7 @@ def _slices(tx: Frame, items: list[Any]) -> list[Any]:
     return [s.requires_grad_(item.proxy.meta.requires_grad) for s, item in zip(slices, items, strict=True)]
 
 
-def _stacked(tx: Frame, outs: list[Any], length: Any) -> list[Any]:
+def _stacked(tx: Frame, outs: list[Any], length: object) -> list[Any]:
     with tx.tr.graph.propagator.mode, torch.no_grad():
         return [out.detach().expand(length, *out.shape).clone(memory_format=torch.contiguous_format) for out in outs]
 

@@ -84,7 +84,7 @@ class TransformedVariable(VariableTracker):
             cg.load(arg)
         cg.asm.call(len(self.args) + len(self.kwargs), tuple(self.kwargs))
 
-    def option(self, name: str, position: int, default: Any) -> Any:
+    def option(self, name: str, position: int, default: object) -> Any:
         """A constant option of the transform."""
         found = self.kwargs.get(name)
         if found is None and len(self.args) > position:
@@ -105,10 +105,10 @@ def _option(vt: VariableTracker, name: str) -> Any:
     return vt.as_python_constant() if vt.is_python_constant() else unsupported(BREAK, f"{name} that is not constant")
 
 
-def _transform(function: Any) -> Callable[[Any], Any]:
+def _transform(function: object) -> Callable[[Any], Any]:
     """Register what calling the result of a transform does."""
 
-    def decorate(call: Any) -> Any:
+    def decorate(call: object) -> Any:
         def make(tx: Frame, *args: Any, **kwargs: Any) -> VariableTracker:
             func = [kwargs.pop("func")] if "func" in kwargs else []
             return TransformedVariable(function, call, [*func, *args], kwargs)
@@ -223,7 +223,7 @@ def _differentiated(
     return given, captured, wrt
 
 
-def _numbers(argnums: Any, args: list[Any]) -> tuple[int, ...]:
+def _numbers(argnums: object, args: list[Any]) -> tuple[int, ...]:
     """The positions by which is differentiated."""
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in numbers):
@@ -274,12 +274,12 @@ def _gradient(
 
 
 @_transform(torch.func.grad)
-def call_grad(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def call_grad(tx: Frame, transformed: object, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     return _gradient(tx, transformed, args, kwargs, False)
 
 
 @_transform(torch.func.grad_and_value)
-def call_grad_and_value(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def call_grad_and_value(tx: Frame, transformed: object, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     return _gradient(tx, transformed, args, kwargs, True)
 
 
@@ -374,7 +374,7 @@ class PullbackVariable(VariableTracker):
         unsupported("reconstruct", "the function that torch.func.vjp returns")
 
 
-def _primals(tx: Frame, func: Any, primals: tuple[Any, ...], has_aux: bool, kind: str) -> tuple[Any, ...]:
+def _primals(tx: Frame, func: VariableTracker, primals: tuple[Any, ...], has_aux: bool, kind: str) -> tuple[Any, ...]:
     """A function that is to be differentiated by all its arguments, its results, and the arguments of `functional`'s functions on it."""
     given, captured, wrt = _differentiated(tx, func, list(primals), {}, tuple(range(len(primals))), kind)
     n, main, aux = _main_and_aux(tx, captured, has_aux)
@@ -410,7 +410,7 @@ class LinearizedVariable(PullbackVariable):
 
 
 @models(torch.func.linearize)
-def call_linearize(tx: Frame, func: Any, *primals: Any) -> VariableTracker:
+def call_linearize(tx: Frame, func: VariableTracker, *primals: Any) -> VariableTracker:
     given, captured, module, wrt, n, main, results = _primals(tx, func, primals, False, "jvp")
     if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in given.leaves] + captured.lifted):
         unsupported(BREAK, "linearize with gradients")
@@ -426,7 +426,15 @@ def _impl(path: str) -> Any:
 
 @builtin(_impl("vmap.vmap_impl"))
 def vmapped(
-    tx: Frame, func: Any, in_dims: Any, out_dims: Any, randomness: Any, chunk_size: Any, /, *args: Any, **kwargs: Any
+    tx: Frame,
+    func: VariableTracker,
+    in_dims: object,
+    out_dims: object,
+    randomness: object,
+    chunk_size: object,
+    /,
+    *args: Any,
+    **kwargs: Any,
 ) -> VariableTracker:
     options = [in_dims, out_dims, randomness, chunk_size]
     return TransformedVariable(torch.vmap, call_vmap, [func, *options], {}).tp_call(tx, list(args), kwargs)

@@ -57,7 +57,7 @@ WITHOUT_MODEL = "higher-order-operator-without-model"
 # -- operators that only call the function
 
 
-def _call(tx: Frame, function: Any, args: list[VariableTracker]) -> VariableTracker:
+def _call(tx: Frame, function: object, args: list[VariableTracker]) -> VariableTracker:
     return tx.call(tx.tr.build_constant_object(function), args)
 
 
@@ -69,7 +69,7 @@ def _keywords(tx: Frame, kwargs: dict[str, VariableTracker]) -> DictVariable:
 
 
 @operator_model("wrap", FOLLOWED)
-def call_wrapped(tx: Frame, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def call_wrapped(tx: Frame, func: VariableTracker, *args: Any, **kwargs: Any) -> VariableTracker:
     return tx.call(func, list(args), kwargs)
 
 
@@ -96,7 +96,9 @@ def call_with_autocast(
 
 
 @operator_model("dynamo_bypassing_wrapper", FOLLOWED, "the wrapper, which is followed as well, breaks the graph")
-def bypassing_wrapper(tx: Frame, wrapper_fn_or_key: Any, inner_fn: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def bypassing_wrapper(
+    tx: Frame, wrapper_fn_or_key: object, inner_fn: object, *args: Any, **kwargs: Any
+) -> VariableTracker:
     """The wrapper is followed as well: where only the function is captured, it gets the tensors that the function uses from outside as
     further arguments."""
     function = tx.tr.build_constant_object(polyfills.dynamo_bypassing_wrapper)
@@ -116,7 +118,7 @@ def register_hook(tx: Frame, tensor: Any, hook_body: Any, *freevars: Any) -> Var
 
 
 @operator_model("custom_function_call", FOLLOWED)
-def call_custom_function(tx: Frame, autograd_function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def call_custom_function(tx: Frame, autograd_function: object, *args: Any, **kwargs: Any) -> VariableTracker:
     return function_apply(tx, autograd_function, *args, **kwargs)
 
 
@@ -128,7 +130,7 @@ def _without_gradients(name: str, *values: Any) -> None:
 
 
 @operator_model("trace_wrapped", FOLLOWED, "an argument requires gradients")
-def call_trace_wrapped(tx: Frame, *args: Any, fn: Any, **kwargs: Any) -> VariableTracker:
+def call_trace_wrapped(tx: Frame, *args: Any, fn: VariableTracker, **kwargs: Any) -> VariableTracker:
     _without_gradients("trace_wrapped", *args)
     return tx.call(fn, list(args), kwargs)
 
@@ -147,7 +149,7 @@ MakeArguments = Callable[[Node, list[Node]], tuple[tuple[Any, ...], dict[str, An
 
 def _region(
     tx: Frame,
-    op: Any,
+    op: object,
     fn: VariableTracker,
     args: list[VariableTracker],
     make: MakeArguments,
@@ -245,7 +247,7 @@ def call_foreach_map(tx: Frame, op: Any, *operands: Any, **kwargs: Any) -> Varia
 
 
 @builtin(invoke_subgraph_placeholder)
-def nested_compile_region(tx: Frame, func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
+def nested_compile_region(tx: Frame, func: VariableTracker, *args: Any, **kwargs: Any) -> VariableTracker:
     """A region that torch.compile compiles once: part of the graph around it."""
     return tx.call(func, list(args), kwargs)
 

@@ -66,7 +66,7 @@ class Vmapped:
     """A vmapped call that the library's functions make."""
 
     def __init__(
-        self, tx: Frame, func: Any, in_dims: Any, out_dims: Any, args: list[Any], kwargs: dict[str, Any]
+        self, tx: Frame, func: Any, in_dims: object, out_dims: object, args: list[Any], kwargs: dict[str, Any]
     ) -> None:
         self.tx = tx
         self.func = func

@@ -82,7 +82,7 @@ class NumpyCall:
             except Exception as error:
                 return unsupported("numpy", f"{self.path}: {error}", error)
 
-    def _check_out(self, result: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def _check_out(self, result: object, args: list[Any], kwargs: dict[str, Any]) -> None:
         """numpy computes in the dtype of the operands, and converts to that of an array for the result at the end."""
         inputs = args[: self.real.nin] if isinstance(self.real, numpy.ufunc) else args
         out = kwargs.get("out", args[len(inputs)] if len(inputs) < len(args) else None)
@@ -159,7 +159,7 @@ class NumpyCall:
 
     # -- the two together
 
-    def result(self, tx: Frame, expected: Any, made: VariableTracker) -> VariableTracker:
+    def result(self, tx: Frame, expected: object, made: VariableTracker) -> VariableTracker:
         """The graph's result as the object that numpy would return."""
         if isinstance(expected, tuple | list):
             items = getattr(made, "items", None)
@@ -199,7 +199,7 @@ class NumpyCall:
                 unsupported("numpy", f"{self.path} lies otherwise in memory")
         return array
 
-    def _with_memory_of(self, tx: Frame, expected: Any, made: TensorVariable | ArrayVariable) -> TensorValue:
+    def _with_memory_of(self, tx: Frame, expected: object, made: TensorVariable | ArrayVariable) -> TensorValue:
         """The value with memory of its own, or that of an argument, as numpy's result has it."""
         wanted = [isinstance(expected, numpy.ndarray) and numpy.may_share_memory(expected, s) for _, s in self._given()]
         found = [not families(made).isdisjoint(families(vt)) for vt, _ in self._given()]
@@ -275,7 +275,7 @@ def call_numpy(
     return call_numpy(tx, path, real, simpler, call.kwargs)
 
 
-def _are_alike(v: Any, w: Any) -> bool:
+def _are_alike(v: object, w: object) -> bool:
     """Whether two results of numpy's are of the same kind."""
     if isinstance(v, list | tuple):
         return type(v) is type(w) and len(v) == len(w) and all(map(_are_alike, v, w))
@@ -389,7 +389,7 @@ def _sample_of(vt: ArrayVariable) -> Any:
     return sample
 
 
-def _numbers(shape: tuple[int, ...], dtype: Any) -> Any:
+def _numbers(shape: tuple[int, ...], dtype: object) -> Any:
     """Numbers that make a regular matrix."""
     return numpy.asarray(numpy.random.default_rng(0).random(shape) + 0.5, dtype)
 

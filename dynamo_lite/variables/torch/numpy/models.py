@@ -103,7 +103,7 @@ _AMONG_TENSORS = frozenset(
 
 
 def _with_tensors(
-    tx: Frame, fn: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    tx: Frame, fn: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> list[VariableTracker]:
     """The arguments of a function or method of torch's, with tensors where scalars stand for a number or a tensor."""
     name = getattr(fn, "__name__", "")
@@ -298,7 +298,7 @@ def tensor_of_array(tx: Frame, array: ArrayVariable, options: dict[str, Any], co
 # -- constants
 
 
-def build_by_value(tr: Trace, value: Any, source: GuardNode | None) -> ConstantVariable:
+def build_by_value(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
     tr.guard(source, ir.EQUALS, value)
     return ConstantVariable(value, source)
 
@@ -344,7 +344,7 @@ def _is_scalar(vt: VariableTracker) -> bool:
     return known or isinstance(vt, ScalarVariable)
 
 
-def build_function(tr: Trace, value: Any, source: GuardNode | None) -> NumpyFunctionVariable:
+def build_function(tr: Trace, value: object, source: GuardNode | None) -> NumpyFunctionVariable:
     tr.guard(source, ir.IS, value)
     return NumpyFunctionVariable(value, source)
 
@@ -387,7 +387,7 @@ def array_view(
     return call.result(tx, expected, made)
 
 
-def _scalar_method_handler(name: str, raw: Any) -> Any:
+def _scalar_method_handler(name: str, raw: object) -> Any:
     def handler(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if isinstance(self, ArrayVariable):
             return _method_handler(name, raw)(tx, self, *args, **kwargs)
@@ -399,7 +399,7 @@ def _scalar_method_handler(name: str, raw: Any) -> Any:
     return handler
 
 
-def _function_handler(real: Any) -> Any:
+def _function_handler(real: object) -> Any:
     return lambda tx, *args, **kwargs: call_function(tx, real, list(args), kwargs)
 
 

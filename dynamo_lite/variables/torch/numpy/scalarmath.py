@@ -213,7 +213,7 @@ def _form(vt: VariableTracker, numbers: list[VariableTracker]) -> Any:
 
 
 def _of_ints(
-    tx: Frame, real: Any, args: list[VariableTracker], numbers: list[VariableTracker], cls: type
+    tx: Frame, real: object, args: list[VariableTracker], numbers: list[VariableTracker], cls: type
 ) -> VariableTracker | None:
     """The number of class `cls` that the function makes of ints; None where it is not sums and products, or the larger, of them."""
     if not all(vt.python_type() is int for vt in numbers) or not issubclass(cls, _INTEGERS):

@@ -68,7 +68,7 @@ class PlacementVariable(DescriptorVariable):
 class PlacementMethodVariable(VariableTracker):
     """A method of a placement, which is called for real."""
 
-    def __init__(self, placement: Any, name: str) -> None:
+    def __init__(self, placement: object, name: str) -> None:
         self.method = getattr(placement, name)
 
     def python_type(self) -> type:
@@ -88,12 +88,12 @@ class _Same:
     def __init__(self, placement: Any) -> None:
         self.placement = placement
 
-    def __call__(self, value: Any) -> bool:
+    def __call__(self, value: object) -> bool:
         return type(value) is type(self.placement) and bool(value == self.placement)
 
 
 @builds(*_PLACEMENTS)
-def build_placement(tr: Trace, value: Any, source: GuardNode | None) -> PlacementVariable:
+def build_placement(tr: Trace, value: object, source: GuardNode | None) -> PlacementVariable:
     tr.guard(source, ir.PYTHON, _Same(value))
     return PlacementVariable(value, source)
 
@@ -174,7 +174,7 @@ def _with_tensor_first(function: Callable[..., Any]) -> None:
             else:
                 host["device_mesh"] = known
 
-        def call(tensor: Any, *mesh: Any) -> Any:
+        def call(tensor: object, *mesh: Any) -> Any:
             return function(tensor, *mesh, **host)
 
         call.__name__ = call.__qualname__ = function.__name__
@@ -198,7 +198,7 @@ def dtensor_placements(tx: Frame, self: WrapperTensorVariable) -> VariableTracke
     return TupleVariable([_known(p) for p in self.proxy.fake.placements])
 
 
-def _known(placement: Any) -> VariableTracker:
+def _known(placement: object) -> VariableTracker:
     if type(placement) not in _PLACEMENTS:
         return unsupported(SLUG, f"a placement {placement!r}")
     return PlacementVariable(placement)

@@ -97,7 +97,7 @@ def _active_mode(tx: Frame) -> VariableTracker:
     return NONE if mode is None else tx.tr.wrap(mode, tx.tr.source(tx.tr.constant_source(_KEY), ir.CALL, active_mode))
 
 
-def active_mode(key: Any) -> Any:
+def active_mode(key: object) -> Any:
     """The dispatch mode on torch's stack that has this key."""
     return torch._C._get_dispatch_mode(key)
 
