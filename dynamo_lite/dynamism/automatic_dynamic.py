@@ -101,14 +101,14 @@ def _note_value(hints: Any, path: str, value: Any) -> None:
 
 def _varying_sizes(known: Memory, code: CodeType, values: Sequence[Any]) -> frozenset[int]:
     """The sizes that dimensions which vary have in this call."""
-    found = set()
+    found: set[int | None] = set()
     for inner, variables in ((code, values), *waiting_frames(code, values)):
         hints = known.get(Function.of(inner), {})
         for name, value in zip(inner.co_varnames, variables, strict=False):
             sizes = sizes_of(value) or ()
             seen = hints.get((len(sizes), name), ())
             found.update(size for size, before in zip(sizes, seen, strict=False) if before is None)
-    return frozenset(found - {None, 0, 1})
+    return frozenset(size for size in found if size is not None and size not in (0, 1))
 
 
 def _place_of_stack(code: CodeType) -> Place:

@@ -29,7 +29,7 @@ NONE: frozenset[int] = frozenset()
 
 
 def dynamic_dims(
-    tr: Trace, tensor: Any, source: GuardNode | None, is_parameter: bool, of_buffer: bool | None = None
+    tr: Trace, tensor: Any, source: GuardNode, is_parameter: bool, of_buffer: bool | None = None
 ) -> frozenset[int]:
     """The dimensions of an input tensor that become symbolic. Remembers its sizes for the next compilation.
 
@@ -57,10 +57,10 @@ def dynamic_dims(
     return frozenset(dim for dim in chosen if type(sizes[dim]) is int and sizes[dim] not in constant)
 
 
-def fix(tr: Trace, source: GuardNode | None, dim: int, of_stride: bool = False) -> None:
+def fix(tr: Trace, source: GuardNode, dim: int, of_stride: bool = False) -> None:
     """The number at an access path, or a size or stride of the tensor that it is read from, is a constant in later compilations."""
     hints = tr.dynamic_hints
-    if source.kind == ir.CALL:
+    if source.kind == ir.CALL and source.parent is not None:
         key = (_FIXED_STRIDES if of_stride else _FIXED_SIZES, source.parent.path)
         hints[key] = hints.get(key, NONE) | {dim}
     else:
@@ -90,7 +90,7 @@ def unbacked_dims(tensor: Any) -> frozenset[int]:
     return frozenset((*marked.get(UNBACKED, ()), *marked.get(STRICT_UNBACKED, ()))) if marked else NONE
 
 
-def automatic_unbacked_dims(tr: Trace, tensor: Any, source: GuardNode | None, is_parameter: bool) -> frozenset[int]:
+def automatic_unbacked_dims(tr: Trace, tensor: Any, source: GuardNode, is_parameter: bool) -> frozenset[int]:
     """The dimensions that have changed, if `automatic_dynamic_shapes_mark_as` has them symbolic without a look at their size."""
     if config.automatic_dynamic_shapes_mark_as == "dynamic":
         return NONE
@@ -106,9 +106,9 @@ def automatic_unbacked_dims(tr: Trace, tensor: Any, source: GuardNode | None, is
     )
 
 
-def is_buffer(source: GuardNode | None) -> bool:
+def is_buffer(source: GuardNode) -> bool:
     """True for the access path of a module's buffer, whose sizes are the module's and not the data's."""
-    return source.kind == ir.DICT_ITEM and source.parent.arg == "_buffers"
+    return source.kind == ir.DICT_ITEM and source.parent is not None and source.parent.arg == "_buffers"
 
 
 def changed_dims(hints: Any, path: str, sizes: tuple[int | None, ...]) -> Iterable[int]:
@@ -121,7 +121,7 @@ def changed_dims(hints: Any, path: str, sizes: tuple[int | None, ...]) -> Iterab
 
 
 def symbolic_strides(
-    tr: Trace, source: GuardNode | None, sizes: Sequence[int], strides: Sequence[int], has_symbols: bool
+    tr: Trace, source: GuardNode, sizes: Sequence[int], strides: Sequence[int], has_symbols: bool
 ) -> frozenset[int]:
     """The dimensions of an input tensor whose stride becomes a symbol of its own. Remembers what the strides follow from.
 
@@ -181,7 +181,7 @@ def strict_dims(tensor: Any) -> frozenset[int]:
     return frozenset(tensor.__dict__.get(DYNAMIC, ()))
 
 
-def is_dynamic_int(tr: Trace, value: int, source: GuardNode | None) -> bool:
+def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
     """Whether an int from outside becomes symbolic. Remembers it for the next compilation."""
     if config.specialize_int or type(value) is not int:
         return False
@@ -202,7 +202,7 @@ def is_dynamic_int(tr: Trace, value: int, source: GuardNode | None) -> bool:
     return False
 
 
-def is_dynamic_float(tr: Trace, value: float, source: GuardNode | None) -> bool:
+def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
     """Whether a float from outside is one that varies: it was another one in an earlier compilation."""
     if config.specialize_float or not math.isfinite(value):
         return False
@@ -221,14 +221,14 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode | None) -> bool:
     return False
 
 
-def take_for_data(tr: Trace, source: GuardNode | None) -> None:
+def take_for_data(tr: Trace, source: GuardNode) -> None:
     """A number at this access path varies from the first compilation on, as the data of tensors does: a scalar of numpy's is rarely a
     setting of a program."""
     if tr.region.dynamic is not False and config.automatic_dynamic_shapes and may_vary(tr, source):
         tr.dynamic_hints.setdefault(source.path, None)
 
 
-def _is_counted(tr: Trace, source: GuardNode | None) -> bool:
+def _is_counted(tr: Trace, source: GuardNode) -> bool:
     return tr.dynamic_hints.get(source.path, 0) is None
 
 
@@ -237,7 +237,7 @@ def may_count() -> bool:
     return config.automatic_dynamic_shapes and not config.specialize_int
 
 
-def varying_keys(tr: Trace, source: GuardNode | None, keys: tuple[Any, ...]) -> list[int]:
+def varying_keys(tr: Trace, source: GuardNode, keys: tuple[Any, ...]) -> list[int]:
     """Positions of the keys of a dict of ints that were others in an earlier compilation. Remembers them for the next."""
     if not keys or not may_count() or any(type(key) is not int for key in keys):
         return []
@@ -259,10 +259,10 @@ STATIC_FLOAT = object()
 """In `tr.dynamic_hints`, in the place of a float that the backend needs as a constant."""
 
 
-def may_vary(tr: Trace, source: GuardNode | None) -> bool:
+def may_vary(tr: Trace, source: GuardNode) -> bool:
     """Ints that are part of a program rather than its data are constants: attributes of modules, defaults, what no
     argument leads to."""
-    node = source
+    node: GuardNode | None = source
     modules = tr.graph.module_nodes
     while node is not None:
         kind = node.kind

@@ -52,7 +52,7 @@ def name_of(dim: int, path: str) -> str:
     return f"dimension {dim} of {path}"
 
 
-def spoken(source: GuardNode | None, tr: Trace) -> str:
+def spoken(source: GuardNode, tr: Trace) -> str:
     """An access path in the words of the user."""
     path = source.path
     return spoken_path(path, tr.analysis.values[0]) if _PASSED_ON.match(path) else path
