@@ -488,7 +488,7 @@ class StoredShapes:
     def __init__(self, data: dict[str, Any], reader: Any, guards: ir.GuardSet, propagator: Propagator) -> None:
         """Raises `Mismatch` where other symbols come out: two sizes that happen to be equal are one symbol, say."""
         self.guards = guards
-        self.conditions: list[tuple[Any, list[ir.GuardNode], str, Any]] = []
+        self.conditions: list[tuple[Any, list[ir.GuardNode], str, Any, ir.Bounds | None]] = []
         self.known = {_condition(g.arg, g.nodes): g for g in guards.relations if g.kind == ir.PREDICATE}
         paths = _Paths(self, reader.values)
         self.symbols = symbols = new_symbols(propagator.mode, paths)
@@ -561,10 +561,12 @@ class _Paths:
     def sizes(self, sizes: Any) -> None:
         self.shapes.guards.sizes = sizes
 
-    def predicate(self, function: object, nodes: list[ir.GuardNode], text: str, user: object) -> None:
+    def predicate(
+        self, function: object, nodes: list[ir.GuardNode], text: str, user: object, bounds: ir.Bounds | None
+    ) -> None:
         """Take note of a condition that is not among the guards."""
         if _condition(function, nodes) not in self.shapes.known:
-            self.shapes.conditions.append((function, nodes, text, user))
+            self.shapes.conditions.append((function, nodes, text, user, bounds))
 
 
 def _condition(function: Any, nodes: Any) -> tuple[Any, ...]:

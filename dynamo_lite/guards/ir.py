@@ -80,8 +80,16 @@ MADE = -1
 User = tuple[str, int] | None
 """The user's line that made the guard necessary: (file name, line number)."""
 
+Steps = tuple[tuple[int, Any], ...]
+"""An access path as a value, from its root: (accessor, argument) for each step. The argument is a name, a number or bytes; an object of
+the program is represented by its id. So comparing paths runs no code of the program, and a path keeps none of its objects alive."""
+
+Bounds = tuple[int | None, int | None]
+"""The smallest and the largest number that a condition on one number allows; None: there is no such bound."""
+
 # Constants of these types are the same argument if they are equal (0.0 and -0.0 rule out float); others if identical.
 _BY_VALUE = frozenset({int, bool, bytes})
+_PLAIN = frozenset({*_BY_VALUE, str, type(None)})
 
 
 def _key(kind: int, arg: object) -> Any:
@@ -93,9 +101,10 @@ def _key(kind: int, arg: object) -> Any:
 
 
 class Guard:
-    """One condition. `node` is where it applies; relations have `nodes` instead."""
+    """One condition. `node` is where it applies; relations have `nodes` instead. `bounds`: what a predicate says of its only number, if
+    that is all it says."""
 
-    __slots__ = ("arg", "index", "kind", "node", "nodes", "text", "user")
+    __slots__ = ("arg", "bounds", "index", "kind", "node", "nodes", "text", "user")
 
     def __init__(
         self,
@@ -106,6 +115,7 @@ class Guard:
         user: User,
         text: str | None,
         index: int,
+        bounds: Bounds | None = None,
     ):
         self.kind = kind
         self.node = node
@@ -114,11 +124,17 @@ class Guard:
         self.user = user
         self.text = text
         self.index = index
+        self.bounds = bounds
+
+    @property
+    def guarded(self) -> tuple[GuardNode, ...]:
+        """The nodes whose values the guard looks at; none for torch's ambient state."""
+        return (self.node,) if self.node is not None else self.nodes
 
     @property
     def path(self) -> str:
         """The guarded value, as the user would write it."""
-        return self.node.path if self.node is not None else ", ".join(node.path for node in self.nodes)
+        return ", ".join([node.path for node in self.guarded])
 
     def __repr__(self) -> str:
         return f"<Guard {self.index}: {self.path} {KIND_NAMES[self.kind]} {self.text or ''}>"
@@ -130,7 +146,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 class GuardNode:
     """A value that guards can reach: an accessor applied to the parent's value."""
 
-    __slots__ = ("arg", "checks", "children", "kind", "owner", "parent", "_path", "_seen")
+    __slots__ = ("arg", "checks", "children", "kind", "owner", "parent", "_path", "_seen", "_steps")
 
     def __init__(self, owner: GuardSet, parent: GuardNode | None, kind: int, arg: Any):
         self.owner = owner
@@ -141,6 +157,7 @@ class GuardNode:
         self.children: Mapping[Any, GuardNode] = _NOTHING
         self._seen: Any = None  # keys of the checks
         self._path: str | None = None
+        self._steps: Steps | None = None
 
     @property
     def path(self) -> str:
@@ -152,6 +169,29 @@ class GuardNode:
             for node in reversed(chain):
                 node._path = _describe(node)
         return self._path
+
+    @property
+    def steps(self) -> Steps:
+        """The path as a value, to compare and to look up; `path` is only for people."""
+        if self._steps is None:
+            steps = []
+            node: GuardNode | None = self
+            while node is not None:
+                steps.append((node.kind, node.arg if type(node.arg) in _PLAIN else id(node.arg)))
+                node = node.parent
+            self._steps = tuple(reversed(steps))
+        return self._steps
+
+    @property
+    def variable(self) -> str | None:
+        """The local variable with which the path starts; None if it starts elsewhere."""
+        root = self.root
+        return root.owner.local_names[root.arg] if root.kind == LOCAL else None
+
+    def is_prefix_of(self, other: GuardNode) -> bool:
+        """Whether the other path leads through this value, or to it. The two may belong to different sets of guards."""
+        steps = self.steps
+        return other.steps[: len(steps)] == steps
 
     @property
     def root(self) -> GuardNode:
@@ -299,9 +339,16 @@ class GuardSet:
         if len(nodes) > 1:
             self._relate(DISTINCT, tuple(nodes), user)
 
-    def predicate(self, fn: Callable[..., Any], nodes: Sequence[GuardNode], text: str, user: User = None) -> None:
-        """Require fn(*values) to be true; `text` is what reports print."""
-        self._add(PREDICATE, None, tuple(nodes), fn, user, text)
+    def predicate(
+        self,
+        fn: Callable[..., Any],
+        nodes: Sequence[GuardNode],
+        text: str,
+        user: User = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        """Require fn(*values) to be true; `text` is what reports print. `bounds`: fn says of one number that it lies between these."""
+        self._add(PREDICATE, None, tuple(nodes), fn, user, text, bounds)
 
     def global_state(self, fn: Callable[[], Any], text: str) -> None:
         """Require fn() to be true; evaluated before everything else."""
@@ -329,9 +376,17 @@ class GuardSet:
             text = f"{qualname_of(cls)} is {'a' if answer else 'no'} subclass of {qualname_of(abstract)}"
             self._registrations.text = ", ".join(filter(None, (self._registrations.text, text)))
 
-    def relation(self, kind: int, nodes: tuple[GuardNode, ...], arg: object, user: User, text: str | None) -> None:
+    def relation(
+        self,
+        kind: int,
+        nodes: tuple[GuardNode, ...],
+        arg: object,
+        user: User,
+        text: str | None,
+        bounds: Bounds | None = None,
+    ) -> None:
         """Require anything that is not a check of one node."""
-        self._add(kind, None, nodes, arg, user, text)
+        self._add(kind, None, nodes, arg, user, text, bounds)
 
     def _relate(self, kind: int, nodes: tuple[GuardNode, ...], user: User) -> None:
         key = (kind, *map(id, nodes))
@@ -339,8 +394,17 @@ class GuardSet:
             self._distinct.add(key)
             self._add(kind, None, nodes, None, user, None)
 
-    def _add(self, kind: int, node: GuardNode | None, nodes: tuple, arg: object, user: User, text: str | None) -> Guard:
-        guard = Guard(kind, node, nodes, arg, user, text, len(self.guards))
+    def _add(
+        self,
+        kind: int,
+        node: GuardNode | None,
+        nodes: tuple[GuardNode, ...],
+        arg: object,
+        user: User,
+        text: str | None,
+        bounds: Bounds | None = None,
+    ) -> Guard:
+        guard = Guard(kind, node, nodes, arg, user, text, len(self.guards), bounds)
         self.guards.append(guard)
         return guard
 
@@ -444,7 +508,7 @@ def _describe(node: GuardNode) -> str:
     if kind == DICT_ITEM:
         return _describe_dict_item(node.parent, arg)
     if kind == CELL_CONTENTS and node.parent.kind == FREEVAR:
-        return parent.removesuffix(" (cell)")
+        return _name_of_cell(node.owner, node.parent.arg)
     if kind in (ATTR, FIELD, MEMBER, TYPE_ATTR):
         return f"{parent}.{arg}"
     if kind in (INDEX, DICT_KEY, ITER_ITEM):
@@ -472,7 +536,7 @@ def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
     if kind == LOCAL:
         return owner.local_names[arg] if arg < len(owner.local_names) else f"argument {arg}"
     if kind == FREEVAR:
-        return (owner.free_names[arg] if arg < len(owner.free_names) else f"free variable {arg}") + " (cell)"
+        return f"{_name_of_cell(owner, arg)} (cell)"
     if kind == MADE:
         return f"new {name_of(arg.cls)}"
     if kind == REFERENT and (arg := arg()) is None:
@@ -480,6 +544,10 @@ def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
     if _is_namespace(arg):
         return f"vars({arg['__name__']})"
     return _name_of(arg) or f"<{qualname_of(type(arg))}>"
+
+
+def _name_of_cell(owner: GuardSet, i: int) -> str:
+    return owner.free_names[i] if i < len(owner.free_names) else f"free variable {i}"
 
 
 def _name_of(arg: Any) -> str | None:
@@ -502,12 +570,16 @@ def _is_namespace(arg: Any) -> bool:
 _ATTRIBUTE_DICTS = ("_parameters", "_buffers", "_modules")
 
 
+def _is_dict_of_attributes(node: GuardNode) -> bool:
+    return node.kind == DICT_ITEM and node.parent.kind == INSTANCE_DICT and node.arg in _ATTRIBUTE_DICTS
+
+
 def _describe_dict_item(parent: GuardNode, key: Any) -> str:
     named = type(key) is str and key.isidentifier()
     if named and parent.kind == INSTANCE_DICT:
         return f"{parent.parent.path}.{key}"
-    if named and parent.kind == DICT_ITEM and parent.arg in _ATTRIBUTE_DICTS:
-        return f"{parent.path.rpartition('.')[0]}.{key}"
+    if named and _is_dict_of_attributes(parent):
+        return f"{parent.parent.parent.path}.{key}"
     if named and parent.kind == CONST and _is_namespace(parent.arg):
         module = parent.arg["__name__"]
         return key if module == "__main__" else f"{module}.{key}"

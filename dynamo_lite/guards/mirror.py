@@ -19,7 +19,7 @@ from typing import Any
 from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
-from dynamo_lite.guards.ir import Guard, GuardNode, GuardSet, User
+from dynamo_lite.guards.ir import Bounds, Guard, GuardNode, GuardSet, Steps, User
 from dynamo_lite.isa.typeobject import (
     Member,
     Py_TPFLAGS_HEAPTYPE,
@@ -586,13 +586,16 @@ _HELPERS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class GuardFailure:
-    """One guard that does not hold, in the user's terms."""
+    """One guard that does not hold, in the user's terms. `paths` and `bounds` say the same as values: where what the guard looks at is
+    found, and between which numbers it should be, if that is all that the guard asks for."""
 
     path: str
     user_line: User
     expected: str
     found: str
     kind: int | None = None
+    paths: tuple[Steps, ...] = ()
+    bounds: Bounds | None = None
 
     def __str__(self) -> str:
         where = f"  ({_user_line(self.user_line)})" if self.user_line is not None else ""
@@ -616,7 +619,9 @@ def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | Non
                 found[node] = value
     for guard in guardset.relations:
         if guard.kind != ir.GLOBAL_STATE and all(node in found for node in guard.nodes):
-            failures.extend(_explain_relation(guard, [found[node] for node in guard.nodes]))
+            reached = [found[node] for node in guard.nodes]
+            if not _relation_holds(guard, reached):
+                failures.append(_explain_relation(guard, reached))
     return failures
 
 
@@ -635,15 +640,19 @@ def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], 
 def _explain_node(node: GuardNode, value: object) -> GuardFailure | None:
     absent = next((guard for guard in node.checks if guard.kind == ir.ABSENT), None)
     if absent is not None:
-        return None if value is MISSING else GuardFailure(node.path, absent.user, "nothing there", short(value))
+        return None if value is MISSING else _of_node(node, absent.user, "nothing there", short(value))
     if value is MISSING or value is WRONG:
         if not node.checks and not node.children:
             return None
-        return GuardFailure(node.path, next((guard.user for guard in node.checks), None), "a value", repr(value))
+        return _of_node(node, next((guard.user for guard in node.checks), None), "a value", repr(value))
     for guard in node.checks:
         if not holds(_CHECKS[guard.kind], value, guard.arg):
-            return GuardFailure(node.path, guard.user, *_explain_check(guard, value), guard.kind)
+            return _of_node(node, guard.user, *_explain_check(guard, value), guard.kind)
     return None
+
+
+def _of_node(node: GuardNode, user: User, expected: str, found: str, kind: int | None = None) -> GuardFailure:
+    return GuardFailure(node.path, user, expected, found, kind, (node.steps,))
 
 
 def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
@@ -689,17 +698,21 @@ def _explain_tensor(value: object, spec: tuple) -> tuple[str, str]:
     return expected, ", ".join(f"{what} {actual}" for what, _, actual in differences)
 
 
-def _explain_relation(guard: Guard, values: list[Any]) -> list[GuardFailure]:
+def _explain_relation(guard: Guard, values: list[Any]) -> GuardFailure:
+    expected, found = "different objects", "the same object"
     if guard.kind == ir.PREDICATE:
-        if holds(guard.arg, *values):
-            return []
-        return [GuardFailure(guard.path, guard.user, guard.text or "predicate", ", ".join(map(short, values)))]
-    if guard.kind == ir.SAME:
-        same = values[0] is values[1]
-        return [] if same else [GuardFailure(guard.path, guard.user, "the same object", "different objects")]
-    if all_distinct(*values):
-        return []
-    return [GuardFailure(_aliases(guard, values), guard.user, "different objects", "the same object")]
+        expected, found = guard.text or "predicate", ", ".join(map(short, values))
+    elif guard.kind == ir.SAME:
+        expected, found = found, expected
+    path = _aliases(guard, values) if guard.kind == ir.DISTINCT else guard.path
+    paths = tuple([node.steps for node in guard.nodes])
+    return GuardFailure(path, guard.user, expected, found, None, paths, guard.bounds)
+
+
+def _relation_holds(guard: Guard, values: list[Any]) -> bool:
+    if guard.kind == ir.PREDICATE:
+        return holds(guard.arg, *values)
+    return values[0] is values[1] if guard.kind == ir.SAME else all_distinct(*values)
 
 
 def _aliases(guard: Guard, values: list[Any]) -> str:

@@ -175,7 +175,7 @@ def _reach(node: ir.GuardNode, root: types.FunctionType, values: tuple[Any, ...]
 
 def _needed(guards: ir.GuardSet, others: list[ir.GuardNode]) -> list[ir.GuardNode]:
     """The paths that something is asked of, and those that lead to them, in their order."""
-    asked = [*others, *(node for guard in guards.guards for node in (guard.nodes or (guard.node,)) if node is not None)]
+    asked = [*others, *(node for guard in guards.guards for node in guard.guarded)]
     needed: set[int] = set()
     for node in asked:
         while node is not None and id(node) not in needed:
@@ -192,7 +192,7 @@ def _write_guard(writer: Writer, arguments: _Arguments, guard: ir.Guard) -> tupl
     )
     user = guard.user
     place = None if user is None else (writer.text(user[0]), user[1])
-    return (guard.kind, nodes, arguments(guard), place, guard.text)
+    return (guard.kind, nodes, arguments(guard), place, guard.text, guard.bounds)
 
 
 class _Files:
@@ -443,12 +443,12 @@ class StoredGuards:
         for parent, kind, arg in self.nodes:
             made.node(None if parent < 0 else nodes[parent], kind, self._argument(arg))
         guards, strings = marshal.loads(self.guards)
-        for kind, where, arg, place, text in guards:
+        for kind, where, arg, place, text, bounds in guards:
             user = None if place is None else (strings[place[0]], place[1])
             if type(where) is int:
                 made.check(nodes[where], kind, self._argument(arg), user)
             else:
-                made.relation(kind, tuple([nodes[n] for n in where]), self._argument(arg), user, text)
+                made.relation(kind, tuple([nodes[n] for n in where]), self._argument(arg), user, text, bounds)
         made.is_settled = True
         return made
 

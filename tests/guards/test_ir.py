@@ -55,6 +55,7 @@ def test_very_deep_paths():
         node = guards.node(node, ir.INDEX, 0)
     guards.check(node, ir.IS, None)
     assert node.path == "x" + "[0]" * 5000
+    assert node.steps == ((ir.LOCAL, 0),) + ((ir.INDEX, 0),) * 5000
     depth, spec = 0, build_spec(guards)[0]
     while spec:
         depth, spec = depth + 1, spec[0][3]
@@ -104,3 +105,30 @@ def test_paths():
     guards.distinct([x, layer])
     assert guards.guards[-1].path == "x, self.layer"
     assert "self.layer" in repr(layer) and "DISTINCT" in repr(guards.guards[-1])
+
+
+def test_dicts_that_are_no_modules_have_no_attributes():
+    guards = GuardSet(["x"])
+    items = guards.node(guards.node(None, ir.LOCAL, 0), ir.DICT_ITEM, "_buffers")
+    assert guards.node(items, ir.DICT_ITEM, "w").path == "x['_buffers']['w']"
+
+
+def test_paths_as_values():
+    class Key:
+        def __eq__(self, other):
+            raise AssertionError("comparing paths runs no code of the program")
+
+        __hash__ = object.__hash__
+
+    key = Key()
+    guards, other = GuardSet(["self", "x"], ["total"]), GuardSet(["y", "z"])
+    x, y = guards.node(None, ir.LOCAL, 1), other.node(None, ir.LOCAL, 1)
+    item = guards.node(guards.node(x, ir.INDEX, 2), ir.DICT_ITEM, key)
+    same = other.node(other.node(y, ir.INDEX, 2), ir.DICT_ITEM, key)
+    assert item.steps == same.steps == ((ir.LOCAL, 1), (ir.INDEX, 2), (ir.DICT_ITEM, id(key)))
+    assert x.is_prefix_of(item) and y.is_prefix_of(item) and item.is_prefix_of(item) and item.is_prefix_of(same)
+    assert not item.is_prefix_of(x) and not guards.node(None, ir.LOCAL, 0).is_prefix_of(item)
+    assert not guards.node(x, ir.INDEX, 20).is_prefix_of(item)
+    assert (item.variable, same.variable) == ("x", "z")
+    cell = guards.node(guards.node(None, ir.FREEVAR, 0), ir.CELL_CONTENTS)
+    assert cell.variable is None and guards.node(None, ir.CONST, key).variable is None

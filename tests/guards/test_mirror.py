@@ -91,6 +91,27 @@ def test_reasons_of_other_checks():
     assert why(ir.PYTHON, callable, 5) == "<built-in function callable> to hold / 5"
 
 
+def test_misses_as_values():
+    guards = GuardSet(["x", "y"])
+    x, y = (guards.node(None, ir.LOCAL, i) for i in range(2))
+    items = [guards.node(x, ir.INDEX, i) for i in range(2)]
+    guards.check(items[0], ir.EQUALS, 5)
+    guards.check(items[1], ir.ABSENT)
+    guards.predicate(lambda k: 2 <= k, [y], "2 <= y", None, (2, None))
+    guards.predicate(lambda k: k % 2, [y], "y % 2 == 1")
+    guards.same(x, y)
+    guards.global_state(lambda: False, "grad mode")
+    failures = explain_miss(guards, ([6, None], 0))
+    assert [(failure.paths, failure.bounds) for failure in failures] == [
+        ((), None),
+        ((items[0].steps,), None),
+        ((items[1].steps,), None),
+        ((y.steps,), (2, None)),
+        ((y.steps,), None),
+        ((x.steps, y.steps), None),
+    ]
+
+
 def test_same_and_global_state():
     guards = GuardSet(["x", "y"])
     guards.same(guards.node(None, ir.LOCAL, 0), guards.node(None, ir.LOCAL, 1))

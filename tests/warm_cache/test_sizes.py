@@ -35,6 +35,36 @@ def test_a_version_for_many_sizes():
     assert call(ROWS, 9, 6, 30, dynamic=True) == (1, 0)
 
 
+BOUNDS = """
+def f(x):
+    assert x.shape[1] == 3
+    return x[:100] if x.shape[0] <= 50 else x
+def main(): return f, lambda n: (torch.randn(n, 3),)
+"""
+
+
+def test_bounds_of_sizes_are_kept():
+    """The numbers that a guard demands of a size are known to who asks, also of a version that another process made."""
+    found = []
+    for hits in (0, 1):
+        new_process()
+        fn, make = load(prog=HEADER + BOUNDS).main()
+        compiled = dynamo_lite.compile(fn, backend="eager", dynamic=True)
+        compiled(*make(6))
+        assert STATS.cache_hits == hits
+        guards = log.snapshot()[-1].guards.guards()
+        found.append({(guard.text, guard.bounds) for guard in guards if guard.bounds is not None})
+    assert (
+        found[0]
+        == found[1]
+        == {
+            ("2 <= x.size(0) and x.size(0) <= 50", (2, 50)),
+            ("x.size(1) == 3", (3, 3)),
+            ("x.stride(0) == 3", (3, 3)),
+        }
+    )
+
+
 def test_a_size_that_was_seen_to_vary():
     assert call(ROWS, 6, 7) == (0, 2)
     assert call(ROWS, 8, 9, 20) == (1, 0)

@@ -484,26 +484,31 @@ class Symbols:
     def _add_equalities(self, facts: list[tuple[Any, Tracked]], canonical: dict[Any, Tracked]) -> None:
         for expr, item in facts:
             own = sympy.Symbol("value")
-            self._add(
-                f"value == {_printed(expr)}", [own, *sorted(expr.free_symbols, key=str)], {own: item, **canonical}, None
-            )
+            symbols = [own, *sorted(expr.free_symbols, key=str)]
+            bounds = (int(expr), int(expr)) if expr.is_Integer else None
+            self._add(f"value == {_printed(expr)}", symbols, {own: item, **canonical}, None, bounds)
 
     def _add_range(self, symbol: Any, item: Tracked) -> None:
         bounds = self.env.var_to_range[symbol]
         low, high = bounds.lower, bounds.upper
         parts = []
-        if low.is_Integer:
-            parts.append(f"{low} <= {symbol}")
-        if high.is_Integer and high < UNBOUNDED:
-            parts.append(f"{symbol} <= {high}")
+        least = int(low) if low.is_Integer else None
+        most = int(high) if high.is_Integer and high < UNBOUNDED else None
+        if least is not None:
+            parts.append(f"{least} <= {symbol}")
+        if most is not None:
+            parts.append(f"{symbol} <= {most}")
         if parts:
-            self._add(" and ".join(parts), [symbol], {symbol: item}, None)
+            self._add(" and ".join(parts), [symbol], {symbol: item}, None, (least, most))
 
-    def _add(self, text: str, symbols: list[Any], where: dict[Any, Tracked], user: Any) -> None:
+    def _add(
+        self, text: str, symbols: list[Any], where: dict[Any, Tracked], user: Any, bounds: ir.Bounds | None = None
+    ) -> None:
         if any(s not in where for s in symbols):
             return  # of numbers that only the graph knows: a runtime matter
         function = formula(text, tuple(map(str, symbols)))
-        self.tr.guards.predicate(function, [where[s].node for s in symbols], self._readable(text, where), user)
+        nodes = [where[s].node for s in symbols]
+        self.tr.guards.predicate(function, nodes, self._readable(text, where), user, bounds)
 
     @staticmethod
     def _readable(text: str, where: dict[Any, Tracked]) -> str:
