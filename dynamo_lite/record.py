@@ -40,7 +40,7 @@ UNUSED_RANDOM = "dynamo_lite_unused_random"
 class MissedGuard(Protocol):
     """What a `Miss` offers to reports: the path of a value, the user's line, what the version was made for, and what came. `kind`: that of
     the check, None for a relation and for a value that is not there. To decisions it offers values: `paths`, the steps that lead to what
-    the guard looks at, and `bounds`, the smallest and the largest number allowed, if the guard says just that of one number."""
+    the guard looks at, and `bounds`, the name of a number with the smallest and the largest one allowed, if the guard says just that."""
 
     path: str
     user_line: tuple[str, int] | None
@@ -48,7 +48,7 @@ class MissedGuard(Protocol):
     found: str
     kind: int | None
     paths: tuple[tuple[tuple[int, Any], ...], ...]
-    bounds: tuple[int | None, int | None] | None
+    bounds: tuple[str, int | None, int | None] | None
 
 
 class GuardText(Protocol):

@@ -21,6 +21,7 @@ from inspect import CO_VARARGS
 from types import CodeType, FunctionType
 from typing import Any
 
+from dynamo_lite.guards.ir import DICT_ITEM, INDEX, LOCAL, Steps, plain
 from dynamo_lite.isa.resume import is_resumed, waiting_frames
 from dynamo_lite.record import Function
 
@@ -28,7 +29,7 @@ from . import dynamic_shapes
 from .observed_values import is_module, sizes_of
 
 Known = dict[Any, Any]
-"""Access path, or (kind, access path), to what was seen."""
+"""(kind, access path) to what was seen, see `dynamic_shapes`."""
 
 Place = tuple[CodeType, int] | Function | tuple[Function, Any]
 """A function and the class of its module (0 if there is none); function and line of what is resumed there, for what lies on the stack
@@ -37,8 +38,27 @@ also the columns."""
 Memory = dict[Place, Known]
 
 
+def path_of(variable: str) -> Steps:
+    """The access path of a local variable."""
+    return ((LOCAL, variable),)
+
+
+def item_of(path: Steps, kind: int, key: object) -> Steps:
+    """The access path of an item: of a list or tuple (`kind` INDEX) or of a dict (DICT_ITEM)."""
+    return (*path, (kind, plain(key)))
+
+
+def item_number(path: Steps, prefix: Steps) -> int | None:
+    """Which item of the list at `prefix` a path leads through; None if it does not."""
+    n = len(prefix)
+    if len(path) <= n or path[:n] != prefix:
+        return None
+    kind, number = path[n]
+    return number if kind == INDEX else None
+
+
 def hints_of(known: Memory, function: FunctionType, values: Sequence[Any]) -> Known | MutableMapping[Any, Any]:
-    """The memory for a call: access path to sizes and numbers seen. `known` is filled on demand."""
+    """The memory for a call: the sizes and numbers seen. `known` is filled on demand."""
     code = function.__code__
     if not is_resumed(code):
         return known.setdefault((code, _class_of_module(code, values)), {})
@@ -81,18 +101,18 @@ def note_values(known: Memory, function: FunctionType, values: Sequence[Any]) ->
     """Remember the sizes in a call that is not followed; `values` are real ones, in the order of the variables."""
     hints = hints_of(known, function, values)
     for name, value in zip(function.__code__.co_varnames, values, strict=False):
-        _note_value(hints, name, value)
+        _note_value(hints, path_of(name), value)
 
 
-def _note_value(hints: Any, path: str, value: Any) -> None:
+def _note_value(hints: Any, path: Steps, value: Any) -> None:
     if type(value) in (list, tuple):
         for i, item in enumerate(value):
-            _note_value(hints, f"{path}[{i}]", item)
+            _note_value(hints, item_of(path, INDEX, i), item)
     elif type(value) is dict:
         for key, item in value.items():
-            _note_value(hints, f"{path}[{key!r}]", item)
+            _note_value(hints, item_of(path, DICT_ITEM, key), item)
     elif type(value) is int:
-        hints.setdefault(path, value)
+        hints.setdefault((dynamic_shapes.NUMBER, path), value)
     else:
         sizes = sizes_of(value)
         if sizes is not None:
@@ -106,7 +126,7 @@ def _varying_sizes(known: Memory, code: CodeType, values: Sequence[Any]) -> froz
         hints = known.get(Function.of(inner), {})
         for name, value in zip(inner.co_varnames, variables, strict=False):
             sizes = sizes_of(value) or ()
-            seen = hints.get((len(sizes), name), ())
+            seen = hints.get((len(sizes), path_of(name)), ())
             found.update(size for size, before in zip(sizes, seen, strict=False) if before is None)
     return frozenset(size for size in found if size is not None and size not in (0, 1))
 
@@ -115,13 +135,19 @@ def _place_of_stack(code: CodeType) -> Place:
     return Function.of(code), next((position for position in code.co_positions() if position[3]), None)
 
 
-def paths_of_waiting(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[str, CodeType, Sequence[Any]]]:
+def paths_of_waiting(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[Steps, CodeType, Sequence[Any]]]:
     """For each frame that waits, outermost first: the access path of its variables, its code and the variables."""
-    path = ""
+    path: Steps = ()
     for inner, variables in waiting_frames(code, values):
-        path = f"{path}[{len(values) - 1}]" if path else "__inner_args"
+        path = item_of(path, INDEX, len(values) - 1) if path else path_of("__inner_args")
         yield path, inner, variables
         values = variables
+
+
+def is_on_stack(path: Steps) -> bool:
+    """Whether a path starts with a value of the operand stack, which has no name in the program."""
+    kind, name = path[0]
+    return kind == LOCAL and name.startswith("__stack_")
 
 
 class _Hints(MutableMapping[Any, Any]):
@@ -136,16 +162,15 @@ class _Hints(MutableMapping[Any, Any]):
 
     def _place(self, key: Any) -> tuple[Known, Any]:
         self.asked[key] = None
-        kind, path = key if type(key) is tuple else (None, key)
+        kind, path = key
         code = self.code
         for prefix, inner in self.levels:
-            before, found, rest = path.partition(prefix + "[")
-            if found:
-                number, _, rest = rest.partition("]")
-                code, path = inner, before + inner.co_varnames[int(number)] + rest
+            variable = item_number(path, prefix)
+            if variable is not None:
+                code, path = inner, (*path_of(inner.co_varnames[variable]), *path[len(prefix) + 1 :])
                 break
-        hints = self.known.setdefault(_place_of_stack(code) if "__stack_" in path else Function.of(code), {})
-        return hints, path if kind is None else (kind, path)
+        place = _place_of_stack(code) if is_on_stack(path) else Function.of(code)
+        return self.known.setdefault(place, {}), (kind, path)
 
     def __getitem__(self, key: Any) -> Any:
         hints, key = self._place(key)
@@ -157,7 +182,7 @@ class _Hints(MutableMapping[Any, Any]):
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         hints, key = self._place(key)
-        if key not in hints and type(default) is tuple and "__stack_" in key[1]:
+        if key not in hints and type(default) is tuple and is_on_stack(key[1]):
             default = tuple([None if size in self.varying else size for size in default])
         return hints.setdefault(key, default)
 

@@ -7,8 +7,8 @@ Invariant: static first; a size or int becomes symbolic when it differs from tha
 marked, or when everything was asked to be (except for buffers); a number that the frame itself changes does at once. 0 and 1
 are constants unless `config.specialize_zero_one` is off (or for ints that changed). Nothing here imports torch.
 
-`tr.dynamic_hints` is the memory: access path → number, (rank, access path) → tuple of sizes, (STRIDES, access path) → tuple of strides;
-None in place of a number says that it varies.
+`tr.dynamic_hints` is the memory: (NUMBER, access path) → number, (rank, access path) → tuple of sizes, (STRIDES, access path) → tuple of
+strides; None in place of a number says that it varies. Access paths are `GuardNode.steps`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
 from dynamo_lite.guards import ir
+from dynamo_lite.guards.ir import Steps
 from dynamo_lite.markers import DYNAMIC, PROPAGATED_DYNAMIC, STATIC, STRICT_UNBACKED, UNBACKED, WEAK_DYNAMIC
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
+
+NUMBER, STRIDES = "number", "strides"
+"""In `tr.dynamic_hints`, the kinds of what is remembered of a number and of a tensor's strides. Of the strides that is for each dimension a
+number, `(d,)` for a stride that follows from dimension d, None for one that varies by itself, and `_UNSEEN`."""
 
 NONE: frozenset[int] = frozenset()
 
@@ -47,11 +52,11 @@ def dynamic_dims(
         chosen.update(range(len(sizes)))
     elif wanted is not False and config.automatic_dynamic_shapes:
         known = tuple([n if type(n) is int else None for n in sizes])
-        chosen.update(changed_dims(tr.dynamic_hints, source.path, known))
+        chosen.update(changed_dims(tr.dynamic_hints, source.steps, known))
     if not chosen:
         return NONE
     chosen.difference_update(set(marked.get(STATIC, ())) - set(marked.get(DYNAMIC, ())))
-    chosen.difference_update(tr.dynamic_hints.get((_FIXED_SIZES, source.path), NONE) - set(marked.get(DYNAMIC, ())))
+    chosen.difference_update(tr.dynamic_hints.get((_FIXED_SIZES, source.steps), NONE) - set(marked.get(DYNAMIC, ())))
     chosen.difference_update(unbacked_dims(tensor))
     constant = (0, 1) if config.specialize_zero_one else ()
     return frozenset(dim for dim in chosen if type(sizes[dim]) is int and sizes[dim] not in constant)
@@ -61,15 +66,15 @@ def fix(tr: Trace, source: GuardNode, dim: int, of_stride: bool = False) -> None
     """The number at an access path, or a size or stride of the tensor that it is read from, is a constant in later compilations."""
     hints = tr.dynamic_hints
     if source.kind == ir.CALL and source.parent is not None:
-        key = (_FIXED_STRIDES if of_stride else _FIXED_SIZES, source.parent.path)
+        key = (_FIXED_STRIDES if of_stride else _FIXED_SIZES, source.parent.steps)
         hints[key] = hints.get(key, NONE) | {dim}
     else:
-        hints[source.path] = FIXED
+        hints[NUMBER, source.steps] = FIXED
 
 
 def is_fixed(key: Any, value: object) -> bool:
     """Whether an item of `tr.dynamic_hints` says that something is a constant for good."""
-    return value is FIXED or (type(key) is tuple and key[0] in (_FIXED_SIZES, _FIXED_STRIDES))
+    return value is FIXED or key[0] in (_FIXED_SIZES, _FIXED_STRIDES)
 
 
 _FIXED_SIZES, _FIXED_STRIDES = "fixed", "fixed strides"
@@ -101,7 +106,7 @@ def automatic_unbacked_dims(tr: Trace, tensor: Any, source: GuardNode, is_parame
         return NONE
     sizes = tuple([n if type(n) is int else None for n in tensor.shape])
     marked = tensor.__dict__
-    return frozenset(changed_dims(tr.dynamic_hints, source.path, sizes)).difference(
+    return frozenset(changed_dims(tr.dynamic_hints, source.steps, sizes)).difference(
         *[marked.get(mark, ()) for mark in (STATIC, *_DYNAMIC_MARKS)]
     )
 
@@ -111,7 +116,7 @@ def is_buffer(source: GuardNode) -> bool:
     return source.kind == ir.DICT_ITEM and source.parent is not None and source.parent.arg == "_buffers"
 
 
-def changed_dims(hints: Any, path: str, sizes: tuple[int | None, ...]) -> Iterable[int]:
+def changed_dims(hints: Any, path: Steps, sizes: tuple[int | None, ...]) -> Iterable[int]:
     """The dimensions of a tensor that have been of other sizes. Remembers these; None is one that varies."""
     key = len(sizes), path
     seen = hints.setdefault(key, sizes)
@@ -131,7 +136,7 @@ def symbolic_strides(
     """
     if tr.region.dynamic is False or not (config.automatic_dynamic_strides and config.automatic_dynamic_shapes):
         return NONE
-    hints, path = tr.dynamic_hints, source.path
+    hints, path = tr.dynamic_hints, source.steps
     key = STRIDES, path
     dims = followed_dims(sizes, strides)
     seen = hints.get(key, ())
@@ -152,10 +157,6 @@ def symbolic_strides(
     hints[key] = tuple(now)
     return frozenset(chosen - hints.get((_FIXED_STRIDES, path), NONE))
 
-
-STRIDES = "strides"
-"""In `tr.dynamic_hints`, the kind of what is remembered of a tensor's strides. Of each dimension a number, `(d,)` for a stride that follows
-from dimension d, None for one that varies by itself, and `_UNSEEN`."""
 
 _UNSEEN = 0
 
@@ -187,17 +188,17 @@ def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
         return False
     if _is_counted(tr, source):
         return True
-    if tr.region.dynamic is False or not may_vary(tr, source) or tr.dynamic_hints.get(source.path) is FIXED:
+    if tr.region.dynamic is False or not may_vary(tr, source) or tr.dynamic_hints.get((NUMBER, source.steps)) is FIXED:
         return False
     if _is_dynamic_at_once(tr):
         return True
     hints = tr.dynamic_hints
-    path = source.path
-    seen = hints.setdefault(path, value)
+    key = NUMBER, source.steps
+    seen = hints.setdefault(key, value)
     if seen is None or type(seen) is not int:
         return seen is None
     if seen != value and config.automatic_dynamic_shapes:
-        hints[path] = None
+        hints[key] = None
         return True
     return False
 
@@ -211,12 +212,12 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
     if tr.region.dynamic is False or not may_vary(tr, source):
         return False
     hints = tr.dynamic_hints
-    path = source.path
-    seen = hints.setdefault(path, value)
+    key = NUMBER, source.steps
+    seen = hints.setdefault(key, value)
     if seen is None or seen is STATIC_FLOAT:
         return seen is None
     if seen != value and type(seen) is float and config.automatic_dynamic_shapes:
-        hints[path] = None
+        hints[key] = None
         return True
     return False
 
@@ -225,11 +226,11 @@ def take_for_data(tr: Trace, source: GuardNode) -> None:
     """A number at this access path varies from the first compilation on, as the data of tensors does: a scalar of numpy's is rarely a
     setting of a program."""
     if tr.region.dynamic is not False and config.automatic_dynamic_shapes and may_vary(tr, source):
-        tr.dynamic_hints.setdefault(source.path, None)
+        tr.dynamic_hints.setdefault((NUMBER, source.steps), None)
 
 
 def _is_counted(tr: Trace, source: GuardNode) -> bool:
-    return tr.dynamic_hints.get(source.path, 0) is None
+    return tr.dynamic_hints.get((NUMBER, source.steps), 0) is None
 
 
 def may_count() -> bool:
@@ -241,14 +242,14 @@ def varying_keys(tr: Trace, source: GuardNode, keys: tuple[Any, ...]) -> list[in
     """Positions of the keys of a dict of ints that were others in an earlier compilation. Remembers them for the next."""
     if not keys or not may_count() or any(type(key) is not int for key in keys):
         return []
-    hints, known = tr.dynamic_hints, ("keys", source.path)
+    hints, known = tr.dynamic_hints, ("keys", source.steps)
     seen = hints.get(known, keys)
     if len(seen) != len(keys):
         seen = keys
     hints[known] = seen = tuple([a if a == b else None for a, b in zip(seen, keys, strict=True)])
     positions = [i for i, key in enumerate(seen) if key is None]
     for i in positions:
-        hints[tr.source(source, ir.DICT_KEY, i).path] = None
+        hints[NUMBER, tr.source(source, ir.DICT_KEY, i).steps] = None
     return positions
 
 

@@ -15,7 +15,6 @@ of a list, a size that the program makes a constant. Such code has one version.
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -26,10 +25,10 @@ from dynamo_lite.guards import ir
 from dynamo_lite.isa.flow import begins_in_loop
 from dynamo_lite.isa.lift import lift
 from dynamo_lite.isa.resume import is_resumed, waiting_frames
-from dynamo_lite.record import FrameRecord, Function, MissedGuard
+from dynamo_lite.record import FrameRecord, Function, MissedGuard, Specialization
 
 from . import dynamic_shapes
-from .automatic_dynamic import Memory, module_of, paths_of_waiting, seen_by
+from .automatic_dynamic import Memory, item_of, module_of, path_of, paths_of_waiting, seen_by
 from .observed_values import is_module
 
 
@@ -62,8 +61,8 @@ def names_of_modules(code: CodeType, values: Sequence[Any]) -> list[str]:
 
 def concern(misses: Sequence[MissedGuard], names: Sequence[str]) -> bool:
     """Whether a guard that has failed is about what one of these variables holds."""
-    found = {re.split(r"[^\w]", miss.path, maxsplit=1)[0] for miss in misses}
-    return not found.isdisjoint(names)
+    roots = {path[0] for miss in misses for path in miss.paths}
+    return not roots.isdisjoint([(ir.LOCAL, name) for name in names])
 
 
 def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
@@ -71,9 +70,9 @@ def took_too_much(known: Memory, code: CodeType, values: Sequence[Any]) -> bool:
     return any(dynamic_shapes.is_fixed(key, value) for key, value in seen_by(known, code, values))
 
 
-def innermost(code: CodeType, values: Sequence[Any]) -> tuple[str, CodeType, Sequence[Any]]:
+def innermost(code: CodeType, values: Sequence[Any]) -> tuple[ir.Steps, CodeType, Sequence[Any]]:
     """The frame that goes on first, as access path, code and variables: the innermost frame that waits, else the frame itself."""
-    found = "", code, values
+    found: tuple[ir.Steps, CodeType, Sequence[Any]] = (), code, values
     for found in paths_of_waiting(code, values):  # noqa: B007 (the last)
         pass
     return found
@@ -96,35 +95,49 @@ def why_in_vain(
         return "what it goes on with"
     if constant is None or not version.breaks_in_loop:
         return None
-    return f"{constant}, which the program makes a constant,"
+    return f"{constant.text}, which the program makes a constant,"
 
 
-def _rests_on_given(code: CodeType, values: Sequence[Any], constant: str | None, misses: Sequence[MissedGuard]) -> bool:
+def _rests_on_given(
+    code: CodeType, values: Sequence[Any], constant: Specialization | None, misses: Sequence[MissedGuard]
+) -> bool:
     path, code, variables = innermost(code, values)
     on_stack = [i for i, name in enumerate(code.co_varnames[: code.co_argcount]) if name.startswith("__stack_")]
     if not on_stack or not _goes_on_in_loop(code):
         return False
     top = on_stack[-1]
-    given, value = f"{path}[{top}]" if path else code.co_varnames[top], variables[top]
+    given, value = item_of(path, ir.INDEX, top) if path else path_of(code.co_varnames[top]), variables[top]
     if type(value) in _NUMBERS:
-        return constant == given
+        return constant is not None and any(miss.paths == (given,) and _is_about(miss, constant) for miss in misses)
     if type(value) in _TEXTS or (type(value) in (list, tuple) and all(type(item) in _PLAIN for item in value)):
-        return any(miss.path == given for miss in misses)
-    sizes = f"2 <= {given}.", f"2 <= {given}["
-    return bool(misses) and all(miss.expected.startswith(sizes) for miss in misses)
+        return any(given in miss.paths for miss in misses)
+    return bool(misses) and all(_allows_any_size(miss, given) for miss in misses)
+
+
+def _allows_any_size(miss: MissedGuard, owner: ir.Steps) -> bool:
+    """Whether a guard only keeps a size of an object from being 0 or 1."""
+    if miss.bounds is None or miss.bounds[1] != 2:
+        return False
+    (path,) = miss.paths
+    return len(path) > len(owner) and path[: len(owner)] == owner
 
 
 def _goes_on_in_loop(code: CodeType) -> bool:
     return is_resumed(code) and begins_in_loop(lift(code))
 
 
-def _constant_missed(record: FrameRecord, misses: Sequence[MissedGuard]) -> str | None:
+def _constant_missed(record: FrameRecord, misses: Sequence[MissedGuard]) -> Specialization | None:
     """The size that is a constant in this version, if nothing but such sizes, and what follows from them, is why it does not fit."""
     lines = {constant.user for constant in record.specializations}
-    texts = {f"{constant.text} == {constant.value}": constant.text for constant in record.specializations}
     if any(miss.user_line is not None and miss.user_line not in lines for miss in misses):
         return None
-    return next((texts[miss.expected] for miss in misses if miss.expected in texts), None)
+    found = (constant for miss in misses for constant in record.specializations if _is_about(miss, constant))
+    return next(found, None)
+
+
+def _is_about(miss: MissedGuard, constant: Specialization) -> bool:
+    """Whether a guard demands that a number is the constant that the program has made of it."""
+    return miss.bounds == (constant.text, constant.value, constant.value)
 
 
 _TEXTS = (str, bytes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.dynamism.dynamic_shapes import may_count
+from dynamo_lite.dynamism.dynamic_shapes import NUMBER, may_count
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.base import is_lazy
 
@@ -30,11 +30,11 @@ def note_own_changes(tr: Trace) -> bool:
         node, number = guard.node, guard.arg
         if guard.kind != ir.EQUALS or type(number) not in (int, float):
             continue
-        if type(tr.dynamic_hints.get(node.path, number)) is not type(number):
+        if type(tr.dynamic_hints.get((NUMBER, node.steps), number)) is not type(number):
             continue  # known to vary, or needed as a constant
         now = _item_at(owners, node)
         if now is not None and now.python_type() is type(number) and now.value != number:
-            tr.dynamic_hints[node.path] = None
+            tr.dynamic_hints[NUMBER, node.steps] = None
             found = True
     return found
 

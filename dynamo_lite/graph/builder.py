@@ -309,7 +309,7 @@ class GraphBuilder:
     def without_floats(self, error: Exception) -> None:
         """The backend needs the floats of this graph as constants: have the frame analysed again."""
         for source in self.symbols.floats:
-            self.tr.dynamic_hints[source.path] = dynamic_shapes.STATIC_FLOAT
+            self.tr.dynamic_hints[dynamic_shapes.NUMBER, source.steps] = dynamic_shapes.STATIC_FLOAT
         raise Restart(f"a graph with floats that vary cannot be compiled: {error}")
 
     def symint_input(self, value: int, source: GuardNode | None) -> Any:

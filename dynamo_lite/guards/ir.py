@@ -81,11 +81,12 @@ User = tuple[str, int] | None
 """The user's line that made the guard necessary: (file name, line number)."""
 
 Steps = tuple[tuple[int, Any], ...]
-"""An access path as a value, from its root: (accessor, argument) for each step. The argument is a name, a number or bytes; an object of
-the program is represented by its id. So comparing paths runs no code of the program, and a path keeps none of its objects alive."""
+"""An access path as a value, from its root: (accessor, argument) for each step. The argument is a name, a number or bytes: that of a
+variable is its name, that of a constant a description, and an object of the program is represented by `plain`. So comparing paths runs no
+code of the program, a path keeps none of its objects alive, and it means the same in another process."""
 
-Bounds = tuple[int | None, int | None]
-"""The smallest and the largest number that a condition on one number allows; None: there is no such bound."""
+Bounds = tuple[str, int | None, int | None]
+"""What a condition on one number allows: the number's name in reports, the smallest and the largest one; None: there is no such bound."""
 
 # Constants of these types are the same argument if they are equal (0.0 and -0.0 rule out float); others if identical.
 _BY_VALUE = frozenset({int, bool, bytes})
@@ -175,23 +176,12 @@ class GuardNode:
         """The path as a value, to compare and to look up; `path` is only for people."""
         if self._steps is None:
             steps = []
-            node: GuardNode | None = self
-            while node is not None:
-                steps.append((node.kind, node.arg if type(node.arg) in _PLAIN else id(node.arg)))
+            node = self
+            while node._steps is None and node.parent is not None:
+                steps.append((node.kind, plain(node.arg)))
                 node = node.parent
-            self._steps = tuple(reversed(steps))
+            self._steps = (*(node._steps or _root_step(node)), *reversed(steps))
         return self._steps
-
-    @property
-    def variable(self) -> str | None:
-        """The local variable with which the path starts; None if it starts elsewhere."""
-        root = self.root
-        return root.owner.local_names[root.arg] if root.kind == LOCAL else None
-
-    def is_prefix_of(self, other: GuardNode) -> bool:
-        """Whether the other path leads through this value, or to it. The two may belong to different sets of guards."""
-        steps = self.steps
-        return other.steps[: len(steps)] == steps
 
     @property
     def root(self) -> GuardNode:
@@ -544,6 +534,21 @@ def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
     if _is_namespace(arg):
         return f"vars({arg['__name__']})"
     return _name_of(arg) or f"<{qualname_of(type(arg))}>"
+
+
+def _root_step(node: GuardNode) -> Steps:
+    kind, arg = node.kind, node.arg
+    if kind == LOCAL:
+        return ((LOCAL, node.path),)
+    return ((FREEVAR, _name_of_cell(node.owner, arg)),) if kind == FREEVAR else ((CONST, node.path),)
+
+
+def plain(arg: object) -> Any:
+    """The argument of an accessor in `GuardNode.steps`: plain values as they are, a function by its name, another object by its class and
+    address."""
+    if type(arg) in _PLAIN:
+        return arg
+    return _name_of(arg) or f"<{qualname_of(type(arg))} at {id(arg):#x}>"
 
 
 def _name_of_cell(owner: GuardSet, i: int) -> str:

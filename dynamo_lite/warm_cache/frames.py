@@ -272,7 +272,7 @@ def _write_hints(hints: dict[Any, Any]) -> dict[Any, Any]:
     return {
         key: seen
         for key, seen in hints.items()
-        if (type(key) is str or type(key[0]) is int or key[0] == shapes.STRIDES) and type(seen) in kinds
+        if (type(key[0]) is int or key[0] in (shapes.NUMBER, shapes.STRIDES)) and type(seen) in kinds
     }
 
 

@@ -97,7 +97,7 @@ def test_misses_as_values():
     items = [guards.node(x, ir.INDEX, i) for i in range(2)]
     guards.check(items[0], ir.EQUALS, 5)
     guards.check(items[1], ir.ABSENT)
-    guards.predicate(lambda k: 2 <= k, [y], "2 <= y", None, (2, None))
+    guards.predicate(lambda k: 2 <= k, [y], "2 <= y", None, ("y", 2, None))
     guards.predicate(lambda k: k % 2, [y], "y % 2 == 1")
     guards.same(x, y)
     guards.global_state(lambda: False, "grad mode")
@@ -106,7 +106,7 @@ def test_misses_as_values():
         ((), None),
         ((items[0].steps,), None),
         ((items[1].steps,), None),
-        ((y.steps,), (2, None)),
+        ((y.steps,), ("y", 2, None)),
         ((y.steps,), None),
         ((x.steps, y.steps), None),
     ]

@@ -4,7 +4,9 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.config import config
-from dynamo_lite.dynamism.automatic_dynamic import hints_of, paths_of_waiting, seen_by
+from dynamo_lite.dynamism.automatic_dynamic import hints_of, item_of, path_of, paths_of_waiting, seen_by
+from dynamo_lite.dynamism.dynamic_shapes import NUMBER
+from dynamo_lite.guards import ir
 from dynamo_lite.record import Function
 from tests.helpers.counting import graphs_per_call
 
@@ -49,34 +51,36 @@ def test_paths_lead_to_the_frame_whose_variable_it_is():
     middle = resumed("b", ["y", "__inner", "__inner_args"])
     outer = resumed("a", ["x", "__inner", "__inner_args"])
     values = (1, middle, [2, innermost, [3, 4]])
+    rest = path_of("__inner_args")
+    inner_rest = item_of(rest, ir.INDEX, 2)
     assert list(paths_of_waiting(outer.__code__, values)) == [
-        ("__inner_args", middle.__code__, values[-1]),
-        ("__inner_args[2]", innermost.__code__, [3, 4]),
+        (rest, middle.__code__, values[-1]),
+        (inner_rest, innermost.__code__, [3, 4]),
     ]
     known = {}
     hints = hints_of(known, outer, values)
-    hints["x"] = 1
-    hints["fixed", "__inner_args[0].shape"] = 2
-    hints["list(__inner_args[2][1])[0]"] = 3
-    hints["__inner_args[2][0]"] = 4
+    asked = {
+        (NUMBER, path_of("x")): 1,
+        ("fixed", (*item_of(rest, ir.INDEX, 0), (ir.ATTR, "shape"))): 2,
+        (NUMBER, (*item_of(inner_rest, ir.INDEX, 1), (ir.ITER_ITEM, 0))): 3,
+        (NUMBER, item_of(inner_rest, ir.INDEX, 0)): 4,
+    }
+    for key, value in asked.items():
+        hints[key] = value
+    first_of_z = NUMBER, (*path_of("z"), (ir.ITER_ITEM, 0))
     assert known == {
-        Function.of(outer.__code__): {"x": 1},
-        Function.of(middle.__code__): {("fixed", "y.shape"): 2},
-        Function.of(innermost.__code__): {"list(z)[0]": 3},
+        Function.of(outer.__code__): {(NUMBER, path_of("x")): 1},
+        Function.of(middle.__code__): {("fixed", (*path_of("y"), (ir.ATTR, "shape"))): 2},
+        Function.of(innermost.__code__): {first_of_z: 3},
         (Function.of(innermost.__code__), next((p for p in innermost.__code__.co_positions() if p[3]), None)): {
-            "__stack_0": 4
+            (NUMBER, path_of("__stack_0")): 4
         },
     }
     assert [value for _, value in seen_by(known, outer.__code__, values)] == [1, 2, 4, 3]
-    assert dict(hints) == {
-        "x": 1,
-        ("fixed", "__inner_args[0].shape"): 2,
-        "list(__inner_args[2][1])[0]": 3,
-        "__inner_args[2][0]": 4,
-    }
-    assert hints_of(known, resumed("c", ["z", "w"]), (1, 2)).get("list(z)[0]") == 3  # other code for the same line
-    assert hints_of(known, resumed("c", ["z"], lines="2"), (1,)).get("list(z)[0]") is None
-    assert "y" not in hints and len(hints) == 4
+    assert dict(hints) == asked
+    assert hints_of(known, resumed("c", ["z", "w"]), (1, 2)).get(first_of_z) == 3  # other code for the same line
+    assert hints_of(known, resumed("c", ["z"], lines="2"), (1,)).get(first_of_z) is None
+    assert (NUMBER, path_of("y")) not in hints and len(hints) == 4
 
 
 def test_modules_of_other_classes_have_a_memory_each():

@@ -58,9 +58,9 @@ def test_bounds_of_sizes_are_kept():
         found[0]
         == found[1]
         == {
-            ("2 <= x.size(0) and x.size(0) <= 50", (2, 50)),
-            ("x.size(1) == 3", (3, 3)),
-            ("x.stride(0) == 3", (3, 3)),
+            ("2 <= x.size(0) and x.size(0) <= 50", ("x.size(0)", 2, 50)),
+            ("x.size(1) == 3", ("x.size(1)", 3, 3)),
+            ("x.stride(0) == 3", ("x.stride(0)", 3, 3)),
         }
     )
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
     from dynamo_lite.guards.ir import GuardNode
 
+_DATA = "data"  # the kind of what is remembered of a buffer with one element
 _ASKED = object()
 _VARIES = object()
 
@@ -37,7 +38,7 @@ def known_number(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> bo
     """Whether the data of an input are known; then guarded. Remembers them for the next compilation."""
     if not _is_kept(value, source):
         return False
-    key = ("number", source.path)
+    key = _DATA, source.steps
     seen = tr.dynamic_hints.get(key, _VARIES)
     if seen is _VARIES:
         return False
@@ -92,12 +93,12 @@ def ask(builder: GraphBuilder, values: Iterable[TensorValue]) -> None:
     for value in values:
         inputs = _inputs_of(builder, value)
         if inputs and all(_is_kept(real, source) for source, real in inputs):
-            wanted |= {("number", source.path): None for source, _ in inputs}
+            wanted |= {(_DATA, source.steps): source for source, _ in inputs}
     hints = builder.tr.dynamic_hints
     new = [key for key in wanted if key not in hints]
     if new:
         hints.update(dict.fromkeys(new, _ASKED))
-        raise Restart(f"the program reads {new[0][1]}")
+        raise Restart(f"the program reads {wanted[new[0]].path}")
 
 
 def _inputs_of(builder: GraphBuilder, value: TensorValue) -> list[tuple[Any, Any]]:

@@ -485,7 +485,7 @@ class Symbols:
         for expr, item in facts:
             own = sympy.Symbol("value")
             symbols = [own, *sorted(expr.free_symbols, key=str)]
-            bounds = (int(expr), int(expr)) if expr.is_Integer else None
+            bounds = (item.text, int(expr), int(expr)) if expr.is_Integer else None
             self._add(f"value == {_printed(expr)}", symbols, {own: item, **canonical}, None, bounds)
 
     def _add_range(self, symbol: Any, item: Tracked) -> None:
@@ -499,7 +499,7 @@ class Symbols:
         if most is not None:
             parts.append(f"{symbol} <= {most}")
         if parts:
-            self._add(" and ".join(parts), [symbol], {symbol: item}, None, (least, most))
+            self._add(" and ".join(parts), [symbol], {symbol: item}, None, (item.text, least, most))
 
     def _add(
         self, text: str, symbols: list[Any], where: dict[Any, Tracked], user: Any, bounds: ir.Bounds | None = None
