@@ -36,11 +36,12 @@ from dynamo_lite.record import AS_CAPTURED, OF_FAKES, UNUSED_RANDOM, Function
 from .bodies import Body
 from .core import modes
 from .core.arguments import Packing, as_dtype, with_writable_names
+from .core.autograd import first_between, freed_outputs, may_ask_inside
 from .core.custom_operators import records_by_its_kernel, why_unseen
+from .core.default_dtype import needed_dtype
 from .core.failure import is_own
 from .core.fake import MEMO, Propagator, fake_of_known, span
 from .core.keep_dynamo_unloaded import without_compiler
-from .core.liveness import unused_random
 from .core.meta import LiveMeta, is_plain, meta_of_fake, meta_of_input
 from .core.nested_int import NewNestedInts, is_nested, nested_int_of
 from .core.nodes import NodeFactory, NodeMeta, placeholder_name
@@ -72,18 +73,17 @@ from .core.wrapper_tensors import (
     unseen_by_compilers,
 )
 from .core.writes import check_out, resizes_silently
+from .inputs.buffers import ask, known_number, truth
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
 from .inputs.fake_inputs import SameFake, check_call, check_changes, check_input, result_is_fake, tensors_of
 from .inputs.wrapper_inputs import fake_wrapper, give_nested_int, settle_inputs
 from .passes.backward_split import check_escape
-from .passes.buffers import ask, known_number, truth
 from .passes.checks import Checks
 from .passes.data_assignment import changed_results, check_views, is_no_view, replaced_inputs, written_past
-from .passes.default_dtype import needed_dtype
-from .passes.gradients import first_between, freed_outputs, may_ask_inside
 from .passes.input_aliasing import Reach, check_list, reaches
 from .passes.leaves import MadeLeaf, Revived, outlet, revived_inputs, settle
 from .passes.output_aliasing import Aliases, aliases
+from .passes.random_numbers import unused_random
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace

@@ -31,19 +31,19 @@ from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord, l
 
 from .builder import GraphBuilder
 from .core import modes
+from .core.autograd import with_freed
 from .core.boxed import BoxedCallable, boxed_form, may_raise, one_by_one
+from .core.checkpoints import forward_of, runnable
 from .core.failure import GraphFailure, raises_on_fakes
 from .core.fake import MEMO, is_of_trace
 from .core.float_inputs import Lowered
+from .core.module_hooks import with_hooks
 from .core.saved_tensors import closed, closing, see_every_operator, under_hooks
 from .core.state import is_one_fake_mode
-from .passes.checkpoints import forward_of, runnable
 from .passes.checks import CHECKS
 from .passes.data_assignment import with_aliases, with_counts, with_versions
-from .passes.gradients import with_freed
 from .passes.input_aliasing import apart
 from .passes.leaves import with_revived
-from .passes.module_hooks import with_hooks
 from .passes.output_aliasing import with_aliases_after
 from .serialized import (  # noqa: F401
     FINDERS,

@@ -18,11 +18,9 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core import functional, module_hooks
+from dynamo_lite.graph.core.autograd import SLUG, history
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
-
-from . import module_hooks
-from .gradients import SLUG, history
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder

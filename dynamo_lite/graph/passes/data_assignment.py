@@ -16,10 +16,10 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported
+from dynamo_lite.graph.core.autograd import at_the_end
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 from dynamo_lite.graph.core.varying_floats import operator_name
 
-from .gradients import at_the_end
 from .output_aliasing import counter, is_made_after, origin
 
 if TYPE_CHECKING:

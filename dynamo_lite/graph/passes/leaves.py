@@ -16,12 +16,12 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported
+from dynamo_lite.graph.core.autograd import SLUG, history
 from dynamo_lite.graph.core.functional import with_data
 from dynamo_lite.graph.core.meta import intern
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.guards import ir
 
-from .gradients import SLUG, history
 from .output_aliasing import may_follow
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.fx import Node
 
+from dynamo_lite.graph.core.autograd import history
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
-
-from .gradients import history
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder

@@ -23,12 +23,12 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.builder import MODELS
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.arguments import Packing, packs
+from dynamo_lite.graph.core.autograd import is_kept
 from dynamo_lite.graph.core.functional import with_data
 from dynamo_lite.graph.core.meta import LiveMeta
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.graph.passes.data_assignment import advance_version, version_of, versions
-from dynamo_lite.graph.passes.gradients import is_kept
 from dynamo_lite.graph.passes.leaves import as_leaf, is_unused
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import dict_of, mro_of, name_of, qualname_of

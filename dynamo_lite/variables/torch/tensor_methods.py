@@ -17,7 +17,7 @@ import torch
 from dynamo_lite import markers
 from dynamo_lite.config import config
 from dynamo_lite.exc import unsupported
-from dynamo_lite.graph.passes.buffers import input_number, number_of
+from dynamo_lite.graph.inputs.buffers import input_number, number_of
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.text import object_format

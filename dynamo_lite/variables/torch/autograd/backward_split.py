@@ -17,10 +17,10 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.core import module_hooks
+from dynamo_lite.graph.core.autograd import SLUG, Rerun, gradients
 from dynamo_lite.graph.core.values import requires_grad
-from dynamo_lite.graph.passes import module_hooks
 from dynamo_lite.graph.passes.backward_split import HOOKS, Reached, cut, last_item
-from dynamo_lite.graph.passes.gradients import SLUG, Rerun, gradients
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none

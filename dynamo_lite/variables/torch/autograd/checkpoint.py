@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint, noop_context_fn
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.bodies import BREAK
-from dynamo_lite.graph.passes.checkpoints import CONTEXT_FN, PRESERVES_RNG
+from dynamo_lite.graph.core.checkpoints import CONTEXT_FN, PRESERVES_RNG
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import FALSE, TRUE, is_constant, is_none

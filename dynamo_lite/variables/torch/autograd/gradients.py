@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core.autograd import SLUG, gradients, history, reached_leaves
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.graph.passes.backward_split import Reached, cut_leaf
-from dynamo_lite.graph.passes.gradients import SLUG, gradients, history, reached_leaves
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.abstract import get_attr

@@ -15,9 +15,8 @@ import torch
 from torch.utils.hooks import BackwardHook
 
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.graph.core import modes
+from dynamo_lite.graph.core import modes, module_hooks
 from dynamo_lite.graph.core.arguments import Packing, packs
-from dynamo_lite.graph.passes import module_hooks
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.instance import InstanceVariable

@@ -17,11 +17,11 @@ from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.builder import MODELS
+from dynamo_lite.graph.core.autograd import HOOKS, saved_tensors
 from dynamo_lite.graph.core.meta import meta_of_fake
 from dynamo_lite.graph.core.saved_tensors import Recorder, Saved, pop_hooks, push_hooks
 from dynamo_lite.graph.core.state import AmbientState, set_disabled_hooks
 from dynamo_lite.graph.core.values import TensorValue
-from dynamo_lite.graph.passes.gradients import HOOKS, saved_tensors
 from dynamo_lite.variables.objects.module import GlobalsNamespace
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import NONE, is_constant

@@ -15,7 +15,7 @@ from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.fx import Graph, GraphModule
 from torch.utils.checkpoint import checkpoint
 
-from dynamo_lite.graph.core.modes import as_now
+from .modes import as_now
 
 PRESERVES_RNG = "preserve_rng_state"
 """Key of a body's `meta`: False if the program said that the state of the generators need not be kept."""

@@ -22,12 +22,13 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.graph.core.functional import cut
-from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
-from dynamo_lite.graph.core.saved_tensors import closed, enter
-from dynamo_lite.graph.core.state import leave_autocast
-from dynamo_lite.graph.core.values import TensorValue, requires_grad
 from dynamo_lite.signals import let_through
+
+from .functional import cut
+from .keep_dynamo_unloaded import without_compiler
+from .saved_tensors import closed, enter
+from .state import leave_autocast
+from .values import TensorValue, requires_grad
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder

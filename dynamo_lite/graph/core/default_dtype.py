@@ -13,9 +13,10 @@ from torch.fx import Node
 from torch.utils._pytree import tree_iter
 
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.graph.core.values import ConstantResult, SequenceResult, TensorResult, TensorValue
-from dynamo_lite.graph.core.varying_floats import FloatValue
-from dynamo_lite.graph.core.wrapper_tensors import may_write
+
+from .values import ConstantResult, SequenceResult, TensorResult, TensorValue
+from .varying_floats import FloatValue
+from .wrapper_tensors import may_write
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder

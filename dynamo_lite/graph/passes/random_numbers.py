@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
 
-from .values import SequenceValue, TensorValue
-from .wrapper_tensors import may_write
+from dynamo_lite.graph.core.values import SequenceValue, TensorValue
+from dynamo_lite.graph.core.wrapper_tensors import may_write
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
